@@ -1,0 +1,62 @@
+# Everything runs in .venv, built from requirements.lock on first use.
+# Needs only make, git and Python 3.11 or newer; choose one with PYTHON=python3.12.
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+READY := .venv/ready
+UV := $(BIN)/uv --quiet --system-certs
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test check format demo benchmark docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## build the environment
+
+test: $(READY) ## run all tests, those of the documentation included
+	$(BIN)/pytest -n $(WORKERS) $(if $(CI),--color=no --quiet) $(ARGS)
+
+check: $(READY) ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+demo: $(READY) ## the whole loop on a simulated city
+	$(BIN)/geoveil demo --once $(ARGS)
+
+benchmark: $(READY) ## each figure beside its yardstick
+	$(BIN)/geoveil benchmark $(ARGS)
+
+docs: $(READY) ## build the documentation into site/; warnings are errors
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet \
+		--doctree-dir build/doctrees docs site
+
+lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
+		--all-extras --group dev --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock
+
+clean: ## remove the environment, caches and everything built
+	rm -rf .venv build dist site docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# pip checks the hash of uv, uv those of the rest in a tenth of the time; pip stands in where uv
+# finds no packages, since only pip reads pip's own settings (a mirror, a proxy).
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Geoveil needs Python 3.11 or newer with venv: $(PYTHON) is missing or too old. Try: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up .venv ..."
+	@$(PYTHON) -m venv --clear .venv
+	@awk '/^[^ #]/ {wanted = /^uv==/} wanted' requirements.lock > .venv/uv.txt
+	@$(PIP) --require-hashes --requirement .venv/uv.txt
+	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements.lock || \
+		{ echo "uv could not install the packages; trying pip ..." >&2; $(PIP) --require-hashes --requirement requirements.lock; }
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@

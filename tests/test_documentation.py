@@ -1,0 +1,127 @@
+"""The documentation is true: its examples run.
+
+Every ``python`` block of README.md and of the pages under docs/ is executed, in the order of the
+page and in one namespace; lines after ``>>>`` also compare what they print. In ``console`` and
+``bash`` blocks every line that starts with ``$ geoveil`` is run and must succeed. A page has a
+folder of its own, empty at the start. ``<!-- not run: reason -->`` above a block leaves it out;
+a block inside a longer comment runs without being shown.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"^(?P<indent> *)(?P<fence>```+)(?P<language>python|pycon|console|bash) *\n"
+    r"(?P<code>.*?)^(?P=indent)(?P=fence) *$",
+    re.MULTILINE | re.DOTALL,
+)
+NOT_RUN = re.compile(r"<!-- not run: \S[^\n]* -->\s*$")
+COMMAND_LIMIT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Block:
+    """One piece of code; ``line`` is that of its fence in the page."""
+
+    language: str
+    code: str
+    page: Path
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    for found in BLOCK.finditer(text):
+        if not NOT_RUN.search(text, 0, found.start()):
+            line = text.count("\n", 0, found.start()) + 1
+            yield Block(found["language"], textwrap.dedent(found["code"]), page, line)
+
+
+def run(page: Path, folder: Path) -> int:
+    """Run the blocks of a page in order; how many there were."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    found = list(blocks(page))
+    for block in found:
+        if block.language in ("console", "bash"):
+            run_commands(block, folder)
+        elif block.code.lstrip().startswith(">>>"):
+            run_session(block, namespace)
+        else:  # blank lines in front, so that a traceback names the line of the page
+            exec(compile("\n" * block.line + block.code, block.page, "exec"), namespace)
+    return len(found)
+
+
+def run_session(block: Block, namespace: dict[str, Any]) -> None:
+    parser = doctest.DocTestParser()
+    session = parser.get_doctest(block.code, {}, block.page.name, str(block.page), block.line)
+    session.globs = namespace
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    runner.run(session, out=report.append, clear_globs=False)
+    assert not runner.failures, "".join(report)
+
+
+def run_commands(block: Block, folder: Path) -> None:
+    programs = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    for command in re.findall(r"^\$ (geoveil\b(?:[^\n]*\\\n)*[^\n]*)$", block.code, re.MULTILINE):
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_LIMIT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block.page.name}: {command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    run(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nassert False\n```",
+        "```python\nx = 1\n```\n* in a list\n\n  ```python\n  assert x == 2\n  ```",
+        "```pycon\n>>> 1 + 1\n3\n```",
+        "```console\n$ geoveil no-such-command\n```",
+        "<!-- not run: -->\n```python\nassert False, 'a reason is needed'\n```",
+    ],
+)
+def test_a_wrong_example_is_found(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    with pytest.raises(AssertionError):
+        run(page, tmp_path)
+
+
+def test_what_runs(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- not run: fails -->\n\n```python\nassert False\n```\n```json\n{}\n```\n"
+        "<!--\n```python\nhidden = 1\n```\n-->\n```python\n>>> hidden + 1\n2\n```\n"
+        "```bash\n$ other\n```\n",
+        encoding="utf-8",
+    )
+    assert run(page, tmp_path) == 3
