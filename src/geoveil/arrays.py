@@ -1,0 +1,97 @@
+"""Array types, and the checks that every border of the library shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.errors import InvalidInput, OutsideSpace
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a finite float above zero, or an error that names it."""
+    number = finite(name, value)
+    if number <= 0:
+        raise InvalidInput(f"{name} ({value!r}) must be above 0")
+    return number
+
+
+def finite(name: str, value: Any) -> float:
+    """The value as a finite float, or an error that names it."""
+    try:
+        if isinstance(value, str | bytes | bool | np.bool_):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} ({value!r}) must be a number") from None
+    except OverflowError:
+        number = np.inf
+    if not np.isfinite(number):
+        raise InvalidInput(f"{name} ({value!r}) must be finite")
+    return number
+
+
+def count(name: str, value: Any, *, least: int = 1) -> int:
+    """The value as a whole number of at least ``least``, or an error that names it."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InvalidInput(f"{name} ({value!r}) must be a whole number")
+    if value < least:
+        raise InvalidInput(f"{name} ({value}) must be at least {least}")
+    return int(value)
+
+
+def vector(name: str, value: Any, size: int) -> FloatArray:
+    """The value as a finite float array whose last axis has ``size`` entries."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be an array of numbers") from None
+    if array.ndim == 0 or array.shape[-1] != size:
+        raise InvalidInput(f"{name} (shape {array.shape}) must have {size} entries, one per cell")
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{name} must hold finite numbers only")
+    return array
+
+
+def distribution(name: str, value: Any, size: int) -> FloatArray:
+    """The value as one probability distribution over ``size`` cells, scaled to sum to exactly one."""
+    array = vector(name, value, size)
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} (shape {array.shape}) must be one distribution")
+    if (array < 0).any():
+        raise InvalidInput(f"{name} must not be negative anywhere")
+    total = float(array.sum())
+    if abs(total - 1.0) > 1e-6:
+        raise InvalidInput(f"{name} (sum {total:.9g}) must sum to 1; divide it by its sum")
+    return array / total
+
+
+def indices(name: str, value: Any, size: int) -> IntArray:
+    """The value as whole numbers in ``0 … size − 1``; the message never repeats a value."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be whole numbers, in one array without gaps") from None
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidInput(f"{name} (type {array.dtype}) must be whole numbers")
+    wrong = (array < 0) | (array >= size)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong.ravel())[0])
+        raise OutsideSpace(
+            f"{name} must lie in 0 … {size - 1}; the entry at position {first} does not"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def frozen(array: Any) -> Any:
+    """The array itself, made read-only, so that what was certified cannot change."""
+    array.setflags(write=False)
+    return array

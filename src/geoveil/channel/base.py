@@ -1,0 +1,131 @@
+"""The channel: an operator with a guarantee.
+
+Rows are true cells x, columns are reports y, C[x, y] = P(y | x), every row sums to one. A channel
+supplies two products, one row at a time, a sampler and a guarantee; all else follows here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr
+
+from geoveil.arrays import FloatArray, IntArray, indices, vector
+from geoveil.errors import Unsupported
+from geoveil.randomness import SYSTEM, Randomness
+from geoveil.space.base import Space
+
+if TYPE_CHECKING:
+    from geoveil.channel.guarantee import Guarantee
+    from geoveil.channel.loss import PrivacyLoss
+    from geoveil.channel.tally import Tally
+
+
+class Channel(ABC):
+    """P(report | true cell) as a linear operator.
+
+    Required of every channel: ``space``, ``report_count``, ``guarantee``, ``_push``, ``_pull``, ``_row``.
+    Overridden where structure allows: ``_sample`` (without building rows), ``_column``.
+    """
+
+    space: Space
+    report_count: int
+    guarantee: Guarantee | None
+    """What the channel promises; ``None`` where it promises nothing."""
+
+    # -- what a channel supplies ---------------------------------------------------------------
+
+    @abstractmethod
+    def _push(self, theta: FloatArray) -> FloatArray:
+        """(…, size) → (…, report_count), without checks."""
+
+    @abstractmethod
+    def _pull(self, values: FloatArray) -> FloatArray:
+        """(…, report_count) → (…, size), without checks."""
+
+    @abstractmethod
+    def _row(self, cell: int) -> FloatArray:
+        """The law of reports at one cell, without checks."""
+
+    def _column(self, report: int) -> FloatArray:
+        unit = np.zeros(self.report_count)
+        unit[report] = 1.0
+        return self._pull(unit)
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        """One report for each of the (flat) cells; here from the rows of the cells that occur."""
+        reports = np.empty(cells.size, dtype=np.int64)
+        order = np.argsort(cells, kind="stable")
+        occupied, starts = np.unique(cells[order], return_index=True)
+        uniform = randomness.uniform(cells.size)
+        for cell, people in zip(occupied, np.split(order, starts[1:]), strict=True):
+            reports[people] = inverse_distribution(self._row(int(cell)), uniform[people])
+        return reports
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """The exact loss of the law by a closed form, rounded up; ``None`` where there is none."""
+        return None
+
+    # -- what follows --------------------------------------------------------------------------
+
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        """The law of reports θC when true cells follow ``theta``; the last axis is the cells."""
+        return self._push(vector("theta", theta, self.space.size))
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        """The mean of ``values`` (one per report) at each true cell: Cv; the last axis is the reports."""
+        return self._pull(vector("values", values, self.report_count))
+
+    def row(self, cell: int) -> FloatArray:
+        """The law of reports of somebody in ``cell``."""
+        return self._row(int(indices("cell", cell, self.space.size)))
+
+    def likelihood(self, report: int) -> FloatArray:
+        """P(report | x) for every cell x: one column."""
+        return self._column(int(indices("report", report, self.report_count)))
+
+    def matrix(self) -> FloatArray:
+        """The whole channel as an array, rows true cells; refused above 4,096 cells."""
+        self.space.check_matrix("the matrix of the channel")
+        return np.stack([self._row(cell) for cell in range(self.space.size)])
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Σ_y C[x, y]·f(d(x, y)) for every cell x, where reports are cells; f takes kilometres."""
+        self._check_reports_are_cells()
+        return np.array(
+            [
+                self._row(x) @ function(self.space.distances_from_km(x))
+                for x in range(self.space.size)
+            ]
+        )
+
+    def row_entropies_nats(self) -> FloatArray:
+        """The entropy of the report of somebody in x, in nats, for every cell x."""
+        return np.array([entr(self._row(x)).sum() for x in range(self.space.size)])
+
+    def _check_reports_are_cells(self) -> None:
+        if self.report_count != self.space.size:
+            raise Unsupported("the reports of this channel are not cells, so they have no distance")
+
+    def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
+        """One noisy report for each true cell, with the operating system's randomness by default."""
+        true = indices("cells", cells, self.space.size)
+        return self._sample(true.ravel(), randomness).reshape(true.shape)
+
+    def tally(self, reports: npt.ArrayLike) -> Tally:
+        """Count the reports, with the channel that made them."""
+        from geoveil.channel.tally import Tally
+
+        made = indices("reports", reports, self.report_count)
+        return Tally(self, np.bincount(made.ravel(), minlength=self.report_count))
+
+
+def inverse_distribution(row: FloatArray, uniform: FloatArray) -> IntArray:
+    """Outcomes of the law ``row`` at the given uniform numbers in (0, 1)."""
+    cumulative = np.cumsum(row)
+    found = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    return np.minimum(found, np.flatnonzero(row)[-1]).astype(np.int64)

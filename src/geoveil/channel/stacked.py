@@ -1,0 +1,92 @@
+"""Several channels side by side: people who chose different mechanisms, seen as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, distribution, frozen
+from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import weakest
+from geoveil.errors import InvalidInput
+from geoveil.randomness import Randomness
+
+
+class StackedChannel(Channel):
+    """A person uses channel A with probability share[A], and the report says which.
+
+    Law: the columns of all channels side by side, those of A times share[A].
+    Guarantee: the weakest of the parts where one is implied by all, else ``None``: somebody may hold it.
+    Cost: the sum of the parts'.
+    Reference: FREEWILL §4 (the generalised update sees the columns of all mechanisms).
+
+    >>> import geoveil as gv
+    >>> line = gv.Line(3)
+    >>> both = StackedChannel([gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 2.0)])
+    >>> both.report_count, round(float(both.row(0).sum()), 12)
+    (6, 1.0)
+    """
+
+    def __init__(self, channels: Sequence[Channel], shares: npt.ArrayLike | None = None) -> None:
+        if not channels:
+            raise InvalidInput("channels must not be empty")
+        if any(channel.space != channels[0].space for channel in channels):
+            raise InvalidInput("channels must share one space")
+        self.channels = tuple(channels)
+        self.space = channels[0].space
+        self.report_count = sum(channel.report_count for channel in channels)
+        equal = np.full(len(channels), 1 / len(channels))
+        self.shares = frozen(
+            equal if shares is None else distribution("shares", shares, len(channels))
+        )
+        self.guarantee = weakest([channel.guarantee for channel in channels])
+        self.starts = frozen(np.cumsum([0, *(channel.report_count for channel in channels)]))
+
+    def parts(self, values: FloatArray) -> list[FloatArray]:
+        """Values by report, cut into one array for each channel."""
+        return [values[..., a:b] for a, b in zip(self.starts[:-1], self.starts[1:], strict=True)]
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return np.concatenate(
+            [share * channel._push(theta) for share, channel in self._shared()], axis=-1
+        )
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        pulled = [
+            share * channel._pull(part)
+            for (share, channel), part in zip(self._shared(), self.parts(values), strict=True)
+        ]
+        return np.sum(pulled, axis=0)
+
+    def _row(self, cell: int) -> FloatArray:
+        return np.concatenate([share * channel._row(cell) for share, channel in self._shared()])
+
+    def _column(self, report: int) -> FloatArray:
+        part = int(np.searchsorted(self.starts, report, side="right")) - 1
+        return self.shares[part] * self.channels[part]._column(report - int(self.starts[part]))
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        chosen = np.searchsorted(np.cumsum(self.shares)[:-1], randomness.uniform(cells.size))
+        reports = np.empty(cells.size, dtype=np.int64)
+        for part, channel in enumerate(self.channels):
+            mine = np.flatnonzero(chosen == part)
+            reports[mine] = self.starts[part] + channel._sample(cells[mine], randomness)
+        return reports
+
+    def _shared(self) -> list[tuple[float, Channel]]:
+        return list(zip(self.shares.tolist(), self.channels, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, StackedChannel)
+            and self.channels == other.channels
+            and np.array_equal(self.shares, other.shares)
+        )
+
+    def __hash__(self) -> int:
+        return hash((StackedChannel, self.channels))
+
+    def __repr__(self) -> str:
+        return f"StackedChannel({len(self.channels)} channels, {self.report_count} reports)"

@@ -1,0 +1,56 @@
+"""Tallies: how often each report was seen, with the channel that made them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import IntArray, frozen
+from geoveil.channel.base import Channel
+from geoveil.errors import InvalidInput
+
+
+class Tally:
+    """Counts of the reports of one channel: all an estimator needs.
+
+    Tallies of the same channel add. ``channel`` is the operator whose columns the counts belong to.
+    """
+
+    channel: Channel
+    counts: IntArray
+
+    def __init__(self, channel: Channel, counts: npt.ArrayLike) -> None:
+        self.channel = channel
+        self.counts = frozen(_whole_counts(counts, channel.report_count))
+
+    @property
+    def total(self) -> int:
+        """How many reports were counted."""
+        return int(self.counts.sum())
+
+    def __add__(self, other: Tally) -> Tally:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        if other.channel is not self.channel and other.channel != self.channel:
+            raise InvalidInput(
+                "tallies must come from the same channel to be added; pass both to fit([…])"
+            )
+        return Tally(self.channel, self.counts + other.counts)
+
+    def __repr__(self) -> str:
+        return f"Tally({self.total} reports of {self.channel!r})"
+
+
+def _whole_counts(counts: Any, size: int) -> IntArray:
+    array = np.asarray(counts)
+    if array.shape != (size,):
+        raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per report")
+    if array.dtype.kind not in "iu" and (
+        array.dtype.kind != "f" or not np.isfinite(array).all() or (array != np.floor(array)).any()
+    ):
+        raise InvalidInput("counts must be whole numbers")
+    if (array < 0).any():
+        raise InvalidInput("counts must not be negative")
+    return np.array(array, dtype=np.int64)

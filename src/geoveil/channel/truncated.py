@@ -1,0 +1,260 @@
+"""Noise on an infinite lattice, every point outside the grid moved to its nearest cell.
+
+For a grid of R × C cells the nearest cell is found by clamping both coordinates. With k(a, b) the
+probability of a noise step of ±a rows and ±b columns, the channel has three kinds of entries:
+
+- inside:  k(|Δrow|, |Δcolumn|), a convolution;
+- rim:     sums of k over a half line beyond the edge, a convolution along the edge;
+- corners: sums of k over a quadrant.
+
+So a product is one two-dimensional FFT and one one-dimensional FFT per axis: O(m log m).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import fft
+from scipy.special import entr
+
+from geoveil.arrays import FloatArray
+from geoveil.channel.fast import FastChannel
+from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
+from geoveil.space.grid import Grid
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The entries of a truncated channel by offset (a rows, b columns from the true cell), each R × C."""
+
+    inside: FloatArray
+    beyond_columns: FloatArray
+    """Σ over all steps of exactly a rows and at least b columns to one side."""
+    beyond_rows: FloatArray
+    """Σ over all steps of at least a rows to one side and exactly b columns."""
+    corner: FloatArray
+    """Σ over all steps of at least a rows and at least b columns."""
+
+    def map(self, function: Callable[[FloatArray], FloatArray]) -> Tables:
+        """The tables of another channel-like operator, entry by entry."""
+        return Tables(
+            function(self.inside),
+            function(self.beyond_columns),
+            function(self.beyond_rows),
+            function(self.corner),
+        )
+
+
+def summed_tables(
+    rows: int, columns: int, reach: int, noise_row: Callable[[int, int], FloatArray]
+) -> Tables:
+    """Tables from ``noise_row(a, width)`` = k(a, 0 … width−1), summed out to ``reach`` cells beyond the grid.
+
+    Rows are visited from far to near and only sums are kept, so memory stays O(m).
+    """
+    width = columns + reach
+    shape = (rows, columns)
+    inside, beyond_columns, beyond_rows, corner = (np.zeros(shape) for _ in range(4))
+    rows_sum, corner_sum = np.zeros(columns), np.zeros(columns)
+    for a in range(rows + reach - 1, -1, -1):
+        line = noise_row(a, width)
+        tail = np.cumsum(line[::-1])[::-1][:columns]
+        rows_sum = rows_sum + line[:columns]
+        corner_sum = corner_sum + tail
+        if a < rows:
+            inside[a], beyond_columns[a] = line[:columns], tail
+            beyond_rows[a], corner[a] = rows_sum, corner_sum
+    return _without_thin_axes(Tables(inside, beyond_columns, beyond_rows, corner))
+
+
+def _without_thin_axes(tables: Tables) -> Tables:
+    """An axis one cell long has no inside: its one cell collects the whole line, both half lines once."""
+    if tables.inside.shape[1] == 1:
+        tables = Tables(
+            2 * tables.beyond_columns - tables.inside,
+            tables.beyond_columns,
+            2 * tables.corner - tables.beyond_rows,
+            tables.corner,
+        )
+    if tables.inside.shape[0] == 1:
+        tables = Tables(
+            2 * tables.beyond_rows - tables.inside,
+            2 * tables.corner - tables.beyond_columns,
+            tables.beyond_rows,
+            tables.corner,
+        )
+    return tables
+
+
+class TruncatedProducts:
+    """θ ↦ θC and v ↦ Cv for the channel of the tables, and single rows and columns.
+
+    The four edges are visited as (flip): flip 1 is the west or south edge, −1 the opposite one, whose
+    tables are the same read backwards. An axis one cell long has no edges (see the tables).
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        rows, columns = self.shape = (tables.inside.shape[0], tables.inside.shape[1])
+        self._across = (1, -1) if columns > 1 else ()
+        self._down = (1, -1) if rows > 1 else ()
+        self._inner_rows = slice(1, -1) if self._down else slice(None)
+        self._inner_columns = slice(1, -1) if self._across else slice(None)
+        self._kernel = LatticeKernel(tables.inside)
+        self._high = fft.next_fast_len(2 * rows - 1, real=True)
+        self._wide = fft.next_fast_len(2 * columns - 1, real=True)
+        self._workers = fft_workers(4 * rows * columns)
+        # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
+        self._sides = fft.rfft(_even(tables.beyond_columns, self._high, 0), axis=0).real
+        self._ends = fft.rfft(_even(tables.beyond_rows, self._wide, 1), axis=1).real
+        self.norm = self._kernel.norm + 2 * float(
+            np.sqrt(
+                sum(np.square(table).sum() for table in (tables.beyond_columns, tables.beyond_rows))
+            )
+        )
+
+    def push(self, theta: FloatArray) -> FloatArray:
+        """θC over the last axis."""
+        rows, columns = self.shape
+        given = theta.reshape(*theta.shape[:-1], rows, columns)
+        out = self._kernel.apply(theta).reshape(given.shape)
+        if self._across:
+            spectrum = fft.rfft(given, self._high, axis=-2, workers=self._workers)
+        for flip in self._across:
+            summed = np.einsum("...fc,fc->...f", spectrum, self._sides[:, ::flip])
+            side = fft.irfft(summed, self._high, axis=-1)[..., :rows]
+            out[..., self._inner_rows, _edge(flip)] = side[..., self._inner_rows]
+        if self._down:
+            spectrum = fft.rfft(given, self._wide, axis=-1, workers=self._workers)
+        for flip in self._down:
+            summed = np.einsum("...rf,rf->...f", spectrum, self._ends[::flip])
+            end = fft.irfft(summed, self._wide, axis=-1)[..., :columns]
+            out[..., _edge(flip), self._inner_columns] = end[..., self._inner_columns]
+            for over in self._across:
+                corner = np.einsum("...rc,rc->...", given, self.tables.corner[::flip, ::over])
+                out[..., _edge(flip), _edge(over)] = corner
+        return out.reshape(theta.shape)
+
+    def pull(self, values: FloatArray) -> FloatArray:
+        """Cv over the last axis."""
+        rows, columns = self.shape
+        given = values.reshape(*values.shape[:-1], rows, columns)
+        inside = np.zeros_like(given)
+        inner = (..., self._inner_rows, self._inner_columns)
+        inside[inner] = given[inner]
+        out = self._kernel.apply(inside.reshape(values.shape)).reshape(given.shape)
+        if self._across:
+            along: Any = sum(
+                fft.rfft(_middle(given[..., _edge(flip)], self._inner_rows), self._high)[
+                    ..., :, None
+                ]
+                * self._sides[:, ::flip]
+                for flip in self._across
+            )
+            out += fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
+        if self._down:
+            along = sum(
+                fft.rfft(_middle(given[..., _edge(flip), :], self._inner_columns), self._wide)[
+                    ..., None, :
+                ]
+                * self._ends[::flip]
+                for flip in self._down
+            )
+            out += fft.irfft(along, self._wide, axis=-1, workers=self._workers)[..., :columns]
+        for flip in self._down:
+            for over in self._across:
+                corner = given[..., _edge(flip), _edge(over)]
+                out += corner[..., None, None] * self.tables.corner[::flip, ::over]
+        return out.reshape(values.shape)
+
+    def row(self, cell: int) -> FloatArray:
+        """One exact row, from the tables alone."""
+        rows, columns = self.shape
+        i, j = divmod(cell, columns)
+        down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
+        out = self.tables.inside[np.ix_(down, across)]
+        for over in self._across:
+            out[self._inner_rows, _edge(over)] = self.tables.beyond_columns[:, ::over][
+                down[self._inner_rows], j
+            ]
+        for flip in self._down:
+            out[_edge(flip), self._inner_columns] = self.tables.beyond_rows[::flip][
+                i, across[self._inner_columns]
+            ]
+            for over in self._across:
+                out[_edge(flip), _edge(over)] = self.tables.corner[::flip, ::over][i, j]
+        return out.ravel()
+
+    def column(self, report: int) -> FloatArray:
+        """One exact column, from the tables alone."""
+        rows, columns = self.shape
+        i, j = divmod(report, columns)
+        down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
+        over = 0 if not self._across else 1 if j == 0 else -1 if j == columns - 1 else 0
+        flip = 0 if not self._down else 1 if i == 0 else -1 if i == rows - 1 else 0
+        if over and flip:
+            return self.tables.corner[::flip, ::over].ravel()
+        if over:
+            return self.tables.beyond_columns[down][:, ::over].ravel()
+        if flip:
+            return self.tables.beyond_rows[::flip][:, across].ravel()
+        return self.tables.inside[np.ix_(down, across)].ravel()
+
+
+def _edge(flip: int) -> int:
+    return 0 if flip == 1 else -1
+
+
+def _middle(line: FloatArray, inner: slice) -> FloatArray:
+    kept = np.zeros_like(line)
+    kept[..., inner] = line[..., inner]
+    return kept
+
+
+def _even(table: FloatArray, length: int, axis: int) -> FloatArray:
+    """The table made periodic and even along one axis: entry −a equals entry a."""
+    moved = np.moveaxis(table, axis, 0)
+    folded = np.zeros((length, moved.shape[1]))
+    folded[: len(moved)] = moved
+    folded[length - len(moved) + 1 :] = moved[:0:-1]
+    return np.moveaxis(folded, 0, axis)
+
+
+class TruncatedLattice(FastChannel):
+    """A channel from lattice noise, clamped to a grid; mechanisms supply the tables."""
+
+    space: Grid
+
+    def __init__(self, space: Grid, tables: Tables) -> None:
+        self.space = space
+        self.report_count = space.size
+        self._products = TruncatedProducts(tables)
+
+    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._products.push(theta), self._noise(theta)
+
+    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._products.pull(values), self._noise(values)
+
+    def _noise(self, values: FloatArray) -> FloatArray:
+        length: FloatArray = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
+        return 2e-15 * self._products.norm * length
+
+    def _row(self, cell: int) -> FloatArray:
+        return self._products.row(cell)
+
+    def _column(self, report: int) -> FloatArray:
+        return self._products.column(report)
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        # Every entry at offset (a, b) goes with the distance at that offset, rim and corners too.
+        weights = function(lattice_distances_km(self.space))
+        return TruncatedProducts(self._products.tables.map(lambda t: t * weights)).pull(
+            np.ones(self.report_count)
+        )
+
+    def row_entropies_nats(self) -> FloatArray:
+        return TruncatedProducts(self._products.tables.map(entr)).pull(np.ones(self.report_count))

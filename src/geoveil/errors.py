@@ -1,0 +1,60 @@
+"""Everything Geoveil raises on purpose.
+
+::
+
+    GeoveilError
+    ├── InvalidInput (ValueError)        an argument breaks a stated condition
+    │   ├── OutsideSpace                 a location or cell lies outside the space
+    │   ├── InvalidFile                  a file or document cannot be read as what it should be
+    │   └── ImpossibleReport             a report that its channel cannot have made
+    ├── TooLarge (ValueError)            the answer would need a matrix or table beyond reach
+    ├── Unsupported (TypeError)          this object has no such operation
+    ├── RandomnessFailed (RuntimeError)  the generator failed; nothing was sampled
+    └── MissingExtra (ImportError)       an optional dependency is not installed
+
+Messages read ``name (value) must condition; what to do``. They never hold a true location: where a
+value could be one, the message gives its position in the input instead.
+"""
+
+from __future__ import annotations
+
+
+class GeoveilError(Exception):
+    """Base of every deliberate error."""
+
+
+class InvalidInput(GeoveilError, ValueError):
+    """An argument breaks a stated condition."""
+
+
+class OutsideSpace(InvalidInput):
+    """A location or cell lies outside the space."""
+
+
+class InvalidFile(InvalidInput):
+    """A file or document cannot be read as what it should be."""
+
+
+class ImpossibleReport(InvalidInput):
+    """A report has probability zero at every cell under the channel said to have made it."""
+
+
+class TooLarge(GeoveilError, ValueError):
+    """The answer would need a matrix or table beyond reach."""
+
+
+class Unsupported(GeoveilError, TypeError):
+    """The object has no such operation."""
+
+
+class RandomnessFailed(GeoveilError, RuntimeError):
+    """The source of randomness failed; nothing was sampled."""
+
+
+class MissingExtra(GeoveilError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {package}; install geoveil[{extra}]")
+        self.package = package
+        self.extra = extra

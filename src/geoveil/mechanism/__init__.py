@@ -1,0 +1,43 @@
+"""The mechanisms, one per file: each states its law, guarantee and reference."""
+
+from typing import Any
+
+from geoveil.mechanism.base import Mechanism
+from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.elastic import Elastic, Exponential
+from geoveil.mechanism.linear_geometric import LinearGeometric
+from geoveil.mechanism.planar_geometric import PlanarGeometric
+from geoveil.mechanism.planar_laplace import PlanarLaplace
+from geoveil.mechanism.randomized_response import RandomizedResponse
+from geoveil.mechanism.rappor import Rappor
+from geoveil.mechanism.remap import bayesian_remap, nearest_remap
+
+MECHANISMS: dict[str, Any] = {
+    kind.name: kind
+    for kind in (
+        PlanarGeometric,
+        PlanarLaplace,
+        ContinuousLaplace,
+        Exponential,
+        Elastic,
+        RandomizedResponse,
+        Rappor,
+        LinearGeometric,
+    )
+}
+"""Every mechanism by the name that documents and the command line use."""
+
+__all__ = [
+    "MECHANISMS",
+    "ContinuousLaplace",
+    "Elastic",
+    "Exponential",
+    "LinearGeometric",
+    "Mechanism",
+    "PlanarGeometric",
+    "PlanarLaplace",
+    "RandomizedResponse",
+    "Rappor",
+    "bayesian_remap",
+    "nearest_remap",
+]

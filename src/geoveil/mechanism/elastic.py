@@ -1,0 +1,292 @@
+"""The elastic family: Blahut–Arimoto's mechanisms and all that share their form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from geoveil.arrays import FloatArray, IntArray, frozen, positive, vector
+from geoveil.channel.fast import FastChannel
+from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.kernel import RelativeError, kernel_on
+from geoveil.channel.loss import PrivacyLoss
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.mechanism.base import Mechanism
+from geoveil.mechanism.noise import lattice_steps
+from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
+from geoveil.randomness import Randomness
+from geoveil.space.base import Space
+from geoveil.space.grid import Grid
+from geoveil.space.steepness import steepness
+
+_REMOTE = 12.0
+"""Rows whose log Z lies this far below the largest go without the FFT, term by term."""
+_REMOTE_TERMS = 1 << 28
+_CACHED_TERMS = 1 << 23
+_ROW_SAMPLING = 1 << 27
+
+
+class Elastic(FastChannel, Mechanism):
+    """Report y with probability ∝ c(y)·e^{−β·d(x, y)}: crowded reports attract, far ones fade.
+
+    Law: C[x, y] = c(y)e^{−βd(x,y)}/Z(x), Z(x) = Σ_z c(z)e^{−βd(x,z)}.
+    Guarantee: 2β per km for any weights c ≥ 0 by the triangle inequality alone; ``certify`` gives the
+    exact β + max |log Z(x) − log Z(x′)|/d(x, x′), often well below. With ``epsilon_per_km=`` and no β,
+    the largest β is found whose *certified* ε meets the promise.
+    Cost: O(m log m) per product on a grid or line. Units: β and ε per km.
+    Reference: PRIVIC §4; method §4 (the normalisation of PRIVIC Alg. 2 corrected).
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
+    >>> mechanism = gv.Elastic(grid, beta_per_km=1.0)
+    >>> mechanism.guarantee
+    GeoIndistinguishability(epsilon_per_km=2.0)
+    """
+
+    name = "elastic"
+    reference = "Biswas & Palamidessi, PRIVIC, §4"
+    guarantee: GeoIndistinguishability
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        beta_per_km: float | None = None,
+        weights: npt.ArrayLike | None = None,
+        epsilon_per_km: float | None = None,
+        level: float | None = None,
+        radius_km: float | None = None,
+        mean_distance_km: float | None = None,
+    ) -> None:
+        self.space = space
+        self.report_count = space.size
+        self.weights = frozen(_normalised(weights, space.size))
+        if beta_per_km is None:
+            promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
+            beta_per_km = self._solve(promise)
+            epsilon_per_km = promise.resolve(lambda _: 2 * float(beta_per_km or 0))
+        self.beta_per_km = positive("beta_per_km", beta_per_km)
+        claimed = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
+        self.guarantee = GeoIndistinguishability(positive("epsilon_per_km", claimed))
+        self._kernel = kernel_on(space, lambda distance: np.exp(-self.beta_per_km * distance))
+        self.log_normaliser = frozen(self._log_normaliser())
+
+    def _solve(self, promise: Promise) -> float:
+        if promise.mean_distance_km is not None:
+            return parameter_for_mean_distance(
+                lambda beta: Elastic(self.space, beta_per_km=beta, weights=self.weights),
+                self.space,
+                positive("mean_distance_km", promise.mean_distance_km),
+            )
+        return beta_for_promise(self.space, self.weights, promise.resolve(lambda _: math.nan))
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "beta_per_km": self.beta_per_km,
+            "epsilon_per_km": self.guarantee.epsilon_per_km,
+            "weights": self.weights.tolist(),
+        }
+
+    # -- normalisation -------------------------------------------------------------------------
+
+    def _log_normaliser(self) -> FloatArray:
+        """log Z of every cell: by the kernel where that is accurate, term by term elsewhere."""
+        sums = self._kernel.apply_exactly(self.weights, budget=_REMOTE_TERMS)
+        if np.isnan(sums).any():
+            raise TooLarge(
+                f"weights that vanish around {int(np.isnan(sums).sum())} cells must cover a smaller grid; "
+                "mix them with a floor, or with equalising weights (camouflage below 1)"
+            )
+        result = np.log(sums, out=np.full(sums.size, -np.inf), where=sums > 0)
+        for cell in np.flatnonzero(sums < 1e-290):
+            result[cell] = logsumexp(self._log_terms(int(cell)))
+        return result
+
+    def closed_form_loss(self) -> PrivacyLoss:
+        """β + max |log Z(x) − log Z(x′)|/d(x, x′), rounded up: exact where every cell has weight.
+
+        Where some cells have none it is an upper bound; it is never above 2β.
+        """
+        found = steepness(self.log_normaliser, self.space)
+        # log Z is right to 1e-10, and a slope divides two such errors by a distance.
+        slack = 4 * RelativeError / self.space.least_distance_km
+        slope = self.beta_per_km + found.slope_per_km * (1 + 1e-12) + slack
+        loss = min(slope, 2 * self.beta_per_km) if self.space.size > 1 else 0.0
+        exact = found.exact and bool((self.weights > 0).all())
+        return PrivacyLoss(loss, None, found.pair, exact, "the closed form of the elastic family")
+
+    @cached_property
+    def _log_weights(self) -> FloatArray:
+        return np.log(self.weights, out=np.full(self.weights.size, -np.inf), where=self.weights > 0)
+
+    def _log_terms(self, cell: int) -> FloatArray:
+        return self._log_weights - self.beta_per_km * self.space.distances_from_km(cell)
+
+    @cached_property
+    def _remote(self) -> IntArray:
+        """Cells far from all weight: dividing by their tiny Z would drown the rest in FFT noise."""
+        remote = np.flatnonzero(self.log_normaliser < self.log_normaliser.max() - _REMOTE)
+        if remote.size * self.space.size > _REMOTE_TERMS:
+            raise TooLarge(
+                f"weights that vanish around {remote.size} cells must cover a smaller grid; "
+                "mix them with a floor, or with equalising weights (camouflage below 1)"
+            )
+        return remote
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        """1/Z, zero at the remote cells."""
+        exponent = -self.log_normaliser
+        exponent[self._remote] = -np.inf
+        return np.exp(exponent)
+
+    @cached_property
+    def _remote_rows(self) -> FloatArray | None:
+        if self._remote.size * self.space.size > _CACHED_TERMS:
+            return None
+        return np.array([self._row(int(x)) for x in self._remote]).reshape(-1, self.space.size)
+
+    # -- products ------------------------------------------------------------------------------
+
+    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        scaled = theta * self._inverse
+        result = self._kernel.apply(scaled) * self.weights
+        if self._remote_rows is not None:
+            result += theta[..., self._remote] @ self._remote_rows
+        else:
+            for cell in self._remote:
+                result += theta[..., cell, None] * self._row(int(cell))
+        return result, self._kernel.noise(scaled) * self.weights
+
+    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        scaled = values * self.weights
+        result = self._kernel.apply(scaled) * self._inverse
+        if self._remote_rows is not None:
+            result[..., self._remote] = values @ self._remote_rows.T
+        else:
+            for cell in self._remote:
+                result[..., cell] = values @ self._row(int(cell))
+        return result, self._kernel.noise(scaled) * self._inverse
+
+    def _row(self, cell: int) -> FloatArray:
+        return np.exp(self._log_terms(cell) - self.log_normaliser[cell])
+
+    def _column(self, report: int) -> FloatArray:
+        exponent = -self.beta_per_km * self.space.distances_from_km(report) - self.log_normaliser
+        return np.exp(self._log_weights[report] + exponent)
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        weighted = kernel_on(self.space, lambda d: np.exp(-self.beta_per_km * d) * function(d))
+        means = weighted.apply(self.weights) * self._inverse
+        for cell in self._remote:
+            means[cell] = self._row(int(cell)) @ function(self.space.distances_from_km(int(cell)))
+        return means
+
+    def row_entropies_nats(self) -> FloatArray:
+        # −log C[x, y] = log Z(x) + β·d(x, y) − log c(y), averaged over y; reports without weight never occur.
+        logs = np.where(self.weights > 0, self._log_weights, 0.0)
+        mean_distance = self.mean_of_distance(lambda distance: distance)
+        return self.log_normaliser + self.beta_per_km * mean_distance - self._pull(logs)
+
+    # -- sampling ------------------------------------------------------------------------------
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        distinct = np.unique(cells).size
+        if not isinstance(self.space, Grid) or distinct * self.space.size <= _ROW_SAMPLING:
+            return super()._sample(cells, randomness)
+        return self._sample_by_rejection(cells, randomness)
+
+    def _sample_by_rejection(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        """Steps with P ∝ e^{−βd}, kept with probability c(y)/max c inside the grid and never outside."""
+        assert isinstance(self.space, Grid)
+        rows, columns = self.space.shape
+        chance = self.weights / self.weights.max()
+        reports = np.empty(cells.size, dtype=np.int64)
+        missing = np.arange(cells.size)
+        for _ in range(200):
+            down, across = lattice_steps(
+                self.beta_per_km * self.space.cell_km, missing.size, randomness
+            )
+            row, column = cells[missing] // columns + down, cells[missing] % columns + across
+            inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+            landed = np.where(inside, row * columns + column, 0)
+            kept = randomness.chance(np.where(inside, chance[landed], 0.0), missing.size)
+            reports[missing[kept]] = landed[kept]
+            missing = missing[~kept]
+            if not missing.size:
+                return reports
+        reports[missing] = super()._sample(cells[missing], randomness)
+        return reports
+
+
+class Exponential(Elastic):
+    """The exponential mechanism: report z with probability ∝ e^{−(ε/2)·d(x, z)} over the space.
+
+    Law: the elastic one with equal weights and β = ε/2.
+    Guarantee: ε-geo-indistinguishability (the certified ε is usually smaller).
+    Cost: O(m log m) per product. Units: ε per km.
+    Reference: McSherry & Talwar 2007; FREEWILL §8.
+
+    >>> import geoveil as gv
+    >>> gv.Exponential(gv.Line(5), epsilon_per_km=1.0).row(0).argmax().item()
+    0
+    """
+
+    name = "exponential"
+    reference = "McSherry & Talwar, FOCS 2007"
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        epsilon_per_km: float | None = None,
+        level: float | None = None,
+        radius_km: float | None = None,
+        mean_distance_km: float | None = None,
+    ) -> None:
+        promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
+        epsilon = promise.resolve(
+            lambda distance: parameter_for_mean_distance(
+                lambda value: Exponential(space, epsilon_per_km=value), space, distance
+            )
+        )
+        super().__init__(space, beta_per_km=epsilon / 2)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"epsilon_per_km": 2 * self.beta_per_km}
+
+
+def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -> float:
+    """The largest β, to 1e-6, whose certified ε is at most the promise.
+
+    The certified ε lies in [β, 2β] and grows with β, so the answer lies in [ε/2, ε]: bisection that
+    keeps the safe end.
+    """
+    low, high = epsilon_per_km / 2 * (1 - 1e-9), epsilon_per_km
+    while high / low > 1 + 1e-6:
+        middle = (low + high) / 2
+        tried = Elastic(space, beta_per_km=middle, weights=weights)
+        low, high = (
+            (middle, high)
+            if tried.closed_form_loss().epsilon_per_km <= epsilon_per_km
+            else (low, middle)
+        )
+    return low
+
+
+def _normalised(weights: npt.ArrayLike | None, size: int) -> FloatArray:
+    if weights is None:
+        return np.full(size, 1 / size)
+    given = vector("weights", weights, size)
+    if given.ndim != 1 or (given < 0).any() or not given.any():
+        raise InvalidInput("weights must be one number per cell, none negative, not all 0")
+    if abs(given.sum() - 1) < 1e-12:
+        return given.copy()
+    scaled: FloatArray = given / given.max()
+    return scaled / scaled.sum()

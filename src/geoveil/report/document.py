@@ -1,0 +1,152 @@
+"""Mechanisms as documents: canonical JSON that rebuilds the same mechanism anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from geoveil.channel.base import Channel
+from geoveil.channel.dense import DenseChannel
+from geoveil.channel.guarantee import (
+    GeoIndistinguishability,
+    Guarantee,
+    LocalDifferentialPrivacy,
+    WithinRadius,
+)
+from geoveil.channel.remapped import Remapped
+from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.mechanism import MECHANISMS
+from geoveil.mechanism.base import Mechanism
+from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.space import space_from_dict
+
+VERSION = 1
+
+_GUARANTEES: dict[str, type[Guarantee]] = {
+    "per-km": GeoIndistinguishability,
+    "local": LocalDifferentialPrivacy,
+    "within-radius": WithinRadius,
+}
+
+AnyMechanism = Channel | ContinuousLaplace
+
+
+def mechanism_to_dict(mechanism: AnyMechanism) -> dict[str, Any]:
+    """The mechanism as plain JSON values: what it is called, where, with which parameters."""
+    return {"geoveil": VERSION, **_body(mechanism)}
+
+
+def _body(mechanism: AnyMechanism) -> dict[str, Any]:
+    if isinstance(mechanism, ContinuousLaplace):
+        parameters = {"epsilon_per_km": mechanism.epsilon_per_km}
+        return {"mechanism": mechanism.name, "parameters": parameters}
+    if isinstance(mechanism, Remapped):
+        return {
+            "mechanism": "remapped",
+            "of": _body(mechanism.channel),
+            "map": mechanism.map.tolist(),
+        }
+    described = {
+        "space": mechanism.space.to_dict(),
+        "guarantee": _guarantee_to_dict(mechanism.guarantee),
+    }
+    if isinstance(mechanism, Mechanism):
+        return {"mechanism": mechanism.name, "parameters": mechanism.parameters(), **described}
+    if isinstance(mechanism, DenseChannel):
+        return {"mechanism": "dense", "matrix": mechanism.matrix().tolist(), **described}
+    raise Unsupported(
+        f"{type(mechanism).__name__} has no document form; save the mechanism it was made from"
+    )
+
+
+def mechanism_from_dict(values: object) -> AnyMechanism:
+    """The mechanism that a document describes; a clear error for anything else."""
+    if not isinstance(values, Mapping) or values.get("geoveil") != VERSION:
+        raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
+    try:
+        return _build(values)
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
+
+
+def _build(values: Mapping[str, Any]) -> AnyMechanism:
+    name = values["mechanism"]
+    if name == "remapped":
+        inner = _build(values["of"])
+        if not isinstance(inner, Channel):
+            raise InvalidFile("only channels over cells can be remapped")
+        return Remapped(inner, values["map"])
+    if name == "dense":
+        return DenseChannel(
+            space_from_dict(values["space"]),
+            values["matrix"],
+            guarantee=_guarantee_from_dict(values.get("guarantee")),
+        )
+    if name not in MECHANISMS:
+        raise InvalidFile(
+            f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
+        )
+    if MECHANISMS[name] is ContinuousLaplace:
+        return ContinuousLaplace(**values["parameters"])
+    made: Channel = MECHANISMS[name](space_from_dict(values["space"]), **values["parameters"])
+    claimed = _guarantee_from_dict(values.get("guarantee"))
+    if claimed is not None:
+        made.guarantee = claimed
+    return made
+
+
+def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
+    for kind, known in _GUARANTEES.items():
+        if type(guarantee) is known:
+            return {"kind": kind, **asdict(guarantee)}  # type: ignore[call-overload]
+    if guarantee is None:
+        return None
+    raise Unsupported("only per-km, local and within-radius guarantees have a document form")
+
+
+def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
+    if values is None:
+        return None
+    fields = dict(values)
+    kind = fields.pop("kind")
+    if kind not in _GUARANTEES:
+        raise InvalidFile(f"guarantee ({kind!r}) must be one of {', '.join(_GUARANTEES)}")
+    return _GUARANTEES[kind](**fields)
+
+
+def canonical_bytes(values: Mapping[str, Any]) -> bytes:
+    """The one JSON text of a document: sorted keys, no spaces, UTF-8, no NaN."""
+    text = json.dumps(
+        values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def document_id(values: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical bytes, in hexadecimal."""
+    return hashlib.sha256(canonical_bytes(values)).hexdigest()
+
+
+def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
+    """Write the mechanism's document."""
+    Path(path).write_bytes(canonical_bytes(mechanism_to_dict(mechanism)) + b"\n")
+
+
+def load_mechanism(path: str | Path) -> AnyMechanism:
+    """Read a mechanism's document."""
+    try:
+        values = json.loads(Path(path).read_bytes(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise InvalidFile(f"{path} must be a JSON mechanism document") from None
+    try:
+        return mechanism_from_dict(values)
+    except GeoveilError as problem:
+        raise InvalidFile(f"{path}: {problem}") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,31 @@
+"""Where a person can be: a grid, a line, places; kilometres inside, degrees at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from geoveil.errors import InvalidFile
+from geoveil.space.base import Space
+from geoveil.space.box import Box
+from geoveil.space.document import kind_of
+from geoveil.space.grid import Grid
+from geoveil.space.line import Line
+from geoveil.space.points import Points
+from geoveil.space.projection import TangentPlane
+
+__all__ = ["Box", "Grid", "Line", "Points", "Space", "TangentPlane", "space_from_dict"]
+
+_KINDS: dict[str, type[Space]] = {"grid": Grid, "line": Line, "points": Points}
+
+
+def space_from_dict(values: Mapping[str, Any]) -> Space:
+    """The space that ``to_dict`` described, of whichever kind.
+
+    >>> space_from_dict({"kind": "line", "size": 5})
+    Line(size=5)
+    """
+    kind = kind_of(values)
+    if kind not in _KINDS:
+        raise InvalidFile(f"the kind of a space ({kind!r}) must be one of {', '.join(_KINDS)}")
+    return _KINDS[kind].from_dict(values)

@@ -1,0 +1,159 @@
+"""A box of latitudes and longitudes, small enough for one flat map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, finite
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.space.projection import TangentPlane, coordinates, wrapped
+
+REACH_KM = 500.0
+"""How far a flat map may reach from its centre: there it still keeps 0.996 of a distance."""
+_POLE_MARGIN = 0.05
+_WIDEST = 90.0
+_SHORTEST_DEGREE_KM = 110.574  # of a meridian, at the equator
+_EQUATOR_DEGREE_KM = 111.319
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """All places between two parallels and two meridians; ``west > east`` crosses ±180°.
+
+    Refused where one tangent plane is no sound map: within 0.05° of a pole, wider than 90° of
+    longitude, or reaching more than 500 km from the centre. Iterates as south, west, north, east.
+    """
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+    def __post_init__(self) -> None:
+        for name in ("south", "west", "north", "east"):
+            object.__setattr__(self, name, finite(name, getattr(self, name)))
+        for name in ("west", "east"):
+            edge = getattr(self, name)
+            object.__setattr__(self, name, edge if edge == 180.0 else float(wrapped(edge)))
+        self._check_latitudes()
+        self._check_sound()
+
+    @classmethod
+    def around(cls, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> Box:
+        """The smallest box that holds all places; in longitude the smallest covering arc."""
+        latitude, longitude = coordinates(lat=lat, lng=lng)
+        if latitude.size == 0:
+            raise InvalidInput("lat and lng (empty) must hold at least one place")
+        west, east = _covering_arc(wrapped(longitude.ravel()))
+        south, north = float(latitude.min()), float(latitude.max())
+        return cls(south=south, west=west, north=north, east=east)
+
+    @classmethod
+    def from_list(cls, edges: Any) -> Box:
+        """The box of a list [south, west, north, east]."""
+        if not isinstance(edges, list | tuple) or len(edges) != 4:
+            raise InvalidFile("box must be a list [south, west, north, east] in degrees")
+        south, west, north, east = edges
+        return cls(south=south, west=west, north=north, east=east)
+
+    def widened(self, margin_km: float, *, least_km: float = 0.0) -> Box:
+        """The box with at least ``margin_km`` more on every side; a flat one gains ``least_km``.
+
+        Degrees are taken at their shortest, so that the margin is never less on the ground.
+        """
+        height = margin_km + (0.45 * least_km if self.south == self.north else 0.0)
+        width = margin_km + (0.45 * least_km if self.west == self.east else 0.0)
+        rise = height / _SHORTEST_DEGREE_KM
+        poleward = min(max(abs(self.south), abs(self.north)) + rise, 90.0 - _POLE_MARGIN)
+        turn = width / (_EQUATOR_DEGREE_KM * np.cos(np.deg2rad(poleward)))
+        _check_width(self.width + 2.0 * turn)  # before the edges are wrapped
+        return Box(
+            south=max(self.south - rise, -90.0),
+            west=self.west - turn,
+            north=min(self.north + rise, 90.0),
+            east=self.east + turn,
+        )
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.south, self.west, self.north, self.east))
+
+    @property
+    def width(self) -> float:
+        """Degrees of longitude from west to east."""
+        turn = self.east - self.west
+        return turn if turn >= 0.0 else turn + 360.0
+
+    @cached_property
+    def plane(self) -> TangentPlane:
+        """The tangent plane at the centre."""
+        middle = (self.south + self.north) / 2.0
+        return TangentPlane(lat=middle, lng=self.west + self.width / 2.0)
+
+    @cached_property
+    def rectangle_km(self) -> tuple[float, float, float, float]:
+        """West, south, east and north of the bounding rectangle in the plane.
+
+        Along a parallel north is monotone on each side of the central meridian, along a meridian
+        east is monotone on each side of the equator: corners, middles and equator are extreme.
+        """
+        nearest_equator = min(max(0.0, self.south), self.north)
+        lat = np.repeat([self.south, nearest_equator, self.north], 3)
+        lng = np.tile([self.west, self.plane.lng, self.east], 3)
+        xy = self.plane.to_plane(lat=lat, lng=lng)
+        (west, south), (east, north) = xy.min(axis=0), xy.max(axis=0)
+        return float(west), float(south), float(east), float(north)
+
+    def _check_latitudes(self) -> None:
+        for name in ("south", "north"):
+            if abs(getattr(self, name)) > 90.0:
+                raise InvalidInput(f"{name} ({getattr(self, name):g}) must lie in -90 … 90 degrees")
+        if self.south > self.north:
+            raise InvalidInput(
+                f"south ({self.south:g}) must be below north ({self.north:g}); swap them"
+            )
+
+    def _check_sound(self) -> None:
+        # no edges in these messages: a box drawn around data ends at somebody's place
+        if self.north > 90.0 - _POLE_MARGIN or self.south < _POLE_MARGIN - 90.0:
+            raise InvalidInput(
+                f"the box must stay {_POLE_MARGIN}° away from the poles, where rows and columns "
+                "have no meaning; choose a smaller box"
+            )
+        _check_width(self.width)
+        west, south, east, north = self.rectangle_km
+        check_reach("the box", east - west, north - south)
+
+
+def _check_width(degrees: float) -> None:
+    if not degrees <= _WIDEST:
+        raise InvalidInput(
+            f"the box ({degrees:.4g}° of longitude) must be at most {_WIDEST:g}° wide for one flat "
+            "map; check west and east, or choose a smaller box"
+        )
+
+
+def check_reach(what: str, width_km: float, height_km: float) -> None:
+    """Refuse a map that reaches farther from its centre than a plane is true to the globe."""
+    reach = float(np.hypot(width_km, height_km)) / 2.0
+    if not reach <= REACH_KM:
+        raise InvalidInput(
+            f"{what} ({reach:.4g} km from centre to corner) must reach at most {REACH_KM:g} km, "
+            "where a flat map is sound; choose a smaller box or cell"
+        )
+
+
+def _covering_arc(lng: FloatArray) -> tuple[float, float]:
+    """West and east of the shortest arc through all longitudes: all but the widest gap."""
+    west, east = float(lng.min()), float(lng.max())
+    if east - west <= 180.0:
+        return west, east
+    ordered = np.unique(lng)
+    gaps = np.append(ordered[1:], ordered[0] + 360.0) - ordered
+    widest = int(np.argmax(gaps))
+    return float(ordered[(widest + 1) % ordered.size]), float(ordered[widest])

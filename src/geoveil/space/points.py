@@ -1,0 +1,137 @@
+"""Points: places of interest, the nearest one standing for wherever a person is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
+
+from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.space.base import Space
+from geoveil.space.box import Box
+from geoveil.space.document import entries, kind_of
+from geoveil.space.geojson import feature_collection, points
+from geoveil.space.places import Places
+from geoveil.space.projection import TangentPlane, coordinates, plane_coordinates, wrapped
+
+_FARTHEST_KM = 1e9
+
+
+class Points(Space):
+    """Places of interest with the distances between them; cell i is the i-th place.
+
+    ``Points(lat=, lng=)`` lies on the tangent plane at the centre of the places' bounding box,
+    within the limits of :class:`~geoveil.space.box.Box`; ``Points(xy_km=)`` has plane coordinates
+    only. No two places may be the same, or the distance would be no metric.
+
+    Units: kilometres, degrees. Cost: locating n points among m places is O(n log m) (a k-d tree).
+    A person is taken to be at a place: whoever is elsewhere moves to the nearest, however far.
+
+    >>> places = Points(lat=[48.8584, 48.8606], lng=[2.2945, 2.3376])
+    >>> places.distance_km(0, 1).round(2).item()
+    3.17
+    >>> places.locate(lat=48.86, lng=2.33)
+    1
+    """
+
+    def __init__(
+        self,
+        *,
+        lat: npt.ArrayLike | None = None,
+        lng: npt.ArrayLike | None = None,
+        xy_km: npt.ArrayLike | None = None,
+    ) -> None:
+        if (lat is None) != (lng is None) or (lat is None) == (xy_km is None):
+            raise InvalidInput("places must be given as lat and lng, or as xy_km, and not as both")
+        self._degrees: tuple[FloatArray, FloatArray] | None = None
+        if lat is not None and lng is not None:
+            latitude, longitude = coordinates(lat=lat, lng=lng)
+            self._degrees = frozen(latitude.copy()), frozen(np.array(wrapped(longitude)))
+            self._plane = Box.around(lat=latitude, lng=longitude).plane
+            xy_km = self._plane.to_plane(lat=latitude, lng=longitude)
+        self.centres: FloatArray = frozen(_distinct(xy_km))
+        self.size: int = len(self.centres)
+
+    @property
+    def plane(self) -> TangentPlane:
+        """The tangent plane at the centre of the places; places in plane coordinates have none."""
+        if self._degrees is None:
+            raise Unsupported(
+                "places given as xy_km have no coordinates in degrees; give lat and lng, "
+                "or use locate_km"
+            )
+        return self._plane
+
+    def centres_latlng(self) -> tuple[FloatArray, FloatArray]:
+        """Latitudes and longitudes of the places, as given."""
+        if self._degrees is None:
+            return self.plane.to_latlng(self.centres)  # refuses
+        return self._degrees
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.centres)
+
+    @overload
+    def locate(self, *, lat: float, lng: float) -> int: ...
+    @overload
+    def locate(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> IntArray: ...
+    def locate(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> int | IntArray:
+        """The nearest place: an ``int`` for one point, else an array of the same shape."""
+        return self._located(Places.in_degrees(self.plane, lat, lng))
+
+    def locate_km(self, xy: npt.ArrayLike) -> int | IntArray:
+        """The nearest place to points (…, 2) in kilometres, in the coordinates of ``centres``."""
+        return self._located(Places.in_km(xy))
+
+    def _located(self, places: Places) -> int | IntArray:
+        cells = places.each(self._nearest, np.int64)
+        return cells if cells.ndim else int(cells)
+
+    def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
+        # squared distances overflow for what lies beyond
+        reachable = np.clip(np.stack([east, north], axis=-1), -_FARTHEST_KM, _FARTHEST_KM)
+        _, nearest = self._tree.query(reachable)
+        return np.asarray(nearest, dtype=np.int64)
+
+    def to_geojson(self, properties: Mapping[str, npt.ArrayLike] | None = None) -> dict[str, Any]:
+        """The places as a GeoJSON FeatureCollection of points, with one value each per property."""
+        return feature_collection(points(*self.centres_latlng()), self.size, properties)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind, and the places: lat and lng, or xy_km."""
+        if self._degrees is None:
+            return {"kind": "points", "xy_km": self.centres.tolist()}
+        lat, lng = self._degrees
+        return {"kind": "points", "lat": lat.tolist(), "lng": lng.tolist()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Points:
+        """The places that ``to_dict`` described."""
+        in_plane = kind_of(values) == "points" and "xy_km" in values
+        names = ("xy_km",) if in_plane else ("lat", "lng")
+        return cls(**dict(zip(names, entries(values, "points", *names), strict=True)))
+
+    def __repr__(self) -> str:
+        return f"Points(size={self.size})"
+
+
+def _distinct(xy_km: Any) -> FloatArray:
+    """A list of places (size, 2), none given twice."""
+    centres = np.array(plane_coordinates("places", xy_km))
+    if centres.ndim != 2 or len(centres) == 0:
+        raise InvalidInput(f"places (shape {centres.shape[:-1]}) must be a list of at least one")
+    if np.abs(centres).max() > _FARTHEST_KM:
+        raise InvalidInput(f"places must lie within {_FARTHEST_KM:g} km of the origin")
+    order = np.lexsort(centres.T)
+    same = (centres[order[1:]] == centres[order[:-1]]).all(axis=1)
+    if same.any():
+        first = int(np.flatnonzero(same)[0])
+        one, other = sorted(order[first : first + 2].tolist())
+        raise InvalidInput(f"places must differ; those at positions {one} and {other} are the same")
+    return centres

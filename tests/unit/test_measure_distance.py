@@ -1,0 +1,108 @@
+"""Mean distance and expected loss against sums written out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geoveil.channel.dense import DenseChannel
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.measure.distance import expected_loss, mean_distance_km
+from geoveil.space.base import Space
+from geoveil.space.grid import Grid
+from geoveil.space.line import Line
+from geoveil.space.loss import RadialLoss, distance_km, squared_distance_km2
+
+GRID = Grid(rows=3, columns=4, cell_km=0.5)
+
+
+def random_channel(space: Space, seed: int) -> DenseChannel:
+    return DenseChannel(
+        space, np.random.default_rng(seed).dirichlet(np.ones(space.size), space.size)
+    )
+
+
+def kilometres(a: int, b: int) -> float:
+    """Between cells of GRID, from rows and columns."""
+    return 0.5 * math.dist(divmod(a, 4), divmod(b, 4))
+
+
+def mean_by_hand(matrix: np.ndarray, prior: np.ndarray, power: int) -> float:
+    cells = range(12)
+    return sum(prior[a] * matrix[a, b] * kilometres(a, b) ** power for a in cells for b in cells)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_mean_distance_and_losses_are_their_double_sums(seed: int) -> None:
+    channel = random_channel(GRID, seed)
+    prior = np.random.default_rng(seed).dirichlet(np.ones(12))
+    matrix = channel.matrix()
+    assert mean_distance_km(channel, prior) == pytest.approx(mean_by_hand(matrix, prior, 1))
+    assert expected_loss(channel, prior, distance_km) == mean_distance_km(channel, prior)
+    squared = expected_loss(channel, prior, squared_distance_km2)
+    assert squared == pytest.approx(mean_by_hand(matrix, prior, 2))
+    table = [[kilometres(a, b) for b in range(12)] for a in range(12)]
+    assert expected_loss(channel, prior, table) == pytest.approx(mean_by_hand(matrix, prior, 1))
+
+
+def test_the_prior_is_uniform_unless_given() -> None:
+    channel = random_channel(GRID, 5)
+    by_hand = mean_by_hand(channel.matrix(), np.full(12, 1 / 12), 1)
+    assert mean_distance_km(channel) == pytest.approx(by_hand)
+    assert expected_loss(channel, None, distance_km) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("occupied", [3, 100])
+def test_few_and_many_rows_agree(occupied: int) -> None:
+    space = Line(100)
+    channel = random_channel(space, 6)
+    prior = np.zeros(100)
+    prior[-occupied:] = 1 / occupied
+    apart = np.abs(np.subtract.outer(np.arange(100), np.arange(100)))
+    by_hand = float(prior @ (channel.matrix() * apart).sum(axis=1))
+    assert mean_distance_km(channel, prior) == pytest.approx(by_hand)
+
+
+def test_any_function_of_two_cells_is_a_loss() -> None:
+    def wrong(space: Space, a: npt.ArrayLike, b: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        return np.asarray(np.asarray(a) != np.asarray(b), dtype=np.float64)
+
+    channel = random_channel(GRID, 7)
+    assert expected_loss(channel, None, wrong) == pytest.approx(1 - np.trace(channel.matrix()) / 12)
+
+
+def test_a_radial_loss_speaks_of_cells_and_of_distances() -> None:
+    capped = RadialLoss("capped_km", lambda distance: np.minimum(distance, 1.0))
+    assert capped.at([0.25, 3.0]).tolist() == [0.25, 1.0]
+    assert capped(GRID, 0, [0, 1, 11]).tolist() == [0.0, 0.5, 1.0]
+    assert squared_distance_km2.at(3.0) == 9.0
+    assert repr(distance_km) == "distance_km"
+
+
+def test_reports_that_are_not_cells_have_no_distance_but_may_have_a_loss() -> None:
+    binary = DenseChannel(Line(3), [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    with pytest.raises(Unsupported, match="not cells"):
+        mean_distance_km(binary)
+    prior = [0.5, 0.25, 0.25]
+    assert expected_loss(binary, prior, [[0, 4], [4, 0], [0, 8]]) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        np.zeros((12, 11)),
+        np.full((12, 12), np.nan),
+        "distance",
+        lambda space, a, b: np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.inf),
+        lambda space, a, b: 0.0,
+    ],
+)
+def test_a_loss_must_be_finite_and_of_the_right_shape(loss: object) -> None:
+    with pytest.raises(InvalidInput, match="loss"):
+        expected_loss(random_channel(GRID, 8), None, loss)  # type: ignore[arg-type]
