@@ -18,7 +18,7 @@ help: ## list the targets
 setup: $(READY) ## build the environment
 
 test: $(READY) ## run all tests, those of the documentation included
-	$(BIN)/pytest -n $(WORKERS) $(if $(CI),--color=no --quiet) $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(if $(CI),--color=no --quiet) $(ARGS)
 
 check: $(READY) ## lint, formatting and types
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.channel.dense import DenseChannel
@@ -50,7 +50,6 @@ def wrong_cell(space: Space, a: npt.ArrayLike, b: npt.ArrayLike) -> npt.NDArray[
     return np.asarray(np.not_equal(a, b), dtype=np.float64)
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(1, 8))
 def test_error_and_guesses_are_the_best_that_can_be_done(seed: int, reports: int) -> None:
     channel, prior = random_case(seed, reports)
@@ -60,7 +59,6 @@ def test_error_and_guesses_are_the_best_that_can_be_done(seed: int, reports: int
     assert losses[np.arange(reports), guesses] == pytest.approx(losses.min(axis=1), abs=1e-15)
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_another_loss_asks_for_another_guess(seed: int) -> None:
     channel, prior = random_case(seed)
@@ -72,7 +70,6 @@ def test_another_loss_asks_for_another_guess(seed: int) -> None:
     assert losses[np.arange(6), guesses] == pytest.approx(losses.min(axis=1), abs=1e-15)
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_bayes_error_is_the_loss_of_naming_the_wrong_cell(seed: int) -> None:
     channel, prior = random_case(seed)
@@ -81,7 +78,6 @@ def test_bayes_error_is_the_loss_of_naming_the_wrong_cell(seed: int) -> None:
     assert adversary_loss(channel, prior, wrong_cell) == pytest.approx(1 - best)
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_the_adversary_does_no_worse_than_believing_the_report_or_ignoring_it(seed: int) -> None:
     channel, prior = random_case(seed)

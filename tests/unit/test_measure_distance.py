@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.channel.dense import DenseChannel
@@ -37,7 +37,6 @@ def mean_by_hand(matrix: np.ndarray, prior: np.ndarray, power: int) -> float:
     return sum(prior[a] * matrix[a, b] * kilometres(a, b) ** power for a in cells for b in cells)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_mean_distance_and_losses_are_their_double_sums(seed: int) -> None:
     channel = random_channel(GRID, seed)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.channel.dense import DenseChannel
@@ -50,7 +50,6 @@ def test_entropy_of_known_distributions() -> None:
     assert entropy_bits([0.9, 0.1]) == pytest.approx(-0.9 * math.log2(0.9) - 0.1 * math.log2(0.1))
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(1, 6), st.integers(1, 7), st.integers(0, 2))
 def test_mutual_information_is_its_double_sum(
     seed: int, size: int, reports: int, zeros: int
@@ -62,7 +61,7 @@ def test_mutual_information_is_its_double_sum(
     assert 0 <= found <= entropy_bits(prior) + 1e-12
 
 
-@pytest.mark.parametrize("zeros", [0, 87])
+@pytest.mark.parametrize("zeros", [0, 20, 87])
 def test_mutual_information_with_many_and_with_few_rows(zeros: int) -> None:
     channel = random_channel(90, 5, seed=1)
     prior = random_prior(90, 2, zeros)
@@ -79,7 +78,6 @@ def test_a_faithful_channel_leaks_the_entropy_and_a_deaf_one_nothing() -> None:
     assert mutual_information_bits(faithful) == pytest.approx(math.log2(9), abs=1e-13)
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_processing_reports_never_adds_information(seed: int) -> None:
     channel, after = random_channel(5, 6, seed), random_channel(6, 4, seed + 1)
@@ -89,7 +87,6 @@ def test_processing_reports_never_adds_information(seed: int) -> None:
     assert mutual_information_bits(processed, prior) <= before + 1e-12
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(2, 8))
 def test_total_variation_is_the_largest_difference_over_events(seed: int, size: int) -> None:
     p, q = random_prior(size, seed), random_prior(size, seed + 1)
@@ -99,7 +96,6 @@ def test_total_variation_is_the_largest_difference_over_events(seed: int, size: 
     assert total_variation(p, p) == 0
 
 
-@settings(deadline=None)
 @given(seeds, st.integers(2, 8))
 def test_divergence_is_its_sum_and_bounds_total_variation(seed: int, size: int) -> None:
     p, q = random_prior(size, seed, zeros=1), random_prior(size, seed + 1)

@@ -59,6 +59,8 @@ class Channel(ABC):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """One report for each of the (flat) cells; here from the rows of the cells that occur."""
         reports = np.empty(cells.size, dtype=np.int64)
+        if not cells.size:
+            return reports
         order = np.argsort(cells, kind="stable")
         occupied, starts = np.unique(cells[order], return_index=True)
         uniform = randomness.uniform(cells.size)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from geoveil.arrays import FloatArray, indices
 from geoveil.errors import TooLarge
@@ -59,10 +58,12 @@ class Space(ABC):
         """Two cells with no two closer; ``None`` where there is only one cell."""
         if self.size == 1:
             return None
+        from scipy.spatial import cKDTree  # here, since it is slow to import
+
         distances, cells = cKDTree(self.centres).query(self.centres, k=2)
         first = int(np.argmin(np.asarray(distances)[:, 1]))
         one, other = np.asarray(cells)[first].tolist()
-        return (one, other) if one != other else None
+        return one, other
 
     @staticmethod
     def _norm(difference: FloatArray) -> FloatArray:

@@ -142,6 +142,11 @@ class Grid(Space):
             )
         return self.box.plane
 
+    @property
+    def closest_cells(self) -> tuple[int, int] | None:
+        """The first two cells, which are neighbours; ``None`` where there is only one."""
+        return (0, 1) if self.size > 1 else None
+
     def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast).
 

@@ -48,6 +48,11 @@ class Line(Space):
         made: FloatArray = frozen(np.arange(self.size, dtype=np.float64)[:, None])
         return made
 
+    @property
+    def closest_cells(self) -> tuple[int, int] | None:
+        """The first two cells, which are neighbours; ``None`` where there is only one."""
+        return (0, 1) if self.size > 1 else None
+
     @overload
     def locate(self, values: float, *, outside: Outside = ...) -> int: ...
     @overload

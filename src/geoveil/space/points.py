@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
@@ -18,6 +17,9 @@ from geoveil.space.document import entries, kind_of
 from geoveil.space.geojson import feature_collection, points
 from geoveil.space.places import Places
 from geoveil.space.projection import TangentPlane, coordinates, plane_coordinates, wrapped
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 _FARTHEST_KM = 1e9
 
@@ -75,6 +77,8 @@ class Points(Space):
 
     @cached_property
     def _tree(self) -> cKDTree:
+        from scipy.spatial import cKDTree  # here, since it is slow to import
+
         return cKDTree(self.centres)
 
     @overload

@@ -1,0 +1,109 @@
+"""The iterative Bayesian update: from tallies to an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray
+from geoveil.channel.tally import Tally
+from geoveil.errors import InvalidInput
+from geoveil.estimate.bootstrap import Bootstrap
+from geoveil.estimate.cross_validation import CrossValidated
+from geoveil.estimate.em import Accelerator, Ascent, em_path, full_support, maximise
+from geoveil.estimate.estimate import Estimate, Fit
+from geoveil.estimate.identifiability import tell_apart
+from geoveil.estimate.objective import Objective
+from geoveil.estimate.observations import Observations
+from geoveil.estimate.stopping import Progress, Stop
+from geoveil.estimate.uncertainty import ErrorBars, FisherInformation, Uncertainty
+from geoveil.space.base import MATRIX_LIMIT
+
+
+@dataclass(frozen=True, eq=False)
+class IterativeBayesianUpdate:
+    """Maximum likelihood by expectation–maximisation, stopped where new reports are predicted best.
+
+    Law: θ_x ← θ_x Σ_z q_z C[x,z]/(θC)_z from a start with full support; with several tallies the
+    columns of all channels stand side by side, each report with its share of all reports.
+    ``stop`` is ``CrossValidated()``, ``Steps(n)``, ``CertifiedWithin(t)`` or ``LikelihoodChange(t)``;
+    ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
+    ``uncertainty`` is ``FisherInformation()`` (the default up to 4,096 cells) or ``Bootstrap()``.
+    Cost: a push and a pull of every channel per step, whatever the number of reports.
+    Reference: IBU §II and Alg. 1 (IBU), FREEWILL Alg. 1 (GIBU), method §3 for certificate and stop.
+
+    >>> import geoveil as gv
+    >>> from geoveil.estimate import CertifiedWithin, IterativeBayesianUpdate
+    >>> mechanism = gv.RandomizedResponse(gv.Line(3), epsilon=2.0)
+    >>> tally = gv.Tally(mechanism, [600, 250, 150])
+    >>> estimate = IterativeBayesianUpdate(stop=CertifiedWithin(1e-9)).fit(tally)
+    >>> estimate.distribution.round(3).tolist()
+    [0.725, 0.211, 0.064]
+    >>> estimate.stopped
+    'certified within 1e-09 nats per report of the maximum, after ... steps'
+    """
+
+    stop: Stop = field(default_factory=CrossValidated)
+    start: npt.ArrayLike | None = None
+    accelerate: Accelerator | None = None
+    uncertainty: Uncertainty | None = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.accelerate is not None and isinstance(self.stop, CrossValidated):
+            raise InvalidInput(
+                "accelerate must go with a rule that seeks the maximum, because cross-validation "
+                "counts plain steps; pass stop=CertifiedWithin(1e-9)"
+            )
+
+    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+        """The estimate from one tally or from several of the same space."""
+        observations = Observations(tallies)
+        ascent = maximise(
+            observations.likelihood,
+            observations.counts,
+            start=self.start,
+            stop=self.stop,
+            accelerate=self.accelerate,
+            progress=self.progress,
+        )
+        return Estimate(
+            space=observations.space,
+            distribution=ascent.distribution,
+            total=observations.total,
+            steps=ascent.steps,
+            stopped=ascent.stopped,
+            find_fit=lambda: Fit(ascent.log_likelihood, ascent.certificate),
+            find_errors=lambda: self._errors(observations, ascent),
+            find_identifiability=lambda: tell_apart(observations.likelihood, observations.counts),
+        )
+
+    def _errors(self, observations: Observations, ascent: Ascent) -> ErrorBars:
+        small = observations.space.size <= MATRIX_LIMIT
+        default: Uncertainty = FisherInformation() if small else Bootstrap()
+        method = default if self.uncertainty is None else self.uncertainty
+
+        def refit(counts: FloatArray, carry_on: int) -> FloatArray:
+            return self._refit(observations, ascent.steps * carry_on, counts)
+
+        return method.errors(observations, ascent.distribution, refit, self.progress)
+
+    def _refit(self, observations: Observations, steps: int, counts: FloatArray) -> FloatArray:
+        """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
+        likelihood = observations.likelihood
+        if self.accelerate is None:
+            first = full_support(self.start, likelihood.unknowns)
+            starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
+            path = em_path(Objective(likelihood, counts), starts)
+            return next(islice(path, steps, None)).theta
+        fits = [
+            maximise(
+                likelihood, row, start=self.start, stop=self.stop, accelerate=self.accelerate
+            ).distribution
+            for row in np.atleast_2d(counts)
+        ]
+        return np.reshape(fits, (*counts.shape[:-1], likelihood.unknowns))

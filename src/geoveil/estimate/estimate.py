@@ -1,0 +1,127 @@
+"""The answer: a distribution, how far it can be trusted, and how it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, frozen, indices
+from geoveil.errors import InvalidInput
+from geoveil.estimate.identifiability import Identifiability
+from geoveil.estimate.uncertainty import ErrorBars
+from geoveil.space.base import Space
+
+
+class RegionEstimate:
+    """The share of several cells together."""
+
+    def __init__(self, cells: IntArray, share: float, combination: FloatArray, errors: ErrorBars):
+        self.cells = cells
+        self.share = share
+        self._combination = combination[None, :]
+        self._errors = errors
+
+    @cached_property
+    def standard_error(self) -> float:
+        """The standard error of the share."""
+        return float(self._errors.standard_error(self._combination)[0])
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The ends of an interval that holds the true share with probability about ``level``."""
+        low, high = self._errors.interval(level, self._combination)
+        return float(low[0]), float(high[0])
+
+    def __repr__(self) -> str:
+        return f"RegionEstimate({self.cells.size} cells, share {self.share:.4g})"
+
+
+class Fit(NamedTuple):
+    """How well a distribution explains the reports, in nats per report."""
+
+    log_likelihood: float
+    certificate: float
+
+
+class Estimate:
+    """A distribution over the cells of a space, estimated from noisy reports.
+
+    ``certificate`` bounds from above what the log-likelihood still lacks to its maximum, nats per
+    report; ``stopped`` says in words why the estimator stopped where it did. Fit, error bars
+    and identifiability are computed when first asked for.
+    Units: ``log_likelihood`` and ``certificate`` in nats per report.
+    """
+
+    def __init__(
+        self,
+        *,
+        space: Space,
+        distribution: FloatArray,
+        total: int,
+        steps: int,
+        stopped: str,
+        find_fit: Callable[[], Fit],
+        find_errors: Callable[[], ErrorBars],
+        find_identifiability: Callable[[], Identifiability],
+    ) -> None:
+        self.space = space
+        self.distribution: FloatArray = frozen(np.array(distribution, dtype=np.float64))
+        self.total = total
+        self.steps = steps
+        self.stopped = stopped
+        self._find_fit = find_fit
+        self._find_errors = find_errors
+        self._find_identifiability = find_identifiability
+
+    @cached_property
+    def _fit(self) -> Fit:
+        return self._find_fit()
+
+    @property
+    def log_likelihood(self) -> float:
+        """The mean log-likelihood of the reports, in nats."""
+        return self._fit.log_likelihood
+
+    @property
+    def certificate(self) -> float:
+        """An upper bound on what the log-likelihood still lacks to its maximum, nats per report."""
+        return self._fit.certificate
+
+    @cached_property
+    def errors(self) -> ErrorBars:
+        """The error bars, found at first use; ``errors.method`` says how."""
+        return self._find_errors()
+
+    @cached_property
+    def identifiable(self) -> Identifiability:
+        """False where the reports cannot tell cells apart; its ``reason`` says which and why."""
+        return self._find_identifiability()
+
+    @cached_property
+    def standard_error(self) -> FloatArray:
+        """The standard error of every cell; infinite where the data say nothing about it."""
+        found: FloatArray = frozen(np.array(self.errors.standard_error()))
+        return found
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Low and high ends, for every cell, of an interval that holds its true share.
+
+        Each interval is for one cell by itself: of many cells, about a share 1 − ``level`` lies outside.
+        """
+        return self.errors.interval(level)
+
+    def region(self, cells: npt.ArrayLike) -> RegionEstimate:
+        """The share of several cells together, with its own error: regions are known far better."""
+        chosen = np.unique(indices("cells", cells, self.space.size))
+        if not chosen.size:
+            raise InvalidInput("cells must not be empty")
+        combination = np.zeros(self.space.size)
+        combination[chosen] = 1.0
+        share = min(1.0, float(self.distribution[chosen].sum()))
+        return RegionEstimate(chosen, share, combination, self.errors)
+
+    def __repr__(self) -> str:
+        return f"Estimate({self.total} reports, {self.space.size} cells, {self.stopped})"

@@ -1,0 +1,159 @@
+"""The function that is maximised, and all that is known about it at one point.
+
+f(θ) = Σ_i w_i log (θL)_i over the simplex, w ≥ 0, Σw = 1: the mean log-likelihood of the
+observations, in nats each. With g = L·(w/(θL)) every maximum f* satisfies
+
+    f* − f(θ) ≤ log max_x g_x,
+
+by Jensen's inequality: f* − f(θ) ≤ log Σ_i w_i (θ*L)_i/(θL)_i = log Σ_x θ*_x g_x. That bound is the
+**certificate**. It holds at every θ, however θ was found.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, vector
+from geoveil.errors import InvalidInput
+from geoveil.estimate.likelihood import DenseLikelihood, Likelihood
+
+_NOISE = 1e-9
+"""A law this far below the largest may be rounding noise of an FFT; its column is then taken exactly."""
+
+_TINY = 1e-300
+_EXACT_ENTRIES = 1 << 25
+_SMALL_UNKNOWNS = 512
+"""Up to so many unknowns a product with a matrix beats any structure."""
+
+
+class Point(NamedTuple):
+    """A distribution and what the objective says there; leading axes are independent problems."""
+
+    theta: FloatArray
+    law: FloatArray
+    """(θL)_i for the observations that were seen."""
+    gradient: FloatArray
+    """g = L·(w/(θL)); θ∘g is the next step of expectation–maximisation."""
+    log_likelihood: FloatArray
+    certificate: FloatArray
+    """log max g ≥ f* − f(θ), nats per observation."""
+
+
+class SeenColumns:
+    """The columns of a likelihood for the observations that were seen, products only.
+
+    Cost: one product of the likelihood each; a small one is turned into a matrix first. Columns whose
+    law lies at the noise of the products are fetched once and summed exactly from then on.
+    """
+
+    def __init__(self, likelihood: Likelihood, seen: IntArray) -> None:
+        entries = likelihood.unknowns * seen.size
+        small = likelihood.exact or likelihood.unknowns <= _SMALL_UNKNOWNS
+        if small and entries <= _EXACT_ENTRIES:
+            likelihood = DenseLikelihood(likelihood.columns(seen))
+            seen = np.arange(likelihood.observations)
+        self.likelihood = likelihood
+        self.seen = seen
+        self._all = seen.size == likelihood.observations
+        self._exact: IntArray = np.zeros(0, dtype=np.int64)
+        self._columns: FloatArray = np.zeros((likelihood.unknowns, 0))
+
+    def push(self, theta: FloatArray) -> FloatArray:
+        """(θL)_i > 0 for the observations seen."""
+        law = self.likelihood.push(theta)
+        if not self._all:
+            law = law[..., self.seen]
+        if not self.likelihood.exact:
+            floor = _NOISE * law.max(axis=-1, keepdims=True)
+            if (law < floor).any():
+                law = self._refined(theta, law, floor)
+        return np.maximum(law, _TINY)
+
+    def pull(self, values: FloatArray) -> FloatArray:
+        """Σ_i L[x, i]·v_i over the observations seen, never negative for v ≥ 0."""
+        apart = values[..., self._exact] if self._exact.size else None
+        if apart is not None:
+            values = values.copy()
+            values[..., self._exact] = 0.0
+        if not self._all:
+            spread = np.zeros((*values.shape[:-1], self.likelihood.observations))
+            spread[..., self.seen] = values
+            values = spread
+        result = self.likelihood.pull(values)
+        if apart is not None:
+            result = result + apart @ self._columns.T
+        return np.maximum(result, 0.0)
+
+    def matrix(self) -> FloatArray:
+        """(unknowns, seen), as an array."""
+        return self.likelihood.columns(self.seen)
+
+    def _refined(self, theta: FloatArray, law: FloatArray, floor: FloatArray) -> FloatArray:
+        """The law with exact sums where the fast product may be noise."""
+        low = np.flatnonzero((law < floor).reshape(-1, law.shape[-1]).any(axis=0))
+        new = np.setdiff1d(low, self._exact)
+        if (self._exact.size + new.size) * self.likelihood.unknowns > _EXACT_ENTRIES:
+            return np.maximum(law, _NOISE * floor)
+        if new.size:
+            fetched = self.likelihood.columns(self.seen[new])
+            self._columns = np.concatenate((self._columns, fetched), axis=1)
+            self._exact = np.concatenate((self._exact, new))
+        law = law.copy()
+        law[..., self._exact] = theta @ self._columns
+        return law
+
+
+class Objective:
+    """f for given weights; counts the products it spends.
+
+    ``weights`` are counts or probabilities, (…, observations); each vector is scaled to sum to one,
+    and observations of weight zero are left out altogether. Leading axes are independent problems
+    that share the likelihood: folds, bootstrap replicates.
+
+    >>> import numpy as np
+    >>> from geoveil.estimate.likelihood import DenseLikelihood
+    >>> objective = Objective(DenseLikelihood(np.eye(2)), [3, 1])
+    >>> point = objective.at(np.array([0.5, 0.5]))
+    >>> point.theta * point.gradient
+    array([0.75, 0.25])
+    """
+
+    def __init__(self, likelihood: Likelihood, weights: npt.ArrayLike) -> None:
+        given = checked_weights(weights, likelihood.observations)
+        seen = np.flatnonzero(given.reshape(-1, given.shape[-1]).any(axis=0))
+        self.seen = seen
+        """Which observations have weight; ``Point.law`` follows their order."""
+        self.columns = SeenColumns(likelihood, seen)
+        self.weights: FloatArray = given[..., seen] / given.sum(axis=-1, keepdims=True)
+        self.unknowns = likelihood.unknowns
+        self.products = 0
+
+    def at(self, theta: FloatArray) -> Point:
+        """Everything about one distribution (or one for each problem): a push and a pull."""
+        self.products += 2
+        law = self.columns.push(theta)
+        gradient = self.columns.pull(self.weights / law)
+        value = np.einsum("...i,...i->...", self.weights, np.log(law))
+        return Point(theta, law, gradient, value, np.log(np.maximum(gradient.max(axis=-1), 1.0)))
+
+    def dense(self) -> Objective:
+        """The same objective on a matrix of the columns seen, for methods that need one."""
+        return Objective(DenseLikelihood(self.columns.matrix()), self.weights)
+
+
+def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
+    """Weights as an array, each vector non-negative and not all zero."""
+    given = vector("weights", weights, observations)
+    if (given < 0).any():
+        raise InvalidInput("weights must not be negative")
+    if not (given.sum(axis=-1) > 0).all():
+        raise InvalidInput("weights must not all be zero; nothing was observed")
+    return given
+
+
+def uniform(unknowns: int) -> FloatArray:
+    """The distribution that prefers nothing, the default start."""
+    return np.full(unknowns, 1.0 / unknowns)

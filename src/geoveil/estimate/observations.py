@@ -1,0 +1,108 @@
+"""What was observed: tallies checked and put side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.base import Channel
+from geoveil.channel.tally import Tally
+from geoveil.errors import ImpossibleReport, InvalidInput
+from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood, StackedLikelihood
+from geoveil.estimate.objective import uniform
+from geoveil.space.base import Space
+
+_SUSPECT = 1e-12
+_COMPLETE = 1e-6
+
+
+class Observations:
+    """Tallies of one space as one likelihood and one vector of counts.
+
+    ``fit`` of every estimator starts here, so that wrong input is refused once and in one voice:
+    no tallies, tallies of different spaces, no report at all, reports that no cell can have made.
+    """
+
+    space: Space
+    tallies: tuple[Tally, ...]
+    """As given, those of equal channels added up."""
+    likelihood: Likelihood
+    counts: IntArray
+    """The counts of all tallies, one after the other."""
+
+    def __init__(self, tallies: Tally | Iterable[Tally]) -> None:
+        given = checked_tallies(tallies)
+        for number, tally in enumerate(given):
+            _check_possible(number, tally)
+        self.tallies = _joined(given)
+        self.space = self.tallies[0].channel.space
+        self.parts = tuple(ChannelLikelihood(tally.channel) for tally in self.tallies)
+        self.likelihood = self.parts[0] if len(self.parts) == 1 else StackedLikelihood(self.parts)
+        self.counts = np.concatenate([tally.counts for tally in self.tallies])
+        self.total = int(self.counts.sum())
+
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """Values by observation, cut into one array for each tally."""
+        ends = np.cumsum([part.observations for part in self.parts])[:-1]
+        return np.split(values, ends, axis=-1)
+
+    def complete(self, number: int) -> bool:
+        """Whether the columns of a tally are all its reports, so that every row sums to one.
+
+        Not so where the tally holds only what was seen: RAPPOR, several reports of one person.
+        """
+        part = self.parts[number]
+        sums = part.pull(np.ones(part.observations))
+        return bool(np.abs(sums - 1.0).max() < _COMPLETE)
+
+
+def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
+    """One tally or several of one space, with at least one report among them, or an error."""
+    given: Sequence[Any] = [tallies] if isinstance(tallies, Tally) else _listed(tallies)
+    if not given:
+        raise InvalidInput("tallies must not be empty; pass at least one tally")
+    for number, tally in enumerate(given):
+        if not isinstance(tally, Tally):
+            raise InvalidInput(
+                f"tally {number} ({type(tally).__name__}) must be a tally; "
+                "make one with mechanism.tally(reports)"
+            )
+        if tally.channel.space != given[0].channel.space:
+            raise InvalidInput(f"tally {number} must be about the same space as tally 0")
+    if not any(tally.total for tally in given):
+        raise InvalidInput("tallies must hold at least one report; all counts are zero")
+    return tuple(given)
+
+
+def _check_possible(number: int, tally: Tally) -> None:
+    """Refuse a report that was counted and that no cell can have made."""
+    channel = tally.channel
+    law = channel._push(uniform(channel.space.size))
+    doubtful = (tally.counts > 0) & (law <= _SUSPECT * law.max(initial=0.0))
+    for report in np.flatnonzero(doubtful):
+        if not (channel._column(int(report)) > 0).any():
+            raise ImpossibleReport(
+                f"tally {number} must hold reports its channel can make; report {report} was "
+                f"counted {tally.counts[report]} times and has probability zero at every cell"
+            )
+
+
+def _joined(tallies: tuple[Tally, ...]) -> tuple[Tally, ...]:
+    joined: dict[Channel, Tally] = {}
+    for tally in tallies:
+        known = joined.get(tally.channel)
+        joined[tally.channel] = tally if known is None else known + tally
+    return tuple(joined.values())
+
+
+def _listed(tallies: Any) -> list[Any]:
+    try:
+        return list(tallies)
+    except TypeError:
+        raise InvalidInput(
+            f"tallies ({type(tallies).__name__}) must be a tally or a list of tallies; "
+            "make one with mechanism.tally(reports)"
+        ) from None

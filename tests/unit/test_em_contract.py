@@ -1,0 +1,74 @@
+"""The estimator contract for the iterative Bayesian update, however it stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import geoveil as gv
+from contract.estimators import EstimatorContract
+from geoveil.channel.base import Channel
+from geoveil.estimate import (
+    ActiveSetNewton,
+    Bootstrap,
+    CertifiedWithin,
+    IterativeBayesianUpdate,
+    JointTally,
+    Squarem,
+    Steps,
+)
+
+
+class TestCrossValidatedUpdate(EstimatorContract):
+    exact_recovery = 1e-3
+
+    def make(self) -> Any:
+        return IterativeBayesianUpdate()
+
+
+class TestAcceleratedUpdate(EstimatorContract):
+    exact_recovery = 1e-4
+
+    def make(self) -> Any:
+        return IterativeBayesianUpdate(stop=CertifiedWithin(1e-10), accelerate=Squarem())
+
+
+class TestExactMaximum(EstimatorContract):
+    def make(self) -> Any:
+        return IterativeBayesianUpdate(stop=CertifiedWithin(1e-12), accelerate=ActiveSetNewton())
+
+
+class TestBootstrappedUpdate(EstimatorContract):
+    exact_recovery = 2e-2
+
+    def make(self) -> Any:
+        return IterativeBayesianUpdate(stop=Steps(60), uncertainty=Bootstrap(replicates=60))
+
+
+class TestRapporVectors(EstimatorContract):
+    """RAPPOR through the vectors it was seen to make."""
+
+    relabels = False
+
+    def make(self) -> Any:
+        return IterativeBayesianUpdate()
+
+    def make_channel(self, space: gv.Space) -> Channel:
+        return gv.Rappor(space, epsilon=4.0)
+
+
+class TestSeveralReportsOfEachPerson(EstimatorContract):
+    """Two reports of everybody, each under a mechanism of its own."""
+
+    relabels = splits = False
+
+    def make(self) -> Any:
+        return IterativeBayesianUpdate(stop=CertifiedWithin(1e-8), accelerate=ActiveSetNewton())
+
+    def make_tally(self, *, people: int = 20_000, seed: int = 3) -> gv.Tally:
+        line = gv.Line(self.cells)
+        channels = [gv.RandomizedResponse(line, epsilon=2.0), self.make_channel(line)]
+        cells = np.random.default_rng(seed).choice(self.cells, size=people, p=self.truth())
+        reports = [c.sample(cells, randomness=gv.seeded(seed + n)) for n, c in enumerate(channels)]
+        return JointTally(channels, np.stack(reports, axis=1))

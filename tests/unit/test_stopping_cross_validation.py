@@ -1,0 +1,158 @@
+"""Stopping where held-out reports are predicted best."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.errors import InvalidInput
+from geoveil.estimate import (
+    CrossValidated,
+    DenseLikelihood,
+    IterativeBayesianUpdate,
+    Steps,
+    maximise,
+)
+from geoveil.measure.transport import earth_movers_distance_km
+
+BLUR = np.exp(-0.4 * np.abs(np.arange(12)[:, None] - np.arange(12)))
+BLUR /= BLUR.sum(axis=1, keepdims=True)
+
+
+def noisy_counts(people: int, seed: int = 0) -> IntArray:
+    truth = np.zeros(12)
+    truth[[2, 7, 8]] = 0.5, 0.3, 0.2
+    return np.random.default_rng(seed).multinomial(people, truth @ BLUR)
+
+
+@given(st.lists(st.integers(0, 40), min_size=3, max_size=6), st.integers(2, 6), st.integers(1, 3))
+def test_every_report_is_left_out_once_in_every_round(
+    counts: list[int], folds: int, repeats: int
+) -> None:
+    parts = CrossValidated(folds=folds, repeats=repeats)._parts(np.array(counts))
+    assert parts.shape == (folds * repeats, len(counts))
+    assert (parts >= 0).all()
+    for dealt in parts.reshape(repeats, folds, -1):
+        np.testing.assert_array_equal(dealt.sum(axis=0), counts)
+
+
+def test_parts_are_dealt_evenly() -> None:
+    # 10⁶ reports in 5 parts: a share differs from 1/5 by 6.3 standard errors (√(0.16/10⁶) = 4e-4)
+    # with probability 3e-10.
+    parts = CrossValidated()._parts(np.array([1_000_000, 1_000_000]))
+    assert np.abs(parts / 1_000_000 - 0.2).max() < 6.3 * 4e-4
+    assert len(np.unique(parts)) > 10  # and not all alike
+
+
+def by_hand(counts: IntArray, rule: CrossValidated) -> int:
+    """The same choice, fold by fold and step by step."""
+    parts = rule._parts(counts)
+    steps = 600
+    curve = np.zeros(steps + 1)
+    for held_out in parts:
+        share = (counts - held_out) / (counts - held_out).sum()
+        theta = np.full(len(BLUR), 1 / len(BLUR))
+        for step in range(steps + 1):
+            law = theta @ BLUR
+            curve[step] += held_out @ np.log(law)
+            theta = theta * (BLUR @ (share / law))
+    return round(int(curve.argmax()) * rule.folds / (rule.folds - 1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_step_of_the_best_held_out_likelihood_is_chosen(seed: int) -> None:
+    rule = CrossValidated(seed=seed)
+    counts = noisy_counts(400, seed)
+    ascent = maximise(DenseLikelihood(BLUR), counts, stop=rule)
+    assert ascent.steps == by_hand(counts, rule)
+    same = maximise(DenseLikelihood(BLUR), counts, stop=Steps(ascent.steps))
+    np.testing.assert_array_equal(ascent.distribution, same.distribution)
+    assert ascent.stopped == (
+        f"after {ascent.steps} steps, chosen by cross-validation (5 folds, 2 times)"
+    )
+
+
+def test_the_choice_depends_on_the_seed_alone() -> None:
+    counts = noisy_counts(500)
+    chosen = {maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated()).steps for _ in "aa"}
+    others = {
+        maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated(seed=seed)).steps
+        for seed in range(8)
+    }
+    assert len(chosen) == 1
+    assert len(others) > 1
+
+
+def test_more_reports_allow_more_steps() -> None:
+    few, many = (
+        maximise(DenseLikelihood(BLUR), noisy_counts(people), stop=CrossValidated()).steps
+        for people in (100, 100_000)
+    )
+    assert few < many
+
+
+def test_the_search_ends_at_its_limit_and_says_so() -> None:
+    ascent = maximise(
+        DenseLikelihood(BLUR), noisy_counts(1_000_000), stop=CrossValidated(maximum=10)
+    )
+    assert ascent.steps == 10
+    assert ascent.stopped.endswith("whose search reached its limit of 10 steps")
+
+
+def test_one_report_cannot_be_cross_validated() -> None:
+    counts = np.zeros(12, dtype=np.int64)
+    counts[4] = 1
+    ascent = maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated())
+    assert ascent.stopped == "after 1 steps, because one report cannot be cross-validated"
+
+
+@pytest.mark.parametrize("people", [2, 3, 5])
+def test_a_handful_of_reports_is_enough(people: int) -> None:
+    ascent = maximise(DenseLikelihood(BLUR), noisy_counts(people), stop=CrossValidated())
+    assert np.isfinite(ascent.distribution).all()
+
+
+def test_probabilities_cannot_be_dealt_into_parts() -> None:
+    with pytest.raises(InvalidInput, match="whole counts"):
+        maximise(DenseLikelihood(BLUR), np.full(12, 1 / 12), stop=CrossValidated())
+
+
+def paris(path: Path) -> IntArray:
+    """The cells of the PRIVIC authors: 11 × 15 degrees, lower edges open, first point lost."""
+    with gzip.open(path, "rt") as lines:
+        points = np.loadtxt(lines, delimiter=",", skiprows=1)
+    row = np.ceil((points[:, 0] - 48.8286) / 0.00427).astype(int) - 1
+    column = np.ceil((points[:, 1] - 2.2855) / 0.0066).astype(int) - 1
+    inside = (row >= 0) & (row < 11) & (column >= 0) & (column < 15)
+    return np.bincount((row * 15 + column)[inside][1:], minlength=165)
+
+
+def best_in_hindsight(tally: gv.Tally, truth: FloatArray, grid: gv.Grid) -> float:
+    steps = [5, 8, 12, 18, 27, 40, 60, 90, 135]
+    fits = [IterativeBayesianUpdate(stop=Steps(number)).fit(tally) for number in steps]
+    return min(earth_movers_distance_km(fit.distribution, truth, grid) for fit in fits)
+
+
+def test_paris_is_drawn_nearly_as_well_as_by_the_best_stop_in_hindsight(
+    shared_data: Callable[[str], Path],
+) -> None:
+    people = paris(shared_data("gowalla-paris.csv.gz"))
+    assert people.sum() == 10_078
+    grid, truth = gv.Grid(rows=11, columns=15, cell_km=1.0), people / people.sum()
+    channel = gv.Elastic(grid, beta_per_km=1.0, weights=np.full(165, 1 / 165))
+    ratios = []
+    for seed in range(3):
+        cells = np.repeat(np.arange(165), people)
+        tally = channel.tally(channel.sample(cells, randomness=gv.seeded(seed)))
+        estimate = IterativeBayesianUpdate().fit(tally)
+        found = earth_movers_distance_km(estimate.distribution, truth, grid)
+        ratios.append(found / best_in_hindsight(tally, truth, grid))
+    assert np.mean(ratios) < 1.1

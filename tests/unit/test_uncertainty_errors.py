@@ -1,0 +1,241 @@
+"""Error bars: against closed forms, and against what happens on simulated data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.channel.base import Channel
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.estimate import (
+    ActiveSetNewton,
+    Bootstrap,
+    CertifiedWithin,
+    FisherInformation,
+    IterativeBayesianUpdate,
+    JointTally,
+    Steps,
+)
+from geoveil.estimate.observations import Observations
+from geoveil.estimate.uncertainty import fisher_information, tangent_inverse
+
+LINE = gv.Line(5)
+RESPONSE = gv.RandomizedResponse(LINE, epsilon=2.0)
+SHARES = np.array([0.35, 0.25, 0.2, 0.15, 0.05])
+
+
+def exact(**options: Any) -> IterativeBayesianUpdate:
+    return IterativeBayesianUpdate(
+        stop=CertifiedWithin(1e-11), accelerate=ActiveSetNewton(), **options
+    )
+
+
+def expected_tally(channel: Channel, people: int) -> gv.Tally:
+    return gv.Tally(channel, np.rint(SHARES @ channel.matrix() * people))
+
+
+def inverse_covariance(channel: Channel, people: int) -> FloatArray:
+    """Cov(qC⁻¹) for a square channel: multinomial counts through the inverse."""
+    law = SHARES @ channel.matrix()
+    inverse = np.linalg.inv(channel.matrix())
+    return inverse.T @ (np.diag(law) - np.outer(law, law)) @ inverse / people
+
+
+@pytest.mark.parametrize("uncertainty", [FisherInformation(), Bootstrap(replicates=2000)])
+def test_interior_errors_are_those_of_the_inverse(uncertainty: Any) -> None:
+    """Square channel, interior maximum: the estimate is qC⁻¹ and its covariance is known exactly.
+
+    2,000 replicates know a standard deviation to 1.6 %; 12 % is seven times that.
+    """
+    people = 400_000
+    estimate = exact(uncertainty=uncertainty).fit(expected_tally(RESPONSE, people))
+    covariance = inverse_covariance(RESPONSE, people)
+    tolerance = 1e-3 if isinstance(uncertainty, FisherInformation) else 0.12
+    np.testing.assert_allclose(
+        estimate.standard_error, np.sqrt(np.diag(covariance)), rtol=tolerance
+    )
+    region = np.array([1.0, 0, 0, 1.0, 1.0])
+    expected = np.sqrt(region @ covariance @ region)
+    assert estimate.region([0, 3, 4]).standard_error == pytest.approx(expected, rel=tolerance)
+    low, high = estimate.interval(0.9)
+    reach = norm.ppf(0.95) * np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose((high - low) / 2, reach, rtol=max(tolerance, 2e-3) * 2)
+
+
+def test_a_channel_without_noise_has_the_errors_of_a_poll() -> None:
+    channel = gv.DenseChannel(LINE, np.eye(5))
+    estimate = exact().fit(expected_tally(channel, 10_000))
+    np.testing.assert_allclose(
+        estimate.standard_error, np.sqrt(SHARES * (1 - SHARES) / 10_000), rtol=1e-6
+    )
+
+
+def test_information_adds_over_tallies() -> None:
+    first, second = expected_tally(RESPONSE, 1000), expected_tally(RESPONSE, 3000)
+    geometric = gv.Tally(gv.LinearGeometric(LINE, epsilon_per_unit=1.0), [50, 40, 30, 20, 10])
+    parts = [fisher_information(Observations(t), SHARES)[0] for t in (first, second, geometric)]
+    whole = fisher_information(Observations([first, second, geometric]), SHARES)[0]
+    np.testing.assert_allclose(whole, sum(parts), rtol=1e-9)
+
+
+def test_what_was_seen_of_all_reports_carries_the_same_information_on_average() -> None:
+    """Joint tallies know only what was seen; for exact counts both forms agree."""
+    complete = expected_tally(RESPONSE, 10**8)
+    alone = JointTally([RESPONSE], np.repeat(np.arange(5), 100)[:, None])
+    assert not Observations(alone).complete(0)
+    assert Observations(complete).complete(0)
+    even = gv.Tally(RESPONSE, [100] * 5)
+    uniform = np.full(5, 0.2)
+    np.testing.assert_allclose(
+        fisher_information(Observations(alone), uniform)[0],
+        fisher_information(Observations(even), uniform)[0],
+        rtol=1e-9,
+    )
+
+
+def test_the_tangent_inverse_is_the_inverse_on_sums_of_zero() -> None:
+    generator = np.random.default_rng(0)
+    half = generator.normal(size=(4, 4))
+    information = half @ half.T
+    covariance, lost = tangent_inverse(information)
+    basis = np.linalg.svd(np.ones((1, 4)))[2][1:]
+    expected = basis.T @ np.linalg.inv(basis @ information @ basis.T) @ basis
+    np.testing.assert_allclose(covariance, expected, atol=1e-9)
+    assert lost.shape == (4, 0)
+
+
+def test_cells_alike_are_unknown_and_their_sum_is_known() -> None:
+    matrix = RESPONSE.matrix()[[0, 1, 2, 3, 3]]
+    matrix[:, 3] += matrix[:, 4]
+    channel = gv.DenseChannel(LINE, matrix[:, :4])
+    estimate = exact().fit(gv.Tally(channel, [400, 300, 200, 300]))
+    assert not estimate.identifiable
+    np.testing.assert_array_equal(np.isinf(estimate.standard_error), [0, 0, 0, 1, 1])
+    low, high = estimate.interval()
+    np.testing.assert_array_equal((low[3:], high[3:]), ([0, 0], [1, 1]))
+    together = estimate.region([3, 4])
+    assert 0 < together.standard_error < 0.1
+    assert together.interval()[1] < 0.7
+
+
+def test_a_report_never_seen_bounds_a_share_like_the_rule_of_three() -> None:
+    channel = gv.DenseChannel(gv.Line(2), np.eye(2))
+    estimate = exact().fit(gv.Tally(channel, [1000, 0]))
+    low, high = estimate.interval(0.95)
+    assert low[1] == 0
+    assert high[1] == pytest.approx(3 / 1000, rel=0.05)
+
+
+def test_an_estimate_stopped_early_is_corrected_inside_its_interval() -> None:
+    """Three steps from uniform are far from the truth; the intervals hold the truth all the same."""
+    estimate = IterativeBayesianUpdate(stop=Steps(3)).fit(expected_tally(RESPONSE, 50_000))
+    low, high = estimate.interval(0.99)
+    assert np.abs(estimate.distribution - SHARES).max() > 0.02
+    assert ((low <= SHARES) & (high >= SHARES)).all()
+    np.testing.assert_allclose(estimate.errors.centre, SHARES, atol=2e-3)
+
+
+def held(estimator: IterativeBayesianUpdate, channel: Channel, runs: int) -> int:
+    """How often the 95 % interval of a cell held its share, over all cells and runs."""
+    generator = np.random.default_rng(11)
+    law = SHARES @ channel.matrix()
+    hits = 0
+    for _ in range(runs):
+        tally = gv.Tally(channel, generator.multinomial(2_000, law / law.sum()))
+        low, high = estimator.fit(tally).interval(0.95)
+        hits += int(((low <= SHARES) & (high >= SHARES)).sum())
+    return hits
+
+
+@pytest.mark.statistical
+def test_intervals_hold_what_they_claim() -> None:
+    """Cross-validated estimates, 200 runs: hits of 5 dependent cells, at least as if of 200 trials.
+
+    If the coverage of each cell is 0.95, fewer than 0.83·1000 hits have probability below 1e-9
+    (binomial with 200 trials of 5 hits each).
+    """
+    least = 5 * binom.ppf(1e-9, 200, 0.95)
+    assert least >= 800
+    channel = gv.LinearGeometric(LINE, epsilon_per_unit=1.0)
+    assert held(IterativeBayesianUpdate(), channel, 200) >= least
+
+
+@pytest.mark.statistical
+def test_intervals_half_as_wide_would_be_rejected() -> None:
+    """The twin: 67 % intervals are half as wide, and hold far too seldom."""
+
+    class HalfWidth(FisherInformation):
+        def errors(self, *arguments: Any, **named: Any) -> Any:
+            found = super().errors(*arguments, **named)
+            return type(found)(
+                found.distribution, found.centre, found.covariance / 4, found.lost, found.method
+            )
+
+    channel = gv.LinearGeometric(LINE, epsilon_per_unit=1.0)
+    estimator = IterativeBayesianUpdate(uncertainty=HalfWidth())
+    assert held(estimator, channel, 200) < 5 * binom.ppf(1e-9, 200, 0.95)
+
+
+class TestBootstrap:
+    tally = expected_tally(RESPONSE, 3_000)
+
+    def test_the_seed_decides(self) -> None:
+        def errors(seed: int) -> FloatArray:
+            method = Bootstrap(replicates=30, seed=seed)
+            return (
+                IterativeBayesianUpdate(stop=Steps(20), uncertainty=method)
+                .fit(self.tally)
+                .standard_error
+            )
+
+        np.testing.assert_array_equal(errors(1), errors(1))
+        assert (errors(1) != errors(2)).any()
+
+    def test_replicates_are_estimates_of_resampled_tallies(self) -> None:
+        method = Bootstrap(replicates=3, carry_on=2, seed=5)
+        estimate = IterativeBayesianUpdate(stop=Steps(8), uncertainty=method).fit(self.tally)
+        carried = IterativeBayesianUpdate(stop=Steps(16)).fit(self.tally).distribution
+        law = carried @ RESPONSE.matrix()
+        counts = np.random.default_rng(5).multinomial(3_000, law / law.sum(), size=3)
+        refits = [
+            IterativeBayesianUpdate(stop=Steps(16)).fit(gv.Tally(RESPONSE, row)).distribution
+            for row in counts
+        ]
+        np.testing.assert_allclose(estimate.errors.replicates, refits, rtol=1e-9)
+        np.testing.assert_allclose(estimate.errors.centre, carried, rtol=1e-12)
+        assert estimate.errors.method == "parametric bootstrap, 3 replicates"
+
+    def test_tallies_that_hold_only_what_was_seen_are_resampled(self) -> None:
+        mechanism = gv.Rappor(gv.Line(4), epsilon=3.0)
+        reports = mechanism.sample(np.repeat([0, 0, 1, 2], 500), randomness=gv.seeded(4))
+        options = {"stop": Steps(100)}
+        tally = mechanism.tally(reports)
+        boot = IterativeBayesianUpdate(uncertainty=Bootstrap(replicates=300), **options).fit(tally)
+        fisher = IterativeBayesianUpdate(**options).fit(tally)
+        np.testing.assert_allclose(boot.standard_error[:3], fisher.standard_error[:3], rtol=0.35)
+
+    def test_large_spaces_are_bootstrapped_by_default(self) -> None:
+        line = gv.Line(4_100)
+        channel = gv.LinearGeometric(line, epsilon_per_unit=2.0)
+        tally = channel.tally(np.random.default_rng(0).integers(0, 4_100, 5_000))
+        estimate = IterativeBayesianUpdate(stop=Steps(2)).fit(tally)
+        assert estimate.errors.method == "parametric bootstrap, 200 replicates"
+        with pytest.raises(TooLarge, match=r"cells \(4100\).*Bootstrap"):
+            IterativeBayesianUpdate(stop=Steps(2), uncertainty=FisherInformation()).fit(
+                tally
+            ).interval()
+
+    def test_too_many_replicates_are_refused(self) -> None:
+        method = Bootstrap(replicates=10**8)
+        with pytest.raises(TooLarge, match="use fewer replicates"):
+            IterativeBayesianUpdate(stop=Steps(2), uncertainty=method).fit(self.tally).interval()
+
+    @pytest.mark.parametrize("options", [{"replicates": 1}, {"carry_on": 0}, {"seed": -1}])
+    def test_settings_are_checked(self, options: dict[str, int]) -> None:
+        with pytest.raises(InvalidInput):
+            Bootstrap(**options)
