@@ -18,6 +18,41 @@ from geoveil.channel import (
     Tally,
     WithinRadius,
 )
+from geoveil.collect import (
+    Budget,
+    BudgetSpent,
+    Collection,
+    Crowd,
+    DesignedElastic,
+    Simulation,
+    blahut_arimoto,
+    elastic,
+    equalising_weights,
+    simulate,
+)
+from geoveil.estimate import (
+    ActiveSetNewton,
+    Bootstrap,
+    CertifiedWithin,
+    CrossValidated,
+    Estimate,
+    FisherInformation,
+    IterativeBayesianUpdate,
+    JointTally,
+    LikelihoodChange,
+    Squarem,
+    Steps,
+)
+from geoveil.measure.adversary import adversary_error_km, adversary_guesses, bayes_error
+from geoveil.measure.distance import expected_loss, mean_distance_km
+from geoveil.measure.information import (
+    entropy_bits,
+    kl_divergence_bits,
+    kl_divergence_nats,
+    mutual_information_bits,
+    total_variation,
+)
+from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.mechanism import (
     MECHANISMS,
     ContinuousLaplace,
@@ -35,23 +70,38 @@ from geoveil.mechanism import (
 from geoveil.randomness import Randomness, SeededRandomness, SystemRandomness, seeded
 from geoveil.report import ExactTable, load_mechanism, save_mechanism
 from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
+from geoveil.space.loss import distance_km, squared_distance_km2
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MECHANISMS",
+    "ActiveSetNewton",
+    "Bootstrap",
     "Box",
+    "Budget",
+    "BudgetSpent",
     "Certificate",
+    "CertifiedWithin",
     "Channel",
+    "Collection",
     "ContinuousLaplace",
+    "CrossValidated",
+    "Crowd",
     "DenseChannel",
+    "DesignedElastic",
     "Elastic",
+    "Estimate",
     "ExactTable",
     "Exponential",
+    "FisherInformation",
     "GeneralPrivacy",
     "GeoIndistinguishability",
     "Grid",
     "Guarantee",
+    "IterativeBayesianUpdate",
+    "JointTally",
+    "LikelihoodChange",
     "Line",
     "LinearGeometric",
     "LocalDifferentialPrivacy",
@@ -65,17 +115,37 @@ __all__ = [
     "Rappor",
     "Remapped",
     "SeededRandomness",
+    "Simulation",
     "Space",
+    "Squarem",
     "StackedChannel",
+    "Steps",
     "SumOfGuarantees",
     "SystemRandomness",
     "Tally",
     "TangentPlane",
     "WithinRadius",
+    "adversary_error_km",
+    "adversary_guesses",
+    "bayes_error",
     "bayesian_remap",
+    "blahut_arimoto",
     "certify",
+    "distance_km",
+    "earth_movers_distance_km",
+    "elastic",
+    "entropy_bits",
+    "equalising_weights",
+    "expected_loss",
+    "kl_divergence_bits",
+    "kl_divergence_nats",
     "load_mechanism",
+    "mean_distance_km",
+    "mutual_information_bits",
     "nearest_remap",
     "save_mechanism",
     "seeded",
+    "simulate",
+    "squared_distance_km2",
+    "total_variation",
 ]

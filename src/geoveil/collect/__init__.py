@@ -1,0 +1,29 @@
+"""Closing the loop: rounds of collection, the next mechanism, budgets and simulated campaigns."""
+
+from geoveil.collect.advice import Advice, Choice, advise
+from geoveil.collect.budget import Budget, BudgetSpent
+from geoveil.collect.collection import Collection, Round
+from geoveil.collect.design import DesignedElastic, blahut_arimoto, elastic
+from geoveil.collect.rule import PromiseRule, PublishedRule
+from geoveil.collect.simulation import Crowd, RoundResult, Simulation, simulate
+from geoveil.collect.weights import equalising_weights
+
+__all__ = [
+    "Advice",
+    "Budget",
+    "BudgetSpent",
+    "Choice",
+    "Collection",
+    "Crowd",
+    "DesignedElastic",
+    "PromiseRule",
+    "PublishedRule",
+    "Round",
+    "RoundResult",
+    "Simulation",
+    "advise",
+    "blahut_arimoto",
+    "elastic",
+    "equalising_weights",
+    "simulate",
+]

@@ -1,0 +1,99 @@
+"""A person's ledger: what every report so far has cost, and what may still be spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from geoveil.arrays import finite, positive
+from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.errors import GeoveilError, InvalidInput
+
+
+class BudgetSpent(GeoveilError):
+    """The report would cost more than is left; nothing was sampled.
+
+    ``asked_per_km`` and ``left_per_km`` hold the two sides.
+    """
+
+    def __init__(self, asked_per_km: float, left_per_km: float) -> None:
+        super().__init__(
+            f"a report (ε {asked_per_km:.6g} per km) must fit what is left of the budget "
+            f"({left_per_km:.6g} per km); wait, or raise the limit knowingly"
+        )
+        self.asked_per_km = asked_per_km
+        self.left_per_km = left_per_km
+
+
+@dataclass
+class Budget:
+    """What one person has spent, over all rounds and campaigns, and the answers already given.
+
+    A report costs its mechanism's ε per km, charged *before* it is drawn; costs add. Asking again about
+    the same cell under the same mechanism gives the same answer and costs nothing: no averaging.
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
+    >>> budget = Budget(limit_per_km=5.0)
+    >>> mechanism = gv.PlanarGeometric(grid, epsilon_per_km=2.0)
+    >>> budget.report(mechanism, 3) == budget.report(mechanism, 3)
+    True
+    >>> budget.spent_per_km, budget.left_per_km
+    (2.0, 3.0)
+    """
+
+    limit_per_km: float
+    spent_per_km: float = 0.0
+    charges: list[tuple[str, float]] = field(default_factory=list)
+    """Every charge: what for, and ε per km."""
+    answers: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.limit_per_km = positive("limit_per_km", self.limit_per_km)
+        self.spent_per_km = finite("spent_per_km", self.spent_per_km)
+
+    @property
+    def left_per_km(self) -> float:
+        """How much may still be spent."""
+        return max(0.0, self.limit_per_km - self.spent_per_km)
+
+    @property
+    def guarantee(self) -> GeoIndistinguishability:
+        """What all reports so far promise together about one place."""
+        return GeoIndistinguishability(self.spent_per_km)
+
+    def charge(self, what: str, epsilon_per_km: float) -> None:
+        """Spend, or raise :class:`BudgetSpent` and spend nothing."""
+        cost = positive("epsilon_per_km", epsilon_per_km)
+        if self.spent_per_km + cost > self.limit_per_km * (1 + 1e-12):
+            raise BudgetSpent(cost, self.left_per_km)
+        self.spent_per_km += cost
+        self.charges.append((what, cost))
+
+    def report(
+        self, mechanism: Channel, cell: int, *, draw: Callable[[int], int] | None = None
+    ) -> int:
+        """The report for a cell: the remembered one, or a new one, charged first."""
+        key = (str(hash(mechanism)), int(cell))
+        if key not in self.answers:
+            self.charge(repr(mechanism), _cost_per_km(mechanism))
+            drawn = mechanism.sample(cell) if draw is None else draw(int(cell))
+            self.answers[key] = int(drawn)
+        return self.answers[key]
+
+    def summary(self) -> str:
+        """The ledger in words."""
+        count = len(self.charges)
+        return (
+            f"{count} report{'' if count == 1 else 's'} so far, together ε = {self.spent_per_km:.6g} per km; "
+            f"{self.left_per_km:.6g} of {self.limit_per_km:.6g} left. {self.guarantee.explain(0.2)}"
+        )
+
+
+def _cost_per_km(mechanism: Channel) -> float:
+    if isinstance(mechanism.guarantee, GeoIndistinguishability):
+        return mechanism.guarantee.epsilon_per_km
+    raise InvalidInput(
+        "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
+    )

@@ -1,0 +1,229 @@
+"""PRIVIC: rounds of collection, each with the mechanism that the last estimate suggested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, count, distribution, frozen
+from geoveil.channel.base import Channel
+from geoveil.channel.tally import Tally
+from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.estimate import Estimate
+from geoveil.report.document import canonical_bytes, mechanism_from_dict, mechanism_to_dict
+from geoveil.space import space_from_dict
+from geoveil.space.base import Space
+
+_VERSION = 1
+
+
+@dataclass
+class Round:
+    """One round: the mechanism it published, what came back under it, what was learnt at its close."""
+
+    number: int
+    mechanism: Channel
+    tally: Tally
+    distribution: FloatArray | None = None
+    """The estimate made when the round was closed; ``None`` while it is open."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the round was closed; reports under its mechanism still count for later estimates."""
+        return self.distribution is not None
+
+
+class Collection:
+    """Rounds of: publish a mechanism, receive tallies, close, estimate from all rounds, design the next.
+
+    A campaign states one promise (``epsilon_per_km``, certified for every mechanism it publishes) and
+    turns one dial (``camouflage``). A report belongs to the mechanism that made it, whenever it arrives.
+    A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
+    its reports count on.
+    A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
+    Reference: PRIVIC Alg. 1, with the corrections of method §5 and §11.
+
+    >>> import numpy as np
+    >>> import geoveil as gv
+    >>> city = gv.Grid(rows=5, columns=5, cell_km=0.5)
+    >>> collection = Collection(city, epsilon_per_km=2.0, camouflage=0.5)
+    >>> people = np.repeat([6, 7, 18], 400)
+    >>> for number in range(2):
+    ...     mechanism = collection.mechanism
+    ...     reports = mechanism.sample(people, randomness=gv.seeded(number))
+    ...     _ = collection.receive(mechanism.tally(reports))
+    ...     _ = collection.close_round()
+    >>> len(collection.rounds), bool(collection.estimate.distribution[[6, 7, 18]].sum() > 0.5)
+    (2, True)
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        epsilon_per_km: float | None = None,
+        camouflage: float = 0.5,
+        prior: Any = None,
+        minimum_reports: int = 0,
+        rule: Rule | None = None,
+    ) -> None:
+        if (rule is None) == (epsilon_per_km is None):
+            raise InvalidInput("a collection must have a promise, epsilon_per_km=, or a rule=")
+        self.space = space
+        self.rule = PromiseRule(float(epsilon_per_km or 0), camouflage) if rule is None else rule
+        self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
+        size = space.size
+        uniform = np.full(size, 1 / size)
+        self.prior = frozen(uniform if prior is None else distribution("prior", prior, size))
+        self._rounds: list[Round] = []
+        self._estimate: Estimate | None = None
+        self._open_round(self.prior)
+
+    @classmethod
+    def as_published(
+        cls, space: Space, *, beta_per_km: float, design_steps: int, update_steps: int
+    ) -> Collection:
+        """The paper's own rule, for reproduction: no promise beyond 2β, no floor, the last round only."""
+        return cls(space, rule=PublishedRule(beta_per_km, design_steps, update_steps))
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> Channel:
+        """What people use now."""
+        return self._rounds[-1].mechanism
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The closed rounds, oldest first."""
+        return [done for done in self._rounds if done.closed]
+
+    @property
+    def current(self) -> Round:
+        """The open round."""
+        return self._rounds[-1]
+
+    @property
+    def distribution(self) -> FloatArray:
+        """What is believed now: the last estimate, or the prior before the first."""
+        return self._before(len(self._rounds) - 1)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The estimate of the last closed round, with its error bars and certificate."""
+        closed = self.rounds
+        if not closed:
+            raise InvalidInput("a collection must close a round before it has an estimate")
+        if self._estimate is None:  # after a resume: the same tallies give the same estimate
+            self._estimate = self.rule.estimate(
+                [done.tally for done in closed], self._before(len(closed) - 1)
+            )
+        return self._estimate
+
+    def receive(self, tally: Tally) -> Round:
+        """Count reports under the mechanism that made them, in the open round or late in an old one."""
+        for known in reversed(self._rounds):
+            if known.mechanism == tally.channel:
+                known.tally = known.tally + Tally(known.mechanism, tally.counts)
+                return known
+        raise InvalidInput(
+            "the tally must come from a mechanism that this collection has published"
+        )
+
+    def close_round(self) -> Round | None:
+        """Estimate, and publish the next mechanism; ``None`` while the round has too few reports."""
+        closing = self.current
+        if closing.tally.total < max(1, self.minimum_reports):
+            return None
+        tallies = [done.tally for done in self._rounds]
+        self._estimate = self.rule.estimate(tallies, self._before(len(self._rounds) - 1))
+        closing.distribution = self._estimate.distribution
+        self._open_round(self._estimate.distribution)
+        return closing
+
+    def _before(self, number: int) -> FloatArray:
+        """What was believed before round ``number`` (from 0) closed."""
+        last = self._rounds[number - 1].distribution if number else None
+        return self.prior if last is None else last
+
+    def _open_round(self, believed: FloatArray) -> None:
+        mechanism = self.rule.design(self.space, believed)
+        empty = Tally(mechanism, np.zeros(mechanism.report_count, dtype=np.int64))
+        self._rounds.append(Round(len(self._rounds) + 1, mechanism, empty))
+
+    # -- save and resume -----------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly where it stopped, as plain JSON values."""
+        return {
+            "geoveil_collection": _VERSION,
+            "space": self.space.to_dict(),
+            "rule": self.rule.to_dict(),
+            "prior": self.prior.tolist(),
+            "minimum_reports": self.minimum_reports,
+            "rounds": [_round_to_dict(known) for known in self._rounds],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Collection:
+        """The collection that ``to_dict`` described."""
+        if not isinstance(values, dict) or values.get("geoveil_collection") != _VERSION:
+            raise InvalidFile(f'a saved collection must say "geoveil_collection": {_VERSION}')
+        try:
+            resumed = cls.__new__(cls)
+            resumed.space = space_from_dict(values["space"])
+            resumed.rule = rule_from_dict(values["rule"])
+            resumed.prior = frozen(np.array(values["prior"], dtype=np.float64))
+            resumed.minimum_reports = int(values["minimum_reports"])
+            resumed._rounds = _rounds_from(values["rounds"])
+            resumed._estimate = None
+        except (KeyError, TypeError, ValueError) as problem:
+            raise InvalidFile(
+                f"the saved collection is incomplete or malformed: {problem}"
+            ) from None
+        return resumed
+
+    def save(self, path: str | Path) -> None:
+        """Write the collection to a file; written beside it first, so that a crash leaves the old one."""
+        target = Path(path)
+        beside = target.with_name(target.name + ".new")
+        beside.write_bytes(canonical_bytes(self.to_dict()) + b"\n")
+        beside.replace(target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Collection:
+        """Resume from a saved file."""
+        try:
+            return cls.from_dict(json.loads(Path(path).read_bytes()))
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            raise InvalidFile(f"{path} must be a saved collection") from None
+
+    def __repr__(self) -> str:
+        total = sum(known.tally.total for known in self._rounds)
+        return f"Collection({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
+
+
+def _round_to_dict(known: Round) -> dict[str, Any]:
+    return {
+        "mechanism": mechanism_to_dict(known.mechanism),
+        "counts": known.tally.counts.tolist(),
+        "distribution": None if known.distribution is None else known.distribution.tolist(),
+    }
+
+
+def _rounds_from(saved: Sequence[dict[str, Any]]) -> list[Round]:
+    rounds = []
+    for number, values in enumerate(saved, start=1):
+        mechanism = mechanism_from_dict(values["mechanism"])
+        if not isinstance(mechanism, Channel):
+            raise InvalidFile("a round must have a mechanism over cells")
+        believed = values["distribution"]
+        distributed = None if believed is None else frozen(np.array(believed, dtype=np.float64))
+        rounds.append(Round(number, mechanism, Tally(mechanism, values["counts"]), distributed))
+    return rounds

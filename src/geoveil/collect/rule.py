@@ -1,0 +1,109 @@
+"""Two rules for a collection: ours, and the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from geoveil.arrays import FloatArray, count, positive
+from geoveil.channel.base import Channel
+from geoveil.channel.tally import Tally
+from geoveil.collect.design import blahut_arimoto, elastic
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.estimate import Estimate, IterativeBayesianUpdate, Steps
+from geoveil.space.base import Space
+
+
+class Rule(Protocol):
+    """How a collection designs the next mechanism and estimates from its rounds."""
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """The mechanism of the next round, given what is believed now."""
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """The estimate from the tallies of all rounds so far, oldest first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rule as plain JSON values."""
+
+
+@dataclass(frozen=True)
+class PromiseRule:
+    """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
+
+    Reference: method §4 and §5.
+    """
+
+    epsilon_per_km: float
+    camouflage: float = 0.5
+    estimator: IterativeBayesianUpdate = field(default_factory=IterativeBayesianUpdate)
+
+    def __post_init__(self) -> None:
+        positive("epsilon_per_km", self.epsilon_per_km)
+        if not 0.0 <= self.camouflage <= 1.0:
+            raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """At the promise and the dial, Blahut–Arimoto started from uniform."""
+        return elastic(
+            space, believed, epsilon_per_km=self.epsilon_per_km, camouflage=self.camouflage
+        )
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """All rounds together, from a uniform start."""
+        return self.estimator.fit([tally for tally in tallies if tally.total])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The promise and the dial."""
+        dial = {"epsilon_per_km": self.epsilon_per_km, "camouflage": self.camouflage}
+        return {"kind": "promise", **dial}
+
+
+@dataclass(frozen=True)
+class PublishedRule:
+    """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
+
+    The paper's N iterations of Blahut–Arimoto are N − 1 updates of c, because its first channel comes
+    from uniform c; EM starts at the estimate before (method §10).
+    Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (method §11).
+    """
+
+    beta_per_km: float
+    design_steps: int
+    update_steps: int
+
+    def __post_init__(self) -> None:
+        positive("beta_per_km", self.beta_per_km)
+        count("design_steps", self.design_steps)
+        count("update_steps", self.update_steps)
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """Blahut–Arimoto from uniform weights, no floor."""
+        stop = Steps(self.design_steps - 1)
+        return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """The last round, from what was believed before it."""
+        update = IterativeBayesianUpdate(stop=Steps(self.update_steps), start=believed)
+        return update.fit(tallies[-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """β and the two numbers of steps."""
+        steps = {"design_steps": self.design_steps, "update_steps": self.update_steps}
+        return {"kind": "published", "beta_per_km": self.beta_per_km, **steps}
+
+
+_KINDS: dict[str, type[PromiseRule] | type[PublishedRule]] = {
+    "promise": PromiseRule,
+    "published": PublishedRule,
+}
+
+
+def rule_from_dict(values: Mapping[str, Any]) -> Rule:
+    """The rule that ``to_dict`` described."""
+    fields = dict(values)
+    kind = fields.pop("kind", None)
+    if kind not in _KINDS:
+        raise InvalidFile(f"the rule of a collection ({kind!r}) must be one of {', '.join(_KINDS)}")
+    return _KINDS[kind](**fields)

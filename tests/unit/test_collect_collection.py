@@ -1,0 +1,187 @@
+"""Rounds, late reports, minimum, save and resume, the paper's rule."""
+
+import json
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.collect import Crowd, simulate
+from geoveil.collect.rule import PublishedRule
+from geoveil.errors import InvalidFile, InvalidInput
+
+GRID = gv.Grid(rows=6, columns=5, cell_km=0.5)
+PEOPLE = np.random.default_rng(1).choice(
+    GRID.size, size=3000, p=np.random.default_rng(2).dirichlet(np.full(GRID.size, 0.3))
+)
+
+
+def run_round(collection, seed, people=PEOPLE):
+    mechanism = collection.mechanism
+    collection.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(seed))))
+    return collection.close_round()
+
+
+def test_every_published_mechanism_keeps_the_promise():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0, camouflage=0.5)
+    for seed in range(3):
+        run_round(collection, seed)
+    mechanisms = [done.mechanism for done in collection.rounds] + [collection.mechanism]
+    assert len(mechanisms) == 4
+    assert all(1.98 <= gv.certify(m).epsilon_per_km <= 2.0 for m in mechanisms)
+    assert len({m.weights.tobytes() for m in mechanisms}) == 4  # each learnt from the last
+
+
+def test_the_estimate_pools_all_rounds():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    for seed in range(3):
+        run_round(collection, seed)
+    pooled = gv.IterativeBayesianUpdate().fit([done.tally for done in collection.rounds])
+    np.testing.assert_array_equal(collection.estimate.distribution, pooled.distribution)
+    assert collection.estimate.total == 9000
+
+
+def test_late_reports_count_under_their_own_mechanism():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    first = collection.mechanism
+    run_round(collection, 0)
+    late = first.tally(np.array([4, 4, 4]))
+    assert collection.receive(late).number == 1
+    assert collection.rounds[0].tally.total == 3003
+    assert collection.current.tally.total == 0
+    run_round(collection, 1)
+    assert collection.estimate.total == 6003
+
+
+def test_unknown_mechanisms_are_refused():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    stranger = gv.PlanarGeometric(GRID, epsilon_per_km=2.0)
+    with pytest.raises(InvalidInput, match="published"):
+        collection.receive(stranger.tally([1, 2]))
+
+
+def test_small_rounds_are_not_released():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0, minimum_reports=100)
+    mechanism = collection.mechanism
+    assert run_round(collection, 0, PEOPLE[:99]) is None
+    assert collection.rounds == []
+    assert collection.mechanism is mechanism
+    with pytest.raises(InvalidInput, match="close a round"):
+        _ = collection.estimate
+    closed = run_round(collection, 1, PEOPLE[99:100])
+    assert closed.tally.total == 100
+
+
+def test_an_empty_round_does_not_close():
+    assert gv.Collection(GRID, epsilon_per_km=1.0).close_round() is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gv.Collection(GRID, epsilon_per_km=2.0, camouflage=0.7, minimum_reports=5),
+        lambda: gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10),
+    ],
+)
+def test_resumed_collection_goes_on_exactly(tmp_path, make):
+    collection = make()
+    for seed in range(2):
+        run_round(collection, seed)
+    collection.save(tmp_path / "collection.json")
+    resumed = gv.Collection.load(tmp_path / "collection.json")
+    np.testing.assert_array_equal(resumed.estimate.distribution, collection.estimate.distribution)
+    assert resumed.mechanism == collection.mechanism
+    for seed in range(2, 4):
+        run_round(collection, seed)
+        run_round(resumed, seed)
+    np.testing.assert_array_equal(resumed.distribution, collection.distribution)
+    assert resumed.to_dict() == collection.to_dict()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda values: values.pop("rule"),
+        lambda values: values.update(geoveil_collection=99),
+        lambda values: values["rule"].update(kind="hope"),
+        lambda values: values["rounds"][0].update(counts=[1, 2]),
+        lambda values: values["rounds"][0].update(mechanism={}),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, damage):
+    values = gv.Collection(GRID, epsilon_per_km=2.0).to_dict()
+    damage(values)
+    path = tmp_path / "collection.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(InvalidInput):
+        gv.Collection.load(path)
+
+
+def test_junk_is_refused(tmp_path):
+    path = tmp_path / "collection.json"
+    path.write_bytes(b"\xff\x00 not json")
+    with pytest.raises(InvalidFile, match="saved collection"):
+        gv.Collection.load(path)
+
+
+def test_published_rule_is_the_papers_algorithm():
+    """Alg. 1 with dense matrices: N_BA − 1 updates of c, EM from the last estimate on the last round."""
+    collection = gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10)
+    kernel = np.exp(-GRID.distances_km())
+    theta = np.full(GRID.size, 1 / GRID.size)
+    for seed in range(3):
+        c = np.full(GRID.size, 1 / GRID.size)
+        for _ in range(7):
+            channel = c * kernel
+            channel /= channel.sum(axis=1, keepdims=True)
+            c = theta @ channel
+        channel = c * kernel
+        channel /= channel.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(collection.mechanism.matrix(), channel, rtol=1e-7)
+        run_round(collection, seed)
+        q = collection.rounds[-1].tally.counts / PEOPLE.size
+        for _ in range(10):
+            theta = theta * (channel @ (q / (theta @ channel)))
+        np.testing.assert_allclose(collection.distribution, theta, rtol=1e-7, atol=1e-12)
+
+
+def test_simulation_tells_people_once_from_people_each_round():
+    once = simulate(
+        gv.Collection(GRID, epsilon_per_km=2.0), Crowd(PEOPLE), rounds=3, seed=1, hindsight=True
+    )
+    every = simulate(
+        gv.Collection(GRID, epsilon_per_km=2.0), Crowd(PEOPLE, "each round"), rounds=3, seed=1
+    )
+    assert [r.reports for r in once.rounds] == [1000, 2000, 3000]
+    assert [r.reports for r in every.rounds] == [3000, 6000, 9000]
+    assert once.rounds[-1].floor_km == pytest.approx(0, abs=1e-12)
+    assert once.rounds[0].floor_km > 0
+    assert all(r.error_km < once.start_km for r in once.rounds)
+    assert all(r.hindsight_km <= r.error_km * 1.2 for r in once.rounds)
+
+
+def test_churn_and_fakes_change_what_arrives():
+    crowd = Crowd(PEOPLE, churn=0.5, fake_share=0.2, fake_report=7)
+    result = simulate(gv.Collection(GRID, epsilon_per_km=2.0), crowd, rounds=1, seed=4)
+    tally = result.collection.rounds[0].tally
+    honest = tally.total * 0.8
+    assert abs(honest - 1500) < 150
+    assert tally.counts[7] >= tally.total * 0.2
+    assert result.rounds[0].distribution[7] > result.truth[7] + 0.05
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"everybody": "sometimes"}, {"churn": 1.0}, {"fake_share": -0.1}]
+)
+def test_impossible_crowds_are_refused(wrong):
+    with pytest.raises(InvalidInput):
+        Crowd(PEOPLE, **wrong)
+
+
+def test_rules_check_their_numbers():
+    with pytest.raises(InvalidInput):
+        PublishedRule(beta_per_km=-1.0, design_steps=8, update_steps=10)
+    with pytest.raises(InvalidInput):
+        gv.Collection(GRID, epsilon_per_km=2.0, camouflage=3.0)
+    with pytest.raises(InvalidInput):
+        gv.Collection(GRID)

@@ -1,0 +1,149 @@
+"""Promise, dial and plain Blahut–Arimoto."""
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.collect.weights import equalising_weights, exponential_kernel, rate_distortion_weights
+from geoveil.errors import InvalidInput
+
+GRID = gv.Grid(rows=7, columns=9, cell_km=0.5)
+
+
+@pytest.fixture
+def prior():
+    weights = np.random.default_rng(3).random(GRID.size) ** 6
+    return weights / weights.sum()
+
+
+def plain_blahut_arimoto(prior, beta, steps):
+    """The textbook iteration on dense matrices, rows normalised as method §11 says."""
+    kernel = np.exp(-beta * GRID.distances_km())
+    c = np.full(GRID.size, 1 / GRID.size)
+    for _ in range(steps):
+        channel = c * kernel
+        channel /= channel.sum(axis=1, keepdims=True)
+        c = prior @ channel
+    channel = c * kernel
+    return channel / channel.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 8])
+def test_blahut_arimoto_is_the_textbook_iteration(prior, steps):
+    mechanism = gv.blahut_arimoto(GRID, prior, beta_per_km=1.3, stop=gv.Steps(steps))
+    expected = plain_blahut_arimoto(prior, 1.3, steps)
+    np.testing.assert_allclose(mechanism.matrix(), expected, rtol=1e-9)
+
+
+def test_leakage_falls_with_every_step_and_rate_distortion_is_certified(prior):
+    designs = [
+        gv.blahut_arimoto(GRID, prior, beta_per_km=1.0, stop=gv.Steps(n)) for n in (1, 4, 16, 64)
+    ]
+    costs = [
+        d.leakage_bits * np.log(2) + d.beta_per_km * d.mean_distance_km for d in designs
+    ]
+    assert all(a > b for a, b in zip(costs, costs[1:], strict=False))
+    best = gv.blahut_arimoto(GRID, prior, beta_per_km=1.0, stop=gv.CertifiedWithin(1e-7))
+    optimum = -best.ascent.log_likelihood
+    for design, cost in zip(designs, costs, strict=True):
+        # R + βD of the channel lies between the optimum and −f of its weights, which the certificate bounds
+        assert optimum - 1e-7 <= cost <= optimum + design.ascent.certificate + 1e-9
+
+
+def test_limit_of_blahut_arimoto_warns_of_its_empty_cells(prior):
+    few = gv.blahut_arimoto(GRID, prior, beta_per_km=1.0)
+    limit = gv.blahut_arimoto(GRID, prior, beta_per_km=1.0, stop=gv.Steps(3000))
+    assert few.warning is None
+    assert limit.cells_with_weight < GRID.size / 2
+    assert str(limit.cells_with_weight) in limit.warning
+
+
+def test_floor_keeps_every_cell_reportable(prior):
+    mechanism = gv.blahut_arimoto(GRID, prior, beta_per_km=1.0, stop=gv.Steps(500), floor=0.1)
+    assert mechanism.weights.min() >= 0.1 / GRID.size * (1 - 1e-9)
+    assert mechanism.rank == GRID.size
+
+
+def test_rank_counts_what_a_dense_rank_counts():
+    prior = np.zeros(GRID.size)
+    prior[[3, 30]] = 0.5
+    mechanism = gv.blahut_arimoto(GRID, prior, beta_per_km=8.0, stop=gv.Steps(4000))
+    assert mechanism.rank == np.linalg.matrix_rank(mechanism.matrix(), tol=1e-12)
+
+
+@pytest.mark.parametrize(("beta", "above"), [(0.5, 1.25), (2.0, 1.01), (6.0, 1.001)])
+def test_equalising_weights_halve_the_guarantee(beta, above):
+    """Exactly β where no corner had to be clipped; a little more where noise is as wide as the grid."""
+    weights = equalising_weights(GRID, beta)
+    mechanism = gv.Elastic(GRID, beta_per_km=beta, weights=weights)
+    assert weights.min() >= 0
+    assert gv.certify(mechanism).epsilon_per_km <= above * beta
+    assert gv.certify(gv.Elastic(GRID, beta_per_km=beta)).epsilon_per_km > 1.02 * beta
+
+
+@pytest.mark.parametrize("camouflage", [0.0, 0.3, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_designs_meet_the_promise_from_below(prior, epsilon, camouflage):
+    mechanism = gv.elastic(GRID, prior, epsilon_per_km=epsilon, camouflage=camouflage)
+    enumerated = gv.certify(gv.DenseChannel(GRID, mechanism.matrix())).epsilon_per_km
+    assert 0.99 * epsilon <= enumerated <= epsilon * (1 + 1e-9)
+    assert mechanism.guarantee == gv.GeoIndistinguishability(epsilon)
+    assert gv.certify(mechanism).holds
+
+
+def test_camouflage_trades_distance_for_leakage(prior):
+    dial = [gv.elastic(GRID, prior, epsilon_per_km=2.0, camouflage=k) for k in (0.0, 0.5, 1.0)]
+    assert dial[0].mean_distance_km < dial[1].mean_distance_km < dial[2].mean_distance_km
+    assert dial[0].leakage_bits > dial[1].leakage_bits > dial[2].leakage_bits
+
+
+def test_a_mean_distance_can_be_asked_for(prior):
+    mechanism = gv.elastic(GRID, prior, mean_distance_km=0.6, camouflage=0.5)
+    distances = GRID.distances_km()
+    found = float(prior @ (mechanism.matrix() * distances).sum(axis=1))
+    assert 0.6 * (1 - 1e-9) <= found <= 0.6 * 1.002
+    assert gv.certify(mechanism).holds
+
+
+def test_a_level_within_a_radius_can_be_asked_for(prior):
+    by_level = gv.elastic(GRID, prior, level=1.0, radius_km=0.5)
+    assert by_level.guarantee.epsilon_per_km == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("camouflage", [-0.1, 1.1, float("nan")])
+def test_dial_beyond_its_ends_is_refused(prior, camouflage):
+    with pytest.raises(InvalidInput, match="camouflage"):
+        gv.elastic(GRID, prior, epsilon_per_km=1.0, camouflage=camouflage)
+
+
+def test_one_promise_only(prior):
+    with pytest.raises(InvalidInput, match="exactly one"):
+        gv.elastic(GRID, prior, epsilon_per_km=1.0, mean_distance_km=0.5)
+
+
+def test_designed_mechanism_survives_its_document(prior, tmp_path):
+    mechanism = gv.elastic(GRID, prior, epsilon_per_km=2.0)
+    gv.save_mechanism(mechanism, tmp_path / "mechanism.json")
+    again = gv.load_mechanism(tmp_path / "mechanism.json")
+    assert again == mechanism
+    np.testing.assert_array_equal(again.matrix(), mechanism.matrix())
+
+
+def test_points_can_have_designs_too():
+    places = gv.Points(xy_km=[[0, 0], [0.3, 0.1], [4, 4], [4.2, 4.1], [9, 0]])
+    mechanism = gv.elastic(places, [0.3, 0.3, 0.2, 0.1, 0.1], epsilon_per_km=1.0, camouflage=0.5)
+    found = gv.certify(gv.DenseChannel(places, mechanism.matrix())).epsilon_per_km
+    assert 0.98 <= found <= 1.0 + 1e-9
+
+
+def test_large_grid_needs_no_matrix(monkeypatch):
+    grid = gv.Grid(rows=80, columns=90, cell_km=0.5)
+    monkeypatch.setattr(type(grid), "distances_km", None)
+    weights = np.random.default_rng(0).random(grid.size)
+    mechanism = gv.elastic(grid, weights / weights.sum(), epsilon_per_km=2.0)
+    assert 0.99 * 2 <= mechanism.certified_epsilon_per_km <= 2.0
+
+
+def test_ascent_starts_from_uniform_and_never_rises(prior):
+    ascent = rate_distortion_weights(exponential_kernel(GRID, 1.0), prior, gv.Steps(20))
+    assert np.all(np.diff(ascent.trace.log_likelihood) >= -1e-12)
