@@ -1,0 +1,19 @@
+"""Benchmarks: each figure beside its yardstick, timed in the same run."""
+
+from collections.abc import Callable, Iterator
+
+from geoveil.benchmark.certificates import certificates
+from geoveil.benchmark.locating import locating
+from geoveil.benchmark.products import products
+from geoveil.benchmark.sampling import sampling
+from geoveil.benchmark.timing import Figure, markdown
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "products": products,
+    "sampling": sampling,
+    "certificates": certificates,
+    "locating": locating,
+}
+"""Every benchmark by the name the command line uses."""
+
+__all__ = ["BENCHMARKS", "Figure", "markdown"]

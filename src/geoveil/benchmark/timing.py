@@ -1,0 +1,106 @@
+"""Timing: ours and the yardstick in turns, the best of several repeats of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure and the line it has to stay below.
+
+    ``value`` is a ratio to the yardstick, a slope or a time, as ``unit`` says (×, slope or s).
+    """
+
+    name: str
+    seconds: float
+    value: float
+    unit: str
+    limit: float
+    yardstick: str = ""
+    yardstick_seconds: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure stays below its line."""
+        return self.value <= self.limit
+
+    def cells(self) -> tuple[str, ...]:
+        """The figure as a row of a table."""
+        beside = "" if self.yardstick_seconds is None else _time(self.yardstick_seconds)
+        verdict = "met" if self.met else "MISSED"
+        value, limit = (f"{number:.3g} {self.unit}" for number in (self.value, self.limit))
+        return self.name, _time(self.seconds), self.yardstick, beside, value, f"≤ {limit}", verdict
+
+
+HEADINGS = ("figure", "ours", "yardstick", "its time", "value", "target", "")
+
+
+def ratio(
+    name: str,
+    ours: Callable[[], Any],
+    yardstick: str,
+    bare: Callable[[], Any],
+    *,
+    limit: float,
+    repeats: int = 7,
+) -> Figure:
+    """Our time as a multiple of the yardstick's."""
+    seconds, beside = best_of(ours, bare, repeats=repeats)
+    return Figure(name, seconds, seconds / beside, "×", limit, yardstick, beside)
+
+
+def duration(name: str, ours: Callable[[], Any], *, limit: float, repeats: int = 1) -> Figure:
+    """Our time alone, against a fixed line; the first run counts, since it may be the only one."""
+    (seconds,) = best_of(ours, repeats=repeats, warm=False)
+    return Figure(name, seconds, seconds, "s", limit)
+
+
+def slope(
+    name: str,
+    ours: tuple[Callable[[], Any], Callable[[], Any]],
+    yardstick: str,
+    bare: tuple[Callable[[], Any], Callable[[], Any]],
+    *,
+    growth: float,
+    limit: float,
+    repeats: int = 7,
+) -> Figure:
+    """The exponent p in cost ∝ sizeᵖ from a small to a large size, whose ratio is ``growth``.
+
+    Caches make even the bare work grow faster than its arithmetic: its exponent is named beside.
+    """
+    few, many, bare_few, bare_many = best_of(*ours, *bare, repeats=repeats)
+    exponent, beside = (
+        math.log(large / small) / math.log(growth)
+        for small, large in ((few, many), (bare_few, bare_many))
+    )
+    name_beside = f"{yardstick}: slope {beside:.3g}"
+    return Figure(name, many, exponent, "slope", limit, name_beside, bare_many)
+
+
+def best_of(*works: Callable[[], Any], repeats: int, warm: bool = True) -> list[float]:
+    """The shortest time of each work; they take turns, so that a busy moment hits all alike."""
+    best = [math.inf] * len(works)
+    for work in works if warm else ():
+        work()
+    for _ in range(repeats):
+        for index, work in enumerate(works):
+            start = perf_counter()
+            work()
+            best[index] = min(best[index], perf_counter() - start)
+    return best
+
+
+def markdown(figures: Sequence[Figure]) -> str:
+    """The figures as a Markdown table."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *(figure.cells() for figure in figures)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"

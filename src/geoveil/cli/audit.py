@@ -1,0 +1,131 @@
+"""``geoveil audit``: does a saved mechanism keep what it promises?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+from rich.console import Console as RichConsole
+from rich.markup import escape
+
+from geoveil.audit import AuditReport, Certificate, audit
+from geoveil.channel.base import Channel
+from geoveil.cli.choice import describe, promise_in_words
+from geoveil.cli.console import Console, two_columns
+from geoveil.cli.options import machine_options
+from geoveil.errors import Unsupported
+from geoveil.measure.distance import mean_distance_km
+from geoveil.report.document import load_mechanism
+
+
+@click.command()
+@click.argument("document", metavar="MECHANISM.json")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=1000),
+    default=200_000,
+    show_default=True,
+    help="Reports drawn through the public sampler.",
+)
+@click.option(
+    "--false-alarm",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    default=1e-3,
+    show_default=True,
+    help="Chance that a sound mechanism is blamed.",
+)
+@machine_options
+@click.pass_context
+def command(
+    context: click.Context, document: str, draws: int, false_alarm: float, machine: bool
+) -> None:
+    """Check a mechanism document: its exact loss, its structure and its sampler.
+
+    Ends with 0 when nothing was found, 1 when the claim is broken, 2 when MECHANISM.json cannot be
+    read. Nothing found in draws proves nothing; the certificate, where there is one, does.
+    """
+    console = Console(machine=machine)
+    with console.progress("auditing"):
+        mechanism = load_mechanism(document)
+        if not isinstance(mechanism, Channel):
+            raise Unsupported(
+                f"{document} must be a mechanism on cells; {mechanism!r} has no table"
+            )
+        report = audit(mechanism, draws=draws, false_alarm=false_alarm)
+        distance = _mean_distance(mechanism)
+    values = {**_values(report), "mean_distance_km": distance, **describe(mechanism)}
+    console.result(values, lambda screen: _show(screen, mechanism, report, distance))
+    context.exit(0 if report.passed else 1)
+
+
+def _mean_distance(mechanism: Channel) -> float | None:
+    """The mean distance under a uniform prior, where reports are places."""
+    try:
+        return mean_distance_km(mechanism)
+    except Unsupported:
+        return None
+
+
+def _values(report: AuditReport) -> dict[str, Any]:
+    return {
+        "passed": report.passed,
+        "findings": list(report.findings),
+        "certificate": None if report.certificate is None else _certificate(report.certificate),
+        "fit_p_value": report.fit_p_value,
+        "epsilon_lower_bound_per_km": _number(report.epsilon_lower_bound_per_km),
+        "draws": report.draws,
+        "false_alarm": report.false_alarm,
+    }
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    return {
+        "holds": certificate.holds,
+        "epsilon_per_km": _number(certificate.epsilon_per_km),
+        "epsilon": _number(certificate.epsilon),
+        "worst_pair": certificate.worst_pair,
+        "exact": certificate.exact,
+        "how": certificate.how,
+        "problem": certificate.problem,
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    """JSON has no infinity; a word stands for it."""
+    return value if value is None or math.isfinite(value) else "infinite"
+
+
+def _show(
+    screen: RichConsole, mechanism: Channel, report: AuditReport, distance: float | None
+) -> None:
+    lines = {"mechanism": repr(mechanism), **promise_in_words(mechanism)}
+    lines.pop("add up", None)
+    if distance is not None:
+        lines["mean distance"] = f"{distance:.4g} km between a person and the report"
+    lines |= _certificate_lines(report.certificate)
+    fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
+    lines["sampler"] = (
+        f"{report.draws:,} draws follow the rows ({fit}) and prove a loss of at least "
+        f"{report.epsilon_lower_bound_per_km:.4g} per km"
+    )
+    screen.print(two_columns(lines))
+    for finding in report.findings:
+        screen.print(f"[bold red]found[/]  {escape(finding)}")
+    verdict = (
+        "[bold green]nothing found[/]" if report.passed else "[bold red]THE CLAIM IS BROKEN[/]"
+    )
+    screen.print(f"{verdict} (a sound mechanism is blamed with probability {report.false_alarm:g})")
+
+
+def _certificate_lines(certificate: Certificate | None) -> dict[str, str]:
+    if certificate is None:
+        return {"certificate": "none: too many cells to enumerate, and no closed form"}
+    loss = f"{certificate.epsilon_per_km:.9g} per km"
+    kind = "exactly" if certificate.exact else "at most"
+    verdict = "holds" if certificate.holds else "DOES NOT HOLD"
+    lines = {"certificate": f"{verdict}: the loss is {kind} {loss}, by {certificate.how}"}
+    if certificate.worst_pair is not None:
+        first, second = certificate.worst_pair
+        lines["worst pair"] = f"cells {first} and {second}"
+    return lines

@@ -1,0 +1,125 @@
+"""``geoveil demo``: the whole loop on a simulated city."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console as RichConsole
+from rich.markup import escape
+from rich.table import Table
+
+from geoveil.cli.console import Console
+from geoveil.cli.options import machine_options
+from geoveil.demo.story import Story, tell
+from geoveil.randomness import SYSTEM, seeded
+from geoveil.report.document import save_mechanism
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="End with a summary.")
+@click.option("--people", type=click.IntRange(min=100), default=100_000, show_default=True)
+@click.option("--epsilon-per-km", type=float, default=2.0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), help="Repeat the very same noise as well.")
+@click.option(
+    "--output", default="out/demo", show_default=True, metavar="FOLDER", help="Where results go."
+)
+@machine_options
+def command(
+    once: bool, people: int, epsilon_per_km: float, seed: int | None, output: str, machine: bool
+) -> None:
+    """Simulate a city, let everybody report once, check the promise, bring the map back.
+
+    Needs no data. Leaves a picture, the mechanism document and the estimate as GeoJSON.
+    """
+    console = Console(machine=machine)
+    randomness = SYSTEM if seed is None else seeded(seed)
+    with console.progress("simulating a city") as progress:
+        story = tell(
+            people=people,
+            epsilon_per_km=epsilon_per_km,
+            randomness=randomness,
+            stage=progress.stage,
+        )
+        progress.stage("drawing the picture")
+        files = _save(story, Path(output))
+    console.result(_values(story, files), lambda screen: _show(screen, story, files))
+
+
+def _save(story: Story, folder: Path) -> dict[str, str]:
+    """Picture, mechanism and estimate, each under its own name."""
+    from geoveil.demo.picture import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    picture, mechanism, estimate = (
+        folder / name for name in ("city.png", "mechanism.json", "estimate.geojson")
+    )
+    draw(story).savefig(picture)
+    save_mechanism(story.mechanism, mechanism)
+    low, high = story.estimate.interval(0.95)
+    shares = {"share": story.estimate.distribution, "low": low, "high": high}
+    estimate.write_text(json.dumps(story.city.grid.to_geojson(shares)), encoding="utf-8")
+    return {"picture": str(picture), "mechanism": str(mechanism), "estimate": str(estimate)}
+
+
+def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
+    return {
+        "people": story.tally.total,
+        "epsilon_per_km": story.mechanism.epsilon_per_km,
+        "certificate": {
+            "holds": story.certificate.holds,
+            "epsilon_per_km": story.certificate.epsilon_per_km,
+        },
+        "audit": {"passed": story.audit.passed, "findings": list(story.audit.findings)},
+        "mean_distance_km": story.mean_distance_km,
+        "reported_error_km": story.reported_error_km,
+        "estimated_error_km": story.estimated_error_km,
+        "estimate_stopped": story.estimate.stopped,
+        "districts": [asdict(district) for district in story.districts()],
+        "files": files,
+    }
+
+
+def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
+    guarantee = story.mechanism.guarantee
+    screen.print(
+        f"\n[bold]{story.tally.total:,} people[/] of a simulated city reported one noisy cell each."
+    )
+    screen.print(
+        f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on average. "
+        f"{guarantee.explain(0.2, cell_diagonal_km=story.city.grid.cell_diagonal_km)}"
+    )
+    verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
+    screen.print(
+        f"  The promise, ε = {guarantee.epsilon_per_km:g} per km, {verdict}: the exact loss of the "
+        f"integer table is {story.certificate.epsilon_per_km:.6f}."
+    )
+    screen.print(f"  Audit of the sampler: {escape(str(story.audit))}.")
+    screen.print(
+        f"  The map of reports is {story.reported_error_km * 1000:.0f} m from the truth; the "
+        f"reconstructed one [bold]{story.estimated_error_km * 1000:.0f} m[/] (earth mover's distance).\n"
+    )
+    screen.print(_district_table(story))
+    picture, mechanism, estimate = map(escape, files.values())
+    screen.print(f"\n  picture    [cyan]{picture}[/]")
+    screen.print(f"  mechanism  {mechanism}   (geoveil audit {mechanism})")
+    screen.print(f"  estimate   {estimate}")
+
+
+def _district_table(story: Story) -> Table:
+    table = Table("district", box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    for heading in ("true", "reported", "reconstructed", "95 % interval"):
+        table.add_column(heading, justify="right")
+    for place in story.districts():
+        low, high = place.interval
+        table.add_row(
+            place.name,
+            f"{place.true_share:.1%}",
+            f"{place.reported_share:.1%}",
+            f"[bold]{place.estimated_share:.1%}[/]",
+            f"{low:.1%} – {high:.1%}",
+        )
+    return table

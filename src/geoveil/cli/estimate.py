@@ -1,0 +1,207 @@
+"""``geoveil estimate``: from files of noisy reports back to the distribution of people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console as RichConsole
+
+from geoveil.arrays import IntArray
+from geoveil.channel.tally import Tally
+from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.estimator import METHODS, REPAIRS, UNCERTAINTIES, EstimatorChoice, StopType
+from geoveil.cli.observed import Inputs
+from geoveil.cli.options import location_options, machine_options, space_options
+from geoveil.estimate.estimate import Estimate
+from geoveil.estimate.uncertainty import checked_level
+from geoveil.plot.maps import Panel, picture_kind, save_maps
+from geoveil.report.document import mechanism_to_dict
+from geoveil.table.format import PIPE, format_of
+from geoveil.table.results import Result, write_result
+from geoveil.table.writer import binary_sink, check_target
+
+_SHOWN_CELLS = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that was asked for."""
+
+    inputs: Inputs
+    choice: EstimatorChoice
+    output: str
+    level: float
+    plot: str | None
+
+    def check(self) -> None:
+        """Refuse what cannot be, before anything is read."""
+        format_of(self.output, self.inputs.format)
+        checked_level(self.level)
+        self.choice.check()
+        check_target(self.output, *self.inputs.sources)
+        if self.plot is not None:
+            picture_kind(self.plot)
+            check_target(self.plot, *self.inputs.sources, self.output)
+
+
+@click.command()
+@click.argument("sources", metavar="IN...", nargs=-1, required=True)
+@click.option(
+    "-o", "--output", required=True, metavar="OUT", help="File of the estimate; - for a pipe."
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="ibu",
+    show_default=True,
+    help="Maximum likelihood (iterative Bayesian update), or matrix inversion.",
+)
+@click.option(
+    "--stop",
+    type=StopType(),
+    help="When ibu stops: cross-validated (default), certified[:1e-6], change[:1e-8], steps:N.",
+)
+@click.option(
+    "--repair", type=click.Choice(REPAIRS), help="How an inversion becomes a distribution."
+)
+@click.option(
+    "--uncertainty",
+    type=click.Choice(UNCERTAINTIES),
+    default="automatic",
+    show_default=True,
+    help="How error bars are found.",
+)
+@click.option(
+    "--level", type=float, default=0.95, show_default=True, help="Of the interval of each cell."
+)
+@click.option(
+    "--mechanism",
+    metavar="FILE",
+    help="Document of the mechanism that made the reports, where IN does not carry it.",
+)
+@click.option("--plot", metavar="FILE", help="Draw the estimate as a map (.png, .svg, .pdf).")
+@space_options
+@location_options
+@machine_options
+def command(sources: tuple[str, ...], machine: bool, **options: Any) -> None:
+    """Estimate how people are distributed from their noisy reports.
+
+    IN are files of reports (CSV, Parquet, GeoJSON) or tallies (.json); several files may come from
+    people with different mechanisms on one map. OUT has one row for each cell: share, standard
+    error and interval; as GeoJSON the cells are polygons. --box and --cell-km are for reports of
+    continuous-laplace, which have no cells of their own.
+
+    \b
+    geoveil estimate noisy.parquet -o estimate.geojson --plot map.png
+    geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
+    """
+    request = _request(sources, options)
+    request.check()
+    console = Console(machine=machine, data_on_stdout=request.output == PIPE)
+    with console.progress("counting") as progress:
+        tallies = request.inputs.tallies(progress)
+        estimate, result = _estimated(request, tallies, progress)
+        write_result(request.output, result, format=request.inputs.format)
+        if request.plot is not None:
+            _draw(request.plot, result)
+    if not estimate.identifiable:
+        console.warn(estimate.identifiable.reason)
+    values = {"output": request.output, "cells": result.space.size, **(result.description or {})}
+    console.result(values, lambda screen: _show(screen, request, estimate, result))
+
+
+def _request(sources: tuple[str, ...], options: dict[str, Any]) -> Request:
+    inputs = {each.name: options.pop(each.name) for each in fields(Inputs) if each.name in options}
+    choice = {each.name: options.pop(each.name) for each in fields(EstimatorChoice)}
+    return Request(Inputs(sources=sources, **inputs), EstimatorChoice(**choice), **options)
+
+
+def _estimated(
+    request: Request, tallies: Sequence[Tally], progress: ProgressBar
+) -> tuple[Estimate, Result]:
+    def advance(done: int, most: int) -> None:
+        progress.update(min(1.0, done / max(most, 1)), f"{done:,} of at most {most:,}")
+
+    progress.stage("estimating")
+    estimate = request.choice.build(tallies, advance).fit(tallies)
+    bars: dict[str, Any] = {}
+    if request.choice.uncertainty != "none":
+        progress.stage("finding error bars")
+        low, high = estimate.interval(request.level)
+        bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
+    description = _description(request, estimate, tallies, with_bars=bool(bars))
+    reports = reported_cells(tallies)
+    return estimate, Result(
+        estimate.space, estimate.distribution, reports=reports, description=description, **bars
+    )
+
+
+def _description(
+    request: Request, estimate: Estimate, tallies: Sequence[Tally], *, with_bars: bool
+) -> dict[str, Any]:
+    """How the estimate was found, for machines; JSON has no infinity, a word stands for it."""
+    missing = estimate.certificate
+    fit = estimate.log_likelihood
+    return {
+        "method": request.choice.method,
+        "reports": estimate.total,
+        "steps": estimate.steps,
+        "stopped": estimate.stopped,
+        "certificate_nats_per_report": missing if math.isfinite(missing) else "infinite",
+        "log_likelihood_nats_per_report": fit if math.isfinite(fit) else "-infinite",
+        "identifiable": bool(estimate.identifiable),
+        "identifiability": estimate.identifiable.reason,
+        "interval_level": request.level if with_bars else None,
+        "uncertainty": estimate.errors.method if with_bars else None,
+        "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
+    }
+
+
+def reported_cells(tallies: Sequence[Tally]) -> IntArray | None:
+    """How often each cell was reported; ``None`` where some reports are not cells."""
+    if any(tally.channel.report_count != tally.channel.space.size for tally in tallies):
+        return None
+    return np.sum([tally.counts for tally in tallies], axis=0, dtype=np.int64)
+
+
+def _draw(path: str, result: Result) -> None:
+    panels = [Panel("estimate", result.share)]
+    if result.reports is not None:
+        panels.insert(
+            0, Panel("noisy reports, as they came", result.reports / result.reports.sum())
+        )
+    with binary_sink(path) as sink:
+        save_maps(sink, picture_kind(path), result.space, panels)
+
+
+def _show(screen: RichConsole, request: Request, estimate: Estimate, result: Result) -> None:
+    where = "standard output" if request.output == PIPE else request.output
+    missing = estimate.certificate
+    lines = {
+        "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in {where}",
+        "stopped": estimate.stopped,
+        "certificate": f"at most {missing:.3g} nats per report below the maximum of the likelihood",
+        "identifiable": estimate.identifiable.reason,
+        "fullest cells": ", ".join(_cell_words(result, cell) for cell in _fullest(result)),
+        "picture": request.plot or "",
+    }
+    if not math.isfinite(missing):
+        lines["certificate"] = "none: the estimate excludes a report that was seen"
+    screen.print(two_columns({name: text for name, text in lines.items() if text}))
+
+
+def _fullest(result: Result) -> list[int]:
+    order = np.argsort(-result.share, kind="stable")[:_SHOWN_CELLS]
+    return [int(cell) for cell in order]
+
+
+def _cell_words(result: Result, cell: int) -> str:
+    words = f"{cell}: {100 * result.share[cell]:.2f} %"
+    if result.low is None or result.high is None:
+        return words
+    return f"{words} ({100 * result.low[cell]:.2f}–{100 * result.high[cell]:.2f})"

@@ -1,0 +1,194 @@
+"""``geoveil evaluate``: how far an estimate is from the truth, beside two yardsticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console as RichConsole
+from rich.table import Table
+
+from geoveil.arrays import FloatArray
+from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.options import location_options, machine_options
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.measure.information import total_variation
+from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.plot.maps import Panel, picture_kind, save_maps
+from geoveil.space.base import Space
+from geoveil.table import LocationTable, open_table
+from geoveil.table.locations import BadRows
+from geoveil.table.reader import TableReader
+from geoveil.table.results import Result, read_result
+from geoveil.table.writer import binary_sink, check_target
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a distribution is from the truth; ``emd_km`` is None where it is too large to find."""
+
+    emd_km: float | None
+    total_variation: float
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How the true places are read."""
+
+    source: str
+    lat: str | None
+    lng: str | None
+    bad_rows: BadRows
+    delimiter: str
+    format: str | None
+    outside: str
+
+    def shares(self, space: Space, progress: ProgressBar) -> tuple[FloatArray, int | None]:
+        """The true share of each cell, and of how many places; None for a table of shares."""
+        drop = self.bad_rows == "drop"
+        with open_table(
+            self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
+        ) as reader:
+            if "share" in reader.columns:
+                return self._given(space), None
+            return self._counted(reader, space, progress)
+
+    def _given(self, space: Space) -> FloatArray:
+        other = read_result(self.source, format=self.format, delimiter=self.delimiter)
+        if other.space.size != space.size or not np.allclose(
+            other.space.centres, space.centres, atol=1e-3
+        ):
+            raise InvalidInput(f"{self.source} must be about the same cells as the estimate")
+        return other.share
+
+    def _counted(
+        self, reader: TableReader, space: Any, progress: ProgressBar
+    ) -> tuple[FloatArray, int]:
+        if not hasattr(space, "centres_latlng"):
+            raise InvalidInput(f"{space!r} has no map; the truth must be a table of shares")
+        counts = np.zeros(space.size, dtype=np.int64)
+        locations = LocationTable(reader, lat=self.lat, lng=self.lng, bad_rows=self.bad_rows)
+        for part in locations:
+            counts += np.bincount(self._cells(space, part.lat, part.lng), minlength=space.size)
+            progress.update(reader.fraction, f"{locations.read:,} rows")
+        if not counts.any():
+            raise InvalidFile(f"{self.source} must have a usable location; it has none")
+        return counts / counts.sum(), int(counts.sum())
+
+    def _cells(self, space: Any, lat: FloatArray, lng: FloatArray) -> Any:
+        if self.outside == "clamp" or not hasattr(space, "inside"):
+            return space.locate(lat=lat, lng=lng)
+        return space.locate(lat=lat, lng=lng, outside="drop")
+
+
+@click.command()
+@click.argument("estimate", metavar="ESTIMATE")
+@click.option(
+    "--truth", "source", required=True, metavar="FILE", help="The true places, or shares."
+)
+@click.option(
+    "--outside",
+    type=click.Choice(["clamp", "drop"]),
+    default="clamp",
+    show_default=True,
+    help="True places outside the map: to the nearest cell, as reports are made, or left out.",
+)
+@click.option("--plot", metavar="FILE", help="Draw truth and estimate as maps (.png, .svg, .pdf).")
+@location_options
+@machine_options
+def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> None:
+    """Compare an estimate with the truth: earth mover's distance in km and total variation.
+
+    Beside it stand two yardsticks: the uniform guess, and the noisy reports taken at their word.
+    Where the estimate has intervals, their coverage is the share of cells whose true share lies in
+    theirs. FILE holds true places (CSV, Parquet, GeoJSON), or a share for each cell.
+
+    \b
+    geoveil evaluate estimate.geojson --truth checkins.csv
+    """
+    truth = Truth(**options)
+    if plot is not None:
+        picture_kind(plot)
+        check_target(plot, estimate, truth.source)
+    console = Console(machine=machine)
+    with console.progress("reading the estimate") as progress:
+        result = read_result(estimate)
+        progress.stage("reading the truth")
+        shares, people = truth.shares(result.space, progress)
+        progress.stage("comparing")
+        distances = _distances(result, shares)
+        if plot is not None:
+            _draw(plot, result, shares)
+    values = {
+        "cells": result.space.size,
+        "unit": result.space.unit,
+        "true_places": people,
+        **{name: vars(distance) for name, distance in distances.items()},
+        "coverage": _coverage(result, shares),
+    }
+    console.result(values, lambda screen: _show(screen, values, distances))
+
+
+def _distances(result: Result, truth: FloatArray) -> dict[str, Distance]:
+    others = {"estimate": result.share, "uniform_guess": np.full(truth.size, 1 / truth.size)}
+    if result.reports is not None and result.reports.any():
+        others["noisy_reports"] = result.reports / result.reports.sum()
+    return {name: _distance(other, truth, result.space) for name, other in others.items()}
+
+
+def _distance(other: FloatArray, truth: FloatArray, space: Space) -> Distance:
+    try:
+        moved: float | None = earth_movers_distance_km(other, truth, space)
+    except TooLarge:
+        moved = None
+    return Distance(moved, total_variation(other, truth))
+
+
+def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
+    """The share of cells whose interval holds the truth; of those with people, by themselves too."""
+    if result.low is None or result.high is None:
+        return None
+    held = (result.low <= truth) & (truth <= result.high)
+    occupied = truth > 0
+    return {
+        "level": (result.description or {}).get("interval_level"),
+        "all_cells": float(held.mean()),
+        "cells_with_people": float(held[occupied].mean()),
+    }
+
+
+def _draw(path: str, result: Result, truth: FloatArray) -> None:
+    panels = [Panel("truth", truth)]
+    if result.reports is not None and result.reports.any():
+        panels.append(Panel("noisy reports, as they came", result.reports / result.reports.sum()))
+    panels.append(Panel("estimate", result.share))
+    with binary_sink(path) as sink:
+        save_maps(sink, picture_kind(path), result.space, panels)
+
+
+def _show(screen: RichConsole, values: dict[str, Any], distances: dict[str, Distance]) -> None:
+    unit = values["unit"]
+    table = Table(
+        "", f"earth mover's distance ({unit})", "total variation", box=None, pad_edge=False
+    )
+    for name, distance in distances.items():
+        moved = "too many cells" if distance.emd_km is None else f"{distance.emd_km:.4f}"
+        table.add_row(name.replace("_", " "), moved, f"{distance.total_variation:.4f}")
+    screen.print(table)
+    lines = {}
+    if values["true_places"] is not None:
+        lines["truth"] = f"{values['true_places']:,} places in {values['cells']:,} cells"
+    if values["coverage"] is not None:
+        lines["coverage"] = _coverage_words(values["coverage"])
+    screen.print(two_columns(lines))
+
+
+def _coverage_words(coverage: dict[str, Any]) -> str:
+    level = coverage["level"]
+    kind = "the intervals" if level is None else f"the {100 * level:g} % intervals"
+    return (
+        f"{kind} hold the true share of {100 * coverage['all_cells']:.1f} % of all cells "
+        f"and of {100 * coverage['cells_with_people']:.1f} % of those with people"
+    )

@@ -1,0 +1,145 @@
+"""The program itself: its commands, and how it ends.
+
+Exit codes: 0 done; 1 a claim does not hold (``audit``); 2 bad input, said in one line; 70 a fault
+of the program; 130 interrupted; 141 the reader of a pipe went away; 143 terminated.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from geoveil import __version__
+from geoveil.errors import GeoveilError
+
+COMMANDS = {
+    "demo": "geoveil.cli.demo",
+    "obfuscate": "geoveil.cli.obfuscate",
+    "tally": "geoveil.cli.tally",
+    "estimate": "geoveil.cli.estimate",
+    "evaluate": "geoveil.cli.evaluate",
+    "design": "geoveil.cli.design",
+    "simulate": "geoveil.cli.simulate",
+    "audit": "geoveil.cli.audit",
+    "reproduce": "geoveil.cli.reproduce",
+    "benchmark": "geoveil.cli.benchmark",
+    "completion": "geoveil.cli.completion",
+}
+"""Each command and the module that holds it, under the name ``command``."""
+
+BAD_INPUT, FAULT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 70, 130, 141, 143
+
+
+class Program(click.Group):
+    """A group whose commands are imported when they are needed and whose errors are one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(given, prog_name or "geoveil", complete_var, False, **extra)
+            sys.stdout.flush()
+        except BaseException as error:
+            if "--debug" in given and not isinstance(error, (click.ClickException, SystemExit)):
+                raise
+            code = _explain(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # before click, whose exit code for it means something else here
+            ctx.exit(_leave_pipe())
+
+
+@click.group(
+    name="geoveil",
+    cls=Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def program(context: click.Context) -> None:
+    """Location privacy: noisy cells under a certified guarantee, and the distribution back."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _explain(error: BaseException) -> int:
+    """One clear line on standard error, and the exit code that goes with it."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        click.echo("geoveil: interrupted", err=True)
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return _leave_pipe()
+    message = _message(error)
+    if message is None:
+        kind = type(error).__name__
+        click.echo(f"geoveil: internal error: {kind}; run again with --debug to see it", err=True)
+        return FAULT
+    click.echo(f"geoveil: error: {' '.join(message.split())}", err=True)
+    return BAD_INPUT
+
+
+def _message(error: BaseException) -> str | None:
+    """What to tell the user about an expected failure; ``None`` for a fault of the program."""
+    if isinstance(error, click.UsageError):
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        return error.format_message() + where
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, GeoveilError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "not enough memory for this; choose larger cells or a smaller box"
+    return None
+
+
+def _leave_pipe() -> int:
+    """Standard output goes nowhere from here on, so that leaving does not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    return BROKEN_PIPE
+
+
+def run() -> None:
+    """The program as a process of its own: SIGTERM unwinds it, so half-written files are removed."""
+    signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):  # a terminal without Greek letters gets question marks
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    program()
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(TERMINATED)

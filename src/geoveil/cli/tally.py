@@ -1,0 +1,141 @@
+"""``geoveil tally``: obfuscate and count in one go; only the counts are kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console as RichConsole
+
+from geoveil.channel.base import Channel
+from geoveil.channel.tally import Tally
+from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, promise_in_words
+from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.obfuscate import Request, build_mechanism
+from geoveil.cli.options import (
+    PROMISE_NAMES,
+    location_options,
+    machine_options,
+    outside_option,
+    promise_options,
+    space_options,
+)
+from geoveil.errors import Unsupported
+from geoveil.table.format import PIPE
+from geoveil.table.tallies import save_tally
+from geoveil.table.tallying import TallySummary, tally_table, usable_processes
+
+_COUNTED = tuple(name for name in ON_MAPS if name != "continuous-laplace")
+_LARGE_BYTES = 1 << 26  # below, starting processes takes longer than the work
+
+
+@click.command()
+@click.argument("source", metavar="IN")
+@click.option("-o", "--output", required=True, metavar="OUT", help="Tally (.json); - for a pipe.")
+@click.option(
+    "--mechanism",
+    default="planar-geometric",
+    show_default=True,
+    metavar="NAME",
+    help=f"One of {', '.join(_COUNTED)}; or a mechanism document (.json).",
+)
+@promise_options
+@space_options
+@outside_option
+@location_options
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where the work is done: on this machine, or on a Spark cluster.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    help="How many share the work; for large files all cores unless given.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="For simulations only: noise that can be repeated."
+)
+@machine_options
+def command(
+    mechanism: str, machine: bool, engine: str, processes: int | None, **options: Any
+) -> None:
+    """Obfuscate the places of IN, count the reports, and keep only the counts.
+
+    OUT is a small document: the mechanism and how often each cell was reported. It goes to
+    geoveil estimate. Each row of IN is one report: rows about the same person add up.
+
+    \b
+    geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
+    """
+    promise = {name: options.pop(name) for name in PROMISE_NAMES}
+    choice = MechanismChoice.parse(mechanism, promise)
+    request = Request(choice=choice, keep=(), exact=False, save_mechanism=None, **options)
+    _check(request, engine)
+    console = Console(machine=machine, data_on_stdout=request.output == PIPE)
+    if request.seed is not None:
+        console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
+    with console.progress("building the mechanism") as progress:
+        built = build_mechanism(request, console, progress)
+        if not isinstance(built, Channel):
+            raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
+        progress.stage("counting")
+        tally, summary = _count(request, built, processes or _processes(request.source), progress)
+        save_tally(tally, request.output)
+    values = {"output": request.output, **asdict(summary), **describe(built), "seed": request.seed}
+    console.result(values, lambda screen: _show(screen, request, tally, summary))
+
+
+def _check(request: Request, engine: str) -> None:
+    if engine == "spark":
+        raise click.UsageError(
+            "--engine spark is not part of this version; --engine local shares the work among "
+            "processes of this machine"
+        )
+    if request.output != PIPE and not request.output.lower().endswith((".json", ".json.gz")):
+        raise click.UsageError(f"output ({request.output}) must end in .json")
+    request.check()
+
+
+def _processes(source: str) -> int:
+    large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
+    return usable_processes() if large else 1
+
+
+def _count(
+    request: Request, mechanism: Channel, processes: int, progress: ProgressBar
+) -> tuple[Tally, TallySummary]:
+    with request.open() as reader:
+        return tally_table(
+            request.locations(reader),
+            mechanism,
+            outside=request.outside,
+            seed=request.seed,
+            processes=processes,
+            advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+        )
+
+
+def _show(screen: RichConsole, request: Request, tally: Tally, summary: TallySummary) -> None:
+    where = "standard output" if request.output == PIPE else request.output
+    seen = int((tally.counts > 0).sum())
+    dropped = [
+        f"{count:,} {why}"
+        for count, why in (
+            (summary.bad_rows_dropped, "without usable coordinates"),
+            (summary.outside_dropped, "outside the box"),
+        )
+        if count
+    ]
+    lines = {
+        "counted": f"{tally.total:,} reports from {summary.rows_read:,} rows, in {where}",
+        "seen": f"{seen:,} of {tally.counts.size:,} cells were reported",
+        "left out": ", ".join(dropped),
+        "mechanism": repr(tally.channel),
+        **promise_in_words(tally.channel),
+    }
+    screen.print(two_columns({name: text for name, text in lines.items() if text}))

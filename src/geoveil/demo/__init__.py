@@ -1,0 +1,6 @@
+"""The whole story on a city that does not exist: nobody's data is needed to see it."""
+
+from geoveil.demo.city import City, District, simulated_city
+from geoveil.demo.story import Story, tell
+
+__all__ = ["City", "District", "Story", "simulated_city", "tell"]

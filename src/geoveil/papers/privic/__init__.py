@@ -1,0 +1,32 @@
+"""PRIVIC made again: its tables and figures, and ours beside them at the same promise."""
+
+from geoveil.papers.privic.collapse import COLLAPSE
+from geoveil.papers.privic.elasticity import FIGURE_1, FIGURE_2
+from geoveil.papers.privic.estimates import FIGURE_6, FIGURE_7A, FIGURE_7C, FIGURE_10
+from geoveil.papers.privic.laplace import FIGURE_3A, FIGURE_3B
+from geoveil.papers.privic.promise import PROMISE_PARIS, PROMISE_SAN_FRANCISCO
+from geoveil.papers.privic.tables import TABLE_2, TABLE_3
+from geoveil.papers.report import Paper
+
+PAPER = Paper(
+    name="privic",
+    title="PRIVIC: A privacy-preserving method for incremental collection of location data",
+    reference="S. Biswas and C. Palamidessi, arXiv 2206.10525",
+    experiments=(
+        FIGURE_1,
+        FIGURE_2,
+        FIGURE_3A,
+        FIGURE_3B,
+        FIGURE_6,
+        FIGURE_7A,
+        FIGURE_7C,
+        TABLE_2,
+        TABLE_3,
+        FIGURE_10,
+        COLLAPSE,
+        PROMISE_PARIS,
+        PROMISE_SAN_FRANCISCO,
+    ),
+)
+
+__all__ = ["PAPER"]

@@ -1,0 +1,151 @@
+"""Reading CSV: a header line, then rows, plain or gzip.
+
+Every column stays text until a number is wanted, so that no row can change the meaning of another
+and kept columns come out exactly as they went in.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from geoveil.errors import InvalidFile
+from geoveil.table.columns import list_columns
+from geoveil.table.reader import TableReader
+from geoveil.table.rows import blocks_of_rows
+from geoveil.table.source import Source, unpacking
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.csv import InvalidRow
+
+_LONGEST_HEADER = 1 << 16
+
+
+class DelimitedReader(TableReader):
+    """A CSV file or pipe in UTF-8, with a header line."""
+
+    def __init__(self, path: str, *, delimiter: str = ",", drop_bad: bool = False) -> None:
+        self._source = Source(path)
+        self.name = self._source.name
+        self._delimiter = delimiter
+        self._drop_bad = drop_bad
+        self._broken_row: int | None = None
+        self._rows = 0
+        try:
+            with unpacking(self.name):
+                self.columns = self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def fraction(self) -> float | None:
+        return self._source.fraction
+
+    def batches(
+        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        # Coordinates may hold anything and are looked at as bytes; what is kept must be text.
+        types = dict.fromkeys(kept, pa.string()) | dict.fromkeys(coordinates, pa.binary())
+        wanted = {str(self.columns.index(name)): kind for name, kind in types.items()}
+        try:
+            with unpacking(self.name):
+                for block in blocks_of_rows(self._source, self._line_end):
+                    table = self._parse(block, wanted).rename_columns(list(types))
+                    self._rows += table.num_rows
+                    yield from table.combine_chunks().to_batches()
+        except pa.ArrowInvalid:  # its message would repeat the row
+            raise InvalidFile(self._problem()) from None
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _parse(self, block: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+        """The rows of a block. Columns go by their position: names may occur twice."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        return arrow_csv.read_csv(
+            pa.BufferReader(block),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False,  # so that the number of a broken row is known
+                block_size=len(block) + 1,
+                column_names=[str(position) for position in range(len(self.columns))],
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self._broken
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=list(types), column_types=types, strings_can_be_null=False
+            ),
+        )
+
+    def _broken(self, row: InvalidRow) -> str:
+        """Skip and count a row with the wrong number of fields, or note which one it was."""
+        if self._drop_bad:
+            self.refused += 1
+            return "skip"
+        if self._broken_row is None and row.number is not None:
+            self._broken_row = self._rows + row.number
+        return "error"
+
+    def _problem(self) -> str:
+        if self._broken_row is None:
+            return f"{self.name} must be CSV text in UTF-8; some row cannot be read as such"
+        return (
+            f"row {self._broken_row} of {self.name} must have {len(self.columns)} fields, "
+            "as the header has; correct it, or drop bad rows"
+        )
+
+    def _read_header(self) -> list[str]:
+        """Take the header from the source: the names of the columns."""
+        head = self._source.head(_LONGEST_HEADER)
+        if head[:4] == b"PAR1":
+            raise InvalidFile(f"{self.name} is a Parquet file; name it so that it ends in .parquet")
+        lines = csv.reader(
+            io.StringIO(_decode(head, self.name), newline=""), delimiter=self._delimiter
+        )
+        try:
+            fields = next((fields for fields in lines if any(fields)), None)
+        except csv.Error:
+            fields = None
+        if fields is None:
+            raise InvalidFile(
+                f"{self.name} must have a header line with the names of its columns; it is empty"
+            )
+        columns = [field.strip() for field in fields]
+        self._check_delimiter(columns)
+        self._line_end = b"\n" if b"\n" in head else b"\r"
+        self._source.read(sum(map(len, head.splitlines(keepends=True)[: lines.line_num])))
+        return columns
+
+    def _check_delimiter(self, columns: list[str]) -> None:
+        if len(columns) > 1:
+            return
+        other = next(
+            (mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter), None
+        )
+        if other is not None:
+            raise InvalidFile(
+                f"{self.name} seems to part its fields by {other!r}, not {self._delimiter!r}; "
+                f"give that delimiter: {list_columns(columns)}"
+            )
+
+
+def _decode(head: bytes, name: str) -> str:
+    """The beginning of the file as text, up to its last whole line."""
+    cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+    whole = head[:cut] if cut and len(head) >= _LONGEST_HEADER else head
+    first = whole.split(b"\n", 1)[0]
+    try:
+        if b"\0" in first:
+            raise ValueError("binary")
+        first.decode("utf-8-sig")
+    except ValueError:  # includes UnicodeDecodeError
+        raise InvalidFile(f"{name} must be CSV text in UTF-8; it is something else") from None
+    return whole.decode("utf-8-sig", errors="replace")

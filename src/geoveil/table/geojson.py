@@ -1,0 +1,203 @@
+"""Reading GeoJSON points one feature at a time: the whole file is never in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geoveil.errors import InvalidFile
+from geoveil.table.reader import GEOMETRY, TableReader
+from geoveil.table.source import Source, unpacking
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 1 << 15
+_PIECE = 1 << 18
+_LONGEST_VALUE = 1 << 26
+_SPACE = " \t\r\n"
+_AFTER_VALUE = frozenset(" \t\r\n,:]}")
+_NUMBERS = (float, int)
+
+
+class GeoJSONReader(TableReader):
+    """A FeatureCollection of points. Properties are columns; coordinates are the geometry's own."""
+
+    coordinates = GEOMETRY
+
+    def __init__(self, path: str) -> None:
+        self._source = Source(path)
+        self.name = self._source.name
+        try:
+            self._scanner = FeatureScanner(self._source, self.name)
+            self._features = self._scanner.features()
+            with unpacking(self.name):
+                first = next(self._features, None)
+        except BaseException:
+            self.close()
+            raise
+        self._features = chain([] if first is None else [first], self._features)
+        self.columns = list(_properties(first))
+        self.metadata = self._scanner.document
+
+    @property
+    def fraction(self) -> float | None:
+        return self._source.fraction
+
+    def batches(
+        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        columns = list(dict.fromkeys([*coordinates, *kept]))
+        stored = [name for name in columns if name not in GEOMETRY]
+        with unpacking(self.name):
+            while features := list(islice(self._features, _BATCH)):
+                points = np.array([_point(feature) for feature in features], dtype=np.float64)
+                arrays = {GEOMETRY[0]: pa.array(points[:, 1]), GEOMETRY[1]: pa.array(points[:, 0])}
+                for name in stored:
+                    texts = [_text(_properties(feature).get(name)) for feature in features]
+                    arrays[name] = pa.array(texts, type=pa.string())
+                yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class FeatureScanner:
+    """The members of a FeatureCollection in the order in which they stand in the file.
+
+    Cost: one pass; memory for the largest feature. Members other than ``features`` are read whole;
+    a mechanism document under ``geoveil`` is kept in ``document``.
+    """
+
+    def __init__(self, source: Source, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._decoder = json.JSONDecoder()
+        self._text = ""
+        self._place = 0
+        self._ended = False
+        self._rest = b""
+        self.document: dict[str, Any] | None = None
+
+    def features(self) -> Iterator[Any]:
+        """Each feature as parsed JSON. Refuses what is not a FeatureCollection."""
+        self._expect("{")
+        found = False
+        while self._peek() != "}":
+            key = self._value()
+            self._expect(":")
+            if key == "features":
+                found = True
+                yield from self._entries()
+            else:
+                self._remember(key, self._value())
+            if not self._another():
+                break
+        self._expect("}")
+        if not found:
+            self._refuse()
+
+    def _entries(self) -> Iterator[Any]:
+        self._expect("[")
+        while self._peek() != "]":
+            yield self._value()
+            if not self._another():
+                break
+        self._expect("]")
+
+    def _another(self) -> bool:
+        """Whether a comma follows; it is taken."""
+        if self._peek() != ",":
+            return False
+        self._place += 1
+        if self._peek() in "]}":
+            self._refuse()
+        return True
+
+    def _remember(self, key: Any, value: Any) -> None:
+        if key == "type" and value != "FeatureCollection":
+            self._refuse()
+        if key == "geoveil" and isinstance(value, dict):
+            self.document = value
+
+    def _value(self) -> Any:
+        """One JSON value; a number may go on in the next piece, so its end must be seen."""
+        self._peek()
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._place)
+            except (ValueError, RecursionError):
+                end = len(self._text)
+            if self._text[end : end + 1] in _AFTER_VALUE:
+                self._place = end
+                return value
+            if self._ended or len(self._text) - self._place > _LONGEST_VALUE:
+                self._refuse()
+            self._more(max(_PIECE, len(self._text) - self._place))
+
+    def _peek(self) -> str:
+        """The next character that is not white space, without taking it."""
+        while True:
+            character = self._text[self._place : self._place + 1]
+            if character and character not in _SPACE:
+                return character
+            if character:
+                self._place += 1
+                continue
+            if self._ended:
+                self._refuse()
+            self._more(_PIECE)
+
+    def _expect(self, mark: str) -> None:
+        if self._peek() != mark:
+            self._refuse()
+        self._place += 1
+
+    def _more(self, size: int) -> None:
+        """Read on, keeping what is not yet understood; half a character waits for its rest."""
+        piece = self._source.read(size)
+        self._ended = not piece
+        data = self._rest + piece
+        try:
+            text, self._rest = data.decode(), b""
+        except UnicodeDecodeError as error:
+            if self._ended or len(data) - error.start > 3:
+                self._refuse()
+            text, self._rest = data[: error.start].decode(), data[error.start :]
+        if not self._text:
+            text = text.removeprefix("\ufeff")
+        self._text, self._place = self._text[self._place :] + text, 0
+
+    def _refuse(self) -> Any:
+        raise InvalidFile(
+            f"{self._name} must be a whole GeoJSON FeatureCollection of points in UTF-8"
+        ) from None
+
+
+def _point(feature: Any) -> tuple[float, float]:
+    """(lng, lat) of a point feature; NaN where it is anything else."""
+    try:
+        geometry = feature["geometry"]
+        lng, lat = geometry["coordinates"][:2]
+        if geometry["type"] == "Point" and type(lng) in _NUMBERS and type(lat) in _NUMBERS:
+            return float(lng), float(lat)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass
+    return np.nan, np.nan
+
+
+def _properties(feature: Any) -> Mapping[str, Any]:
+    properties = feature.get("properties") if isinstance(feature, dict) else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,119 @@
+"""Reading Parquet, row group by row group; points of a GeoParquet file are found by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray
+from geoveil.errors import InvalidFile
+from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+METADATA_KEY = b"geoveil"
+"""Where a Parquet file of noisy reports carries the mechanism document."""
+
+_POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
+
+
+class ParquetReader(TableReader):
+    """A Parquet file. Coordinates are columns of numbers, or the points of its geometry column."""
+
+    def __init__(self, path: str) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self.name = path
+        self._handle = Path(path).open("rb")  # noqa: SIM115 (closed by close)
+        try:
+            self._file = parquet.ParquetFile(self._handle, buffer_size=1 << 20, pre_buffer=False)
+        except (pa.ArrowException, OSError):
+            self._handle.close()
+            raise InvalidFile(f"{path} must be a whole Parquet file; it is not") from None
+        self.columns = list(self._file.schema_arrow.names)
+        metadata = self._file.schema_arrow.metadata or {}
+        self.metadata = _document(metadata.get(METADATA_KEY), path)
+        self._geometry = _point_column(metadata.get(b"geo"), self.columns)
+        if self._geometry is not None:
+            self.coordinates = GEOMETRY
+        self._read = 0
+
+    @property
+    def fraction(self) -> float | None:
+        total = self._file.metadata.num_rows
+        return min(1.0, self._read / total) if total else None
+
+    def batches(
+        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        columns = list(dict.fromkeys([*coordinates, *kept]))
+        stored = [self._geometry if name in GEOMETRY else name for name in columns]
+        try:
+            for batch in self._file.iter_batches(
+                batch_size=BATCH_ROWS, columns=list(dict.fromkeys(stored))
+            ):
+                self._read += batch.num_rows
+                yield self._select(batch, columns)
+        except (pa.ArrowException, OSError):  # the message could repeat a value
+            raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
+
+    def close(self) -> None:
+        self._file.close()
+        self._handle.close()
+
+    def _select(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        arrays = {name: batch.column(name) for name in columns if name in batch.schema.names}
+        if self._geometry is not None and GEOMETRY[0] in columns:
+            lng, lat = _points(batch.column(self._geometry))
+            arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
+        return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+
+
+def _document(stored: bytes | None, name: str) -> dict[str, Any] | None:
+    if stored is None:
+        return None
+    try:
+        document = json.loads(stored)
+    except ValueError:
+        raise InvalidFile(f"{name} carries a mechanism document that is not JSON") from None
+    return document if isinstance(document, dict) else None
+
+
+def _point_column(stored: bytes | None, columns: Sequence[str]) -> str | None:
+    """The main geometry column of a GeoParquet file, when it holds well-known binary in degrees."""
+    try:
+        geo = json.loads(stored or b"{}")
+        primary = geo["primary_column"]
+        encoding = geo["columns"][primary]["encoding"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return primary if encoding == "WKB" and primary in columns else None
+
+
+def _points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
+    """(x, y) of a column of well-known binary points; NaN where an entry is no point."""
+    x, y = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    entries = values.to_pylist()
+    good = [i for i, entry in enumerate(entries) if entry is not None and _is_point(entry)]
+    joined = b"".join(entries[i] for i in good)
+    packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, _POINT_BYTES)
+    for order, kind in ((1, "<f8"), (0, ">f8")):
+        rows = packed[:, 0] == order
+        pairs = np.ascontiguousarray(packed[rows, 5:]).view(kind)
+        chosen = np.asarray(good, dtype=np.int64)[rows]
+        x[chosen], y[chosen] = pairs[:, 0], pairs[:, 1]
+    return x, y
+
+
+def _is_point(entry: bytes) -> bool:
+    return len(entry) == _POINT_BYTES and entry[1:5] in (b"\x01\0\0\0", b"\0\0\0\x01")

@@ -1,0 +1,209 @@
+"""Writing tables in batches; a file appears whole under its name, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+import stat
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from geoveil.errors import InvalidInput
+from geoveil.report.document import canonical_bytes
+from geoveil.table.format import PIPE, Format, format_of, is_compressed, require_pyarrow
+from geoveil.table.parquet import METADATA_KEY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TableWriter(ABC):
+    """A table being written, one record batch after another."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows of a batch."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what a format has at its end."""
+
+    def abandon(self) -> None:  # noqa: B027 (most formats have nothing to let go of)
+        """Let go of a table that will not be kept."""
+
+
+@contextmanager
+def create_table(
+    path: str,
+    schema: pa.Schema,
+    *,
+    format: str | None = None,
+    document: Mapping[str, Any] | None = None,
+) -> Iterator[TableWriter]:
+    """A table to write to, in the format of the ending of its name; ``-`` is standard output.
+
+    A Parquet file carries ``document`` in its key-value metadata under ``geoveil``, GeoJSON as the
+    member ``geoveil``; CSV has no place for it. Rows are written beside the target under a passing
+    name, which becomes the target when the block ends well and is removed when it does not.
+    """
+    require_pyarrow()
+    kind = format_of(path, format)
+    with binary_sink(path) as sink:
+        writer = _writer(kind, sink, schema, document)
+        try:
+            yield writer
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+
+
+def check_target(target: str, *others: str) -> None:
+    """Refuse a target that is one of the files being read or written too."""
+    for other in others:
+        if PIPE not in (target, other) and _same_file(Path(target), Path(other)):
+            raise InvalidInput(
+                f"output ({target}) must not be the same file as {other}; choose another name"
+            )
+
+
+@contextmanager
+def replaced_file(path: str) -> Iterator[IO[bytes]]:
+    """A file written under a passing name beside its own, renamed when the block ends well."""
+    target = Path(path).resolve()
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        with target.open("wb") as special:  # a device or a named pipe cannot be replaced
+            yield special
+        return
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        try:
+            handle = partial.open("xb")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
+        with handle:
+            yield handle
+        partial.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+@contextmanager
+def binary_sink(path: str) -> Iterator[IO[bytes]]:
+    """Bytes to write to: a file that appears whole, gzip by its ending, or standard output for ``-``."""
+    if path == PIPE:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with replaced_file(path) as handle:
+        if not is_compressed(path):
+            yield handle
+            return
+        # No name and no time in the header: the same rows give the same bytes.
+        with gzip.GzipFile("", mode="wb", fileobj=handle, compresslevel=6, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+
+
+def _writer(
+    kind: Format, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None
+) -> TableWriter:
+    if kind is Format.CSV:
+        return DelimitedWriter(sink, schema)
+    if kind is Format.PARQUET:
+        return ParquetWriter(sink, schema, document)
+    from geoveil.table.features import FeatureWriter
+
+    return FeatureWriter(sink, document)
+
+
+class DelimitedWriter(TableWriter):
+    """CSV with a header line; text is quoted in the batches where some of it has to be."""
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+        self._sink = sink
+        sink.write((",".join(map(_quoted, schema.names)) + "\n").encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        from pyarrow import csv as arrow_csv
+
+        style = "needed" if any(map(_has_marks, batch.columns)) else "none"
+        options = arrow_csv.WriteOptions(include_header=False, quoting_style=style)
+        arrow_csv.write_csv(batch, _Kept(self._sink), write_options=options)
+
+    def finish(self) -> None:
+        """Nothing stands at the end of CSV."""
+
+
+class ParquetWriter(TableWriter):
+    """Parquet with Zstandard compression, the mechanism document in its metadata."""
+
+    def __init__(
+        self, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None
+    ) -> None:
+        from pyarrow import parquet
+
+        if document is not None:
+            schema = schema.with_metadata({METADATA_KEY: canonical_bytes(document)})
+        self._schema = schema
+        self._sink = _Kept(sink)
+        self._writer = parquet.ParquetWriter(self._sink, schema, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch.replace_schema_metadata(self._schema.metadata))
+
+    def finish(self) -> None:
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._sink.discard = True
+        self._writer.close()
+
+
+class _Kept:
+    """A sink that pyarrow may close without closing the file under it."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self.closed = False
+        self.discard = False
+
+    def write(self, data: Any) -> int:
+        return len(data) if self.discard else self._sink.write(data)
+
+    def flush(self) -> None:
+        if not self.discard:
+            self._sink.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _has_marks(column: pa.Array) -> bool:
+    """Whether some text of the column cannot stand in CSV without quotes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return False
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return True
+    return bool(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
+
+
+def _same_file(first: Path, second: Path) -> bool:
+    if first.exists() and second.exists():
+        return first.samefile(second)
+    return first.resolve() == second.resolve()

@@ -1,0 +1,136 @@
+"""``geoveil audit``: sound mechanisms pass, broken claims are found, bad documents are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from geoveil.channel.dense import DenseChannel
+from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.cli.program import program
+from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
+from geoveil.report import mechanism_to_dict, save_mechanism
+from geoveil.space import Grid
+
+GRID = Grid(rows=3, columns=4, cell_km=0.5)
+DRAWS = ["--draws", "20000"]
+
+
+def audit(*arguments: Any) -> Result:
+    return CliRunner().invoke(program, ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    save_mechanism(PlanarGeometric(GRID, epsilon_per_km=2.0), tmp_path / "sound.json")
+    return tmp_path / "sound.json"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """The document of a matrix that claims half of what it loses."""
+    matrix = Elastic(GRID, beta_per_km=1.0).matrix()
+    claim = GeoIndistinguishability(0.5)
+    save_mechanism(DenseChannel(GRID, matrix, guarantee=claim), tmp_path / "broken.json")
+    return tmp_path / "broken.json"
+
+
+def test_a_sound_mechanism_passes(sound: Path) -> None:
+    result = audit(sound, *DRAWS)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
+    for expected in ("holds: the loss is exactly 2 per km", "mean distance", "nothing found"):
+        assert expected in words
+
+
+def test_the_json_form(sound: Path) -> None:
+    values = json.loads(audit(sound, *DRAWS, "--json").stdout)
+    assert values["passed"] is True
+    assert values["findings"] == []
+    assert values["certificate"]["holds"] is True
+    assert math.isclose(values["certificate"]["epsilon_per_km"], 2.0, rel_tol=1e-9)
+    assert len(values["certificate"]["worst_pair"]) == 2
+    assert 0 < values["epsilon_lower_bound_per_km"] <= 2.0
+    mechanism = PlanarGeometric(GRID, epsilon_per_km=2.0)
+    distances = GRID.distances_km()
+    mean = float((mechanism.matrix() * distances).sum() / GRID.size)
+    assert math.isclose(values["mean_distance_km"], mean, rel_tol=1e-9)
+
+
+def test_a_broken_claim_ends_with_one(broken: Path) -> None:
+    result = audit(broken, *DRAWS)
+    assert result.exit_code == 1
+    assert "THE CLAIM IS BROKEN" in result.stdout
+    assert "DOES NOT HOLD" in result.stdout
+    values = json.loads(audit(broken, *DRAWS, "--json").stdout)
+    assert values["passed"] is False
+    assert values["certificate"]["holds"] is False
+    # the exact loss per km of the matrix, by comparing every pair of rows
+    logs = np.log(Elastic(GRID, beta_per_km=1.0).matrix())
+    losses = np.abs(logs[:, None, :] - logs[None, :, :]).max(axis=2)
+    distances = GRID.distances_km() + np.eye(GRID.size)
+    expected = float((losses / distances).max())
+    assert math.isclose(values["certificate"]["epsilon_per_km"], expected, rel_tol=1e-6)
+
+
+def test_an_infinite_loss_is_a_word_in_json(tmp_path: Path) -> None:
+    matrix = np.eye(GRID.size)
+    claim = GeoIndistinguishability(2.0)
+    save_mechanism(DenseChannel(GRID, matrix, guarantee=claim), tmp_path / "none.json")
+    result = audit(tmp_path / "none.json", *DRAWS, "--json")
+    assert result.exit_code == 1
+    values = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert values["certificate"]["epsilon_per_km"] == "infinite"
+
+
+def test_continuous_noise_has_no_table_to_audit(tmp_path: Path) -> None:
+    save_mechanism(ContinuousLaplace(epsilon_per_km=2.0), tmp_path / "noise.json")
+    result = audit(tmp_path / "noise.json")
+    assert result.exit_code == 2
+    assert "must be a mechanism on cells" in result.stderr
+
+
+DOCUMENT = mechanism_to_dict(PlanarGeometric(GRID, epsilon_per_km=2.0))
+HOSTILE: dict[str, bytes] = {
+    "empty": b"",
+    "text": b"not json",
+    "list": b"[]",
+    "number": b"3",
+    "binary": bytes(range(256)),
+    "nan": b'{"geoveil": NaN}',
+    "other": b'{"type": "FeatureCollection", "features": []}',
+    "version": json.dumps({**DOCUMENT, "geoveil": 99}).encode(),
+    "unknown": json.dumps({**DOCUMENT, "mechanism": "magic"}).encode(),
+    "no-space": json.dumps({key: DOCUMENT[key] for key in DOCUMENT if key != "space"}).encode(),
+    "odd-parameter": json.dumps({**DOCUMENT, "parameters": {"colour": 1}}).encode(),
+    "negative": json.dumps({**DOCUMENT, "parameters": {"epsilon_per_km": -1}}).encode(),
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_bad_documents_get_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.json"
+    path.write_bytes(HOSTILE[name])
+    result = audit(path)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("geoveil: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_obfuscate_saves_can_be_audited(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("lat,lng\n48.85,2.35\n")
+    options = ["--epsilon-per-km", "2", "--box", "48.84,2.34,48.86,2.36"]
+    CliRunner().invoke(
+        program,
+        ["obfuscate", str(tmp_path / "a.csv"), "-o", str(tmp_path / "b.csv"), *options,
+         "--save-mechanism", str(tmp_path / "m.json")],
+    )  # fmt: skip
+    assert audit(tmp_path / "m.json", *DRAWS).exit_code == 0

@@ -1,0 +1,78 @@
+"""``geoveil demo`` and the simulated city behind it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from geoveil.cli import demo
+from geoveil.cli.program import program
+from geoveil.demo import Story, simulated_city, tell
+from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
+from geoveil.randomness import seeded
+from geoveil.report import load_mechanism
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("ot")
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return tell(people=20_000, randomness=seeded(3))
+
+
+@pytest.fixture
+def run(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
+    monkeypatch.setattr(demo, "tell", lambda **_: story)
+    return CliRunner().invoke(program, ["demo", "--once", "--output", str(tmp_path / "out")])
+
+
+def test_the_map_comes_back(story: Story) -> None:
+    assert story.certificate.holds
+    assert story.certificate.epsilon_per_km <= 2.0
+    assert story.audit.passed
+    assert story.estimated_error_km < story.reported_error_km / 2
+    for place in story.districts():
+        assert abs(place.estimated_share - place.true_share) < 0.02, place.name
+
+
+def test_the_summary_is_in_plain_words(run: Result) -> None:
+    assert run.exit_code == 0, run.output
+    for words in ("20,000 people", "anywhere in their cells", "holds", "Old Town", "city.png"):
+        assert words in run.stdout
+
+
+@pytest.mark.usefixtures("run")
+def test_the_files_are_what_they_say(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert (folder / "city.png").read_bytes().startswith(b"\x89PNG")
+    assert load_mechanism(folder / "mechanism.json").guarantee is not None
+    cells = json.loads((folder / "estimate.geojson").read_text())["features"]
+    assert sum(cell["properties"]["share"] for cell in cells) == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("run")
+def test_the_json_form(tmp_path: Path) -> None:
+    result = CliRunner().invoke(program, ["demo", "--json", "--output", str(tmp_path / "two")])
+    values = json.loads(result.stdout)
+    assert values["people"] == 20_000
+    assert len(values["districts"]) == len(DISTRICTS)
+
+
+def test_the_city_is_the_same_for_the_same_seed_and_keeps_dry() -> None:
+    first, again, other = (simulated_city(people=3000, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.lat, again.lat)
+    assert not np.array_equal(first.lat, other.lat)
+    east, north = first.grid.plane.to_plane(lat=first.lat, lng=first.lng).T
+    assert (np.abs(north - river_north_km(east)) >= RIVER_HALF_WIDTH_KM - 1e-6).all()
+
+
+def test_districts_hold_about_their_share() -> None:
+    city = simulated_city(people=40_000, seed=5)
+    for place in DISTRICTS:
+        share = city.distribution[city.cells_of(place)].sum()
+        assert 0.55 * place.share < share < 1.6 * place.share, place.name

@@ -1,0 +1,347 @@
+"""``geoveil obfuscate``: from a file of places to a file of reports, and every way it may fail."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from geoveil.cli.program import program
+from geoveil.report import load_mechanism, mechanism_from_dict
+from geoveil.table import open_table
+
+CANARY = "48.8512345"
+BOX = ["--box", "48.8,2.2,48.9,2.4"]
+PROMISE = ["--epsilon-per-km", "2"]
+
+
+def obfuscate(*arguments: Any, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(program, ["obfuscate", *map(str, arguments)], input=stdin)
+
+
+@pytest.fixture
+def checkins(tmp_path: Path) -> Path:
+    """A thousand people in two places, with names."""
+    path = tmp_path / "checkins.csv"
+    rows = [f"user{k},48.85{k % 2}2345,2.35" for k in range(1000)]
+    path.write_text("\n".join(["who,lat,lon", *rows]) + "\n")
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "geojson"])
+def test_reports_hold_a_cell_and_its_centre_and_nothing_else(checkins: Path, ending: str) -> None:
+    target = checkins.with_name(f"noisy.{ending}")
+    result = obfuscate(checkins, "-o", target, *PROMISE, *BOX)
+    assert result.exit_code == 0, result.stderr
+    data = gzip.decompress(target.read_bytes()) if ending.endswith("gz") else target.read_bytes()
+    assert b"user" not in data
+    assert CANARY.encode() not in data
+    assert names(checkins.parent) == ["checkins.csv", target.name]
+    with open_table(str(target)) as reader:
+        assert set(reader.columns) <= {"cell", "lat", "lng"}
+        assert sum(batch.num_rows for batch in reader.batches(["cell"])) == 1000
+
+
+def test_parquet_carries_the_mechanism(checkins: Path) -> None:
+    target = checkins.with_name("noisy.parquet")
+    saved = checkins.with_name("mechanism.json")
+    obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--save-mechanism", saved)
+    carried = json.loads(pq.read_metadata(target).metadata[b"geoveil"])
+    assert mechanism_from_dict(carried) == load_mechanism(saved)
+    cells = pq.read_table(target)["cell"].to_numpy()
+    assert cells.min() >= 0
+    assert cells.max() < load_mechanism(saved).space.size  # type: ignore[union-attr]
+
+
+def test_a_saved_mechanism_can_be_used_again(checkins: Path) -> None:
+    saved, first, second = (checkins.with_name(each) for each in ("m.json", "a.csv", "b.csv"))
+    obfuscate(checkins, "-o", first, *PROMISE, *BOX, "--save-mechanism", saved, "--seed", "3")
+    result = obfuscate(checkins, "-o", second, "--mechanism", saved, "--seed", "3")
+    assert result.exit_code == 0, result.stderr
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_json_summary(checkins: Path) -> None:
+    with checkins.open("a") as file:
+        file.write("last,x,2.35\nfar,10,10\n")
+    target = checkins.with_name("noisy.csv")
+    options = ["--bad-rows", "drop", "--outside", "drop", "--json"]
+    values = json.loads(obfuscate(checkins, "-o", target, *PROMISE, *BOX, *options).stdout)
+    assert (values["rows_read"], values["reports_written"]) == (1002, 1000)
+    assert (values["bad_rows_dropped"], values["outside_dropped"]) == (1, 1)
+    assert values["mechanism"]["parameters"] == {"epsilon_per_km": 2.0}
+    assert len(values["mechanism_id"]) == 64
+
+
+def test_the_summary_says_what_is_promised(checkins: Path) -> None:
+    shown = obfuscate(checkins, "-o", checkins.with_name("noisy.csv"), *PROMISE, *BOX).stdout
+    for words in (
+        "1,000 from 1,000 rows",
+        "ε = 2 per km",
+        "200 m apart, anywhere in their cells",
+        "6.14 times",
+        "0.707 km",
+        "add up",
+    ):
+        assert words in " ".join(shown.split())
+
+
+def test_columns_are_kept_only_when_named(checkins: Path) -> None:
+    target = checkins.with_name("noisy.parquet")
+    obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--keep", "who")
+    assert pq.read_table(target).column_names == ["cell", "lat", "lng", "who"]
+    result = obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--keep", "lon")
+    assert result.exit_code == 2
+    assert "true coordinates" in result.stderr
+
+
+def test_the_box_comes_from_the_data_with_a_note(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    result = obfuscate(checkins, "-o", target, *PROMISE, "--json")
+    assert "somebody is within 0.01 degrees of each edge" in result.stderr
+    assert json.loads(result.stdout)["mechanism"]["space"]["box"] == [48.85, 2.35, 48.86, 2.36]
+    assert "note" not in obfuscate(checkins, "-o", target, *PROMISE, *BOX).stderr
+
+
+def test_pipes_in_and_out(checkins: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "geoveil",
+        "obfuscate",
+        "-",
+        "-o",
+        "-",
+        *PROMISE,
+        *BOX,
+        "--json",
+    ]
+    finished = subprocess.run(
+        command, input=checkins.read_bytes(), capture_output=True, timeout=60, check=True
+    )
+    lines = finished.stdout.decode().splitlines()
+    assert lines[0] == "cell,lat,lng"
+    assert len(lines) == 1001
+    assert json.loads(finished.stderr)["reports_written"] == 1000
+
+
+def test_a_pipe_needs_a_box(checkins: Path) -> None:
+    result = obfuscate("-", "-o", "-", *PROMISE, stdin=checkins.read_text())
+    assert result.exit_code == 2
+    assert "--box must be given for a pipe" in result.stderr
+
+
+def test_geojson_through_pipes() -> None:
+    point = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [2.35, 48.85]}}
+    text = json.dumps({"type": "FeatureCollection", "features": [point]})
+    result = obfuscate("-", "-o", "-", "--format", "geojson", *PROMISE, *BOX, stdin=text)
+    assert result.exit_code == 0, result.stderr
+    made = json.loads(result.stdout)
+    assert made["features"][0]["geometry"]["type"] == "Point"
+    assert made["geoveil"]["mechanism"] == "planar-geometric"
+
+
+def test_seeds_repeat_and_warn(checkins: Path) -> None:
+    first, second, third = (checkins.with_name(f"{k}.csv") for k in range(3))
+    assert "simulations" in obfuscate(checkins, "-o", first, *PROMISE, *BOX, "--seed", "5").stderr
+    obfuscate(checkins, "-o", second, *PROMISE, *BOX, "--seed", "5")
+    obfuscate(checkins, "-o", third, *PROMISE, *BOX)
+    assert first.read_bytes() == second.read_bytes() != third.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "promise"),
+    [
+        ("planar-geometric", ["--level", "1.4", "--radius-km", "0.7"]),
+        ("planar-geometric", ["--mean-distance-km", "0.7"]),
+        ("planar-laplace", ["--epsilon-per-km", "2"]),
+        ("exponential", ["--epsilon-per-km", "2"]),
+        ("elastic", ["--beta-per-km", "1"]),
+        ("elastic", ["--epsilon-per-km", "2"]),
+        ("randomized-response", ["--epsilon", "3"]),
+    ],
+)
+def test_every_mechanism_by_every_promise(
+    checkins: Path, mechanism: str, promise: list[str]
+) -> None:
+    target = checkins.with_name("noisy.csv")
+    result = obfuscate(
+        checkins, "-o", target, "--mechanism", mechanism, *promise, *BOX, "--cell-km", 2
+    )
+    assert result.exit_code == 0, result.stderr
+    assert len(target.read_text().splitlines()) == 1001
+
+
+def test_continuous_noise_needs_no_box(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    noise = ["--mechanism", "continuous-laplace", "--epsilon-per-km", "2"]
+    assert obfuscate(checkins, "-o", target, *noise).exit_code == 0
+    values = np.loadtxt(target, delimiter=",", skiprows=1)
+    assert values.shape == (1000, 2)
+    assert 0.2 < np.hypot((values[:, 0] - 48.85) * 111, (values[:, 1] - 2.35) * 73).mean() < 5
+    assert obfuscate(checkins, "-o", target, *noise, *BOX).exit_code == 2
+
+
+def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    assert obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--exact").exit_code == 0
+    fine = ["--cell-km", "0.05", "--exact"]
+    result = obfuscate(checkins, "-o", target, *PROMISE, *BOX, *fine)
+    assert result.exit_code == 2
+    assert "exact table" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([], "a promise must be given: one of --epsilon-per-km, --level"),
+        (["--epsilon", "2"], "--epsilon is not for planar-geometric"),
+        (["--level", "2"], "--level and --radius-km must be given together"),
+        (["--epsilon-per-km", "2", "--mean-distance-km", "1"], "only one promise"),
+        (["--epsilon-per-km", "-2"], "must be above 0"),
+        (["--epsilon-per-km", "nan"], "must be finite"),
+        (["--epsilon-per-km", "two"], "not a valid float"),
+        ([*PROMISE, "--mechanism", "laplace"], "must be one of planar-geometric"),
+        ([*PROMISE, "--mechanism", "m.json"], "m.json holds its own promise"),
+        (["--mechanism", "m.json"], "m.json: No such file"),
+        ([*PROMISE, "--box", "1,2,3"], "four numbers"),
+        ([*PROMISE, "--box", "48.9,2.2,48.8,2.4"], "south .* must be below north"),
+        ([*PROMISE, "--box", "-80,-170,80,170"], "flat map"),
+        ([*PROMISE, "--cell-km", "0"], "cell_km .* must be above 0"),
+        ([*PROMISE, "--cell-km", "0.00001"], "must have at most"),
+        ([*PROMISE, "--lat", "north"], "no column named 'north': it has who, lat, lon"),
+        ([*PROMISE, "--keep", "name"], "no column named 'name'"),
+        ([*PROMISE, "--delimiter", ";"], "seems to part its fields by|no column"),
+        ([*PROMISE, "--delimiter", "ab"], "delimiter"),
+        ([*PROMISE, "--box", "10,10,11,11", "--outside", "raise"], "number 1 does not"),
+        ([*PROMISE, "--box", "10,10,11,11", "--outside", "drop"], "none of 1000 rows"),
+    ],
+)
+def test_wrong_options(checkins: Path, options: list[str], problem: str) -> None:
+    target = checkins.with_name("noisy.csv")
+    result = obfuscate(checkins, "-o", target, *options)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = [line for line in result.stderr.splitlines() if ": note: " not in line]
+    assert len(lines) == 1, result.stderr
+    assert re.search(problem, lines[0]), lines[0]
+    assert names(checkins.parent) == ["checkins.csv"]
+
+
+def test_the_input_is_not_overwritten(checkins: Path) -> None:
+    before = checkins.read_bytes()
+    for extra in (["-o", checkins], ["-o", "n.csv", "--save-mechanism", checkins]):
+        result = obfuscate(checkins, *extra, *PROMISE, *BOX)
+        assert result.exit_code == 2
+        assert "must not be the same file" in result.stderr
+    assert checkins.read_bytes() == before
+
+
+def geojson(kind: str, coordinates: str) -> bytes:
+    geometry = f'{{"type":"{kind}","coordinates":{coordinates}}}'
+    return f'{{"type":"FeatureCollection","features":[{{"geometry":{geometry}}}]}}'.encode()
+
+
+ROW = f"{CANARY},2.35\n"
+HOSTILE: dict[str, bytes] = {
+    "empty.csv": b"",
+    "blank.csv": b"\n\n  \n",
+    "header-only.csv": b"lat,lng\n",
+    "no-header.csv": (ROW * 3).encode(),
+    "nan.csv": f"lat,lng\n{ROW}NaN,{CANARY}\n".encode(),
+    "infinite.csv": f"lat,lng\n{ROW}{CANARY},inf\n".encode(),
+    "text.csv": f"lat,lng\n{ROW}north of {CANARY},2.35\n".encode(),
+    "comma.csv": f'lat,lng\n"{CANARY.replace(".", ",")}",2\n'.encode(),
+    "delimiter.csv": f"lat;lng\n{CANARY};2.35\n".encode(),
+    "tabs.csv": f"lat\tlng\n{CANARY}\t2.35\n".encode(),
+    "missing-column.csv": f"lat,elevation\n{ROW}".encode(),
+    "two-latitudes.csv": f"lat,latitude,lng\n{CANARY},{CANARY},2\n".encode(),
+    "out-of-range.csv": f"lat,lng\n{ROW}91,{CANARY}\n".encode(),
+    "huge.csv": f"lat,lng\n{CANARY}e300,2.35\n".encode(),
+    "swapped.csv": f"lat,lng\n148.8512345,{CANARY}\n".encode(),
+    "short-row.csv": f"lat,lng\n{ROW}{CANARY}\n".encode(),
+    "long-row.csv": f"lat,lng\n{ROW}{CANARY},{CANARY},{CANARY}\n".encode(),
+    "open-quote.csv": f'lat,lng\n"{CANARY},2.35\n{ROW}'.encode(),
+    "junk.csv": bytes(range(256)) * 40,
+    "nul.csv": f"lat,lng\n{CANARY}\0,2\n".encode(),
+    "latin-1.csv": f"lat,lng\n{ROW}{CANARY}°,2\n".encode("latin-1"),
+    "utf-16.csv": f"lat,lng\n{ROW}".encode("utf-16"),
+    "cut.csv.gz": gzip.compress(b"lat,lng\n" + ROW.encode() * 50_000)[:300],
+    "garbled.csv.gz": gzip.compress(b"lat,lng\n" + ROW.encode() * 500)[:40] + b"\0" * 90,
+    "only-magic.csv.gz": b"\x1f\x8b",
+    "parquet-inside.csv": b"PAR1" + CANARY.encode(),
+    "not.parquet": f"lat,lng\n{ROW}".encode(),
+    "empty.parquet": b"",
+    "magic.parquet": b"PAR1" + CANARY.encode() * 9 + b"PAR1",
+    "empty.geojson": b"",
+    "list.geojson": f"[{CANARY}]".encode(),
+    "cut.geojson": b'{"type":"FeatureCollection","features":[{"type":"Feature","geometry":',
+    "polygon.geojson": geojson("Polygon", f"[[{CANARY}, 2]]"),
+    "nan.geojson": geojson("Point", f"[{CANARY}, NaN]"),
+    "deep.geojson": b'{"features":' + b"[" * 100_000,
+    "no-features.geojson": b'{"type":"FeatureCollection","features":[]}',
+    "unknown.xlsx": b"PK",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("box", [BOX, []], ids=["box", "no box"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_get_one_line_and_leave_nothing(
+    tmp_path: Path, name: str, box: list[str]
+) -> None:
+    (tmp_path / name).write_bytes(HOSTILE[name])
+    result = obfuscate(tmp_path / name, "-o", tmp_path / "noisy.csv", *PROMISE, *box)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("geoveil: error: ")
+    assert result.stderr.count("\n") == 1
+    assert not any(part in result.stderr for part in (CANARY, "48.85", "8512345", "48,85"))
+    assert names(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if name.endswith(".csv")])
+def test_hostile_pipes_get_one_line_too(name: str) -> None:
+    result = obfuscate("-", "-o", "-", *PROMISE, *BOX, stdin=HOSTILE[name])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert CANARY not in result.stderr
+
+
+def test_a_damaged_parquet_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    lat = np.linspace(48.8, 48.9, 50_000)
+    pq.write_table(pa.table({"lat": lat, "lng": lat}), path, compression="none")
+    data = bytearray(path.read_bytes())
+    data[4:40_000] = b"\xff" * (40_000 - 4)
+    path.write_bytes(bytes(data))
+    result = obfuscate(path, "-o", tmp_path / "noisy.csv", *PROMISE, *BOX)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert names(tmp_path) == ["a.parquet"]
+
+
+def test_a_folder_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "a.csv").write_text("lat,lng\n48.85,2.35\n")
+    for source, target in (
+        ("folder.csv", "b.csv"),
+        ("a.csv", "folder.csv"),
+        ("a.csv", "none/b.csv"),
+    ):
+        result = obfuscate(tmp_path / source, "-o", tmp_path / target, *PROMISE, *BOX)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.stderr
+        assert "partial" not in result.stderr
+    assert names(tmp_path) == ["a.csv", "folder.csv"]

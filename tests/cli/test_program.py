@@ -1,0 +1,167 @@
+"""The program as a whole: help, versions, exit codes, one line for every error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from geoveil import __version__
+from geoveil.cli.program import COMMANDS, program
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(program, list(arguments), input=stdin)
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "geoveil", *arguments], **options)
+
+
+@pytest.fixture
+def many_rows(tmp_path: Path) -> Path:
+    path = tmp_path / "many.csv"
+    path.write_text("lat,lng\n" + "48.8512345,2.3512345\n" * 300_000)
+    return path
+
+
+def test_help_names_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in result.stdout
+
+
+def test_without_arguments_it_helps() -> None:
+    result = run()
+    assert (result.exit_code, result.stdout) == (0, run("--help").stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_machine_output(name: str) -> None:
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert name == "completion" or "--json" in result.stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"geoveil {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["--nonsense"],
+        ["obfuscate"],
+        ["obfuscate", "in.csv"],
+        ["obfuscate", "in.csv", "-o", "out.csv", "--nonsense"],
+        ["obfuscate", "in.csv", "-o", "out.csv", "--seed", "x"],
+        ["audit"],
+        ["audit", "missing.json"],
+        ["benchmark", "nonsense"],
+    ],
+)
+def test_wrong_arguments_are_one_line_and_exit_code_two(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("geoveil: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_fault_of_the_program_shows_no_trace_and_no_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from geoveil.cli import choice
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret 48.8512345")
+
+    monkeypatch.setattr(choice.MechanismChoice, "parse", fail)
+    result = run("obfuscate", "in.csv", "-o", "out.csv", "--epsilon-per-km", "2")
+    assert result.exit_code == 70
+    assert "48.85" not in result.output
+    assert result.stderr.count("\n") == 1
+    with_trace = run("obfuscate", "in.csv", "-o", "out.csv", "--epsilon-per-km", "2", "--debug")
+    assert isinstance(with_trace.exception, RuntimeError)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_GEOVEIL_COMPLETE" in result.stdout
+
+
+def test_completion_offers_the_commands(tmp_path: Path) -> None:
+    variables = {
+        "_GEOVEIL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "geoveil ob",
+        "COMP_CWORD": "1",
+    }
+    finished = subprocess.run(
+        [sys.executable, "-m", "geoveil"], env={**os.environ, **variables}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert "obfuscate" in finished.stdout
+    assert "audit" not in finished.stdout
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('no', name='click')")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    finished = subprocess.run(
+        [sys.executable, "-m", "geoveil"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert finished.stderr == (
+        "geoveil: error: the command line needs click and rich; install geoveil[cli]\n"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_an_interrupted_run_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    os.mkfifo(tmp_path / "slow.csv")
+    target = tmp_path / "noisy.csv"
+    promise = ["--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+    process = start(
+        "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *promise, stderr=subprocess.PIPE
+    )
+    with process, (tmp_path / "slow.csv").open("wb", buffering=0) as pipe:
+        pipe.write(b"lat,lng\n")
+        while not list(tmp_path.glob(".noisy.csv.*.partial")):
+            pipe.write(b"48.85,2.35\n" * 1000)
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(timeout=60) == code
+    assert [each.name for each in tmp_path.iterdir()] == ["slow.csv"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
+def test_a_reader_that_goes_away_is_no_error(many_rows: Path) -> None:
+    promise = ["--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start("obfuscate", str(many_rows), "-o", "-", *promise, **both) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"cell,lat,lng\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141

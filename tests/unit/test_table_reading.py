@@ -1,0 +1,395 @@
+"""Reading tables: the same places from every format, and bad rows named without their values."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.table import LocationTable, format_of, open_table
+from geoveil.table.geojson import FeatureScanner
+from geoveil.table.rows import blocks_of_rows
+
+LAT = [48.85, -17.7, 0.0, 89.9]
+LNG = [2.35, 179.99, -180.0, 180.0]
+WHO = ["ann", "bob, jr", 'carl "c"', "dée"]
+
+
+def read(path: Path | str, **options: Any) -> tuple[list[float], list[float], list[dict[str, Any]]]:
+    lat: list[float] = []
+    lng: list[float] = []
+    kept: list[dict[str, Any]] = []
+    opening = {key: options.pop(key) for key in ("delimiter", "drop_bad") if key in options}
+    with open_table(str(path), **opening) as reader:
+        for part in LocationTable(reader, **options):
+            lat += part.lat.tolist()
+            lng += part.lng.tolist()
+            kept += part.kept.to_pylist()
+    return lat, lng, kept
+
+
+def csv_text(lat: list[Any] = LAT, lng: list[Any] = LNG) -> str:
+    rows = zip(WHO, lat, lng, strict=True)
+    quoted = ['"' + who.replace('"', '""') + f'",{a},{b}' for who, a, b in rows]
+    return "\n".join(["who,lat,lng", *quoted]) + "\n"
+
+
+def feature(lat: Any, lng: Any, **properties: Any) -> dict[str, Any]:
+    point = {"type": "Point", "coordinates": [lng, lat]}
+    return {"type": "Feature", "geometry": point, "properties": properties}
+
+
+def write_every_format(folder: Path) -> list[Path]:
+    plain = folder / "a.csv"
+    plain.write_text(csv_text(), encoding="utf-8")
+    packed = folder / "a.csv.gz"
+    packed.write_bytes(gzip.compress(csv_text().encode()))
+    columnar = folder / "a.parquet"
+    pq.write_table(pa.table({"who": WHO, "Latitude": LAT, "LON": LNG}), columnar)
+    features = folder / "a.geojson"
+    rows = zip(LAT, LNG, WHO, strict=True)
+    collection = {
+        "type": "FeatureCollection",
+        "features": [feature(a, b, who=w) for a, b, w in rows],
+    }
+    features.write_text(json.dumps(collection, indent=3))
+    wkb = [struct.pack("<BIdd", 1, 1, b, a) for a, b in zip(LAT, LNG, strict=True)]
+    geo = {"primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB"}}}
+    table = pa.table({"who": WHO, "geometry": wkb})
+    pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), folder / "geo.parquet")
+    return [plain, packed, columnar, features, folder / "geo.parquet"]
+
+
+def test_every_format_gives_the_same_places_and_kept_columns(tmp_path: Path) -> None:
+    for path in write_every_format(tmp_path):
+        lat, lng, kept = read(path, keep=["who"])
+        assert (lat, lng) == (LAT, LNG), path.name
+        assert [row["who"] for row in kept] == WHO, path.name
+
+
+def test_nothing_is_kept_unless_asked(tmp_path: Path) -> None:
+    for path in write_every_format(tmp_path):
+        assert read(path)[2] in ([], [{}] * 4)
+
+
+def test_kept_text_is_not_reinterpreted(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("lat,lng,code,empty\n1,2,007,\n3,4,1e5,NA\n")
+    kept = read(path, keep=["code", "empty"])[2]
+    assert kept == [{"code": "007", "empty": ""}, {"code": "1e5", "empty": "NA"}]
+
+
+@pytest.mark.parametrize(
+    ("header", "lat", "lng"),
+    [
+        ("LAT,Lng", None, None),
+        ("y,x", None, None),
+        (" latitude , longitude ", None, None),
+        ("lat,long", None, None),
+        ("lat,Lon", None, None),
+        ("a,b", "a", "b"),
+        ("lat,b,lng", "b", None),
+        ("\ufefflat,lng", None, None),
+    ],
+)
+def test_columns_are_found_by_usual_names_or_given(
+    tmp_path: Path, header: str, lat: str | None, lng: str | None
+) -> None:
+    path = tmp_path / "a.csv"
+    count = header.count(",") + 1
+    path.write_text(f"{header}\n{','.join(str(k + 1) for k in range(count))}\n", encoding="utf-8")
+    found_lat, found_lng, _ = read(path, lat=lat, lng=lng)
+    assert (found_lat, found_lng) == ([1.0 if lat != "b" else 2.0], [float(count)])
+
+
+@pytest.mark.parametrize(
+    "header", ["a,b", "lat,b", "lat,latitude,lng", "lat,lng,lon", "lat,lng,LAT"]
+)
+def test_missing_or_ambiguous_columns_are_listed(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n" + ",".join("1" * (header.count(",") + 1)) + "\n")
+    with pytest.raises(InvalidFile, match=f"it has {', '.join(header.split(','))}$"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "first", ["48.8512345,2.35", "ann,48.8512345,2.35", "48.8512345;2.35", "7,x"]
+)
+def test_a_missing_header_is_not_repeated(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\n{first}\n")
+    with pytest.raises(InvalidFile, match="looks like data") as caught:
+        read(path)
+    assert "48.85" not in str(caught.value)
+    assert "ann" not in str(caught.value)
+
+
+CANARY = "48.8512345"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "NaN",
+        "inf",
+        "-inf",
+        "abc",
+        "12,5",
+        "0x10",
+        "1_000",
+        "90.5123456",
+        "-1e300",
+        "--5",
+        "4 8",
+    ],
+)
+def test_bad_values_name_the_row_and_not_the_value(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "a.csv"
+    cell = f'"{wrong}"'
+    path.write_text(f"lat,lng\n{CANARY},2\n{CANARY},2\n{cell},{CANARY}\n{CANARY},2\n")
+    with pytest.raises(InvalidFile, match=r"row 3 of .*a\.csv must have") as caught:
+        read(path)
+    assert CANARY not in str(caught.value)
+    assert not wrong or f" {wrong} " not in str(caught.value)
+
+
+def test_numbers_in_every_usual_spelling(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('lat,lng\n 1.5 ,+2\n"-3",.5\n1e1,5.\nbad,1\n')
+    with open_table(str(path), drop_bad=True) as reader:
+        table = LocationTable(reader, bad_rows="drop")
+        parts = list(table)
+    assert np.concatenate([part.lat for part in parts]).tolist() == [1.5, -3.0, 10.0]
+    assert np.concatenate([part.lng for part in parts]).tolist() == [2.0, 0.5, 5.0]
+    assert (table.read, table.bad) == (4, 1)
+
+
+def test_dropping_counts_every_kind_of_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"who,lat,lng\na,1,2\nb,x,2\nc,1\nd,1,2,3\ne,91,0\nf,0,181\ng,\xff,1\nh,3,4\n")
+    with open_table(str(path), drop_bad=True) as reader:
+        table = LocationTable(reader, bad_rows="drop", keep=["who"])
+        parts = list(table)
+    assert np.concatenate([part.lat for part in parts]).tolist() == [1.0, 3.0]
+    assert [row["who"] for part in parts for row in part.kept.to_pylist()] == ["a", "h"]
+    assert (table.read, table.bad) == (8, 6)
+
+
+def test_a_row_with_missing_fields_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"lat,lng\n1,2\n\n{CANARY},2\n{CANARY}\n")
+    with pytest.raises(InvalidFile, match=r"row 3 of .* must have 2 fields") as caught:
+        read(path)
+    assert CANARY not in str(caught.value)
+
+
+def test_row_numbers_go_on_over_batches(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("lat,lng\n" + "1.123456789,2.123456789\n" * 400_000 + "x,2\n")
+    with pytest.raises(InvalidFile, match="row 400001 of"):
+        read(path)
+
+
+def test_other_delimiters_are_named_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("lat;lng\n1;2\n")
+    with pytest.raises(InvalidFile, match="seems to part its fields by ';'"):
+        read(path)
+    assert read(path, delimiter=";")[:2] == ([1.0], [2.0])
+
+
+def test_quoted_line_ends_inside_a_kept_field(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('lat,note,lng\n1,"two\nlines",2\n3,one,4\n')
+    lat, lng, kept = read(path, keep=["note"])
+    assert (lat, lng) == ([1.0, 3.0], [2.0, 4.0])
+    assert kept[0]["note"] == "two\nlines"
+
+
+def test_true_coordinates_cannot_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("lat,lng\n1,2\n")
+    with pytest.raises(InvalidInput, match="must not be the true coordinates"):
+        read(path, keep=["lat"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2], pa.int32()),
+        pa.array([1.0, 2.0], pa.float32()),
+        pa.array(["1", "2"]),
+        pa.array(["1", "2"]).dictionary_encode(),
+        pa.array([1, 2], pa.decimal128(10, 2)),
+    ],
+)
+def test_parquet_numbers_of_every_type(tmp_path: Path, column: pa.Array) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"lat": column, "lng": column}), path)
+    assert read(path)[:2] == ([1.0, 2.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("column", [pa.array([1.0, None]), pa.array([1.0, float("nan")])])
+def test_parquet_nulls_are_bad_rows(tmp_path: Path, column: pa.Array) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"lat": column, "lng": [1.0, 2.0]}), path)
+    with pytest.raises(InvalidFile, match="row 2 of"):
+        read(path)
+    assert read(path, bad_rows="drop")[0] == [1.0]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"type": "Feature", "geometry": None, "properties": {}},
+        {"type": "Feature", "properties": None},
+        {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [[[0, 0]]]}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1]}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": ["1", 2]}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [True, 2]}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 10**400]}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": {"a": 1}}},
+        "text",
+        None,
+        [],
+        3,
+    ],
+)
+def test_features_that_are_no_points_are_bad_rows(tmp_path: Path, broken: Any) -> None:
+    path = tmp_path / "a.geojson"
+    features = [feature(1.0, 2.0), broken, feature(3.0, 4.0, a=1)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    with pytest.raises(InvalidFile, match="row 2 of"):
+        read(path)
+    assert read(path, bad_rows="drop")[0] == [1.0, 3.0]
+
+
+class _Drip:
+    """A source that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size = data, size
+
+    def read(self, size: int) -> bytes:
+        taken, self.data = self.data[: self.size], self.data[self.size :]
+        return taken
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    features=st.lists(json_values, max_size=6),
+    before=st.dictionaries(
+        st.text(max_size=6).filter(lambda k: k not in ("features", "type", "geoveil")),
+        json_values,
+        max_size=2,
+    ),
+    indent=st.sampled_from([None, 1]),
+    ascii_only=st.booleans(),
+    drip=st.integers(1, 40),
+)
+def test_the_scanner_reads_what_json_reads_however_it_is_cut(
+    features: list[Any], before: dict[str, Any], indent: int | None, ascii_only: bool, drip: int
+) -> None:
+    whole = {**before, "type": "FeatureCollection", "features": features}
+    text = json.dumps(whole, indent=indent, ensure_ascii=ascii_only).encode(
+        "utf-8", "surrogatepass"
+    )
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return  # a lone surrogate is not UTF-8
+    source: Any = _Drip(text, drip)
+    assert list(FeatureScanner(source, "drip").features()) == json.loads(text)["features"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "[]", "{}", "nonsense", '{"type":"FeatureCollection"}', '{"features":[}',
+        '{"features":[1,2',
+        '{"type":"Feature","features":[]}', '{"features":[{"a":1}{"b":2}]}', '{"features":[]',
+        '{"features":{}}',
+        '{"features" []}', '{"features":[1,]}',
+    ],
+)  # fmt: skip
+def test_broken_geojson_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.geojson"
+    path.write_text(text)
+    with pytest.raises(InvalidFile, match="must be a whole GeoJSON FeatureCollection"):
+        read(path, bad_rows="drop")
+
+
+def test_the_document_of_a_geojson_file_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"geoveil": {"a": 1}, "features": [feature(1.0, 2.0)]}))
+    with open_table(str(path)) as reader:
+        assert reader.metadata == {"a": 1}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.parquet.gz", "a.gz", ""])
+def test_unknown_endings_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"must end in \.csv"):
+        format_of(name)
+
+
+fields = st.text(alphabet='ab,"\n', max_size=5)
+
+
+@given(
+    rows=st.lists(st.tuples(fields, fields), min_size=1, max_size=12),
+    size=st.integers(1, 30),
+    ended=st.booleans(),
+)
+def test_blocks_hold_whole_rows_wherever_the_stream_is_cut(
+    rows: list[tuple[str, str]], size: int, ended: bool
+) -> None:
+    written = io.StringIO(newline="")
+    csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
+    text = written.getvalue() if ended else written.getvalue()[:-1]
+    source: Any = _Drip(text.encode(), size)
+    blocks = list(blocks_of_rows(source, b"\n", size=size))
+    assert b"".join(blocks).decode() == text
+    read_back = [
+        row for block in blocks for row in csv.reader(io.StringIO(block.decode(), newline=""))
+    ]
+    assert read_back == [list(row) for row in rows]
+
+
+def test_an_endless_row_is_refused_and_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    from geoveil.table import rows
+
+    monkeypatch.setattr(rows, "_LONGEST_ROW", 1000)
+    source: Any = _Drip(b'"' + b"x\n" * 10_000, 100)
+    source.name = "endless.csv"
+    with pytest.raises(InvalidFile, match="is a quote left open"):
+        list(blocks_of_rows(source, b"\n", size=100))
+    assert len(source.data) > 15_000
+
+
+def test_old_line_ends_are_read_too(tmp_path: Path) -> None:
+    for end in ("\r\n", "\r"):
+        path = tmp_path / "a.csv"
+        path.write_bytes(f"lat,lng{end}1,2{end}3,4{end}".encode())
+        assert read(path)[:2] == ([1.0, 3.0], [2.0, 4.0])

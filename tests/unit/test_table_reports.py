@@ -1,0 +1,215 @@
+"""From places to reports: extents, reporters, and frames in memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
+from geoveil.mechanism import ContinuousLaplace, PlanarGeometric, RandomizedResponse, Rappor
+from geoveil.randomness import seeded
+from geoveil.space import Grid, Line
+from geoveil.table import Extent, obfuscate, reporter_for
+
+PARIS = Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.40, cell_km=0.5)
+TRUTHFUL = RandomizedResponse(PARIS, epsilon=700.0)  # as good as no noise
+MECHANISM = PlanarGeometric(PARIS, epsilon_per_km=2.0)
+LAT, LNG = np.array([48.83, 48.85, 48.87]), np.array([2.30, 2.35, 2.39])
+
+
+# -- extents -------------------------------------------------------------------------------------
+
+latitudes = st.floats(-80, 80)
+
+
+@given(
+    centre=st.tuples(latitudes, st.floats(-180, 180)),
+    offsets=st.lists(st.tuples(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5)), min_size=1, max_size=8),
+    cut=st.integers(0, 8),
+)
+def test_the_extent_holds_every_place_and_little_more(
+    centre: tuple[float, float], offsets: list[tuple[float, float]], cut: int
+) -> None:
+    lat = np.array([centre[0] + a for a, _ in offsets])
+    lng = np.array([(centre[1] + b + 180.0) % 360.0 - 180.0 for _, b in offsets])
+    extent = Extent()
+    extent.add(lat[:cut], lng[:cut])
+    extent.add(lat[cut:], lng[cut:])
+    box = extent.box()
+    assert box.south <= lat.min() <= lat.max() <= box.north
+    assert box.south > lat.min() - 0.0101
+    assert box.north < lat.max() + 0.0201
+    eastward = (lng - box.west + 1e-9) % 360.0
+    assert (eastward <= box.width + 2e-9).all()
+    assert box.width <= eastward.max() - eastward.min() + 0.0201
+
+
+def test_the_extent_is_in_whole_hundredths() -> None:
+    extent = Extent()
+    extent.add(np.array([48.8286, 48.8798]), np.array([2.2855, 2.3909]))
+    assert [round(edge, 9) for edge in extent.box()] == [48.82, 2.28, 48.88, 2.4]
+
+
+def test_no_places_have_no_extent() -> None:
+    with pytest.raises(InvalidFile, match="usable location"):
+        Extent().box()
+
+
+# -- reporters -----------------------------------------------------------------------------------
+
+
+def test_cells_come_with_their_centres() -> None:
+    reports = reporter_for(TRUTHFUL).report(lat=LAT, lng=LNG)
+    cells = PARIS.locate(lat=LAT, lng=LNG)
+    lat, lng = PARIS.centres_latlng()
+    assert reports.columns["cell"].tolist() == cells.tolist()
+    assert np.abs(reports.columns["lat"] - lat[cells]).max() < 1e-7
+    assert np.abs(reports.columns["lng"] - lng[cells]).max() < 1e-7
+    assert reports.answered is None
+
+
+def test_places_outside_are_clamped_dropped_or_refused_by_number() -> None:
+    lat, lng = np.array([48.85, 10.0, 48.86]), np.array([2.35, 2.35, 2.35])
+    assert len(reporter_for(TRUTHFUL).report(lat=lat, lng=lng).columns["cell"]) == 3
+    dropping = reporter_for(TRUTHFUL, outside="drop")
+    reports = dropping.report(lat=lat, lng=lng)
+    assert reports.answered is not None
+    assert reports.answered.tolist() == [True, False, True]
+    assert dropping.left_out == 1
+    refusing = reporter_for(TRUTHFUL, outside="raise")
+    refusing.report(lat=LAT, lng=LNG)
+    with pytest.raises(OutsideSpace, match="number 5 does not"):
+        refusing.report(lat=lat, lng=lng)
+
+
+def test_continuous_noise_has_points_and_no_cells() -> None:
+    reporter = reporter_for(ContinuousLaplace(epsilon_per_km=100.0), randomness=seeded(1))
+    columns = reporter.report(lat=LAT, lng=LNG).columns
+    assert list(columns) == ["lat", "lng"] == reporter.column_names
+    assert 0 < np.abs(columns["lat"] - LAT).max() < 0.01
+
+
+def test_mechanisms_without_a_map_are_refused() -> None:
+    with pytest.raises(Unsupported, match="no map"):
+        reporter_for(RandomizedResponse(Line(4), epsilon=1.0))
+    with pytest.raises(Unsupported, match=r"not cells|no map"):
+        reporter_for(Rappor(PARIS, epsilon=1.0))
+    with pytest.raises(InvalidInput, match="must be a mechanism"):
+        reporter_for("planar-geometric")  # type: ignore[arg-type]
+
+
+# -- frames --------------------------------------------------------------------------------------
+
+
+def test_a_dictionary_gives_a_dictionary() -> None:
+    noisy = obfuscate({"lat": LAT, "lon": LNG, "who": ["a", "b", "c"]}, TRUTHFUL, keep=["who"])
+    assert list(noisy) == ["cell", "lat", "lng", "who"]
+    assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
+    assert noisy["who"].tolist() == ["a", "b", "c"]
+
+
+def test_a_pyarrow_table_gives_a_pyarrow_table() -> None:
+    table = pa.table({"y": LAT, "x": LNG, "who": ["a", "b", "c"]})
+    noisy = obfuscate(table, TRUTHFUL, keep=["who"])
+    assert noisy.column_names == ["cell", "lat", "lng", "who"]
+    assert noisy["cell"].to_pylist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
+
+
+def test_dropped_places_take_their_kept_values_with_them() -> None:
+    far = {"lat": [48.85, 0.0], "lng": [2.35, 0.0], "who": ["near", "far"]}
+    assert obfuscate(far, TRUTHFUL, keep=["who"], outside="drop")["who"].tolist() == ["near"]
+    table = pa.table(far)
+    assert obfuscate(table, TRUTHFUL, keep=["who"], outside="drop")["who"].to_pylist() == ["near"]
+
+
+def test_seeded_reports_repeat_and_others_do_not() -> None:
+    many = {"lat": np.full(200, 48.85), "lng": np.full(200, 2.35)}
+    first, second = (obfuscate(many, MECHANISM, randomness=seeded(5))["cell"] for _ in range(2))
+    assert first.tolist() == second.tolist()
+    assert obfuscate(many, MECHANISM)["cell"].tolist() != first.tolist()
+
+
+def test_reports_follow_the_law_of_the_mechanism() -> None:
+    many = {"lat": np.full(100_000, 48.85), "lng": np.full(100_000, 2.35)}
+    counts = Counter(obfuscate(many, MECHANISM, randomness=seeded(11))["cell"].tolist())
+    row = MECHANISM.row(PARIS.locate(lat=48.85, lng=2.35))
+    spread = np.sqrt(row * (1 - row) / 100_000)
+    seen = np.array([counts[cell] / 100_000 for cell in range(PARIS.size)])
+    assert (np.abs(seen - row) <= 7 * spread + 20 / 100_000).all()
+    assert not (np.abs(seen - np.roll(row, 1)) <= 7 * spread + 20 / 100_000).all()
+
+
+@pytest.mark.parametrize("keep", [["lat"], ["lon"], ["cell"]])
+def test_coordinates_and_cells_cannot_be_kept(keep: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="must not be coordinates"):
+        obfuscate({"lat": LAT, "lon": LNG, "cell": [1, 2, 3]}, MECHANISM, keep=keep)
+
+
+@pytest.mark.parametrize(
+    ("frame", "problem"),
+    [
+        ([1, 2], "must be a DataFrame"),
+        ({"lat": LAT}, "no column named as a longitude"),
+        ({"lat": LAT, "lng": ["a", "b", "c"]}, "must hold numbers"),
+        ({"lat": LAT, "lng": LNG[:2]}, "same length"),
+        ({"lat": [[1.0]], "lng": [[2.0]]}, "one-dimensional"),
+        ({"lat": [48.8512345, np.nan], "lng": [2.3, 2.3]}, "position 1|finite"),
+    ],
+)
+def test_frames_that_cannot_be_read(frame: Any, problem: str) -> None:
+    with pytest.raises((InvalidInput, Unsupported), match=problem) as caught:
+        obfuscate(frame, MECHANISM)
+    assert "48.85" not in str(caught.value)
+
+
+def test_data_frames_are_not_imported_for_others() -> None:
+    code = (
+        "import sys; from geoveil.table import obfuscate; from geoveil.mechanism import ContinuousLaplace;"
+        "obfuscate({'lat': [1.0], 'lng': [2.0]}, ContinuousLaplace(epsilon_per_km=1.0));"
+        "assert not {'pandas', 'geopandas', 'pyarrow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+needs_pandas = pytest.mark.skipif(
+    importlib.util.find_spec("pandas") is None, reason="pandas is not installed"
+)
+needs_geopandas = pytest.mark.skipif(
+    importlib.util.find_spec("geopandas") is None, reason="geopandas is not installed"
+)
+
+
+@needs_pandas
+def test_a_data_frame_gives_a_data_frame_without_its_index() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"lat": LAT, "lon": LNG, "who": ["a", "b", "c"]}, index=["x", "y", "z"])
+    noisy = obfuscate(frame, TRUTHFUL, lat="lat", lng="lon", keep=["who"])
+    assert isinstance(noisy, pd.DataFrame)
+    assert list(noisy.columns) == ["cell", "lat", "lng", "who"]
+    assert list(noisy.index) == [0, 1, 2]
+    assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
+    far = frame.assign(lat=[48.83, 0.0, 48.87])
+    assert obfuscate(far, TRUTHFUL, keep=["who"], outside="drop")["who"].tolist() == ["a", "c"]
+
+
+@needs_geopandas
+def test_a_geo_data_frame_gives_points_in_degrees() -> None:
+    import geopandas
+
+    points = geopandas.points_from_xy(LNG, LAT, crs="EPSG:4326")
+    frame = geopandas.GeoDataFrame({"who": ["a", "b", "c"]}, geometry=points).to_crs("EPSG:3857")
+    noisy = obfuscate(frame, TRUTHFUL, keep=["who"])
+    assert isinstance(noisy, geopandas.GeoDataFrame)
+    assert noisy.crs.to_epsg() == 4326
+    assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
+    assert np.abs(noisy.geometry.y - LAT).max() < 0.01

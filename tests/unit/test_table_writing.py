@@ -1,0 +1,165 @@
+"""Writing tables: whole or not at all, and read back as they were."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+import pytest
+
+from geoveil.errors import InvalidInput
+from geoveil.table import LocationTable, create_table, open_table
+from geoveil.table.writer import check_target, replaced_file
+
+BATCHES = [
+    pa.record_batch({"cell": [3, 4], "lat": [1.5, 2.5], "lng": [-3.25, 4.0], "who": ["a", "b"]}),
+    pa.record_batch({"cell": [5], "lat": [3.5], "lng": [5.0], "who": ['c, "d"\ne']}),
+]
+DOCUMENT = {"geoveil": 1, "name": "ε", "numbers": [1, 2.5]}
+
+
+def write(path: Path, batches: list[pa.RecordBatch] = BATCHES) -> None:
+    with create_table(str(path), batches[0].schema, document=DOCUMENT) as table:
+        for batch in batches:
+            table.write(batch)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.geojson", "a.json"])
+def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name)
+    rows: list[tuple[Any, ...]] = []
+    with open_table(str(tmp_path / name)) as reader:
+        for part in LocationTable(reader, keep=["cell", "who"]):
+            kept = part.kept.to_pydict()
+            rows += zip(part.lat, part.lng, map(int, kept["cell"]), kept["who"], strict=True)
+    expected = [(1.5, -3.25, 3, "a"), (2.5, 4.0, 4, "b"), (3.5, 5.0, 5, 'c, "d"\ne')]
+    assert rows == expected
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.geojson"])
+def test_the_mechanism_document_travels_with_the_file(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name)
+    with open_table(str(tmp_path / name)) as reader:
+        assert reader.metadata == DOCUMENT
+
+
+def test_parquet_metadata_is_where_others_look_for_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet")
+    stored = pq.read_metadata(tmp_path / "a.parquet").metadata[b"geoveil"]
+    assert json.loads(stored) == DOCUMENT
+
+
+def test_csv_is_plain_where_nothing_needs_quotes(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", BATCHES[:1])
+    assert (tmp_path / "a.csv").read_text() == "cell,lat,lng,who\n3,1.5,-3.25,a\n4,2.5,4,b\n"
+
+
+def test_csv_header_is_quoted_where_it_must_be(tmp_path: Path) -> None:
+    batch = pa.record_batch({'a,"b': [1], "lat": [1.0]})
+    write(tmp_path / "a.csv", [batch])
+    assert arrow_csv.read_csv(tmp_path / "a.csv").column_names == ['a,"b', "lat"]
+
+
+def test_geojson_is_valid_json_even_for_odd_values(tmp_path: Path) -> None:
+    import datetime
+
+    batch = pa.record_batch(
+        {
+            "lat": [1.0, 2.0],
+            "lng": [3.0, 4.0],
+            "number": [float("nan"), float("inf")],
+            "when": [datetime.date(2020, 1, 2), None],
+        }
+    )
+    write(tmp_path / "a.geojson", [batch])
+    parsed = json.loads((tmp_path / "a.geojson").read_text(), parse_constant=pytest.fail)
+    assert parsed["features"][0]["properties"] == {"number": None, "when": "2020-01-02"}
+    assert parsed["features"][1]["geometry"]["coordinates"] == [4.0, 2.0]
+
+
+def test_an_empty_geojson_is_valid(tmp_path: Path) -> None:
+    write(tmp_path / "a.geojson", [BATCHES[0].slice(0, 0)])
+    assert json.loads((tmp_path / "a.geojson").read_text())["features"] == []
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.geojson"])
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, name: str, failure: type[BaseException]
+) -> None:
+    def fail() -> None:
+        with create_table(str(tmp_path / name), BATCHES[0].schema) as table:
+            table.write(BATCHES[0])
+            raise failure
+
+    with pytest.raises(failure):
+        fail()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    with pytest.raises(AttributeError), create_table(str(path), BATCHES[0].schema) as table:
+        table.write(None)
+    assert path.read_text() == "old"
+
+
+def test_the_target_does_not_exist_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    with create_table(str(path), BATCHES[0].schema) as table:
+        table.write(BATCHES[0])
+        assert not path.exists()
+    assert path.exists()
+
+
+def test_the_new_file_has_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    write(tmp_path / "a.csv")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "a.csv")}
+    assert len(modes) == 1
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    write(tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("cell")
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    with replaced_file(os.devnull) as handle:
+        handle.write(b"x")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_a_missing_folder_is_named_by_the_target(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"none/a\.csv") as caught:
+        write(tmp_path / "none" / "a.csv")
+    assert "partial" not in str(caught.value)
+
+
+def test_compressed_output_is_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("a.csv.gz", "b.csv.gz"):
+        write(tmp_path / name)
+    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+
+
+def test_the_input_is_never_the_output(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("x")
+    (tmp_path / "link.csv").symlink_to(path)
+    (tmp_path / "hard.csv").hardlink_to(path)
+    for other in ("a.csv", "link.csv", "hard.csv", "../" + tmp_path.name + "/a.csv"):
+        with pytest.raises(InvalidInput, match="must not be the same file"):
+            check_target(str(tmp_path / other), str(path))
+    check_target(str(tmp_path / "b.csv"), str(path))
+    check_target("-", "-")
