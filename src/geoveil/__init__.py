@@ -3,7 +3,7 @@
 A mechanism is a channel, a channel is an operator with a guarantee, and a guarantee can be checked.
 """
 
-from geoveil.audit import Certificate, certify
+from geoveil.audit import AuditReport, Certificate, audit, certify
 from geoveil.channel import (
     Channel,
     DenseChannel,
@@ -19,12 +19,14 @@ from geoveil.channel import (
     WithinRadius,
 )
 from geoveil.collect import (
+    Advice,
     Budget,
     BudgetSpent,
     Collection,
     Crowd,
     DesignedElastic,
     Simulation,
+    advise,
     blahut_arimoto,
     elastic,
     equalising_weights,
@@ -32,6 +34,8 @@ from geoveil.collect import (
 )
 from geoveil.estimate import (
     ActiveSetNewton,
+    AverageMechanism,
+    AverageOfEstimates,
     Bootstrap,
     CertifiedWithin,
     CrossValidated,
@@ -40,11 +44,18 @@ from geoveil.estimate import (
     IterativeBayesianUpdate,
     JointTally,
     LikelihoodChange,
+    MatrixInversion,
+    RandomizedResponseEstimator,
+    RapporEstimator,
     Squarem,
     Steps,
+    project_onto_simplex,
+    randomized_response_error_bound,
+    rappor_error_bound,
 )
 from geoveil.measure.adversary import adversary_error_km, adversary_guesses, bayes_error
 from geoveil.measure.distance import expected_loss, mean_distance_km
+from geoveil.measure.elasticity import elasticity, isolation_km, mean_posterior, plant_island
 from geoveil.measure.information import (
     entropy_bits,
     kl_divergence_bits,
@@ -70,13 +81,18 @@ from geoveil.mechanism import (
 from geoveil.randomness import Randomness, SeededRandomness, SystemRandomness, seeded
 from geoveil.report import ExactTable, load_mechanism, save_mechanism
 from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
-from geoveil.space.loss import distance_km, squared_distance_km2
+from geoveil.space.loss import RadialLoss, distance_km, squared_distance_km2
+from geoveil.table import obfuscate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MECHANISMS",
     "ActiveSetNewton",
+    "Advice",
+    "AuditReport",
+    "AverageMechanism",
+    "AverageOfEstimates",
     "Bootstrap",
     "Box",
     "Budget",
@@ -105,14 +121,18 @@ __all__ = [
     "Line",
     "LinearGeometric",
     "LocalDifferentialPrivacy",
+    "MatrixInversion",
     "Mechanism",
     "PerKilometre",
     "PlanarGeometric",
     "PlanarLaplace",
     "Points",
+    "RadialLoss",
     "RandomizedResponse",
+    "RandomizedResponseEstimator",
     "Randomness",
     "Rappor",
+    "RapporEstimator",
     "Remapped",
     "SeededRandomness",
     "Simulation",
@@ -127,6 +147,8 @@ __all__ = [
     "WithinRadius",
     "adversary_error_km",
     "adversary_guesses",
+    "advise",
+    "audit",
     "bayes_error",
     "bayesian_remap",
     "blahut_arimoto",
@@ -134,15 +156,23 @@ __all__ = [
     "distance_km",
     "earth_movers_distance_km",
     "elastic",
+    "elasticity",
     "entropy_bits",
     "equalising_weights",
     "expected_loss",
+    "isolation_km",
     "kl_divergence_bits",
     "kl_divergence_nats",
     "load_mechanism",
     "mean_distance_km",
+    "mean_posterior",
     "mutual_information_bits",
     "nearest_remap",
+    "obfuscate",
+    "plant_island",
+    "project_onto_simplex",
+    "randomized_response_error_bound",
+    "rappor_error_bound",
     "save_mechanism",
     "seeded",
     "simulate",

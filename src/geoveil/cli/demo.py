@@ -12,9 +12,10 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
-from geoveil.demo.story import Story, tell
+from geoveil.demo.story import RoundStory, Story, tell
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.report.document import save_mechanism
 
@@ -23,27 +24,23 @@ from geoveil.report.document import save_mechanism
 @click.option("--once", is_flag=True, help="End with a summary.")
 @click.option("--people", type=click.IntRange(min=100), default=100_000, show_default=True)
 @click.option("--epsilon-per-km", type=float, default=2.0, show_default=True)
+@click.option("--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1, max=50), default=5, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), help="Repeat the very same noise as well.")
 @click.option(
     "--output", default="out/demo", show_default=True, metavar="FOLDER", help="Where results go."
 )
 @machine_options
-def command(
-    once: bool, people: int, epsilon_per_km: float, seed: int | None, output: str, machine: bool
-) -> None:
-    """Simulate a city, let everybody report once, check the promise, bring the map back.
+def command(once: bool, seed: int | None, output: str, machine: bool, **options: Any) -> None:
+    """Simulate a city, collect it in rounds, check the promise, bring the map back.
 
-    Needs no data. Leaves a picture, the mechanism document and the estimate as GeoJSON.
+    Everybody reports once; each round's mechanism is shaped by the estimate before it. Needs no data.
+    Leaves a picture, the last mechanism document and the estimate as GeoJSON.
     """
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else seeded(seed)
     with console.progress("simulating a city") as progress:
-        story = tell(
-            people=people,
-            epsilon_per_km=epsilon_per_km,
-            randomness=randomness,
-            stage=progress.stage,
-        )
+        story = tell(randomness=randomness, stage=progress.stage, **options)
         progress.stage("drawing the picture")
         files = _save(story, Path(output))
     console.result(_values(story, files), lambda screen: _show(screen, story, files))
@@ -67,8 +64,8 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
 
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
     return {
-        "people": story.tally.total,
-        "epsilon_per_km": story.mechanism.epsilon_per_km,
+        "people": story.people,
+        "epsilon_per_km": story.epsilon_per_km,
         "certificate": {
             "holds": story.certificate.holds,
             "epsilon_per_km": story.certificate.epsilon_per_km,
@@ -78,35 +75,65 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
         "reported_error_km": story.reported_error_km,
         "estimated_error_km": story.estimated_error_km,
         "estimate_stopped": story.estimate.stopped,
+        "rounds": [_round(each) for each in story.rounds],
         "districts": [asdict(district) for district in story.districts()],
         "files": files,
     }
 
 
+def _round(told: RoundStory) -> dict[str, Any]:
+    return {
+        "round": told.number,
+        "certified_epsilon_per_km": told.certificate.epsilon_per_km,
+        "mean_distance_km": told.mean_distance_km,
+        "leakage_bits": told.leakage_bits,
+        "estimated_error_km": told.estimated_error_km,
+    }
+
+
 def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
-    guarantee = story.mechanism.guarantee
+    guarantee = GeoIndistinguishability(story.epsilon_per_km)
+    diagonal = story.city.grid.cell_diagonal_km
     screen.print(
-        f"\n[bold]{story.tally.total:,} people[/] of a simulated city reported one noisy cell each."
+        f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
+        f"{len(story.rounds)} rounds."
     )
     screen.print(
         f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on average. "
-        f"{guarantee.explain(0.2, cell_diagonal_km=story.city.grid.cell_diagonal_km)}"
+        f"{guarantee.explain(0.2, cell_diagonal_km=diagonal)}"
     )
     verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
     screen.print(
-        f"  The promise, ε = {guarantee.epsilon_per_km:g} per km, {verdict}: the exact loss of the "
-        f"integer table is {story.certificate.epsilon_per_km:.6f}."
+        f"  The promise, ε = {guarantee.epsilon_per_km:g} per km, {verdict} in every round: the exact "
+        f"loss of the integers drawn from is at most {story.certificate.epsilon_per_km:.6f}."
     )
-    screen.print(f"  Audit of the sampler: {escape(str(story.audit))}.")
+    screen.print(f"  Audit of the sampler: {story.audit}.")
     screen.print(
         f"  The map of reports is {story.reported_error_km * 1000:.0f} m from the truth; the "
         f"reconstructed one [bold]{story.estimated_error_km * 1000:.0f} m[/] (earth mover's distance).\n"
     )
+    screen.print(_round_table(story))
+    screen.print()
     screen.print(_district_table(story))
     picture, mechanism, estimate = map(escape, files.values())
     screen.print(f"\n  picture    [cyan]{picture}[/]")
     screen.print(f"  mechanism  {mechanism}   (geoveil audit {mechanism})")
     screen.print(f"  estimate   {estimate}")
+
+
+def _round_table(story: Story) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    for heading in ("round", "certified ε per km", "report off by", "leaks", "map off by"):
+        table.add_column(heading, justify="right")
+    for told in story.rounds:
+        table.add_row(
+            str(told.number),
+            f"{told.certificate.epsilon_per_km:.4f}",
+            f"{told.mean_distance_km:.2f} km",
+            f"{told.leakage_bits:.2f} bits",
+            f"[bold]{told.estimated_error_km * 1000:.0f} m[/]",
+        )
+    return table
 
 
 def _district_table(story: Story) -> Table:

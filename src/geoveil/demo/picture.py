@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
 from geoveil.errors import MissingExtra
@@ -44,7 +45,7 @@ def draw(story: Story) -> Figure:
 
 def _map(axes: Axes, story: Story, shares: FloatArray, scale: Any) -> Any:
     grid = story.city.grid
-    people = shares.reshape(grid.shape) * story.tally.total / grid.cell_km**2
+    people = shares.reshape(grid.shape) * story.people / grid.cell_km**2
     west, south = -grid.columns * grid.cell_km / 2, -grid.rows * grid.cell_km / 2
     image = axes.imshow(
         people,
@@ -103,7 +104,7 @@ def _legend(figure: Figure, image: Any) -> None:
 def _scale(story: Story) -> Any:
     from matplotlib.colors import PowerNorm
 
-    most = story.city.distribution.max() * story.tally.total / story.city.grid.cell_km**2
+    most = story.city.distribution.max() * story.people / story.city.grid.cell_km**2
     return PowerNorm(0.5, vmin=0.0, vmax=float(most), clip=True)
 
 
@@ -121,7 +122,10 @@ def _colours() -> Any:
 
 
 def _headline(story: Story) -> str:
-    return f"{story.tally.total:,} people each report one noisy cell, and the map comes back"
+    return (
+        f"{story.people:,} people each report one noisy cell, in {len(story.rounds)} rounds, "
+        "and the map comes back"
+    )
 
 
 def _reported(story: Story) -> str:
@@ -139,7 +143,8 @@ def _estimated(story: Story) -> str:
 
 
 def _promise(story: Story) -> str:
-    guarantee, diagonal = story.mechanism.guarantee, story.city.grid.cell_diagonal_km
+    guarantee = GeoIndistinguishability(story.epsilon_per_km)
+    diagonal = story.city.grid.cell_diagonal_km
     return (
         f"Promise, certified exactly: ε = {guarantee.epsilon_per_km:g} per km between cell centres. "
         f"{guarantee.explain(0.2, cell_diagonal_km=diagonal)} Map error: earth mover's distance."
