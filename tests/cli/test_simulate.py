@@ -1,0 +1,139 @@
+"""``geoveil simulate`` and ``geoveil design``: campaigns and mechanisms from a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import geoveil as gv
+from geoveil.cli.program import program
+from geoveil.table.results import Result as Shares
+from geoveil.table.results import write_result
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("matplotlib")
+pytest.importorskip("ot")
+
+
+def geoveil(*words: object) -> Result:
+    return CliRunner().invoke(program, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def checkins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    places = np.random.default_rng(4).normal([48.855, 2.345], [0.008, 0.012], size=(2000, 2))
+    path = tmp_path_factory.mktemp("data") / "checkins.csv"
+    np.savetxt(path, places, delimiter=",", header="lat,lng", comments="")
+    return path
+
+
+BOX = ("--box", "48.83,2.31,48.88,2.38")
+
+
+def test_a_campaign_comes_closer_every_round(checkins: Path, tmp_path: Path) -> None:
+    curve, maps = tmp_path / "curve.png", tmp_path / "map.png"
+    result = geoveil("simulate", checkins, "--rounds", 3, "--epsilon-per-km", 4, *BOX, "--json",
+                     "--plot", curve, "--map", maps)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    errors = [done["error_km"] for done in values["rounds"]]
+    assert len(errors) == 3
+    assert errors[-1] < values["start_error_km"] / 3
+    assert values["rounds"][-1]["reports"] == 2000
+    assert values["spent_per_person_per_km"] == 4
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (curve, maps))
+
+
+def test_the_papers_rule_and_everybody_each_round(checkins: Path) -> None:
+    result = geoveil("simulate", checkins, "--rounds", 2, "--epsilon-per-km", 4, *BOX,
+                     "--as-published", "--everybody", "each-round", "--json")  # fmt: skip
+    values = json.loads(result.stdout)
+    assert values["rule"] == {
+        "kind": "published", "beta_per_km": 2.0, "design_steps": 8, "update_steps": 10,
+    }  # fmt: skip
+    assert values["rounds"][-1]["reports"] == 4000
+    assert values["spent_per_person_per_km"] == 8
+
+
+def test_a_city_is_simulated_where_no_file_is_given() -> None:
+    result = geoveil("simulate", "--people", 3000, "--rounds", 1, "--epsilon-per-km", 4,
+                     "--cell-km", 1, "--fakes", 0.1, "--churn", 0.2)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "spent at most ε = 4 per km" in " ".join(result.stdout.split())
+
+
+def test_rounds_below_the_minimum_release_nothing(checkins: Path) -> None:
+    result = geoveil("simulate", checkins, "--rounds", 1, "--epsilon-per-km", 4, *BOX,
+                     "--minimum-reports", 5000)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "nothing was released" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rounds", 1),  # no promise
+        ("--rounds", 0, "--epsilon-per-km", 1),
+        ("--rounds", 1, "--epsilon-per-km", -1),
+        ("--rounds", 1, "--epsilon-per-km", 1, "--camouflage", 2),
+        ("--rounds", 1, "--epsilon-per-km", 1, "--plot", "curve.doc"),
+        ("--rounds", 1, "--epsilon-per-km", 1, "--fakes", 0.1, "--fake-cell", 10**6),
+    ],
+)
+def test_bad_campaigns_are_one_line(checkins: Path, words: tuple[object, ...]) -> None:
+    result = geoveil("simulate", checkins, *BOX, *words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("geoveil: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def prior(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    grid = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    share = np.random.default_rng(2).dirichlet(np.full(grid.size, 0.3))
+    path = tmp_path_factory.mktemp("prior") / "prior.geojson"
+    write_result(str(path), Shares(grid, share))
+    return path
+
+
+def test_a_design_meets_its_promise_and_passes_the_audit(prior: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mechanism.json"
+    result = geoveil("design", "--prior", prior, "--epsilon-per-km", 2, "-o", target, "--json")
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    assert 1.98 <= values["certified_epsilon_per_km"] <= 2
+    assert gv.certify(gv.load_mechanism(target)).holds
+    assert geoveil("audit", target, "--draws", 20000).exit_code == 0
+
+
+def test_advice_shows_the_whole_dial(prior: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "dial.png"
+    result = geoveil("design", "--prior", prior, "--epsilon-per-km", 2, "--advise", "--people", 500,
+                     "--plot", picture, "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    dial = [choice for choice in values["choices"] if choice["camouflage"] is not None]
+    assert [choice["camouflage"] for choice in dial] == [0, 0.25, 0.5, 0.75, 0.9, 1]
+    assert dial[0]["mean_distance_km"] < dial[-1]["mean_distance_km"]
+    assert dial[0]["leakage_bits"] > dial[-1]["leakage_bits"]
+    assert values["recommended"] in (0, 0.25, 0.5, 0.75, 0.9)
+    assert "keeps the promise" in values["sentence"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--epsilon-per-km", 2),
+        ("--advise",),
+        ("--epsilon-per-km", 2, "-o", "m.json", "--plot", "a.png"),
+    ],
+)
+def test_bad_designs_are_one_line(prior: Path, words: tuple[object, ...]) -> None:
+    result = geoveil("design", "--prior", prior, *words)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
