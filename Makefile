@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test check format demo benchmark docs lock clean
+.PHONY: help setup test promises check format demo benchmark docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,10 @@ help: ## list the targets
 setup: $(READY) ## build the environment
 
 test: $(READY) ## run all tests, those of the documentation included
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(if $(CI),--color=no --quiet) $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
+
+promises: $(READY) ## the long campaigns behind the promises (minutes)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m slow $(ARGS)
 
 check: $(READY) ## lint, formatting and types
 	$(BIN)/ruff check .

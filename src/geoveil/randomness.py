@@ -69,7 +69,7 @@ class Randomness(ABC):
         scaled = np.asarray(probability, dtype=np.float64) * 256.0
         if size and not (scaled.min() >= 0 and scaled.max() <= 256):
             raise InvalidInput("probability must lie in [0, 1]")
-        whole = np.floor(scaled).astype(np.uint16)
+        whole = np.minimum(np.floor(scaled), 255).astype(np.uint8)
         drawn = self.words(size, np.uint8)
         happened = drawn < whole
         undecided = np.flatnonzero(drawn == whole)

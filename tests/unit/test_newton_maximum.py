@@ -21,6 +21,8 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
+from geoveil.estimate.newton import _newton_step
+from geoveil.estimate.objective import Objective
 
 
 def geometric(size: int, epsilon: float) -> FloatArray:
@@ -196,3 +198,15 @@ def test_newton_ends_where_nothing_can_be_gained() -> None:
     )
     assert ascent.stopped == "no step raises the log-likelihood any more in double precision"
     np.testing.assert_allclose(ascent.distribution, [0.25, 0.5, 0.25], atol=1e-12)
+
+
+def test_cells_that_were_emptied_too_early_come_back() -> None:
+    objective = Objective(DenseLikelihood(response(4, 2.0)), [30, 25, 25, 20])
+    point, damping = objective.at(np.array([1.0, 0.0, 0.0, 0.0])), 1e-3
+    for _ in range(60):
+        found = _newton_step(objective, point, damping)
+        if found is None:
+            break
+        point, damping = found
+    assert point.certificate < 1e-10
+    assert (point.theta > 0.1).all()

@@ -126,6 +126,9 @@ def test_a_margin_around_the_globe_is_refused() -> None:
     for margin in (6_000.0, 40_000.0, 1e300, np.inf):
         with pytest.raises(InvalidInput):
             PARIS.widened(margin)
+    beside_the_pole = Box(south=89.7, west=0.0, north=89.8, east=80.0)
+    with pytest.raises(InvalidInput, match=r"\(4\d\d.*° of longitude"):  # not once around less
+        beside_the_pole.widened(16.5)
 
 
 @pytest.mark.parametrize("edges", [None, "box", [1, 2, 3], [1, 2, 3, 4, 5], {"south": 1}])

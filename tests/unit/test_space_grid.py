@@ -75,6 +75,8 @@ def test_a_box_of_whole_cells_gains_none() -> None:
         assert grid.rows == rows
     assert Grid.from_box(**PARIS_BOX, cell_km=(east - west) / 20.009).columns == 20
     assert Grid.from_box(**PARIS_BOX, cell_km=(east - west) / 20.011).columns == 21
+    assert Grid.from_box(**PARIS_BOX, cell_km=(north - south) / 20.009).rows == 20
+    assert Grid.from_box(**PARIS_BOX, cell_km=(north - south) / 20.011).rows == 21
     assert Grid.from_box(**PARIS_BOX, cell_km=100.0).shape == (1, 1)
 
 

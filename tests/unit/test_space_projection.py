@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoveil.errors import InvalidInput, OutsideSpace
-from geoveil.space.projection import TangentPlane, wrapped
+from geoveil.space.projection import TangentPlane, _push_outward, wrapped
 
 CENTRES = [
     (0.0, 20.0),
@@ -99,6 +99,10 @@ def test_the_far_side_is_farther_than_the_near_side() -> None:
 def test_the_antipode_stays_away() -> None:
     assert np.hypot(*TangentPlane(0.0, 0.0).to_plane(lat=0.0, lng=180.0)) > 12_000
     assert np.hypot(*TangentPlane(45.0, 10.0).to_plane(lat=-45.0, lng=-170.0)) > 12_000
+    east, north = np.array([0.0, 3.0, 3.0]), np.array([0.0, 4.0, 4.0])
+    _push_outward(east, north, np.array([True, True, False]))
+    assert np.hypot(east, north).tolist() == [12_800.0, 12_795.0, 5.0]
+    assert east[1] / north[1] == pytest.approx(0.75)
 
 
 def test_longitudes_are_wrapped() -> None:

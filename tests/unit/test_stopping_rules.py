@@ -80,6 +80,7 @@ def test_the_default_is_a_certificate() -> None:
         lambda: CrossValidated(repeats=0),
         lambda: CrossValidated(maximum=0),
         lambda: CrossValidated(patience=0.5),
+        lambda: CrossValidated(least_gain=-1),
         lambda: CrossValidated(seed=-1),
         lambda: Squarem(floor=1.0),
     ],

@@ -36,7 +36,9 @@ def hostile_weights(seed: int, size: int) -> np.ndarray:
 def hostile_mechanism(seed: int) -> gv.Elastic:
     generator = np.random.default_rng(seed)
     spaces = [
-        gv.Grid(rows=int(generator.integers(1, 7)), columns=int(generator.integers(1, 7)), cell_km=0.5),
+        gv.Grid(
+            rows=int(generator.integers(1, 7)), columns=int(generator.integers(1, 7)), cell_km=0.5
+        ),
         gv.Line(int(generator.integers(2, 25))),
         gv.Points(xy_km=generator.normal(size=(12, 2))),
     ]
@@ -139,7 +141,7 @@ def test_every_draw_falls_where_the_integers_say() -> None:
     table = gv.ExactTable(gv.Elastic(gv.Line(5), beta_per_km=1.0, weights=[1, 0, 3, 2, 1]))
     for row in table.integers:
         cumulative = np.cumsum(row)
-        starts = np.concatenate(([0], cumulative[:-1])).astype(np.uint64)
+        starts = np.concatenate((np.zeros(1, dtype=np.uint64), cumulative[:-1]))
         for report in range(5):
             first, last = starts[report], cumulative[report] - np.uint64(1)
             assert scan(cumulative[None], np.array([first])).item() == report
@@ -154,7 +156,7 @@ def test_integer_rows_close_what_rounding_leaves() -> None:
         assert [sum(row) for row in rows] == [TOTAL] * 3
         assert min(map(min, rows)) > 0
         blended = (1 - 2.0**-20) * matrix + 2.0**-20 / matrix.shape[1]
-        np.testing.assert_allclose(np.array(rows, dtype=np.float64) / TOTAL, blended, rtol=1e-10)
+        np.testing.assert_allclose(np.array(rows, dtype=np.float64) / TOTAL, blended, rtol=1e-9)
     for wrong in ([[np.nan, 1.0]], [[-0.5, 1.5]], [[np.inf, 0.0]]):
         with pytest.raises(InvalidInput):
             integer_rows(np.array(wrong))

@@ -46,16 +46,16 @@ def inverse_covariance(channel: Channel, people: int) -> FloatArray:
     return inverse.T @ (np.diag(law) - np.outer(law, law)) @ inverse / people
 
 
-@pytest.mark.parametrize("uncertainty", [FisherInformation(), Bootstrap(replicates=2000)])
+@pytest.mark.parametrize("uncertainty", [FisherInformation(), Bootstrap(replicates=600)])
 def test_interior_errors_are_those_of_the_inverse(uncertainty: Any) -> None:
     """Square channel, interior maximum: the estimate is qC⁻¹ and its covariance is known exactly.
 
-    2,000 replicates know a standard deviation to 1.6 %; 12 % is seven times that.
+    600 replicates know a standard deviation to 2.9 %; 20 % is seven times that.
     """
     people = 400_000
     estimate = exact(uncertainty=uncertainty).fit(expected_tally(RESPONSE, people))
     covariance = inverse_covariance(RESPONSE, people)
-    tolerance = 1e-3 if isinstance(uncertainty, FisherInformation) else 0.12
+    tolerance = 1e-3 if isinstance(uncertainty, FisherInformation) else 0.2
     np.testing.assert_allclose(
         estimate.standard_error, np.sqrt(np.diag(covariance)), rtol=tolerance
     )

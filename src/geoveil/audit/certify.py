@@ -148,12 +148,13 @@ def pairwise_losses(table: FloatArray) -> FloatArray:
     possible = (table > 0).any(axis=0)
     with np.errstate(divide="ignore"):
         logs = np.log(table[:, possible])
-    size = len(logs)
+    size, zeros = len(logs), bool(np.isneginf(logs).any())
     losses = np.zeros((size, size))
     with np.errstate(invalid="ignore"):
         for x in range(size - 1):
             change = logs[x] - logs[x + 1 :]
-            np.nan_to_num(change, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            if zeros:
+                change[np.isnan(change)] = 0.0  # impossible at both
             losses[x, x + 1 :] = change.max(axis=1)
             losses[x + 1 :, x] = -change.min(axis=1)
     return losses

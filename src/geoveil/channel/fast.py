@@ -60,5 +60,6 @@ def _refined(
     small = np.flatnonzero(result < noise / RelativeError)
     if small.size * given.size <= _BUDGET:
         for index in small:
-            result[index] = line(int(index)) @ given
+            # not a BLAS product: its threads would cost more than so short a sum
+            result[index] = (line(int(index)) * given).sum()
     return np.maximum(result, 0.0)

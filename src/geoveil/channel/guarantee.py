@@ -37,20 +37,23 @@ class Guarantee(ABC):
         """The largest loss between two people at most ``radius_km`` apart, in nats."""
         return float(self.loss(positive("radius_km", radius_km)))
 
-    def explain(self, distance_km: float) -> str:
+    def explain(self, distance_km: float, *, cell_diagonal_km: float = 0.0) -> str:
         """What the promise means for two people this far apart, in plain words.
+
+        A promise between the centres of cells covers people anywhere in theirs at ℓ(d + diagonal).
 
         >>> GeoIndistinguishability(epsilon_per_km=2.0).explain(0.2)
         'Two people 200 m apart: any report is at most 1.49 times as likely from one as from the other.'
         """
         distance = positive("distance_km", distance_km)
         metres = f"{distance * 1000:.0f} m" if distance < 1 else f"{distance:.3g} km"
-        level = float(self.loss(distance))
+        where = ", anywhere in their cells" if cell_diagonal_km else ""
+        level = float(self.loss(distance + cell_diagonal_km))
         if math.isinf(level):
-            return f"Two people {metres} apart: a report may tell them apart with certainty."
+            return f"Two people {metres} apart{where}: a report may tell them apart with certainty."
         factor = f"{math.exp(level):.3g}" if level < 50 else f"e^{level:.3g}"
         return (
-            f"Two people {metres} apart: any report is at most {factor} times as likely "
+            f"Two people {metres} apart{where}: any report is at most {factor} times as likely "
             "from one as from the other."
         )
 

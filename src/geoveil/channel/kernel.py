@@ -7,9 +7,11 @@ is, and callers recompute what lies too close to it.
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property, singledispatch
 
 import numpy as np
 from scipy import fft
@@ -45,6 +47,10 @@ class Kernel(ABC):
     def rows(self, cells: IntArray) -> FloatArray:
         """The exact rows of some cells."""
 
+    def apply_near_inverse(self, values: FloatArray) -> FloatArray:
+        """Roughly K⁻¹v, symmetric and positive definite: a preconditioner. Here v itself."""
+        return values
+
     def noise(self, values: FloatArray) -> FloatArray:
         """An absolute error that ``apply`` stays below, one for each vector (last axis kept as 1)."""
         return np.zeros((*values.shape[:-1], 1))
@@ -73,49 +79,124 @@ class Kernel(ABC):
 
 
 class LatticeKernel(Kernel):
-    """A kernel on a rectangle of ``shape`` cells; ``table[a, b]`` = k for a rows and b columns apart."""
+    """A kernel on a box of ``shape`` cells in any number of dimensions, by its values at offsets.
 
-    def __init__(self, table: FloatArray) -> None:
+    ``table`` has the shape of the lattice where the sign of a single offset does not matter, as on a
+    grid: ``table[a, b]`` = k for a rows and b columns apart. With ``signed`` it is 2n − 1 wide on every
+    axis, offset 0 in its middle, and only the signs of all offsets together do not matter.
+    """
+
+    def __init__(self, table: FloatArray, *, signed: bool = False) -> None:
         self.table = table
-        self.shape: tuple[int, int] = (table.shape[0], table.shape[1])
+        self.shape = tuple((n + 1) // 2 if signed else n for n in table.shape)
+        self._signed = signed
+        self._axes = tuple(range(-table.ndim, 0))
         self._padded = tuple(fft.next_fast_len(2 * n - 1, real=True) for n in self.shape)
-        self._workers = fft_workers(self._padded[0] * self._padded[1])
-        self._spectrum = fft.rfft2(self._periodic(), workers=self._workers).real
-        self.norm = float(2 * np.sqrt(np.square(table).sum()))
+        self._workers = fft_workers(math.prod(self._padded))
+        copies = 1 if signed else 2**table.ndim
+        self.norm = float(np.sqrt(copies * np.square(table).sum()))
+
+    @cached_property
+    def _spectrum(self) -> FloatArray:
+        """Every value twice: for the real and the imaginary part of what it multiplies."""
+        once = fft.rfftn(self._periodic(), workers=self._workers).real
+        return np.repeat(once, 2, axis=-1)
 
     def _periodic(self) -> FloatArray:
         """The table folded round a torus, so that a circular convolution is the linear one."""
-        folded = np.zeros(self._padded)
-        rows, columns = self.shape
-        folded[:rows, :columns] = self.table
-        folded[len(folded) - rows + 1 :, :columns] = self.table[:0:-1]
-        folded[:, folded.shape[1] - columns + 1 :] = folded[:, columns - 1 : 0 : -1]
+        folded = self.table
+        for axis, (cells, padded) in enumerate(zip(self.shape, self._padded, strict=True)):
+            table = np.moveaxis(folded, axis, 0)
+            onward = table[cells - 1 :] if self._signed else table
+            back = table[: cells - 1] if self._signed else table[:0:-1]
+            gap = np.zeros((padded - 2 * cells + 1, *table.shape[1:]))
+            folded = np.moveaxis(np.concatenate((onward, gap, back)), 0, axis)
         return folded
 
     def apply(self, values: FloatArray) -> FloatArray:
+        return self._filtered(values, self._spectrum)
+
+    def apply_near_inverse(self, values: FloatArray) -> FloatArray:
+        """Right but for the rim: divided by the spectrum of the torus, where that is positive."""
+        inverse = self._inverse_spectrum
+        return values if inverse is None else self._filtered(values, inverse)
+
+    @cached_property
+    def _inverse_spectrum(self) -> FloatArray | None:
+        safe = self._spectrum.min() > RelativeError * self._spectrum.max()
+        return 1 / self._spectrum if safe else None
+
+    def _filtered(self, values: FloatArray, factors: FloatArray) -> FloatArray:
+        """Convolved with what has the spectrum ``factors`` on the padded torus."""
         lattice = values.reshape(*values.shape[:-1], *self.shape)
-        rows, columns = self.shape
-        high, wide = self._padded
         # Axis by axis, so that rows known to be zero (or not wanted back) are never transformed.
-        spectrum = fft.rfft(lattice, wide, axis=-1, workers=self._workers)
-        spectrum = fft.fft(spectrum, high, axis=-2, overwrite_x=True, workers=self._workers)
-        spectrum *= self._spectrum
-        spectrum = fft.ifft(spectrum, axis=-2, overwrite_x=True, workers=self._workers)
-        result = fft.irfft(spectrum[..., :rows, :], wide, axis=-1, workers=self._workers)
-        return result[..., :columns].reshape(values.shape)
+        wide, workers = self._padded[-1], self._workers
+        spectrum = fft.rfft(lattice, wide, axis=-1, workers=workers)
+        for axis in self._axes[-2::-1]:
+            padded = self._padded[axis]
+            spectrum = fft.fft(spectrum, padded, axis=axis, overwrite_x=True, workers=workers)
+        parts = spectrum.view(np.float64)  # half the work of complex numbers times real ones
+        parts *= factors
+        for axis in self._axes[:-1]:
+            spectrum = fft.ifft(spectrum, axis=axis, overwrite_x=True, workers=workers)
+            wanted = np.moveaxis(spectrum, axis, 0)[: self.shape[axis]]
+            spectrum = np.moveaxis(wanted, 0, axis)
+        result = fft.irfft(spectrum, wide, axis=-1, workers=workers)
+        return result[..., : self.shape[-1]].reshape(values.shape)
 
     def noise(self, values: FloatArray) -> FloatArray:
         length = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
         return 2e-15 * self.norm * length
 
     def rows(self, cells: IntArray) -> FloatArray:
-        return self._entries(cells, np.arange(self.shape[0] * self.shape[1]))
+        # Each row is a window of the table of all offsets.
+        windows = np.lib.stride_tricks.sliding_window_view(self._offsets, self.shape)
+        places = np.unravel_index(cells, self.shape)
+        corner = tuple(n - 1 - place for n, place in zip(self.shape, places, strict=True))
+        return windows[corner].reshape(len(cells), -1)
+
+    @cached_property
+    def _offsets(self) -> FloatArray:
+        """k by signed offset, 2n − 1 wide on every axis."""
+        if self._signed:
+            return self.table
+        return self.table[np.ix_(*(np.abs(np.arange(1 - n, n)) for n in self.shape))]
 
     def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
-        columns = self.shape[1]
-        down = np.abs(cells[:, None] // columns - others[None, :] // columns)
-        across = np.abs(cells[:, None] % columns - others[None, :] % columns)
-        return self.table[down, across]
+        places, far = np.unravel_index(cells, self.shape), np.unravel_index(others, self.shape)
+        offsets = [one[:, None] - other for one, other in zip(places, far, strict=True)]
+        if self._signed:
+            index = [offset + n - 1 for offset, n in zip(offsets, self.shape, strict=True)]
+        else:
+            index = [np.abs(offset) for offset in offsets]
+        return self.table[tuple(index)]
+
+
+class PartialKernel(Kernel):
+    """A kernel on some cells of a lattice only: ``cells`` are their places in its row-major order.
+
+    Values spread over the lattice, zero elsewhere, so a product costs what it costs on the lattice.
+    """
+
+    def __init__(self, lattice: LatticeKernel, cells: IntArray) -> None:
+        self._lattice = lattice
+        self._cells = cells
+        self._places = math.prod(lattice.shape)
+        self.norm = lattice.norm
+
+    def apply(self, values: FloatArray) -> FloatArray:
+        spread = np.zeros((*values.shape[:-1], self._places))
+        spread[..., self._cells] = values
+        return self._lattice.apply(spread)[..., self._cells]
+
+    def noise(self, values: FloatArray) -> FloatArray:
+        return self._lattice.noise(values)
+
+    def rows(self, cells: IntArray) -> FloatArray:
+        return self._entries(cells, np.arange(self._cells.size))
+
+    def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
+        return self._lattice._entries(self._cells[cells], self._cells[others])
 
 
 class DenseKernel(Kernel):
@@ -150,8 +231,12 @@ def lattice_distances_km(space: Space) -> FloatArray:
     return pitch * np.hypot(np.arange(shape[0])[:, None], np.arange(shape[1])[None, :])
 
 
+@singledispatch
 def kernel_on(space: Space, function: Callable[[FloatArray], FloatArray]) -> Kernel:
-    """The kernel k(d) = ``function(d)`` on a space, in the best structure the space allows."""
+    """The kernel k(d) = ``function(d)`` on a space, in the best structure the space allows.
+
+    A kind of space with a structure of its own registers it here.
+    """
     if lattice_shape(space) is not None:
         return LatticeKernel(function(lattice_distances_km(space)))
     return DenseKernel(function(space.distances_km()))

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices
 from geoveil.channel.base import Channel
+from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
 
@@ -39,6 +40,15 @@ class Remapped(Channel):
         self._gather = sparse.csr_array(
             (np.ones(self.map.size), (self.map, np.arange(self.map.size))),
             shape=(self.report_count, self.map.size),
+        )
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """That of the channel, now an upper bound: putting reports together can only hide."""
+        loss = self.channel.closed_form_loss()
+        if loss is None:
+            return None
+        return PrivacyLoss(
+            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map"
         )
 
     def _push(self, theta: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, distribution, frozen
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import weakest
+from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
 
@@ -47,6 +48,18 @@ class StackedChannel(Channel):
     def parts(self, values: FloatArray) -> list[FloatArray]:
         """Values by report, cut into one array for each channel."""
         return [values[..., a:b] for a, b in zip(self.starts[:-1], self.starts[1:], strict=True)]
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """The largest of the parts': a share scales all of a column alike."""
+        losses = [channel.closed_form_loss() for channel in self.channels]
+        known = [loss for loss in losses if loss is not None]
+        if len(known) < len(losses):
+            return None
+        worst = max(known, key=lambda loss: loss.epsilon_per_km)
+        epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
+        epsilon = max(epsilons) if len(epsilons) == len(known) else None
+        exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
+        return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how)
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return np.concatenate(

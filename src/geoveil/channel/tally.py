@@ -10,6 +10,7 @@ import numpy.typing as npt
 from geoveil.arrays import IntArray, frozen
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
+from geoveil.space.base import Space
 
 
 class Tally:
@@ -24,6 +25,11 @@ class Tally:
     def __init__(self, channel: Channel, counts: npt.ArrayLike) -> None:
         self.channel = channel
         self.counts = frozen(_whole_counts(counts, channel.report_count))
+
+    @property
+    def space(self) -> Space:
+        """Where the people are."""
+        return self.channel.space
 
     @property
     def total(self) -> int:

@@ -7,7 +7,8 @@ probability of a noise step of ±a rows and ±b columns, the channel has three k
 - rim:     sums of k over a half line beyond the edge, a convolution along the edge;
 - corners: sums of k over a quadrant.
 
-So a product is one two-dimensional FFT and one one-dimensional FFT per axis: O(m log m).
+So a product is one two-dimensional FFT and one one-dimensional FFT per axis: O(m log m). Sums beyond
+an edge fade with the distance from it, so only the lines near an edge take part in the latter.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ import numpy as np
 from scipy import fft
 from scipy.special import entr
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.fast import FastChannel
 from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
 from geoveil.space.grid import Grid
+
+_FADED = 1e-17
+"""Entries this small beside all others change no product: its rounding is a hundred times as large."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +111,20 @@ class TruncatedProducts:
         self._high = fft.next_fast_len(2 * rows - 1, real=True)
         self._wide = fft.next_fast_len(2 * columns - 1, real=True)
         self._workers = fft_workers(4 * rows * columns)
-        # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
-        self._sides = fft.rfft(_even(tables.beyond_columns, self._high, 0), axis=0).real
-        self._ends = fft.rfft(_even(tables.beyond_rows, self._wide, 1), axis=1).real
         self.norm = self._kernel.norm + 2 * float(
             np.sqrt(
                 sum(np.square(table).sum() for table in (tables.beyond_columns, tables.beyond_rows))
             )
         )
+        self._near_columns = _near((tables.beyond_columns, tables.corner), 1, self.norm)
+        self._near_rows = _near((tables.beyond_rows, tables.corner), 0, self.norm)
+        # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
+        sides, ends = tables.beyond_columns[:, self._near_columns], tables.beyond_rows[self._near_rows]
+        self._sides = fft.rfft(_even(sides, self._high, 0), axis=0).real
+        self._ends = fft.rfft(_even(ends, self._wide, 1), axis=1).real
+        near_both = np.ix_(self._near_rows, self._near_columns)
+        self._corner = tables.corner[near_both]
+        self._corners: tuple[Any, ...] = (..., *near_both)
 
     def push(self, theta: FloatArray) -> FloatArray:
         """θC over the last axis."""
@@ -122,19 +132,22 @@ class TruncatedProducts:
         given = theta.reshape(*theta.shape[:-1], rows, columns)
         out = self._kernel.apply(theta).reshape(given.shape)
         if self._across:
-            spectrum = fft.rfft(given, self._high, axis=-2, workers=self._workers)
+            strips = given[..., self._near_columns]
+            spectrum = fft.rfft(strips, self._high, axis=-2, workers=self._workers)
         for flip in self._across:
             summed = np.einsum("...fc,fc->...f", spectrum, self._sides[:, ::flip])
             side = fft.irfft(summed, self._high, axis=-1)[..., :rows]
             out[..., self._inner_rows, _edge(flip)] = side[..., self._inner_rows]
         if self._down:
-            spectrum = fft.rfft(given, self._wide, axis=-1, workers=self._workers)
+            strips = given[..., self._near_rows, :]
+            spectrum = fft.rfft(strips, self._wide, axis=-1, workers=self._workers)
+            corners = given[self._corners]
         for flip in self._down:
             summed = np.einsum("...rf,rf->...f", spectrum, self._ends[::flip])
             end = fft.irfft(summed, self._wide, axis=-1)[..., :columns]
             out[..., _edge(flip), self._inner_columns] = end[..., self._inner_columns]
             for over in self._across:
-                corner = np.einsum("...rc,rc->...", given, self.tables.corner[::flip, ::over])
+                corner = np.einsum("...rc,rc->...", corners, self._corner[::flip, ::over])
                 out[..., _edge(flip), _edge(over)] = corner
         return out.reshape(theta.shape)
 
@@ -142,9 +155,11 @@ class TruncatedProducts:
         """Cv over the last axis."""
         rows, columns = self.shape
         given = values.reshape(*values.shape[:-1], rows, columns)
-        inside = np.zeros_like(given)
-        inner = (..., self._inner_rows, self._inner_columns)
-        inside[inner] = given[inner]
+        inside = given.copy()
+        for flip in self._across:
+            inside[..., _edge(flip)] = 0.0
+        for flip in self._down:
+            inside[..., _edge(flip), :] = 0.0
         out = self._kernel.apply(inside.reshape(values.shape)).reshape(given.shape)
         if self._across:
             along: Any = sum(
@@ -154,7 +169,8 @@ class TruncatedProducts:
                 * self._sides[:, ::flip]
                 for flip in self._across
             )
-            out += fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
+            strips = fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
+            out[..., self._near_columns] += strips
         if self._down:
             along = sum(
                 fft.rfft(_middle(given[..., _edge(flip), :], self._inner_columns), self._wide)[
@@ -163,11 +179,12 @@ class TruncatedProducts:
                 * self._ends[::flip]
                 for flip in self._down
             )
-            out += fft.irfft(along, self._wide, axis=-1, workers=self._workers)[..., :columns]
+            strips = fft.irfft(along, self._wide, axis=-1, workers=self._workers)[..., :columns]
+            out[..., self._near_rows, :] += strips
         for flip in self._down:
             for over in self._across:
                 corner = given[..., _edge(flip), _edge(over)]
-                out += corner[..., None, None] * self.tables.corner[::flip, ::over]
+                out[self._corners] += corner[..., None, None] * self._corner[::flip, ::over]
         return out.reshape(values.shape)
 
     def row(self, cell: int) -> FloatArray:
@@ -204,6 +221,16 @@ class TruncatedProducts:
         return self.tables.inside[np.ix_(down, across)].ravel()
 
 
+def _near(tables: tuple[FloatArray, ...], axis: int, norm: float) -> IntArray:
+    """The lines near either edge: all but those whose sums beyond it are lost in rounding anyway."""
+    squares = np.max([np.square(table).sum(axis=1 - axis) for table in tables], axis=0)
+    onward = np.sqrt(2 * np.cumsum(squares[::-1])[::-1])  # norm of all lines from each one on
+    reach = int(np.count_nonzero(onward > _FADED * norm))
+    lines = np.arange(squares.size)
+    near: IntArray = lines[(lines < reach) | (lines >= squares.size - reach)]
+    return near
+
+
 def _edge(flip: int) -> int:
     return 0 if flip == 1 else -1
 
@@ -238,6 +265,12 @@ class TruncatedLattice(FastChannel):
 
     def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self._products.pull(values), self._noise(values)
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._products.push(theta)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self._products.pull(values)
 
     def _noise(self, values: FloatArray) -> FloatArray:
         length: FloatArray = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))

@@ -94,7 +94,8 @@ class _Model:
         theta = np.where((point.theta == 0) & (point.gradient > 1), _ENTRY, point.theta)
         self.working: IntArray = np.flatnonzero(theta)
         self.theta = theta[self.working]
-        self.rows = self.matrix[self.working]
+        everywhere = self.working.size == theta.size
+        self.rows = self.matrix if everywhere else self.matrix[self.working]
         self.slope = point.gradient[self.working] - 1.0
         scaled = self.rows * (np.sqrt(self.weights) / point.law)
         self.curvature = scaled @ scaled.T

@@ -11,7 +11,8 @@ by Jensen's inequality: f* − f(θ) ≤ log Σ_i w_i (θ*L)_i/(θL)_i = log Σ_
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,8 @@ _SMALL_UNKNOWNS = 512
 """Up to so many unknowns a product with a matrix beats any structure."""
 
 
-class Point(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Point:
     """A distribution and what the objective says there; leading axes are independent problems."""
 
     theta: FloatArray
@@ -37,9 +39,17 @@ class Point(NamedTuple):
     """(θL)_i for the observations that were seen."""
     gradient: FloatArray
     """g = L·(w/(θL)); θ∘g is the next step of expectation–maximisation."""
-    log_likelihood: FloatArray
-    certificate: FloatArray
-    """log max g ≥ f* − f(θ), nats per observation."""
+    weights: FloatArray
+
+    @cached_property
+    def log_likelihood(self) -> FloatArray:
+        """f(θ), nats per observation."""
+        return np.asarray(np.einsum("...i,...i->...", self.weights, np.log(self.law)))
+
+    @cached_property
+    def certificate(self) -> FloatArray:
+        """log max g ≥ f* − f(θ), nats per observation."""
+        return np.asarray(np.log(np.maximum(self.gradient.max(axis=-1), 1.0)))
 
 
 class SeenColumns:
@@ -65,7 +75,7 @@ class SeenColumns:
         """(θL)_i > 0 for the observations seen."""
         law = self.likelihood.push(theta)
         if not self._all:
-            law = law[..., self.seen]
+            law = law.take(self.seen, axis=-1)
         if not self.likelihood.exact:
             floor = _NOISE * law.max(axis=-1, keepdims=True)
             if (law < floor).any():
@@ -80,7 +90,7 @@ class SeenColumns:
             values[..., self._exact] = 0.0
         if not self._all:
             spread = np.zeros((*values.shape[:-1], self.likelihood.observations))
-            spread[..., self.seen] = values
+            spread.T[self.seen] = values.T
             values = spread
         result = self.likelihood.pull(values)
         if apart is not None:
@@ -89,6 +99,8 @@ class SeenColumns:
 
     def matrix(self) -> FloatArray:
         """(unknowns, seen), as an array."""
+        if self._all and isinstance(self.likelihood, DenseLikelihood):
+            return self.likelihood.matrix
         return self.likelihood.columns(self.seen)
 
     def _refined(self, theta: FloatArray, law: FloatArray, floor: FloatArray) -> FloatArray:
@@ -136,8 +148,7 @@ class Objective:
         self.products += 2
         law = self.columns.push(theta)
         gradient = self.columns.pull(self.weights / law)
-        value = np.einsum("...i,...i->...", self.weights, np.log(law))
-        return Point(theta, law, gradient, value, np.log(np.maximum(gradient.max(axis=-1), 1.0)))
+        return Point(theta, law, gradient, self.weights)
 
     def dense(self) -> Objective:
         """The same objective on a matrix of the columns seen, for methods that need one."""

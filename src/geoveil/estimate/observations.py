@@ -38,7 +38,7 @@ class Observations:
         for number, tally in enumerate(given):
             _check_possible(number, tally)
         self.tallies = _joined(given)
-        self.space = self.tallies[0].channel.space
+        self.space = self.tallies[0].space
         self.parts = tuple(ChannelLikelihood(tally.channel) for tally in self.tallies)
         self.likelihood = self.parts[0] if len(self.parts) == 1 else StackedLikelihood(self.parts)
         self.counts = np.concatenate([tally.counts for tally in self.tallies])
@@ -70,7 +70,7 @@ def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
                 f"tally {number} ({type(tally).__name__}) must be a tally; "
                 "make one with mechanism.tally(reports)"
             )
-        if tally.channel.space != given[0].channel.space:
+        if tally.space != given[0].space:
             raise InvalidInput(f"tally {number} must be about the same space as tally 0")
     if not any(tally.total for tally in given):
         raise InvalidInput("tallies must hold at least one report; all counts are zero")
@@ -91,6 +91,8 @@ def _check_possible(number: int, tally: Tally) -> None:
 
 
 def _joined(tallies: tuple[Tally, ...]) -> tuple[Tally, ...]:
+    if len(tallies) == 1:
+        return tallies  # a channel is hashed by all its parameters
     joined: dict[Channel, Tally] = {}
     for tally in tallies:
         known = joined.get(tally.channel)

@@ -57,7 +57,7 @@ class RandomizedResponseEstimator:
         """The estimate from tallies of randomised response over one space."""
         given = [tally for tally in checked_tallies(tallies) if tally.total]
         groups = [
-            randomized_response_mixture(_level(tally), tally.total, tally.channel.space.size)
+            randomized_response_mixture(_level(tally), tally.total, tally.space.size)
             for tally in given
         ]
         seen = np.sum([tally.counts for tally in given], axis=0)
@@ -125,7 +125,7 @@ def _estimate(
     levels = len({group[:2] for group in groups})
     levels_said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
     return Estimate(
-        space=tallies[0].channel.space,
+        space=tallies[0].space,
         distribution=distribution,
         total=int(total),
         steps=0,

@@ -104,8 +104,12 @@ class Elastic(FastChannel, Mechanism):
                 "mix them with a floor, or with equalising weights (camouflage below 1)"
             )
         result = np.log(sums, out=np.full(sums.size, -np.inf), where=sums > 0)
-        for cell in np.flatnonzero(sums < 1e-290):
-            result[cell] = logsumexp(self._log_terms(int(cell)))
+        tiny, support = np.flatnonzero(sums < 1e-290), np.flatnonzero(self.weights)
+        step = max(1, _CACHED_TERMS // support.size)
+        for start in range(0, tiny.size, step):
+            part = tiny[start : start + step, None]
+            terms = -self.beta_per_km * self.space.distance_km(part, support)
+            result[part[:, 0]] = logsumexp(self._log_weights[support] + terms, axis=1)
         return result
 
     def closed_form_loss(self) -> PrivacyLoss:
@@ -176,6 +180,13 @@ class Elastic(FastChannel, Mechanism):
 
     def _row(self, cell: int) -> FloatArray:
         return np.exp(self._log_terms(cell) - self.log_normaliser[cell])
+
+    def matrix(self) -> FloatArray:
+        self.space.check_matrix("the matrix of the channel")
+        exponents = self._log_weights - self.beta_per_km * self.space.distances_km()
+        exponents -= self.log_normaliser[:, None]
+        matrix: FloatArray = np.exp(exponents, out=exponents)
+        return matrix
 
     def _column(self, report: int) -> FloatArray:
         exponent = -self.beta_per_km * self.space.distances_from_km(report) - self.log_normaliser
@@ -286,7 +297,7 @@ def _normalised(weights: npt.ArrayLike | None, size: int) -> FloatArray:
     given = vector("weights", weights, size)
     if given.ndim != 1 or (given < 0).any() or not given.any():
         raise InvalidInput("weights must be one number per cell, none negative, not all 0")
-    if abs(given.sum() - 1) < 1e-12:
+    if given.max() <= 1 and abs(given.sum() - 1) < 1e-12:
         return given.copy()
     scaled: FloatArray = given / given.max()
     return scaled / scaled.sum()

@@ -6,15 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.signal import lfilter
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.line import Line
+
+_LEAST = 1e-9  # below, steps outgrow whole numbers of 64 bits
 
 
 class LinearGeometric(Mechanism):
@@ -53,6 +55,8 @@ class LinearGeometric(Mechanism):
                 lambda value: LinearGeometric(space, epsilon_per_unit=value), space, distance
             )
         )
+        if self.epsilon_per_unit < _LEAST:
+            raise InvalidInput(f"epsilon_per_unit ({self.epsilon_per_unit:.3g}) must be at least 1e-9")
         self.space = space
         self.report_count = space.size
         self.guarantee = GeoIndistinguishability(self.epsilon_per_unit)
@@ -71,8 +75,17 @@ class LinearGeometric(Mechanism):
     def parameters(self) -> dict[str, Any]:
         return {"epsilon_per_unit": self.epsilon_per_unit}
 
+    def closed_form_loss(self) -> PrivacyLoss:
+        """ε: met at every report by the cells on one side of it."""
+        pair = (0, 1) if self.space.size > 1 else None
+        epsilon = self.epsilon_per_unit if pair else 0.0
+        how = "the closed form of the geometric law"
+        return PrivacyLoss(epsilon, epsilon * (self.space.size - 1), pair, True, how)
+
     def _spread(self, values: FloatArray) -> FloatArray:
         """Σ_x e^{−ε|z−x|}·v_x: one recursion from each side, their common term once."""
+        from scipy.signal import lfilter  # here, since importing it takes longer than all the rest
+
         up = lfilter([1.0], [1.0, -self._ratio], values, axis=-1)
         down = lfilter([1.0], [1.0, -self._ratio], values[..., ::-1], axis=-1)[..., ::-1]
         return up + down - values

@@ -67,11 +67,11 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         return {"epsilon_per_km": self.epsilon_per_km}
 
     def closed_form_loss(self) -> PrivacyLoss:
-        """ε by the triangle inequality; met at every report that is not on the rim."""
+        """ε by the triangle inequality; met across an edge, and inside, beside a corner nowhere."""
         rows, columns = self.space.shape
-        met = rows > 2 and columns > 2
-        centre = rows // 2 * columns + columns // 2
-        pair = (centre, centre - 1) if met else None
+        met = rows > 1 and columns > 1 and self.space.size > 4
+        across = (1, columns + 1) if rows == 2 else (columns, columns + 1)
+        pair = across if met else None
         how = "the closed form of the geometric law"
         return PrivacyLoss(self.epsilon_per_km, None, pair, met, how)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray, positive
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
+from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.rank_one import RankOneChannel
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.base import Mechanism
@@ -58,7 +59,14 @@ class RandomizedResponse(RankOneChannel, Mechanism):
     def parameters(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon}
 
+    def closed_form_loss(self) -> PrivacyLoss:
+        """ε between any two cells, met at both of them."""
+        pair = self.space.closest_cells
+        epsilon = 0.0 if pair is None else self.epsilon
+        per_km = epsilon / self.space.least_distance_km
+        return PrivacyLoss(per_km, epsilon, pair, True, "the closed form of randomised response")
+
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         # The same law: with probability k/(k − 1 + e^ε) any cell, the own one included; else the own.
-        lost = randomness.chance(self.space.size * self._right[0], cells.size)
+        lost = randomness.chance(min(1.0, self.space.size * self._right[0]), cells.size)
         return np.where(lost, randomness.below(self.space.size, cells.size), cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
+from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.base import Mechanism
@@ -19,6 +21,7 @@ from geoveil.space.base import Space
 
 BitArray = npt.NDArray[np.uint8]
 
+_LARGEST = 1400.0  # e^{ε/2} is still a number
 _ALPHABET_LIMIT = 16
 _CHUNK_BITS = 1 << 22
 
@@ -26,6 +29,7 @@ _CHUNK_BITS = 1 << 22
 class Rappor(Mechanism):
     """Every bit of the one-hot vector of the true cell is kept with probability e^{ε/2}/(1+e^{ε/2}).
 
+    Law: P(v|x) = keep^(size − f)·(1 − keep)^f, f the number of bits in which v and the one-hot differ.
     Reports are bit vectors, one bit per cell, so ``sample`` gives shape (…, size). The alphabet has
     2^size letters; ``row``, ``push`` and ``pull`` exist up to 16 cells (letter Σ_j bit_j·2^j). A
     tally keeps the distinct vectors that were seen, which is all an estimator needs.
@@ -45,12 +49,22 @@ class Rappor(Mechanism):
     def __init__(self, space: Space, *, epsilon: float) -> None:
         self.space = space
         self.epsilon = positive("epsilon", epsilon)
+        if self.epsilon > _LARGEST:
+            raise InvalidInput(f"epsilon ({self.epsilon:.6g}) must be at most {_LARGEST:g}")
         self.report_count = 2**space.size
         self.guarantee = LocalDifferentialPrivacy(self.epsilon)
         self.keep = 1 / (1 + math.exp(-self.epsilon / 2))
+        self.flip = math.exp(-self.epsilon / 2) / (1 + math.exp(-self.epsilon / 2))
 
     def parameters(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon}
+
+    def closed_form_loss(self) -> PrivacyLoss:
+        """ε between any two cells, met where their two bits differ."""
+        pair = self.space.closest_cells
+        epsilon = 0.0 if pair is None else self.epsilon
+        per_km = epsilon / self.space.least_distance_km
+        return PrivacyLoss(per_km, epsilon, pair, True, "the closed form of RAPPOR")
 
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> BitArray:  # type: ignore[override]
         """One noisy bit vector for each true cell: shape (…, size), zeros and ones."""
@@ -60,7 +74,7 @@ class Rappor(Mechanism):
         step = max(1, _CHUNK_BITS // self.space.size)
         for start in range(0, flat.size, step):
             part = flat[start : start + step]
-            flipped = randomness.chance(1 - self.keep, part.size * self.space.size)
+            flipped = randomness.chance(self.flip, part.size * self.space.size)
             bits[start : start + step] = flipped.reshape(part.size, self.space.size)
         bits[np.arange(flat.size), flat] ^= 1
         return bits.reshape(*true.shape, self.space.size)
@@ -78,9 +92,14 @@ class Rappor(Mechanism):
             )
         if vectors.size and (vectors.min() < 0 or vectors.max() > 1):
             raise InvalidInput("reports must hold zeros and ones only")
-        packed = np.packbits(vectors.astype(np.uint8), axis=1)
-        distinct, counts = _distinct(packed, np.ones(len(packed), dtype=np.int64))
-        return RapporTally(self, distinct, counts)
+        bits = vectors.astype(np.uint8, copy=False)
+        ones = np.ones(len(bits), dtype=np.int64)
+        return RapporTally(
+            self,
+            np.packbits(bits, axis=1),
+            ones,
+            bits.sum(axis=0, dtype=np.uint32).astype(np.int64),
+        )
 
     def _row(self, cell: int) -> FloatArray:
         size = self.space.size
@@ -92,7 +111,13 @@ class Rappor(Mechanism):
         letters = (np.arange(self.report_count)[:, None] >> np.arange(size)) & 1
         letters[:, cell] ^= 1
         flips = letters.sum(axis=1)
-        return self.keep ** (size - flips) * (1 - self.keep) ** flips
+        return self.keep ** (size - flips) * self.flip**flips
+
+    def _column(self, report: int) -> FloatArray:
+        size = self.space.size
+        bits = np.array([report >> j & 1 for j in range(size)])
+        flips = bits.sum() + 1 - 2 * bits  # the bit of the true cell is flipped where it is 0
+        return self.keep ** (size - flips) * self.flip**flips
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return theta @ np.stack([self._row(cell) for cell in range(self.space.size)])
@@ -124,6 +149,9 @@ class ObservedVectors(Channel):
     def _pull(self, values: FloatArray) -> FloatArray:
         return self._low * values.sum(axis=-1)[..., None] + self._rise * (values @ self._bits)
 
+    def matrix(self) -> FloatArray:
+        return self._low + self._rise * self._bits.T
+
     def _row(self, cell: int) -> FloatArray:
         return self._low + self._rise * self._bits[:, cell]
 
@@ -142,14 +170,44 @@ class ObservedVectors(Channel):
 
 
 class RapporTally(Tally):
-    """Counts of the distinct bit vectors seen; ``bit_sums`` is how often each bit was set."""
+    """Counts of the distinct bit vectors seen; ``bit_sums`` is how often each bit was set.
 
-    def __init__(self, mechanism: Rappor, packed: BitArray, counts: IntArray) -> None:
-        bits = np.unpackbits(packed, axis=1, count=mechanism.space.size)
-        super().__init__(ObservedVectors(mechanism, bits), counts)
+    The distinct vectors are found when they are first asked for: the linear estimator needs only the
+    sums.
+    """
+
+    def __init__(
+        self, mechanism: Rappor, packed: BitArray, times: IntArray, bit_sums: IntArray
+    ) -> None:
         self.mechanism = mechanism
         self._packed = packed
-        self.bit_sums: IntArray = self.counts @ bits.astype(np.int64)
+        self._times = times
+        self.bit_sums: IntArray = frozen(bit_sums)
+
+    @cached_property
+    def _found(self) -> tuple[BitArray, IntArray]:
+        return _distinct(self._packed, self._times)
+
+    @cached_property
+    def channel(self) -> ObservedVectors:  # type: ignore[override]
+        """The columns of the distinct vectors."""
+        size = self.mechanism.space.size
+        return ObservedVectors(self.mechanism, np.unpackbits(self._found[0], axis=1, count=size))
+
+    @cached_property
+    def counts(self) -> IntArray:  # type: ignore[override]
+        """How often each distinct vector was seen."""
+        return frozen(self._found[1])
+
+    @property
+    def space(self) -> Space:
+        """The mechanism's, known without looking for distinct vectors."""
+        return self.mechanism.space
+
+    @property
+    def total(self) -> int:
+        """How many reports were counted."""
+        return int(self._times.sum())
 
     def __add__(self, other: Tally) -> RapporTally:
         if not isinstance(other, RapporTally):
@@ -158,9 +216,11 @@ class RapporTally(Tally):
             raise InvalidInput(
                 "tallies must come from the same channel to be added; pass both to fit([…])"
             )
-        packed = np.concatenate((self._packed, other._packed))
         return RapporTally(
-            self.mechanism, *_distinct(packed, np.concatenate((self.counts, other.counts)))
+            self.mechanism,
+            np.concatenate((self._packed, other._packed)),
+            np.concatenate((self._times, other._times)),
+            self.bit_sums + other.bit_sums,
         )
 
 

@@ -111,6 +111,8 @@ def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
 def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
     if values is None:
         return None
+    if not isinstance(values, Mapping):
+        raise InvalidFile("a guarantee must have a kind and its numbers")
     fields = dict(values)
     kind = fields.pop("kind")
     if kind not in _GUARANTEES:

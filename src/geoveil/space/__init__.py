@@ -14,9 +14,23 @@ from geoveil.space.line import Line
 from geoveil.space.points import Points
 from geoveil.space.projection import TangentPlane
 
-__all__ = ["Box", "Grid", "Line", "Points", "Space", "TangentPlane", "space_from_dict"]
+__all__ = [
+    "Box",
+    "Grid",
+    "Line",
+    "Points",
+    "Space",
+    "TangentPlane",
+    "register_space",
+    "space_from_dict",
+]
 
 _KINDS: dict[str, type[Space]] = {"grid": Grid, "line": Line, "points": Points}
+
+
+def register_space(kind: str, space: type[Space]) -> None:
+    """Let ``space_from_dict`` read a kind of space that another package brings."""
+    _KINDS[kind] = space
 
 
 def space_from_dict(values: Mapping[str, Any]) -> Space:

@@ -1,0 +1,198 @@
+"""The audit: everything that can be checked from outside, and what draws say about the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from geoveil.arrays import IntArray, count, finite
+from geoveil.audit.certify import Certificate, certify
+from geoveil.audit.draws import Fault, View, view_of
+from geoveil.audit.evidence import loss_bounds
+from geoveil.audit.fit import dependence, goodness_of_fit, repeats
+from geoveil.audit.structure import check_claim, check_distances, check_products, inspected_rows
+from geoveil.channel.base import Channel
+from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
+from geoveil.mechanism.rappor import Rappor
+from geoveil.randomness import SYSTEM, Randomness, seeded
+
+_ENUMERATED = 1 << 31
+_ALPHABET = 1 << 16
+_IN_A_ROW = 1 << 14
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What ``audit`` found. Not rejecting proves nothing: a fault can be too small, or elsewhere.
+
+    ``findings`` are faults in plain sentences, and ``passed`` says that there are none. A sound
+    channel fails with probability at most ``false_alarm``. ``epsilon_lower_bound_per_km`` is what the
+    draws prove about the loss, whatever is claimed; ``fit_p_value`` how well they follow the rows
+    (``None`` where that could not be tested). ``certificate`` is exact where it exists, and ``None``
+    where the channel is too large for one.
+    """
+
+    findings: tuple[str, ...]
+    certificate: Certificate | None
+    fit_p_value: float | None
+    epsilon_lower_bound_per_km: float
+    draws: int
+    false_alarm: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        verdict = "nothing found" if self.passed else "; ".join(self.findings)
+        return f"{verdict} ({self.draws:,} draws, false alarm at most {self.false_alarm:g})"
+
+
+def audit(
+    channel: Channel,
+    *,
+    draws: int = 200_000,
+    false_alarm: float = 1e-3,
+    randomness: Randomness = SYSTEM,
+) -> AuditReport:
+    """Try to refute a channel: its structure, its claim, and its public sampler.
+
+    Without draws: distances are a metric (true to the ground where there is a map), rows are laws,
+    products agree with them, the claim covers them, and ``certify``. With draws, at up to 16 cells:
+    reports follow the rows, prove no loss above the claim (Clopper–Pearson), and do not depend on
+    each other. ``false_alarm`` bounds the chance that a sound channel is blamed; each of the three
+    tests gets a third. A channel that raises or gives NaN is a finding. Not rejecting proves nothing.
+
+    >>> import geoveil as gv
+    >>> mechanism = gv.RandomizedResponse(gv.Line(4), epsilon=1.0)
+    >>> audit(mechanism, draws=20_000, randomness=gv.seeded(7)).passed
+    True
+    """
+    if not isinstance(channel, Channel):
+        raise Unsupported(f"{type(channel).__name__} must be a channel over cells to be audited")
+    if not 0 < finite("false_alarm", false_alarm) < 1:
+        raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
+    made = _Audit(channel, count("draws", draws, least=1000), false_alarm / 3, randomness)
+    made.attempt("the distances", check_distances, channel.space)
+    made.attempt("the certificate", made.check_certificate)
+    made.attempt("the rows", made.check_rows)
+    made.check_sampler()
+    return AuditReport(
+        tuple(dict.fromkeys(made.findings)),
+        made.certificate,
+        made.fit_p_value,
+        made.proven_per_km,
+        draws,
+        false_alarm,
+    )
+
+
+@dataclass
+class _Audit:
+    """One audit: the channel, what was asked, and what was found so far."""
+
+    channel: Channel
+    draws: int
+    false_alarm: float
+    """For each of the three tests that use draws."""
+    randomness: Randomness
+    findings: list[str] = field(default_factory=list)
+    certificate: Certificate | None = None
+    fit_p_value: float | None = None
+    proven_per_km: float = 0.0
+
+    def attempt(self, what: str, check: Callable[..., Iterable[str]], *arguments: object) -> None:
+        """Run a check; whatever goes wrong in it is a finding."""
+        try:
+            with np.errstate(all="ignore"):
+                self.findings.extend(check(*arguments))
+        except RandomnessFailed:
+            raise
+        except Fault as fault:
+            self.findings.append(str(fault))
+        except Exception as problem:
+            self.findings.append(f"{what} failed: {type(problem).__name__}: {problem}")
+
+    # -- without draws -------------------------------------------------------------------------
+
+    def check_certificate(self) -> Iterator[str]:
+        """The exact certificate, where the channel is small enough or has a closed form."""
+        terms = self.channel.space.size**2 * self.channel.report_count
+        if terms > _ENUMERATED and self.channel.closed_form_loss() is None:
+            return
+        try:
+            self.certificate = certify(self.channel)
+        except TooLarge:
+            return
+        if self.certificate.claimed is not None and not self.certificate.holds:
+            yield f"the claim does not hold: {self.certificate.problem}"
+
+    def check_rows(self) -> Iterator[str]:
+        """Rows, claim and products, entry by entry."""
+        if isinstance(self.channel, Rappor) and self.channel.report_count > _ALPHABET:
+            return  # rows of 2^size entries: only draws can be looked at
+        cells, rows = inspected_rows(self.channel)
+        yield from check_claim(self.channel, cells, rows)
+        yield from check_products(self.channel, cells, rows)
+
+    # -- with draws ----------------------------------------------------------------------------
+
+    def check_sampler(self) -> None:
+        """Draw at several cells in one call, and put the three tests to the draws."""
+        drawn: list[tuple[View, IntArray]] = []
+        self.attempt("the sampler", self._draw, drawn)
+        for view, letters in drawn:
+            self.attempt("the law of the draws", self._check_fit, view, letters)
+            self.attempt("the loss of the draws", self._check_loss, view, letters)
+            self.attempt("the order of the draws", self._check_order, view)
+
+    def _draw(self, drawn: list[tuple[View, IntArray]]) -> tuple[()]:
+        view = view_of(self.channel)
+        each = max(100, self.draws * 3 // 4 // view.cells.size)
+        cells = np.tile(view.cells, (each, 1))
+        drawn.append((view, view.draw(self.channel, cells, self.randomness)))
+        return ()
+
+    def _check_fit(self, view: View, letters: IntArray) -> Iterator[str]:
+        found = goodness_of_fit(letters, view.laws)
+        where, smallest = min(found, key=lambda result: result[1])
+        self.fit_p_value = min(1.0, smallest * len(found))
+        if not smallest * len(found) > self.false_alarm:
+            yield f"draws do not follow the rows ({where}, p = {smallest:.2g})"
+
+    def _check_loss(self, view: View, letters: IntArray) -> Iterator[str]:
+        """The largest loss per km that the draws prove, and the claim it breaks, if it does."""
+        bounds = loss_bounds(letters, self.false_alarm)
+        if not bounds.loss.size:
+            return
+        first, second = view.cells[bounds.first], view.cells[bounds.second]
+        distances = np.asarray(self.channel.space.distance_km(first, second))
+        self.proven_per_km = max(0.0, float((bounds.loss / distances).max()))
+        if self.channel.guarantee is None:
+            return
+        excess = bounds.loss - self.channel.guarantee.loss(distances)
+        worst = int(np.argmax(excess))
+        if not excess[worst] <= 1e-9:
+            yield (
+                f"draws prove a loss of {bounds.loss[worst]:.4g} nats between cells {first[worst]} "
+                f"and {second[worst]}, {bounds.loss[worst] - excess[worst]:.4g} are claimed"
+            )
+
+    def _check_order(self, view: View) -> Iterator[str]:
+        """Draws at one place, in a row: independent, never the same again, from the given source."""
+        k = int(np.argmin(np.square(view.laws).sum(axis=1)))
+        cells, law = np.full(min(_IN_A_ROW, self.draws // 16 * 2), view.cells[k]), view.laws[k]
+        calls = [view.draw(self.channel, cells, self.randomness) for _ in range(2)]
+        p_value = dependence(np.concatenate(calls), law)
+        if not 2 * p_value > self.false_alarm:
+            yield f"consecutive draws depend on each other (p = {p_value:.2g})"
+        if repeats(np.concatenate(calls), law, self.false_alarm / 4):
+            yield "the sampler repeats itself: a long stretch of draws occurred twice"
+        again = [view.draw(self.channel, cells, seeded(seed)) for seed in (1, 1, 2)]
+        if not np.array_equal(again[0], again[1]):
+            yield "the sampler draws randomness from elsewhere than the source it is given"
+        if repeats(np.concatenate(again[1:]), law, self.false_alarm / 4):
+            yield "the sampler gives the same draws for different random bits"

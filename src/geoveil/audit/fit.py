@@ -1,0 +1,133 @@
+"""Do draws follow a law? Tests with false-alarm probabilities that can be added up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import betainc, gammaincc
+
+from geoveil.arrays import FloatArray, IntArray
+
+_EXPECTED = 100.0
+"""Outcomes are put together until each group is expected this often."""
+_GROUPS = 8
+_LONGEST = 512
+
+
+def goodness_of_fit(letters: IntArray, laws: FloatArray) -> list[tuple[str, float]]:
+    """p-values of the draws ``letters[:, k]`` under ``laws[k]``, each with what it looked at.
+
+    For every cell Pearson's χ² and an exact binomial test of every single outcome; for all cells
+    together the sum of the χ², and the same two tests by rank (the likeliest report of each cell,
+    the second, …): equal numbers of draws at each cell vary less than draws of the mean law
+    (Hoeffding 1956). Multiply the smallest by their number (Bonferroni) to judge them.
+    """
+    found: list[tuple[str, float]] = []
+    total, pooled, mean = np.zeros(3), np.zeros(laws.shape[1]), np.zeros(laws.shape[1])
+    for k, unordered in enumerate(laws):
+        order = np.argsort(-unordered, kind="stable")
+        law, counts = unordered[order], np.bincount(letters[:, k], minlength=order.size)[order]
+        moments = np.array(chi_square(counts, law))
+        total, pooled, mean = total + moments, pooled + counts, mean + law / len(laws)
+        found.append((f"cell {k} of those tested", tail(*moments)))
+        found.append((f"cell {k} of those tested, rare reports", excess(counts, law)))
+    found.append(("all cells together", tail(*total)))
+    found.append(("all cells, reports by rank", tail(*chi_square(pooled, mean))))
+    found.append(("all cells, one rank", excess(pooled, mean)))
+    return found
+
+
+def chi_square(counts: FloatArray | IntArray, law: FloatArray) -> tuple[float, float, float]:
+    """Pearson's statistic over grouped outcomes, with its exact mean and variance."""
+    draws = int(counts.sum())
+    groups = grouped(law, _EXPECTED / draws)
+    seen = np.bincount(groups, weights=counts)
+    chances = np.bincount(groups, weights=law)
+    chances = chances / chances.sum()
+    size = chances.size
+    if size == 1:
+        return 0.0, 0.0, 0.0
+    statistic = float((np.square(seen - draws * chances) / (draws * chances)).sum())
+    variance = 2 * (size - 1) + (float((1 / chances).sum()) - size**2 - 2 * size + 2) / draws
+    return statistic, float(size - 1), variance
+
+
+def tail(statistic: float, mean: float, variance: float) -> float:
+    """P(at least this much) for a multiple of χ² with this mean and variance, doubled.
+
+    Simulated down to 1e-5, the approximation is off by a factor below 1.4: twice it is a bound.
+    """
+    if mean <= 0:
+        return 1.0
+    scale = variance / (2 * mean)
+    return min(1.0, 2 * float(gammaincc(mean / (2 * scale), statistic / (2 * scale))))
+
+
+def grouped(law: FloatArray, least: float) -> IntArray:
+    """A group for every outcome: likely ones alone, the others together until they have ``least``."""
+    order = np.argsort(-law, kind="stable")
+    common = int(np.searchsorted(-law[order], -least, side="right"))
+    reached = np.floor(np.cumsum(law[order[common:]]) / (2 * least)).astype(np.int64)
+    _, rare = np.unique(reached, return_inverse=True)
+    groups = np.empty(law.size, dtype=np.int64)
+    groups[order] = np.concatenate((np.arange(common), common + rare.ravel()))
+    last = int(groups.max(initial=0))
+    if last and law[groups == last].sum() < least:
+        groups[groups == last] = last - 1
+    return groups
+
+
+def excess(counts: FloatArray | IntArray, law: FloatArray) -> float:
+    """The smallest P(this often or more) of a single outcome, times the number of outcomes."""
+    draws = int(counts.sum())
+    seen = np.flatnonzero(counts)
+    chances = betainc(counts[seen], draws - counts[seen] + 1, np.clip(law[seen], 0.0, 1.0))
+    return min(1.0, law.size * float(chances.min()))
+
+
+def dependence(letters: IntArray, law: FloatArray) -> float:
+    """The p-value of consecutive draws being independent, whatever their law: χ² of disjoint pairs."""
+    pairs = letters[: letters.size // 2 * 2].reshape(-1, 2)
+    groups = _even_groups(law, math.sqrt(_EXPECTED / max(1, len(pairs))))
+    number = int(groups.max()) + 1
+    table = np.zeros((number, number))
+    np.add.at(table, (groups[pairs[:, 0]], groups[pairs[:, 1]]), 1.0)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(1, len(pairs))
+    possible = expected > 0
+    statistic = float((np.square(table - expected)[possible] / expected[possible]).sum())
+    freedom = float((number - 1) ** 2)
+    return tail(statistic, freedom, 2 * freedom)
+
+
+def _even_groups(law: FloatArray, least: float) -> IntArray:
+    """At most eight groups of outcomes of about equal probability, none below ``least``."""
+    order = np.argsort(-law, kind="stable")
+    reached = np.cumsum(law[order]) - law[order] / 2
+    groups = np.zeros(law.size, dtype=np.int64)
+    for number in range(_GROUPS, 1, -1):
+        groups[order] = np.clip(np.floor(reached * number), 0, number - 1)
+        _, groups = np.unique(groups, return_inverse=True)
+        if np.bincount(groups, weights=law).min() >= least:
+            return groups
+    return np.zeros(law.size, dtype=np.int64)
+
+
+def repeats(letters: IntArray, law: FloatArray, false_alarm: float) -> bool:
+    """Whether a stretch of draws occurs twice that is too long to do so by chance.
+
+    Two stretches of w independent draws that do not overlap are equal with probability (Σp²)^w; w is
+    taken so large that all pairs together reach ``false_alarm``. Too little noise: no answer.
+    """
+    collision = float(np.square(law).sum())
+    chance = math.log(letters.size) * 2 - math.log(2 * false_alarm)
+    if collision >= 1 or chance / -math.log(collision) > min(_LONGEST, letters.size // 4):
+        return False
+    width = max(1, math.ceil(chance / -math.log(collision)))
+    windows = np.lib.stride_tricks.sliding_window_view(letters.astype(np.int32), width)
+    keys = np.ascontiguousarray(windows).view(np.dtype((np.void, 4 * width))).ravel()
+    _, group = np.unique(keys, return_inverse=True)
+    first = np.full(group.max() + 1, letters.size)
+    position = np.arange(group.size)
+    np.minimum.at(first, group.ravel(), position)
+    return bool((position - first[group.ravel()] >= width).any())

@@ -1,0 +1,254 @@
+"""``geoveil estimate``: from files of reports to a distribution with error bars."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import geoveil as gv
+from geoveil.cli.program import program
+from geoveil.estimate.linear import MatrixInversion
+from geoveil.table.results import read_result
+from geoveil.table.tallies import load_tally, save_tally
+
+BOX = ["--box", "48.83,2.28,48.86,2.34"]
+COLUMNS = ["cell", "lat", "lng", "share", "standard_error", "low", "high", "reports"]
+
+
+def run(*arguments: Any, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(program, [*map(str, arguments)], input=stdin)
+
+
+def done(*arguments: Any) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two crowds: two thirds of the people near one place, a third near another."""
+    generator = np.random.default_rng(1)
+    near = np.repeat([[48.838, 2.293], [48.853, 2.325]], [2000, 1000], axis=0)
+    places = near + generator.normal(0, 0.002, near.shape)
+    rows = "\n".join(f"{lat:.6f},{lng:.6f}" for lat, lng in places)
+    (tmp_path / "checkins.csv").write_text("lat,lng\n" + rows + "\n")
+    promise = ["--epsilon-per-km", "3", *BOX, "--seed", "1"]
+    for ending in ("parquet", "csv", "geojson"):
+        saved = ["--save-mechanism", tmp_path / "mechanism.json"]
+        done(
+            "obfuscate",
+            tmp_path / "checkins.csv",
+            "-o",
+            tmp_path / f"noisy.{ending}",
+            *promise,
+            *saved,
+        )
+    done("tally", tmp_path / "checkins.csv", "-o", tmp_path / "tally.json", "--epsilon-per-km", "1",
+         *BOX, "--seed", "2")  # fmt: skip
+    return tmp_path
+
+
+def library_estimate(folder: Path) -> gv.Estimate:
+    """The same by hand: reports counted with pyarrow, estimated with the library."""
+    mechanism: Any = gv.load_mechanism(folder / "mechanism.json")
+    reports = pq.read_table(folder / "noisy.parquet")["cell"].to_numpy()
+    return gv.IterativeBayesianUpdate().fit(mechanism.tally(reports))
+
+
+@pytest.mark.parametrize("ending", ["geojson", "parquet", "csv", "csv.gz"])
+def test_the_file_holds_what_the_library_finds(folder: Path, ending: str) -> None:
+    done("estimate", folder / "noisy.parquet", "-o", folder / f"estimate.{ending}")
+    expected = library_estimate(folder)
+    found = read_result(str(folder / f"estimate.{ending}"))
+    low, high = expected.interval(0.95)
+    for name, values in {
+        "share": expected.distribution,
+        "standard_error": expected.standard_error,
+        "low": low,
+        "high": high,
+    }.items():
+        np.testing.assert_allclose(getattr(found, name), values, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("ending", ["csv", "geojson"])
+def test_every_format_of_reports_gives_the_same(folder: Path, ending: str) -> None:
+    mechanism = ["--mechanism", folder / "mechanism.json"] if ending == "csv" else []
+    done("estimate", folder / "noisy.parquet", "-o", folder / "a.csv")
+    done("estimate", folder / f"noisy.{ending}", "-o", folder / "b.csv", *mechanism)
+    assert (folder / "a.csv").read_bytes() == (folder / "b.csv").read_bytes()
+
+
+def test_coordinates_without_cells_are_put_in_cells(folder: Path) -> None:
+    """The centres of the reported cells lie in these cells."""
+    rows = (folder / "noisy.csv").read_text().splitlines()
+    bare = "\n".join(row.split(",", 1)[1] for row in rows)
+    (folder / "bare.csv").write_text(bare + "\n")
+    mechanism = ["--mechanism", folder / "mechanism.json"]
+    for name in ("noisy", "bare"):
+        done("estimate", folder / f"{name}.csv", "-o", folder / f"{name}-estimate.csv", *mechanism)
+    estimates = [(folder / f"{name}-estimate.csv").read_bytes() for name in ("noisy", "bare")]
+    assert estimates[0] == estimates[1]
+
+
+def test_geojson_has_polygons_and_says_how_it_was_found(folder: Path) -> None:
+    done("estimate", folder / "noisy.parquet", "-o", folder / "estimate.geojson")
+    collection = json.loads((folder / "estimate.geojson").read_text())
+    first = collection["features"][0]
+    assert first["geometry"]["type"] == "Polygon"
+    assert list(first["properties"]) == COLUMNS
+    about = collection["geoveil"]
+    assert about["reports"] == 3000
+    assert about["steps"] > 0
+    assert 0 < about["certificate_nats_per_report"] < 1
+    assert "cross-validation" in about["stopped"]
+    assert about["identifiability"] == library_estimate(folder).identifiable.reason
+    assert about["mechanisms"] == [json.loads((folder / "mechanism.json").read_text())]
+
+
+def test_several_files_are_estimated_together(folder: Path) -> None:
+    """GIBU: the certificate is that of the two likelihoods side by side, computed here by hand."""
+    target = folder / "both.csv"
+    values = json.loads(
+        done("estimate", folder / "noisy.parquet", folder / "tally.json", "-o", target,
+             "--stop", "certified:1e-7", "--json").stdout
+    )  # fmt: skip
+    assert values["reports"] == 6000
+    theta = read_result(str(target)).share
+    first: Any = gv.load_mechanism(folder / "mechanism.json")
+    second = load_tally(str(folder / "tally.json"))
+    counts = np.bincount(pq.read_table(folder / "noisy.parquet")["cell"], minlength=theta.size)
+    parts = ((first.matrix(), counts), (second.channel.matrix(), second.counts))
+    gradient = sum(matrix @ (seen / (theta @ matrix)) for matrix, seen in parts) / 6000
+    assert np.log(gradient.max()) < 2e-7
+    assert gv.total_variation(theta, np.full(theta.size, 1 / theta.size)) > 0.1
+
+
+def test_inversion(folder: Path) -> None:
+    done("estimate", folder / "noisy.parquet", "-o", folder / "i.csv", "--method", "inversion",
+         "--repair", "normalise")  # fmt: skip
+    mechanism: Any = gv.load_mechanism(folder / "mechanism.json")
+    tally = mechanism.tally(pq.read_table(folder / "noisy.parquet")["cell"].to_numpy())
+    expected = MatrixInversion(repair="normalise").fit(tally).distribution
+    np.testing.assert_allclose(read_result(str(folder / "i.csv")).share, expected, atol=1e-12)
+
+
+def test_inversion_of_several_mechanisms_averages_them(folder: Path) -> None:
+    result = done("estimate", folder / "noisy.parquet", folder / "tally.json", "-o",
+                  folder / "i.csv", "--method", "inversion", "--json")  # fmt: skip
+    assert "average of 2 mechanisms" in json.loads(result.stdout)["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        ("steps:7", "after 7 steps"),
+        ("certified", "certified within 1e-06"),
+        ("change:1e-4", "changed by less than 0.0001"),
+        ("cross-validated:3", "3 folds"),
+    ],
+)
+def test_stopping_rules(folder: Path, stop: str, said: str) -> None:
+    result = done(
+        "estimate", folder / "tally.json", "-o", folder / "e.csv", "--stop", stop, "--json"
+    )
+    assert said in json.loads(result.stdout)["stopped"]
+
+
+def test_reports_of_continuous_noise_are_put_on_a_grid(folder: Path) -> None:
+    noisy = folder / "points.parquet"
+    done("obfuscate", folder / "checkins.csv", "-o", noisy, "--mechanism", "continuous-laplace",
+         "--epsilon-per-km", "3")  # fmt: skip
+    done("estimate", noisy, "-o", folder / "e.parquet", *BOX, "--cell-km", "0.6")
+    found = read_result(str(folder / "e.parquet"))
+    assert found.reports is not None
+    assert found.reports.sum() == 3000
+    mechanisms = json.loads(pq.read_metadata(folder / "e.parquet").metadata[b"geoveil"])[
+        "mechanisms"
+    ]
+    assert mechanisms[0]["mechanism"] == "planar-laplace"
+
+
+def test_a_pipe_in_and_out(folder: Path) -> None:
+    mechanism = ["--mechanism", folder / "mechanism.json"]
+    result = run("estimate", "-", "-o", "-", *mechanism, stdin=(folder / "noisy.csv").read_text())
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(",".join(COLUMNS) + "\n0,")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture_is_drawn(folder: Path, ending: str) -> None:
+    done(
+        "estimate",
+        folder / "tally.json",
+        "-o",
+        folder / "e.csv",
+        "--plot",
+        folder / f"map.{ending}",
+    )
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    assert (folder / f"map.{ending}").read_bytes().startswith(start)
+
+
+def test_a_line_has_no_map_and_goes_into_csv(folder: Path) -> None:
+    mechanism = gv.RandomizedResponse(gv.Line(4), epsilon=1.0)
+    save_tally(gv.Tally(mechanism, [40, 30, 20, 10]), folder / "line.json")
+    done("estimate", folder / "line.json", "-o", folder / "line.csv", "--plot", folder / "line.png")
+    header = (folder / "line.csv").read_text().splitlines()[0]
+    assert header == "cell,share,standard_error,low,high,reports"
+    refused = run("estimate", folder / "line.json", "-o", folder / "line.geojson")
+    assert refused.exit_code == 2
+    assert "has no map" in refused.stderr
+
+
+def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
+    """A mechanism that always answers the same tells nothing."""
+    grid = gv.Grid(rows=1, columns=3, cell_km=1.0)
+    channel = gv.DenseChannel(grid, [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    save_tally(gv.Tally(channel, [5, 5, 10]), folder / "alike.json")
+    result = done("estimate", folder / "alike.json", "-o", folder / "e.csv")
+    assert "warning: not identifiable" in result.stderr
+    assert "cells 0, 1" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["noisy.csv", "-o", "e.csv"], "give --mechanism"),
+        (["noisy.parquet", "-o", "noisy.parquet"], "must not be the same file"),
+        (["noisy.parquet", "-o", "e.csv", "--stop", "soon"], "must be cross-validated"),
+        (["noisy.parquet", "-o", "e.csv", "--stop", "steps:-1"], "must be at least 0"),
+        (["noisy.parquet", "-o", "e.csv", "--stop", "steps"], "steps:NUMBER"),
+        (["noisy.parquet", "-o", "e.csv", "--level", "95"], "between 0 and 1"),
+        (["noisy.parquet", "-o", "e.csv", "--plot", "map.jpg"], "must end in .png"),
+        (["noisy.parquet", "-o", "e.csv", "--method", "inversion", "--stop", "steps:3"], "--stop"),
+        (["noisy.parquet", "-o", "e.csv", "--repair", "project"], "--repair"),
+        (["noisy.parquet", "-o", "e.csv", *BOX], "--box is of no use"),
+        (["missing.parquet", "-o", "e.csv"], "No such file"),
+        (["checkins.csv", "-o", "e.csv", "--mechanism", "tally.json"], "tally.json"),
+        (["other.csv", "-o", "e.csv", "--mechanism", "mechanism.json"], "row 2 of other.csv"),
+        (["empty.csv", "-o", "e.csv", "--mechanism", "mechanism.json"], "at least one report"),
+        (["estimate.parquet", "-o", "e.csv"], "an estimate already"),
+        (["noisy.parquet", "line.json", "-o", "e.csv"], "same space"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("other.csv").write_text("cell\n1\n100000\n")
+    Path("empty.csv").write_text("cell\n")
+    save_tally(gv.Tally(gv.RandomizedResponse(gv.Line(2), epsilon=1.0), [1, 1]), "line.json")
+    if "estimate.parquet" in arguments:
+        done("estimate", "noisy.parquet", "-o", "estimate.parquet")
+    result = run("estimate", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not Path("e.csv").exists()

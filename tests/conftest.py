@@ -1,0 +1,55 @@
+"""What all tests share: hypothesis settings, contract cases, and real data where it is present."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# Before numpy is imported: with several test processes, threads of BLAS would fight for the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("contract", "faults")
+
+settings.register_profile(
+    "geoveil",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("geoveil")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Contract classes: every test of a class runs on each of its ``cases``."""
+    if "case" in metafunc.fixturenames and hasattr(metafunc.cls, "cases"):
+        made = _cases_of(metafunc.cls)
+        metafunc.parametrize("case", made.values(), ids=made.keys())
+
+
+@cache
+def _cases_of(contract: Any) -> dict[str, Any]:
+    """Made once, so that what a case computes is computed once."""
+    return contract.cases()
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """The path of a file of real data; the test is skipped where there is none."""
+    folder = Path(os.environ.get("GEOVEIL_DATA", ROOT.parent / "shared" / "data"))
+
+    def find(name: str) -> Path:
+        if not (folder / name).is_file():
+            pytest.skip(f"{name} is not in {folder.name}/; set GEOVEIL_DATA to the folder with it")
+        return folder / name
+
+    return find

@@ -1,0 +1,160 @@
+"""Certificates: exact where known by hand, infinite where they must be, and never too small."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from contract.formulas import losses
+from geoveil.channel.average import AverageChannel
+from geoveil.errors import TooLarge
+
+LINE = gv.Line(2)
+
+
+def dense(
+    matrix: object, claim: gv.Guarantee | None = None, space: gv.Space = LINE
+) -> gv.Certificate:
+    return gv.certify(gv.DenseChannel(space, matrix, guarantee=claim))
+
+
+def test_a_coin_is_certified_by_hand() -> None:
+    found = dense([[0.75, 0.25], [0.25, 0.75]])
+    assert found.epsilon_per_km == pytest.approx(math.log(3), rel=1e-11)
+    assert found.epsilon_per_km >= math.log(3)
+    assert found.epsilon == found.epsilon_per_km
+    assert found.holds
+    assert found.exact
+    assert found.worst_pair in ((0, 1), (1, 0))
+
+
+def test_a_column_with_zero_and_positive_is_infinite() -> None:
+    for matrix in ([[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]):
+        assert dense(matrix).epsilon_per_km == math.inf
+        assert not dense(matrix).holds
+        assert not dense(matrix, gv.GeoIndistinguishability(1e6)).holds
+    never = dense([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0]])
+    assert never.holds
+    assert never.epsilon == pytest.approx(math.log(0.5 / 0.4), rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        (gv.LocalDifferentialPrivacy(math.log(3)), True),
+        (gv.LocalDifferentialPrivacy(math.log(3) - 1e-6), False),
+        (gv.GeoIndistinguishability(math.log(3)), True),
+        (gv.GeoIndistinguishability(1.0), False),
+        (gv.WithinRadius(0.5, 0.0), True),
+        (gv.WithinRadius(1.0, 1.0), False),
+        (gv.WithinRadius(1.0, 1.1), True),
+        (gv.GeneralPrivacy(lambda d: 1.1 * d), True),
+        (gv.GeneralPrivacy(lambda d: 1.0 * d), False),
+    ],
+)
+def test_claims_of_every_kind(claim: gv.Guarantee, holds: bool) -> None:
+    found = dense([[0.75, 0.25], [0.25, 0.75]], claim)
+    assert found.holds is holds
+    assert (found.problem is None) is holds
+    assert ("DOES NOT HOLD" in str(found)) is not holds
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_enumeration_agrees_with_loops(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    space = gv.Points(xy_km=generator.normal(size=(7, 2)))
+    matrix = generator.dirichlet(np.ones(5), size=7) * 0.99 + 0.002
+    found = dense(matrix, space=space)
+    distances = space.distances_km() + np.diag(np.full(7, np.inf))
+    assert found.epsilon == pytest.approx(losses(matrix).max(), rel=1e-10)
+    assert found.epsilon_per_km == pytest.approx((losses(matrix) / distances).max(), rel=1e-10)
+    assert found.epsilon >= losses(matrix).max()
+
+
+def test_tables_that_are_no_channel_are_refuted() -> None:
+    class Broken(gv.DenseChannel):
+        def matrix(self) -> np.ndarray:
+            return self.shown
+
+    channel = Broken(LINE, np.eye(2), guarantee=gv.LocalDifferentialPrivacy(9.0))
+    for shown, said in (
+        ([[np.nan, 1], [0.5, 0.5]], "not finite"),
+        ([[-0.1, 1.1], [0.5, 0.5]], "negative"),
+        ([[0.5, 0.4], [0.5, 0.5]], "sums to 0.9"),
+    ):
+        channel.shown = np.array(shown)
+        found = gv.certify(channel)
+        assert not found.holds
+        assert said in found.problem
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        gv.LinearGeometric(gv.Line(2000), epsilon_per_unit=1.0),
+        gv.LinearGeometric(gv.Line(100_000), epsilon_per_unit=0.1),
+        gv.RandomizedResponse(gv.Line(100_000), epsilon=1.0),
+        gv.Rappor(gv.Line(1000), epsilon=1.0),
+        gv.PlanarGeometric(gv.Grid(rows=2, columns=300, cell_km=1.0), epsilon_per_km=4.0),
+        gv.PlanarLaplace(gv.Grid(rows=12, columns=12, cell_km=1.0), epsilon_per_km=90.0),
+        gv.Elastic(gv.Line(900), beta_per_km=1.0, weights=np.r_[np.zeros(100), np.ones(800)]),
+        gv.Exponential(gv.Grid(rows=150, columns=100, cell_km=1.0), epsilon_per_km=1.0),
+    ],
+    ids=repr,
+)
+def test_sound_laws_hold_where_floats_run_out(channel: gv.Channel) -> None:
+    found = gv.certify(channel)
+    assert found.holds, found.problem
+    assert math.isfinite(found.epsilon_per_km)
+
+
+def test_an_elastic_mechanism_of_ten_thousand_cells_is_certified_by_its_closed_form() -> None:
+    grid = gv.Grid(rows=100, columns=100, cell_km=0.5)
+    weights = np.random.default_rng(0).random(grid.size) ** 4
+    found = gv.certify(gv.Elastic(grid, beta_per_km=1.0, weights=weights))
+    assert found.exact
+    assert 1.0 < found.epsilon_per_km <= 2.0
+
+
+def test_narrow_grids_do_not_meet_their_bound() -> None:
+    def certified(rows: int, columns: int) -> float:
+        grid = gv.Grid(rows=rows, columns=columns, cell_km=1.0)
+        return gv.certify(gv.PlanarGeometric(grid, epsilon_per_km=1.0)).epsilon_per_km
+
+    for rows, columns in ((1, 7), (7, 1), (2, 2)):
+        assert certified(rows, columns) < 0.99
+    for rows, columns in ((2, 5), (5, 2), (3, 3), (2, 3), (3, 2)):
+        assert certified(rows, columns) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_what_is_too_large_and_has_no_closed_form_is_refused() -> None:
+    noise = gv.PlanarGeometric(gv.Grid(rows=80, columns=80, cell_km=1.0), epsilon_per_km=1.0)
+    with pytest.raises(TooLarge):
+        gv.certify(AverageChannel([noise, noise], [0.5, 0.5]))
+
+
+def test_channels_made_of_others_are_bounded_by_them() -> None:
+    grid = gv.Grid(rows=80, columns=80, cell_km=1.0)
+    near, far = (gv.PlanarGeometric(grid, epsilon_per_km=e) for e in (2.0, 1.0))
+    remapped = gv.certify(gv.Remapped(near, np.zeros(6400, dtype=np.int64)))
+    assert remapped.holds
+    assert not remapped.exact
+    assert remapped.epsilon_per_km == 2.0
+    stacked = gv.certify(gv.StackedChannel([near, far]))
+    assert stacked.holds
+    assert stacked.exact
+    assert stacked.epsilon_per_km == 2.0
+    local = gv.certify(
+        gv.StackedChannel([gv.RandomizedResponse(grid, epsilon=e) for e in (1.0, 3.0)])
+    )
+    assert local.holds
+    assert local.epsilon == 3.0
+    unused = gv.StackedChannel([far, near], [1.0, 0.0])
+    assert not unused.closed_form_loss().exact
+    assert (
+        gv.StackedChannel([near, gv.DenseChannel(grid, np.ones((6400, 1)))]).closed_form_loss()
+        is None
+    )

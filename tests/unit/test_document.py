@@ -1,0 +1,157 @@
+"""Mechanism documents: they rebuild the same mechanism, and refuse everything else in one line."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.report import canonical_bytes, document_id, mechanism_from_dict, mechanism_to_dict
+
+PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
+LINE = gv.Line(4)
+MECHANISMS = {
+    "planar-geometric": gv.PlanarGeometric(PARIS, epsilon_per_km=0.1 + 0.2),
+    "planar-laplace": gv.PlanarLaplace(PARIS, level=1.0, radius_km=0.3),
+    "continuous-laplace": gv.ContinuousLaplace(epsilon_per_km=1 / 3),
+    "exponential": gv.Exponential(
+        gv.Points(lat=[48.85, 48.86], lng=[2.3, 2.35]), epsilon_per_km=1 / 7
+    ),
+    "elastic": gv.Elastic(
+        PARIS, epsilon_per_km=1.1, weights=np.random.default_rng(0).random(PARIS.size)
+    ),
+    "randomized-response": gv.RandomizedResponse(LINE, epsilon=1 / 3),
+    "rappor": gv.Rappor(LINE, epsilon=1.0),
+    "linear-geometric": gv.LinearGeometric(LINE, epsilon_per_unit=0.7),
+    "dense": gv.DenseChannel(LINE, np.full((4, 3), 1 / 3), guarantee=gv.WithinRadius(2.0, 0.5)),
+    "remapped": gv.Remapped(gv.RandomizedResponse(LINE, epsilon=1.0), [3, 2, 1, 0]),
+}
+
+
+def test_every_mechanism_has_a_document() -> None:
+    assert set(gv.MECHANISMS) <= set(MECHANISMS)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_saved_mechanism_is_the_same_again(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "mechanism.json"
+    gv.save_mechanism(MECHANISMS[name], path)
+    again = gv.load_mechanism(path)
+    assert mechanism_to_dict(again) == mechanism_to_dict(MECHANISMS[name])
+    assert again.guarantee == MECHANISMS[name].guarantee
+    if isinstance(again, gv.Channel):
+        assert again == MECHANISMS[name]
+        assert np.array_equal(again.matrix(), MECHANISMS[name].matrix())
+        cells = np.arange(50) % again.space.size
+        draws = [m.sample(cells, randomness=gv.seeded(3)) for m in (again, MECHANISMS[name])]
+        assert np.array_equal(*draws)
+    values = json.loads(path.read_bytes())
+    assert path.read_bytes() == canonical_bytes(values) + b"\n"
+
+
+def test_the_identity_is_that_of_the_canonical_bytes() -> None:
+    values = mechanism_to_dict(MECHANISMS["elastic"])
+    shuffled = dict(reversed(list(values.items())))
+    assert canonical_bytes(shuffled) == canonical_bytes(values)
+    assert document_id(shuffled) == document_id(values)
+    assert len(document_id(values)) == 64
+    changed = copy.deepcopy(values)
+    changed["parameters"]["beta_per_km"] += 1e-15
+    assert document_id(changed) != document_id(values)
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_bytes({"a": float("nan")})
+
+
+def test_a_document_may_claim_less_than_the_law_and_is_then_refuted() -> None:
+    values = mechanism_to_dict(MECHANISMS["planar-geometric"])
+    values["guarantee"]["epsilon_per_km"] = 0.1
+    boastful = mechanism_from_dict(values)
+    assert boastful.guarantee == gv.GeoIndistinguishability(0.1)
+    assert not gv.certify(boastful).holds
+
+
+def hostile_documents() -> list[Any]:
+    """Every value of a sound document replaced by something else, and some that are no document."""
+    made: list[Any] = [None, [], 3, "x", {}, {"geoveil": 2}, {"geoveil": 1}, {"geoveil": "1"}]
+    for mechanism in MECHANISMS.values():
+        sound = mechanism_to_dict(mechanism)
+        for path in list(_paths(sound))[:40]:
+            for poison in (None, "x", -1, float("nan"), [], {}, True, 1e999, 10**40):
+                hostile = copy.deepcopy(sound)
+                _put(hostile, path, poison)
+                made.append(hostile)
+            missing = copy.deepcopy(sound)
+            _put(missing, path, _ABSENT)
+            made.append(missing)
+    return made
+
+
+_ABSENT = object()
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> Any:
+    if at:
+        yield at
+    if isinstance(value, dict):
+        for key in value:
+            yield from _paths(value[key], (*at, key))
+    elif isinstance(value, list):
+        for key in range(min(2, len(value))):
+            yield from _paths(value[key], (*at, key))
+
+
+def _put(value: Any, path: tuple[Any, ...], new: Any) -> None:
+    for key in path[:-1]:
+        value = value[key]
+    if new is _ABSENT:
+        del value[path[-1]]
+    else:
+        value[path[-1]] = new
+
+
+def test_hostile_documents_are_refused_in_one_line_or_harmless() -> None:
+    refused = []
+    for values in hostile_documents():
+        try:
+            mechanism_from_dict(values)  # what was changed may not matter
+        except GeoveilError as problem:
+            refused.append(str(problem))
+    assert len(refused) > 1000
+    assert not any("\n" in message for message in refused)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "[1]",
+        '{"geoveil": 1, "mechanism": NaN}',
+        '"\\ud800"',
+        "[" * 100_000,
+        '{"geoveil": 1',
+    ],
+)
+def test_files_that_are_no_document_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mechanism.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidFile, match=r"mechanism\.json"):
+        gv.load_mechanism(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidFile):
+        gv.load_mechanism(path)
+
+
+def test_what_has_no_document_says_so() -> None:
+    stacked = gv.StackedChannel([MECHANISMS["rappor"]])
+    general = gv.DenseChannel(LINE, np.eye(4), guarantee=gv.GeneralPrivacy(np.square))
+    for channel in (stacked, general):
+        with pytest.raises(Unsupported):
+            mechanism_to_dict(channel)

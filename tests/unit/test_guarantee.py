@@ -1,0 +1,123 @@
+"""Guarantees as values: losses, sums, comparison, and what they say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.errors import InvalidInput
+
+PER_KM = gv.GeoIndistinguishability(2.0)
+LOCAL = gv.LocalDifferentialPrivacy(1.0)
+NEAR = gv.WithinRadius(1.0, 0.5)
+SQUARE = gv.GeneralPrivacy(np.square, "d²")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "losses"),
+    [
+        (PER_KM, [0.0, 1.0, 2.0, 6.0]),
+        (LOCAL, [0.0, 1.0, 1.0, 1.0]),
+        (NEAR, [0.0, 0.5, 0.5, math.inf]),
+        (SQUARE, [0.0, 0.25, 1.0, 9.0]),
+        (PER_KM + LOCAL, [0.0, 2.0, 3.0, 7.0]),
+        (PER_KM + LOCAL + PER_KM, [0.0, 3.0, 5.0, 13.0]),
+        (3 * NEAR, [0.0, 1.5, 1.5, math.inf]),
+        (SQUARE * 2, [0.0, 0.5, 2.0, 18.0]),
+    ],
+)
+def test_losses_at_distances(guarantee: gv.Guarantee, losses: list[float]) -> None:
+    assert guarantee.loss([0.0, 0.5, 1.0, 3.0]).tolist() == losses
+    assert guarantee.level_within(1.0) == losses[2]
+
+
+def test_sums_of_one_kind_stay_that_kind() -> None:
+    assert PER_KM + PER_KM == 2 * PER_KM == gv.GeoIndistinguishability(4.0)
+    assert LOCAL + LOCAL == LOCAL * 2 == gv.LocalDifferentialPrivacy(2.0)
+    assert gv.WithinRadius(1.0, 1.0) == NEAR + NEAR
+    assert isinstance(NEAR + gv.WithinRadius(2.0, 0.5), gv.SumOfGuarantees)
+    assert PER_KM * 1 == PER_KM
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(InvalidInput):
+            PER_KM * wrong
+    with pytest.raises(TypeError):
+        PER_KM + 1
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak"),
+    [
+        (gv.GeoIndistinguishability(1.0), PER_KM),
+        (gv.LocalDifferentialPrivacy(0.5), LOCAL),
+        (gv.LocalDifferentialPrivacy(0.5), NEAR),
+        (gv.WithinRadius(2.0, 0.5), NEAR),
+        (gv.WithinRadius(1.0, 0.4), NEAR),
+        (gv.GeoIndistinguishability(0.5), NEAR),
+        (PER_KM, PER_KM + LOCAL),
+        (LOCAL, LOCAL + NEAR),
+        (gv.LocalDifferentialPrivacy(0.0), gv.GeoIndistinguishability(0.1)),
+    ],
+)
+def test_one_promise_covers_another(strong: gv.Guarantee, weak: gv.Guarantee) -> None:
+    assert strong.implies(weak)
+    assert strong.implies(strong)
+    assert not weak.implies(strong)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PER_KM, LOCAL),
+        (gv.GeoIndistinguishability(1e-5), LOCAL),  # far enough away, any ε per km is more
+        (
+            gv.LocalDifferentialPrivacy(1e-9) + gv.GeoIndistinguishability(1.0),
+            PER_KM,
+        ),  # near enough
+        (NEAR, gv.WithinRadius(1.0001, 0.5)),
+        (SQUARE, PER_KM),
+    ],
+)
+def test_some_promises_cover_each_other_nowhere_or_only_in_part(
+    one: gv.Guarantee, other: gv.Guarantee
+) -> None:
+    assert not one.implies(other)
+
+
+def test_levels_and_radii() -> None:
+    assert gv.GeoIndistinguishability.from_level(level=math.log(4), radius_km=0.2) == (
+        gv.GeoIndistinguishability(math.log(4) / 0.2)
+    )
+    assert gv.PerKilometre is gv.GeoIndistinguishability
+
+
+def test_promises_in_plain_words() -> None:
+    assert "200 m apart" in PER_KM.explain(0.2)
+    assert "1.49 times" in PER_KM.explain(0.2)
+    assert "2.5 km apart" in PER_KM.explain(2.5)
+    assert "with certainty" in NEAR.explain(3.0)
+    assert "e^200" in PER_KM.explain(100.0)
+    assert str(PER_KM + LOCAL) == f"{PER_KM.sentence()} plus {LOCAL.sentence()}"
+    for guarantee in (PER_KM, LOCAL, NEAR, SQUARE):
+        assert "\n" not in guarantee.sentence()
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, "2", None, True])
+def test_a_promise_must_be_a_number(wrong: object) -> None:
+    for make in (
+        gv.GeoIndistinguishability,
+        gv.LocalDifferentialPrivacy,
+        lambda e: gv.WithinRadius(1.0, e),
+    ):
+        with pytest.raises(InvalidInput):
+            make(wrong)
+    with pytest.raises(InvalidInput):
+        PER_KM.explain(wrong)
+
+
+def test_a_promise_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        PER_KM.epsilon_per_km = 1.0  # type: ignore[misc]

@@ -1,0 +1,129 @@
+"""The IBU paper made again: its machinery against the library, and facts that could fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.estimate.likelihood import ChannelLikelihood
+from geoveil.estimate.linear import MatrixInversion
+from geoveil.papers import Setting, load_paper, run
+from geoveil.papers.data import DataFolder
+from geoveil.papers.repeated import (
+    binomial,
+    exact_maximum,
+    inversions,
+    maximum_likelihood,
+    people_of,
+    repeated_counts,
+    uniform_between,
+)
+from geoveil.papers.report import Agreement, Experiment
+
+QUICK = Setting(quick=True)
+
+
+def experiment(name: str) -> Experiment:
+    return load_paper("ibu").chosen([name])[0]
+
+
+@pytest.fixture
+def with_data(shared_data: Callable[[str], Path]) -> Setting:
+    path = shared_data("gowalla-san-francisco.csv.gz")
+    return Setting(data=DataFolder(path.parent), quick=True)
+
+
+@pytest.fixture(scope="module")
+def counted() -> tuple[gv.LinearGeometric, np.ndarray]:
+    mechanism = gv.LinearGeometric(gv.Line(12), epsilon_per_unit=0.5)
+    return mechanism, repeated_counts(mechanism, people_of(binomial(12), 2000), 4, seed=3)
+
+
+def test_repetitions_stop_as_each_would_alone(counted: tuple[gv.Channel, np.ndarray]) -> None:
+    """All together give what the library gives one by one, by the same rule."""
+    mechanism, counts = counted
+    together = maximum_likelihood(ChannelLikelihood(mechanism), counts, 1e-7)
+    alone = gv.IterativeBayesianUpdate(stop=gv.LikelihoodChange(1e-7))
+    for row, estimate in zip(counts, together, strict=True):
+        np.testing.assert_allclose(
+            estimate, alone.fit(gv.Tally(mechanism, row)).distribution, atol=1e-12
+        )
+
+
+def test_the_maximum_is_certified(counted: tuple[gv.Channel, np.ndarray]) -> None:
+    mechanism, counts = counted
+    matrix = mechanism.matrix()
+    for row, theta in zip(counts, exact_maximum(ChannelLikelihood(mechanism), counts), strict=True):
+        gradient = matrix @ (row / row.sum() / (theta @ matrix))
+        assert np.log(gradient.max()) < 2e-9
+    early = maximum_likelihood(ChannelLikelihood(mechanism), counts, 1e-3)[0]
+    assert np.log((matrix @ (counts[0] / counts[0].sum() / (early @ matrix))).max()) > 1e-6
+
+
+def test_inversions_are_those_of_the_library(counted: tuple[gv.Channel, np.ndarray]) -> None:
+    mechanism, counts = counted
+    found = inversions(mechanism, counts)
+    for name, repair in (("INV-N", "normalise"), ("INV-P", "project")):
+        expected = MatrixInversion(repair=repair).fit(gv.Tally(mechanism, counts[1]))  # type: ignore[arg-type]
+        np.testing.assert_allclose(found[name][1], expected.distribution, atol=1e-12)
+
+
+def test_people_follow_the_distribution() -> None:
+    """A chi-square statistic at 9 degrees of freedom; beyond 64 with probability 2e-10."""
+    theta = binomial(10)
+    seen = np.bincount(people_of(theta, 100_000)(gv.seeded(5)), minlength=10)
+    assert float(((seen - 1e5 * theta) ** 2 / (1e5 * theta)).sum()) < 64
+    wrong = uniform_between(10, 1, 8)
+    other = np.bincount(people_of(wrong, 100_000)(gv.seeded(5)), minlength=10)
+    assert float(((other - 1e5 * theta) ** 2 / (1e5 * theta)).sum()) > 64
+
+
+def test_on_a_line_em_is_far_ahead() -> None:
+    finding = experiment("figure-2").run(QUICK)
+    for original in ("binomial", "uniform"):
+        errors = [
+            finding.numbers[f"emd_{method}_{original}"] for method in ("EM", "INV-P", "INV-N")
+        ]
+        em, projected, normalised = (float(str(each)) for each in errors)
+        assert 5 * em < projected < normalised
+    assert finding.agreement is Agreement.YES
+
+
+def test_at_high_privacy_em_beats_inversion_in_san_francisco(with_data: Setting) -> None:
+    finding = experiment("figure-10").run(with_data)
+    assert float(str(finding.numbers["advantage_strict"])) > 3
+
+
+def test_the_maximum_leaves_cells_empty(with_data: Setting) -> None:
+    finding = experiment("figure-9").run(with_data)
+    assert int(str(finding.numbers["empty_cells_em"])) > 20
+    assert float(str(finding.numbers["emd_em_km"])) < 0.5 * float(
+        str(finding.numbers["emd_projected_km"])
+    )
+
+
+def test_under_rappor_the_methods_are_close_and_everything_is_recovered() -> None:
+    close = experiment("figure-14").run(QUICK)
+    assert float(str(close.numbers["most_INV-P_binomial"])) < 1.4
+    recovered = experiment("figure-13").run(QUICK)
+    assert recovered.agreement is Agreement.YES
+
+
+def test_without_data_the_city_is_left_out_and_the_rest_is_drawn(tmp_path: Path) -> None:
+    report = run(
+        "ibu", data=tmp_path, quick=True, out=tmp_path / "out", only=["figure-2", "figure-9"]
+    )
+    assert [outcome.verdict for outcome in report.outcomes] == ["agrees", "not run"]
+    assert (tmp_path / "out" / "ibu" / "figure-2.png").stat().st_size > 10_000
+    assert "gowalla-san-francisco" in str(report.outcomes[1].not_run)
+
+
+def test_every_figure_of_the_paper_is_there() -> None:
+    paper = load_paper("ibu")
+    assert [each.name for each in paper.experiments] == [
+        f"figure-{number}" for number in (2, 9, 10, 11, 12, 13, 14)
+    ]

@@ -1,0 +1,50 @@
+"""Tallies: whole counts with the channel that made them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.errors import InvalidInput, OutsideSpace
+
+CHANNEL = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
+
+
+def test_tallies_of_equal_channels_add_and_of_others_do_not() -> None:
+    same = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
+    total = CHANNEL.tally([0, 0, 2]) + same.tally([1])
+    assert total.counts.tolist() == [2, 1, 1]
+    assert total.total == 4
+    assert "4 reports" in repr(total)
+    with pytest.raises(InvalidInput, match="same channel"):
+        CHANNEL.tally([0]) + gv.RandomizedResponse(gv.Line(3), epsilon=2.0).tally([0])
+    with pytest.raises(TypeError):
+        CHANNEL.tally([0]) + 1
+
+
+def test_counts_are_kept_as_they_were() -> None:
+    given = np.array([1, 2, 3])
+    tally = gv.Tally(CHANNEL, given)
+    given[0] = 99
+    assert tally.counts.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="read-only"):
+        tally.counts[0] = 5
+    assert gv.Tally(CHANNEL, [1.0, 2.0, 0.0]).counts.dtype == np.int64
+    assert CHANNEL.tally([]).total == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [[1, 2], [1, 2, -1], [1.5, 0, 0], [np.nan, 0, 0], ["1", "2", "3"], 3]
+)
+def test_counts_must_be_whole_and_one_per_report(wrong: object) -> None:
+    with pytest.raises(InvalidInput):
+        gv.Tally(CHANNEL, wrong)
+
+
+def test_reports_must_be_reports() -> None:
+    for wrong in ([3], [-1]):
+        with pytest.raises(OutsideSpace):
+            CHANNEL.tally(wrong)
+    with pytest.raises(InvalidInput):
+        CHANNEL.tally([0.5])
