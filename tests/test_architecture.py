@@ -1,0 +1,57 @@
+"""A package imports only from those above it in docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "geoveil"
+TABLE = re.compile(r"^\| (?P<names>`[^|]+`) \|", re.MULTILINE)
+
+
+def declared() -> list[str]:
+    """The packages in the order of the page; several in one row stand side by side."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return [name for row in TABLE.findall(page) for name in re.findall(r"`(\w+)`", row)]
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level packages of geoveil that a module imports, wherever in the module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+    return {name.split(".")[1] for name in found if name.startswith("geoveil.")}
+
+
+def packages() -> dict[str, list[Path]]:
+    modules: dict[str, list[Path]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if not package.startswith("__"):
+            modules.setdefault(package, []).append(path)
+    return modules
+
+
+def test_every_package_is_on_the_page() -> None:
+    assert set(packages()) == set(declared())
+
+
+def test_imports_go_upwards_only() -> None:
+    order = {name: place for place, name in enumerate(declared())}
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {other}"
+        for package, paths in packages().items()
+        for path in paths
+        for other in imported(path)
+        if other != package and order[other] > order[package]
+    ]
+    assert not wrong
+
+
+def test_the_check_sees_imports() -> None:
+    assert {"channel", "space"} <= imported(SOURCE / "mechanism" / "elastic.py")
