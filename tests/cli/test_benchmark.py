@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from geoveil.benchmark import BENCHMARKS, Figure, markdown
-from geoveil.benchmark.products import bare_transforms, both_products
+from geoveil.benchmark.city import city_prior
+from geoveil.benchmark.collection import design_step, plain_iteration, update_step
+from geoveil.benchmark.estimation import bare_rappor, best_stop_km
+from geoveil.benchmark.products import bare_transforms, both_products, kernel_transforms
 from geoveil.benchmark.sampling import bare_laplace, bare_lattice, bare_response
-from geoveil.benchmark.timing import best_of, duration, ratio, slope
+from geoveil.benchmark.timing import Inside, best_of, duration, faster, ratio, share, slope
+from geoveil.channel.tally import Tally
 from geoveil.cli.program import program
+from geoveil.collect import blahut_arimoto
+from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.space import Grid
 
@@ -93,3 +100,56 @@ def test_the_yardsticks_do_what_they_say() -> None:
     assert lattice.max() < 100
     bare_transforms(8)()
     both_products(PlanarGeometric(Grid(rows=4, columns=5, cell_km=0.5), epsilon_per_km=2.0))()
+
+
+def test_figures_that_must_reach_a_line() -> None:
+    quick = faster("a", time.time, "b", lambda: time.sleep(0.01), limit=5, scale=3)
+    assert quick.met
+    assert quick.yardstick_seconds is not None
+    assert quick.yardstick_seconds >= 0.03
+    assert "≥ 5 × faster" in quick.cells()
+    assert not Figure("x", 1.0, 79.0, "%", 80.0, at_least=True).met
+    assert Figure("x", 1.0, 5000.0, "×", 6000.0).cells()[4:6] == ("5,000 ×", "≤ 6,000 ×")
+
+
+def test_time_inside_functions_is_counted_and_they_are_put_back() -> None:
+    module = SimpleNamespace(work=lambda: sum(range(300_000)))
+    kept = module.work
+
+    def through() -> int:
+        return int(module.work())
+
+    figure = share("a", through, Inside(module, ["work"]), "bare", kept, limit=50)
+    assert module.work is kept
+    assert 0 < figure.value <= 100.1
+    outside = share("a", kept, Inside(module, ["work"]), "bare", kept, limit=50)
+    assert outside.value == 0
+
+
+def test_nested_loops_make_the_same_steps_as_the_library() -> None:
+    grid = Grid(rows=3, columns=4, cell_km=0.5)
+    prior, flat = city_prior(grid), [1 / 12] * 12
+    weights = design_step(flat, prior.tolist(), grid.distances_km().tolist(), 1.0)
+    design = blahut_arimoto(grid, prior, beta_per_km=1.0, stop=Steps(1))
+    np.testing.assert_allclose(weights, design.weights, rtol=1e-12)
+    counts = np.arange(1, 13)
+    theta = update_step(flat, (counts / counts.sum()).tolist(), design.matrix().tolist())
+    fitted = IterativeBayesianUpdate(stop=Steps(1)).fit(Tally(design, counts))
+    np.testing.assert_allclose(theta, fitted.distribution, rtol=1e-12)
+    plain, certificate = plain_iteration(np.exp(-grid.distances_km()), prior, 1e-3)
+    assert abs(plain.sum() - 1) < 1e-9
+    assert certificate <= 1e-3
+
+
+def test_the_yardsticks_of_estimation_do_what_they_say() -> None:
+    generator = np.random.default_rng(1)
+    cells = generator.choice(5, 10**5, p=[0.5, 0.3, 0.2, 0.0, 0.0])
+    np.testing.assert_allclose(
+        bare_rappor(cells, 5, 2.0, generator), [0.5, 0.3, 0.2, 0, 0], atol=0.02
+    )
+    grid = Grid(rows=3, columns=4, cell_km=0.5)
+    truth = city_prior(grid)
+    mechanism = PlanarGeometric(grid, epsilon_per_km=4.0)
+    tally = Tally(mechanism, generator.multinomial(10**5, mechanism.push(truth)))
+    assert 0 < best_stop_km(tally, truth) < 0.1
+    kernel_transforms(8, 2)()

@@ -9,6 +9,7 @@ import geoveil as gv
 from contract import formulas
 from contract.channels import Case, ChannelContract
 from geoveil.channel.average import AverageChannel
+from geoveil.channel.base import inverse_distribution
 from geoveil.errors import InvalidInput
 
 LINE = gv.Line(6)
@@ -160,3 +161,9 @@ def test_stacked_channels_cut_values_by_part_and_keep_the_weakest_claim() -> Non
             gv.StackedChannel(wrong)
     with pytest.raises(InvalidInput):
         gv.StackedChannel([strong, weak], [0.5, 0.6])
+
+
+def test_an_impossible_report_is_never_drawn_at_the_edge_of_an_interval() -> None:
+    law = np.array([0.0, 0.25, 0.0, 0.75, 0.0])
+    uniform = np.array([1e-300, 0.25, np.nextafter(0.25, 0), 1 - 2.0**-53])
+    assert inverse_distribution(law, uniform).tolist() == [1, 3, 1, 3]

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 import geoveil as gv
+from faults.corpus import MAKERS, Bent
 from geoveil.audit import audit
 from geoveil.audit.draws import spread_cells
 from geoveil.audit.evidence import loss_bounds, lower_limit, upper_limit
@@ -21,6 +22,7 @@ from geoveil.audit.fit import (
     repeats,
     tail,
 )
+from geoveil.audit.structure import check_distances
 from geoveil.channel.average import AverageChannel
 from geoveil.errors import InvalidInput, RandomnessFailed, Unsupported
 
@@ -130,6 +132,69 @@ def test_proven_losses_stay_below_the_truth_and_come_near_it() -> None:
         best.append(loss_bounds(letters, 0.05).loss.max())
     assert (np.array(best) > truth).mean() <= 0.05
     assert np.median(best) > 0.8 * truth
+
+
+@pytest.mark.statistical
+def test_events_are_not_chosen_by_the_draws_they_are_counted_in() -> None:
+    above = 0
+    for seed in range(60):
+        letters = np.random.default_rng(seed).integers(400, size=(3000, 2))
+        above += loss_bounds(letters, 0.1).loss.max() > 0  # the truth is 0
+    assert above <= 6 + 3 * np.sqrt(6)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("squared distance as distance", "the triangle inequality fails"),
+        ("one way streets", "not the distance back"),
+        ("latitude and longitude swapped", "on the ground"),
+        ("zero cell in a column", "the claim does not hold"),
+        ("not a number", "not finite"),
+        ("negative probability", "holds a negative number"),
+        ("rows that do not sum to one", "sums to 0.999"),
+        ("pull that takes the matrix for symmetric", "pull does not agree"),
+        ("sampler with another epsilon", "do not follow the rows"),
+        ("coin biased by one percent", "do not follow the rows"),
+        ("draws that stick to the last", "depend on each other"),
+        ("a generator with a short period", "occurred twice"),
+        ("the same bits at every call", "same draws for different random bits"),
+        ("a generator of its own", "from elsewhere"),
+        ("reports that are not whole", "instead of whole numbers"),
+        ("reports outside the space", "outside 0 … 34"),
+        ("sampler that fails at the rim", "IndexError"),
+        ("rappor with epsilon on every bit of many", "draws prove a loss"),
+    ],
+)
+def test_each_fault_is_called_by_its_name(name: str, said: str) -> None:
+    report = audit(MAKERS[name](), draws=120_000, randomness=gv.seeded(2))
+    assert any(said in finding for finding in report.findings), report.findings
+
+
+@pytest.mark.parametrize(
+    ("distance", "said"),
+    [
+        (lambda a, b: np.abs(a - b) * np.where(a + b == 3, np.nan, 1.0), "not finite"),
+        (lambda a, b: -1.0 * np.abs(a - b), "negative"),
+        (lambda a, b: np.maximum(np.abs(a - b) - 1.0, 0.0), "zero between two cells"),
+        (lambda a, b: np.abs(a - b) + 0.5, "not zero from a cell to itself"),
+    ],
+)
+def test_distances_that_are_none(distance: object, said: str) -> None:
+    spots = np.stack([np.arange(6.0), np.zeros(6)], axis=1)
+    space = Bent(lambda a, b: np.asarray(distance(a, b)), xy_km=spots)
+    (sentence,) = (s for s in check_distances(space) if said in s)
+    assert sentence
+
+
+def test_distances_that_disagree_with_each_other() -> None:
+    class Torn(gv.Line):
+        def distances_from_km(self, cell: int) -> np.ndarray:
+            return 2 * super().distances_from_km(cell)
+
+    assert list(check_distances(Torn(5))) == ["distance_km and distances_from_km disagree"]
+    for space in (gv.Line(1), gv.Line(300), gv.Grid(rows=9, columns=20, cell_km=0.1)):
+        assert list(check_distances(space)) == []
 
 
 def test_cells_are_spread_over_the_space() -> None:

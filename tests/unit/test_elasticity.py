@@ -102,7 +102,7 @@ def test_an_island_keeps_everybody(seed: int, cell: int, radius: float) -> None:
     distances = GRID.distances_from_km(cell)
     assert planted.sum() == pytest.approx(1)
     assert (planted[(distances <= radius) & (np.arange(GRID.size) != cell)] == 0).all()
-    np.testing.assert_array_equal(planted[distances > radius], prior[distances > radius])
+    np.testing.assert_allclose(planted[distances > radius], prior[distances > radius], rtol=1e-12)
 
 
 def test_the_dial_hides_an_island_and_laplace_does_not() -> None:
@@ -119,7 +119,7 @@ def test_the_dial_hides_an_island_and_laplace_does_not() -> None:
     assert posteriors[0] > posteriors[1] > 2 * posteriors[2]
     laplace = elasticity(PlanarLaplace(grid, epsilon_per_km=1.6), prior, radius_km=1.0)
     assert laplace.isolated.within > 3 * found[2].isolated.within
-    assert abs(laplace.crowded.within - found[2].crowded.within) < 0.3
+    assert abs(laplace.crowded.mean_posterior - found[2].crowded.mean_posterior) < 0.05
     assert "isolated cell 0" in laplace.summary()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import geoveil as gv
 from contract import formulas
-from contract.statistics import assert_follows
+from contract.statistics import FALSE_ALARM, assert_follows, p_value
 from geoveil.errors import TooLarge
 from geoveil.mechanism.noise import lattice_steps
 
@@ -133,3 +133,22 @@ def test_lattice_steps_follow_their_law(decay: float) -> None:
     turned = np.abs(steps[:, None] - steps).ravel()
     folded = np.bincount(turned, weights=diagonal)
     assert_follows(np.abs(down - across), folded / folded.sum())
+
+
+@pytest.mark.parametrize("decay", [0.29, 0.31])
+def test_lattice_steps_follow_their_law_in_rings(decay: float) -> None:
+    down, across = lattice_steps(decay, 2_000_000, gv.seeded(9))
+    rings = 100
+    reach = math.ceil(45 / decay)
+    steps = np.arange(-reach, reach + 1)
+    distance = np.hypot(steps[:, None], steps)
+    law = np.bincount(
+        np.minimum(2 * distance, rings).astype(np.int64).ravel(),
+        weights=np.exp(-decay * distance).ravel(),
+    )
+    ring = np.minimum(2 * np.hypot(down, across), rings).astype(np.int64)
+    assert_follows(ring, law / law.sum())
+    # the power twin: the centre a twentieth too rare, as without the room for rounding
+    counts, wrong = np.bincount(ring, minlength=law.size), law.copy()
+    wrong[:4] *= 0.95
+    assert p_value(counts, wrong / wrong.sum()) < FALSE_ALARM

