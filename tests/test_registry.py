@@ -14,7 +14,7 @@ from contract.channels import ChannelContract
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = [path.stem for path in sorted((ROOT / "tests" / "contract").glob("test_*.py"))]
 PAGE = (ROOT / "docs" / "mechanisms.md").read_text(encoding="utf-8")
-every = pytest.mark.parametrize("name", gv.MECHANISMS)
+every = pytest.mark.parametrize("name", gv.mechanism.MECHANISMS)
 
 
 def contracts() -> dict[type, type]:
@@ -28,7 +28,7 @@ def contracts() -> dict[type, type]:
 
 @every
 def test_it_has_a_contract_test(name: str) -> None:
-    kind = gv.MECHANISMS[name]
+    kind = gv.mechanism.MECHANISMS[name]
     assert kind in contracts()
     if issubclass(kind, gv.Channel):
         assert issubclass(contracts()[kind], ChannelContract)
@@ -37,7 +37,7 @@ def test_it_has_a_contract_test(name: str) -> None:
 
 @every
 def test_it_has_a_name_a_reference_and_is_exported(name: str) -> None:
-    kind = gv.MECHANISMS[name]
+    kind = gv.mechanism.MECHANISMS[name]
     assert kind.name == name
     assert re.search(r"[A-Z]\w+.*(\d{4}|§)", kind.reference)
     assert getattr(gv, kind.__name__) is kind
@@ -46,14 +46,14 @@ def test_it_has_a_name_a_reference_and_is_exported(name: str) -> None:
 
 @every
 def test_its_docstring_says_law_guarantee_cost_and_reference(name: str) -> None:
-    text = gv.MECHANISMS[name].__doc__
+    text = gv.mechanism.MECHANISMS[name].__doc__
     for part in ("Law:", "Guarantee:", "Cost:", "Reference:", ">>>"):
         assert part in text, f"{part} is missing"
 
 
 @every
 def test_it_has_a_row_in_the_documents(name: str) -> None:
-    kind = gv.MECHANISMS[name]
+    kind = gv.mechanism.MECHANISMS[name]
     (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{kind.__name__}`"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert f"`{name}`" in cells[1]
@@ -63,7 +63,7 @@ def test_it_has_a_row_in_the_documents(name: str) -> None:
 
 
 def test_mechanisms_of_the_interface_are_all_there() -> None:
-    assert set(gv.MECHANISMS) == {
+    assert set(gv.mechanism.MECHANISMS) == {
         "planar-geometric",
         "planar-laplace",
         "continuous-laplace",

@@ -65,7 +65,6 @@ from geoveil.measure.information import (
 )
 from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.mechanism import (
-    MECHANISMS,
     ContinuousLaplace,
     Elastic,
     Exponential,
@@ -87,7 +86,6 @@ from geoveil.table import obfuscate
 __version__ = "0.1.0"
 
 __all__ = [
-    "MECHANISMS",
     "ActiveSetNewton",
     "Advice",
     "AuditReport",

@@ -11,6 +11,7 @@ from scipy.stats import gamma
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, RandomnessFailed
+from geoveil.mechanism.sphere import SAFE_RADIUS_KM, destination
 from geoveil.report import mechanism_from_dict, mechanism_to_dict
 
 DRAWS = 60_000
@@ -161,6 +162,33 @@ def test_shapes_scalars_and_longitudes_of_any_turn() -> None:
     assert both[0].shape == (1, 2)
     assert (np.abs(both[1]) <= 180).all()
     assert noise.sample_latlng(lat=[], lng=[])[0].size == 0
+
+
+@pytest.mark.parametrize("radius_km", [0.1, 5.0, 300.0])
+def test_nobody_ends_up_closer_on_the_ground_than_drawn(radius_km: float) -> None:
+    pyproj = pytest.importorskip("pyproj")
+    lat, turn = (
+        part.ravel() for part in np.meshgrid(np.linspace(-89, 89, 90), np.linspace(0, 6.2, 24))
+    )
+    arc = np.full(lat.size, radius_km / SAFE_RADIUS_KM)
+    far_lat, far_lng = destination(lat, np.full(lat.size, 30.0), arc, turn)
+    _, _, metres = pyproj.Geod(ellps="WGS84").inv(np.full(lat.size, 30.0), lat, far_lng, far_lat)
+    assert (metres / 1000 >= radius_km * (1 - 1e-9)).all()
+    assert metres.min() / 1000 < radius_km * 1.0005  # along a meridian at the equator it is tight
+
+
+def test_longitudes_keep_all_digits_and_their_range() -> None:
+    turned = np.full(200, 360.0 * 2**40)  # so far round that a degree has lost its last digits
+    _, lng = gv.ContinuousLaplace(epsilon_per_km=2.0).sample_latlng(
+        lat=np.zeros(200), lng=turned, randomness=gv.seeded(1)
+    )
+    assert np.unique(lng).size > 190
+    edge = np.full(200, 179.9999999)
+    _, lng = gv.ContinuousLaplace(epsilon_per_km=1e5).sample_latlng(
+        lat=np.zeros(200), lng=edge, randomness=gv.seeded(1)
+    )
+    assert set(lng.tolist()) <= {-180.0, 179.999999, -179.999999}
+    assert -180.0 in lng
 
 
 def test_promises_and_documents() -> None:

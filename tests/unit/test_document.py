@@ -35,7 +35,7 @@ MECHANISMS = {
 
 
 def test_every_mechanism_has_a_document() -> None:
-    assert set(gv.MECHANISMS) <= set(MECHANISMS)
+    assert set(gv.mechanism.MECHANISMS) <= set(MECHANISMS)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -29,6 +29,7 @@ COMMANDS = {
     "design": "geoveil.cli.design",
     "simulate": "geoveil.cli.simulate",
     "audit": "geoveil.cli.audit",
+    "release": "geoveil.cli.release",
     "reproduce": "geoveil.cli.reproduce",
     "benchmark": "geoveil.cli.benchmark",
     "completion": "geoveil.cli.completion",

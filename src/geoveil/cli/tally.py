@@ -28,7 +28,7 @@ from geoveil.table.tallies import save_tally
 from geoveil.table.tallying import TallySummary, tally_table, usable_processes
 
 _COUNTED = tuple(name for name in ON_MAPS if name != "continuous-laplace")
-_LARGE_BYTES = 1 << 26  # below, starting processes takes longer than the work
+_LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 
 
 @click.command()

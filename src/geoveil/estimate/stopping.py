@@ -134,7 +134,7 @@ class CertifiedWithin(StoppingRule):
 class LikelihoodChange(StoppingRule):
     """Until one step changes the log-likelihood by less than ``tolerance`` nats per report.
 
-    The rule of the papers (IBU and FREEWILL, Alg. 1: |L(θᵗ) − L(θᵗ⁻¹)| < δ). A small change does not
+    The rule of the papers (IBU and FREEWILL, Alg. 1: ``|L(θᵗ) − L(θᵗ⁻¹)| < δ``). A small change does not
     mean that the maximum is near: look at the certificate.
     """
 

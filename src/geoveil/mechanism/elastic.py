@@ -37,7 +37,7 @@ class Elastic(FastChannel, Mechanism):
 
     Law: C[x, y] = c(y)e^{−βd(x,y)}/Z(x), Z(x) = Σ_z c(z)e^{−βd(x,z)}.
     Guarantee: 2β per km for any weights c ≥ 0 by the triangle inequality alone; ``certify`` gives the
-    exact β + max |log Z(x) − log Z(x′)|/d(x, x′), often well below. With ``epsilon_per_km=`` and no β,
+    exact ``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, often well below. With ``epsilon_per_km=`` and no β,
     the largest β is found whose *certified* ε meets the promise.
     Cost: O(m log m) per product on a grid or line. Units: β and ε per km.
     Reference: PRIVIC §4; method §4 (the normalisation of PRIVIC Alg. 2 corrected).
@@ -113,7 +113,7 @@ class Elastic(FastChannel, Mechanism):
         return result
 
     def closed_form_loss(self) -> PrivacyLoss:
-        """β + max |log Z(x) − log Z(x′)|/d(x, x′), rounded up: exact where every cell has weight.
+        """``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, rounded up: exact where every cell has weight.
 
         Where some cells have none it is an upper bound; it is never above 2β.
         """

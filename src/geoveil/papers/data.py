@@ -78,6 +78,18 @@ class DataFolder:
             raise InvalidFile(f"{name}.csv must have the columns lat and lon, and rows")
         return _check_ins(name, rows)
 
+    def visits(self, name: str) -> tuple[IntArray, IntArray]:
+        """Who was where, for every visit: the columns user and place, as codes."""
+        with self._open(name) as lines:
+            rows = list(csv.DictReader(lines))
+        try:
+            users, places = (
+                np.array([int(row[key]) for row in rows], np.int64) for key in ("user", "place")
+            )
+        except (KeyError, TypeError, ValueError):
+            raise InvalidFile(f"{name}.csv must have whole numbers as user and place") from None
+        return users, places
+
     def _open(self, name: str) -> TextIO:
         for path in (self.path / f"{name}.csv.gz", self.path / f"{name}.csv"):
             if path.is_file():

@@ -64,6 +64,8 @@ def draw_curves(
         if np.ndim(curve.repetitions) > 1 and len(curve.repetitions) > 1:
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
     axes.set(xlabel=x_label, ylabel=y_label, title=title, xscale=x_scale, yscale=y_scale)
+    if x_scale == "linear" and all(np.equal(np.mod(curve.x, 1), 0).all() for curve in curves):
+        axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     if y_scale == "linear":
         axes.set_ylim(bottom=0.0)
     for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput, OutsideSpace, Unsupported
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
@@ -78,19 +79,28 @@ class CellReporter(Reporter):
         self._space: Any = _mapped(mechanism, outside)
         self._outside = outside
         self._randomness = randomness
-        self._centres = [np.round(part, _CENTRE_DECIMALS) for part in self._space.centres_latlng()]
         self._places = 0
         self.column_names = ["cell", "lat", "lng"]
 
+    @cached_property
+    def _centres(self) -> list[FloatArray]:
+        return [np.round(part, _CENTRE_DECIMALS) for part in self._space.centres_latlng()]
+
     def report(self, *, lat: FloatArray, lng: FloatArray) -> Reports:
+        noisy, answered = self.draw(lat=lat, lng=lng, randomness=self._randomness)
+        columns = {"cell": noisy, "lat": self._centres[0][noisy], "lng": self._centres[1][noisy]}
+        return Reports(columns, answered)
+
+    def draw(
+        self, *, lat: FloatArray, lng: FloatArray, randomness: Randomness
+    ) -> tuple[IntArray, BoolArray | None]:
+        """The reported cells alone, and which of the places they answer (``None``: all)."""
         answered = None if self._outside == "clamp" else self._answered(lat, lng)
         self._places += lat.size
         if answered is not None:
             lat, lng = lat[answered], lng[answered]
         cells = self._space.locate(lat=lat, lng=lng)
-        noisy = self._mechanism.sample(cells, randomness=self._randomness)
-        columns = {"cell": noisy, "lat": self._centres[0][noisy], "lng": self._centres[1][noisy]}
-        return Reports(columns, answered)
+        return self._mechanism.sample(cells, randomness=randomness), answered
 
     def _answered(self, lat: FloatArray, lng: FloatArray) -> BoolArray | None:
         """Which places are in the space; ``None`` when all are."""

@@ -41,30 +41,29 @@ class TallySummary:
     outside_dropped: int
 
 
-@dataclass(frozen=True)
 class BatchCounter:
-    """Draws the reports of one batch of places and counts them; nothing else leaves it.
+    """Draws the reports of one batch of places after another and counts them; nothing else leaves it.
 
     With a seed, batch k is drawn from a generator of its own, made from the seed and k, so that the
     counts do not depend on the number of processes.
     """
 
-    mechanism: Channel
-    outside: Outside = "clamp"
-    seed: int | None = None
+    def __init__(self, mechanism: Channel, outside: Outside, seed: int | None) -> None:
+        self.given = (mechanism, outside, seed)
+        self._size = mechanism.report_count
+        self._reporter = CellReporter(mechanism, outside=outside)
+        self._seed = seed
 
     def __call__(self, part: Part) -> Counted:
         number, lat, lng = part
-        reporter = CellReporter(
-            self.mechanism, outside=self.outside, randomness=self._source(number)
-        )
-        cells = reporter.report(lat=lat, lng=lng).columns["cell"]
-        return np.bincount(cells, minlength=self.mechanism.report_count), reporter.left_out
+        cells, answered = self._reporter.draw(lat=lat, lng=lng, randomness=self._source(number))
+        missing = 0 if answered is None else lat.size - cells.size
+        return np.bincount(cells, minlength=self._size), missing
 
     def _source(self, number: int) -> Randomness:
-        if self.seed is None:
+        if self._seed is None:
             return SYSTEM
-        return seeded(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
+        return seeded(int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0]))
 
 
 def tally_table(
@@ -83,8 +82,7 @@ def tally_table(
     """
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    counter = BatchCounter(mechanism, outside, seed)
-    counter((0, np.empty(0), np.empty(0)))  # refuses what cannot be counted before any row is read
+    counter = BatchCounter(mechanism, outside, seed)  # refuses what has no cells on a map
     parts = ((number, part.lat, part.lng) for number, part in enumerate(locations))
     counts, left_out = np.zeros(mechanism.report_count, dtype=np.int64), 0
     for found, missing in _counted(counter, parts, count("processes", processes)):
@@ -106,12 +104,13 @@ def usable_processes() -> int:
 
 
 def _counted(counter: BatchCounter, parts: Iterable[Part], processes: int) -> Iterator[Counted]:
-    if processes == 1:
+    mechanism, outside, seed = counter.given
+    if processes == 1 or outside == "raise":  # an error has to name the place among all of them
         yield from map(counter, parts)
         return
     # Fresh processes: a copy of one that has threads may hang.
     fresh = multiprocessing.get_context("spawn")
-    given = (mechanism_to_dict(counter.mechanism), counter.outside, counter.seed)
+    given = (mechanism_to_dict(mechanism), outside, seed)
     with ProcessPoolExecutor(processes, fresh, _begin, given) as pool:
         waiting: deque[Future[Counted]] = deque()
         try:
