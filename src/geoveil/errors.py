@@ -10,6 +10,7 @@
     ├── TooLarge (ValueError)            the answer would need a matrix or table beyond reach
     ├── Unsupported (TypeError)          this object has no such operation
     ├── RandomnessFailed (RuntimeError)  the generator failed; nothing was sampled
+    ├── SolverFailed (RuntimeError)      a linear program was not solved; the message says what to try
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
 Messages read ``name (value) must condition; what to do``. They never hold a true location: where a
@@ -49,6 +50,10 @@ class Unsupported(GeoveilError, TypeError):
 
 class RandomnessFailed(GeoveilError, RuntimeError):
     """The source of randomness failed; nothing was sampled."""
+
+
+class SolverFailed(GeoveilError, RuntimeError):
+    """A linear program was not solved, for the reason in the message."""
 
 
 class MissingExtra(GeoveilError, ImportError):

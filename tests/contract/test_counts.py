@@ -46,7 +46,9 @@ def noise_formula(
     for noisy in itertools.product(range(people + 1), repeat=places):
         share = nearest(noisy, vectors)
         for number, true in enumerate(vectors):
-            matrix[number] += math.prod(count[a, z] for a, z in zip(true, noisy, strict=True)) * share
+            matrix[number] += (
+                math.prod(count[a, z] for a, z in zip(true, noisy, strict=True)) * share
+            )
     return matrix
 
 
@@ -56,9 +58,7 @@ class TestRelease(ChannelContract):
         def made(people: int, places: int, weights: np.ndarray | None) -> Case:
             vectors = listed(people, places)
             return Case(
-                lambda: gv.Elastic(
-                    CountVectors(people, places), beta_per_km=0.9, weights=weights
-                ),
+                lambda: gv.Elastic(CountVectors(people, places), beta_per_km=0.9, weights=weights),
                 lambda: formulas.elastic(distances(vectors), 0.9, weights),
                 lambda: distances(vectors),
             )
@@ -67,9 +67,7 @@ class TestRelease(ChannelContract):
         return weighted | {f"{m} × {k}": made(m, k, None) for m, k in SIZES}
 
 
-def counting_cases(
-    kind: type[NoisyCounts], one: Callable[[int, float], float]
-) -> dict[str, Case]:
+def counting_cases(kind: type[NoisyCounts], one: Callable[[int, float], float]) -> dict[str, Case]:
     def made(people: int, places: int, epsilon: float) -> Case:
         return Case(
             lambda: kind(CountVectors(people, places), epsilon=epsilon),

@@ -106,11 +106,11 @@ class LatticeKernel(Kernel):
         """The table folded round a torus, so that a circular convolution is the linear one."""
         folded = self.table
         for axis, (cells, padded) in enumerate(zip(self.shape, self._padded, strict=True)):
-            table = np.moveaxis(folded, axis, 0)
+            table = folded.swapaxes(0, axis)
             onward = table[cells - 1 :] if self._signed else table
             back = table[: cells - 1] if self._signed else table[:0:-1]
             gap = np.zeros((padded - 2 * cells + 1, *table.shape[1:]))
-            folded = np.moveaxis(np.concatenate((onward, gap, back)), 0, axis)
+            folded = np.concatenate((onward, gap, back)).swapaxes(0, axis)
         return folded
 
     def apply(self, values: FloatArray) -> FloatArray:
@@ -163,13 +163,14 @@ class LatticeKernel(Kernel):
         return self.table[np.ix_(*(np.abs(np.arange(1 - n, n)) for n in self.shape))]
 
     def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
-        places, far = np.unravel_index(cells, self.shape), np.unravel_index(others, self.shape)
-        offsets = [one[:, None] - other for one, other in zip(places, far, strict=True)]
-        if self._signed:
-            index = [offset + n - 1 for offset, n in zip(offsets, self.shape, strict=True)]
-        else:
-            index = [np.abs(offset) for offset in offsets]
-        return self.table[tuple(index)]
+        table = self._offsets
+        steps = np.cumprod((1, *table.shape[:0:-1]))[::-1]
+
+        def flat(places: IntArray) -> IntArray:
+            return np.asarray(sum(np.unravel_index(places, self.shape) * steps[:, None]))
+
+        middle = (table.size - 1) // 2
+        return table.ravel()[flat(cells)[:, None] + (middle - flat(others))]
 
 
 class PartialKernel(Kernel):

@@ -93,11 +93,12 @@ def check_grid(name: str, space: object) -> None:
         )
 
 
-def check_decay(decay: float) -> None:
+def check_decay(decay: float, *, least: float = 0.002) -> None:
     """ε·cell within what the sums over the infinite lattice can reach."""
-    if not 0.002 <= decay <= 700:
+    if not least <= decay <= 700:
         raise InvalidInput(
-            f"epsilon_per_km × cell_km ({decay:.3g}) must lie in 0.002 … 700; choose other cells or another ε"
+            f"epsilon_per_km × cell_km ({decay:.3g}) must lie in {least:g} … 700; "
+            "choose other cells or another ε"
         )
 
 

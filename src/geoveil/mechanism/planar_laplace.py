@@ -20,6 +20,9 @@ from geoveil.space.grid import Grid
 
 _NEAR = 3
 """Cells closer than this many steps get the finer quadrature."""
+_FAR = 32
+_LEAST_DECAY = 0.01
+"""Below, the noise of one person would be summed over more than 10⁸ cells."""
 
 
 class PlanarLaplace(TruncatedLattice, Mechanism):
@@ -60,7 +63,7 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
         self.epsilon_per_km = epsilon
         self.guarantee = GeoIndistinguishability(epsilon)
         decay = epsilon * space.cell_km
-        check_decay(decay)
+        check_decay(decay, least=_LEAST_DECAY)
         super().__init__(space, laplace_tables(space.rows, space.columns, decay))
 
     def parameters(self) -> dict[str, Any]:
@@ -87,7 +90,8 @@ def laplace_tables(rows: int, columns: int, decay: float) -> Tables:
     reach = math.ceil((TAIL + math.log1p(1 / decay)) / decay) + 1
 
     def noise_row(a: int, width: int) -> FloatArray:
-        far = _cell_integrals(a, np.arange(width), decay, 8 + math.ceil(decay))
+        smooth = a >= _FAR and decay <= 0.1  # both the law and its distances hardly bend there
+        far = _cell_integrals(a, np.arange(width), decay, 4 if smooth else 8 + math.ceil(decay))
         near = min(_NEAR, width) if a < _NEAR else 0
         if near:
             far[:near] = _cell_integrals(a, np.arange(near), decay, 40 + 2 * math.ceil(decay))
