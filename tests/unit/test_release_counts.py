@@ -81,6 +81,7 @@ def test_products_by_fft_are_the_sums_written_out(
     people: int, places: int, bounds: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(box, "_DENSE_ADVANTAGE", 0)
+    monkeypatch.setattr(box, "WHOLE_LIMIT", 0)
     vectors = CountVectors(people, places, *bounds)
     kernel = kernel_on(vectors, lambda distance: np.exp(-0.8 * distance))
     assert isinstance(kernel, PartialKernel)

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterator
 
 from geoveil.benchmark.certificates import certificates
+from geoveil.benchmark.collection import collection
+from geoveil.benchmark.estimation import estimation
 from geoveil.benchmark.locating import locating
 from geoveil.benchmark.products import products
+from geoveil.benchmark.release import release
 from geoveil.benchmark.sampling import sampling
 from geoveil.benchmark.timing import Figure, markdown
 
@@ -13,6 +16,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "sampling": sampling,
     "certificates": certificates,
     "locating": locating,
+    "release": release,
+    "estimation": estimation,
+    "collection": collection,
 }
 """Every benchmark by the name the command line uses."""
 

@@ -72,6 +72,22 @@ def bare_transforms(side: int) -> Callable[[], None]:
     return work
 
 
+def kernel_transforms(side: int, products: int) -> Callable[[], None]:
+    """The transforms of so many kernel products, axis by axis as the products make them."""
+    padded = fft.next_fast_len(2 * side - 1, real=True)
+    theta = _uneven(side * side).reshape(side, side)
+    workers = fft_workers(padded * padded)
+
+    def work() -> None:
+        for _ in range(products):
+            spectrum = fft.rfft(theta, padded, axis=-1, workers=workers)
+            spectrum = fft.fft(spectrum, padded, axis=0, overwrite_x=True, workers=workers)
+            spectrum = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
+            fft.irfft(spectrum[:side], padded, axis=-1, workers=workers)
+
+    return work
+
+
 def _uneven(size: int) -> FloatArray:
     values = 1.0 + np.sin(np.arange(size))
     distribution: FloatArray = values / values.sum()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure and the line it has to stay below.
+    """One measured figure and the line it has to stay below, or ``at_least`` reach.
 
-    ``value`` is a ratio to the yardstick, a slope or a time, as ``unit`` says (×, slope or s).
+    ``value`` is a ratio to the yardstick, a slope, a share or a time, as ``unit`` says.
     """
 
     name: str
@@ -23,18 +23,20 @@ class Figure:
     limit: float
     yardstick: str = ""
     yardstick_seconds: float | None = None
+    at_least: bool = False
 
     @property
     def met(self) -> bool:
-        """Whether the figure stays below its line."""
-        return self.value <= self.limit
+        """Whether the figure is on the right side of its line."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def cells(self) -> tuple[str, ...]:
         """The figure as a row of a table."""
         beside = "" if self.yardstick_seconds is None else _time(self.yardstick_seconds)
         verdict = "met" if self.met else "MISSED"
-        value, limit = (f"{number:.3g} {self.unit}" for number in (self.value, self.limit))
-        return self.name, _time(self.seconds), self.yardstick, beside, value, f"≤ {limit}", verdict
+        value, limit = (_number(number, self.unit) for number in (self.value, self.limit))
+        target = f"{'≥' if self.at_least else '≤'} {limit}"
+        return self.name, _time(self.seconds), self.yardstick, beside, value, target, verdict
 
 
 HEADINGS = ("figure", "ours", "yardstick", "its time", "value", "target", "")
@@ -52,6 +54,40 @@ def ratio(
     """Our time as a multiple of the yardstick's."""
     seconds, beside = best_of(ours, bare, repeats=repeats)
     return Figure(name, seconds, seconds / beside, "×", limit, yardstick, beside)
+
+
+def faster(
+    name: str,
+    ours: Callable[[], Any],
+    yardstick: str,
+    bare: Callable[[], Any],
+    *,
+    limit: float,
+    repeats: int = 3,
+    scale: float = 1.0,
+) -> Figure:
+    """How many times as fast we are as the yardstick, of which ``bare`` does one part in ``scale``."""
+    seconds, part = best_of(ours, bare, repeats=repeats, warm=False)
+    beside = scale * part
+    return Figure(name, seconds, beside / seconds, "× faster", limit, yardstick, beside, True)
+
+
+def share(
+    name: str,
+    ours: Callable[[], Any],
+    inside: Inside,
+    yardstick: str,
+    bare: Callable[[], Any],
+    *,
+    limit: float,
+) -> Figure:
+    """How much processor time is spent inside what cannot be spared, in per cent; bare time beside."""
+    seconds, beside = best_of(ours, bare, repeats=2)
+    with inside:
+        start = process_time()
+        ours()
+        whole = process_time() - start
+    return Figure(name, seconds, 100 * inside.seconds / whole, "%", limit, yardstick, beside, True)
 
 
 def duration(name: str, ours: Callable[[], Any], *, limit: float, repeats: int = 1) -> Figure:
@@ -83,6 +119,33 @@ def slope(
     return Figure(name, many, exponent, "slope", limit, name_beside, bare_many)
 
 
+class Inside:
+    """The processor seconds, of all threads, spent inside some functions of a module while entered."""
+
+    def __init__(self, module: Any, names: Sequence[str]) -> None:
+        self.seconds = 0.0
+        self._module = module
+        self._kept = {name: getattr(module, name) for name in names}
+
+    def __enter__(self) -> Inside:
+        for name, function in self._kept.items():
+            setattr(self._module, name, self._clocked(function))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, function in self._kept.items():
+            setattr(self._module, name, function)
+
+    def _clocked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            start = process_time()
+            result = function(*given, **named)
+            self.seconds += process_time() - start
+            return result
+
+        return call
+
+
 def best_of(*works: Callable[[], Any], repeats: int, warm: bool = True) -> list[float]:
     """The shortest time of each work; they take turns, so that a busy moment hits all alike."""
     best = [math.inf] * len(works)
@@ -100,6 +163,11 @@ def markdown(figures: Sequence[Figure]) -> str:
     """The figures as a Markdown table."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *(figure.cells() for figure in figures)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _number(value: float, unit: str) -> str:
+    """Three digits and the unit; thousands written out."""
+    return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
 
 
 def _time(seconds: float) -> str:

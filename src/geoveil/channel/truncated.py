@@ -119,7 +119,10 @@ class TruncatedProducts:
         self._near_columns = _near((tables.beyond_columns, tables.corner), 1, self.norm)
         self._near_rows = _near((tables.beyond_rows, tables.corner), 0, self.norm)
         # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
-        sides, ends = tables.beyond_columns[:, self._near_columns], tables.beyond_rows[self._near_rows]
+        sides, ends = (
+            tables.beyond_columns[:, self._near_columns],
+            tables.beyond_rows[self._near_rows],
+        )
         self._sides = fft.rfft(_even(sides, self._high, 0), axis=0).real
         self._ends = fft.rfft(_even(ends, self._wide, 1), axis=1).real
         near_both = np.ix_(self._near_rows, self._near_columns)

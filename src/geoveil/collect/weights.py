@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from geoveil.arrays import FloatArray, IntArray, distribution, positive
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.errors import InvalidInput
-from geoveil.estimate.em import Ascent, maximise
+from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.stopping import Stop
 from geoveil.space.base import Space
@@ -45,7 +45,12 @@ def exponential_kernel(space: Space, beta_per_km: float) -> Kernel:
 
 
 def rate_distortion_weights(
-    kernel: Kernel, prior: FloatArray, stop: Stop, *, start: FloatArray | None = None
+    kernel: Kernel,
+    prior: FloatArray,
+    stop: Stop,
+    *,
+    start: FloatArray | None = None,
+    accelerate: Accelerator | None = None,
 ) -> Ascent:
     """Blahut–Arimoto from uniform c: the one EM loop on :class:`KernelLikelihood`.
 
@@ -54,7 +59,8 @@ def rate_distortion_weights(
     """
     size = prior.size
     uniform = np.full(size, 1 / size) if start is None else start
-    return maximise(KernelLikelihood(kernel, size), prior, start=uniform, stop=stop)
+    likelihood = KernelLikelihood(kernel, size)
+    return maximise(likelihood, prior, start=uniform, stop=stop, accelerate=accelerate)
 
 
 def equalising_weights(
@@ -62,8 +68,8 @@ def equalising_weights(
 ) -> FloatArray:
     """Weights that make Z(x) the same everywhere, so that the certified ε is β itself, half of 2β.
 
-    Solves Kc = 1 by conjugate gradients with FFT products, clips the few slightly negative corners
-    and rescales. Reference: method §4.
+    Solves Kc = 1 by conjugate gradients with FFT products (some twenty on a grid), clips the few
+    slightly negative corners and rescales. Reference: method §4.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=8, columns=8, cell_km=0.5)
@@ -73,8 +79,11 @@ def equalising_weights(
     """
     beta = positive("beta_per_km", beta_per_km)
     used = exponential_kernel(space, beta) if kernel is None else kernel
-    operator = LinearOperator((space.size, space.size), matvec=used.apply, dtype=np.float64)
-    solution, _ = cg(operator, np.ones(space.size), rtol=1e-9, maxiter=2000)
+    product, near_inverse = (
+        LinearOperator((space.size, space.size), matvec=matvec, dtype=np.float64)
+        for matvec in (used.apply, used.apply_near_inverse)
+    )
+    solution, _ = cg(product, np.ones(space.size), rtol=1e-9, maxiter=2000, M=near_inverse)
     clipped = np.maximum(solution, 0.0)
     return clipped / clipped.sum()
 

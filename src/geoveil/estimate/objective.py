@@ -44,7 +44,10 @@ class Point:
     @cached_property
     def log_likelihood(self) -> FloatArray:
         """f(θ), nats per observation."""
-        return np.asarray(np.einsum("...i,...i->...", self.weights, np.log(self.law)))
+        logs = np.log(self.law)
+        if logs.ndim == 1:
+            return np.asarray(self.weights @ logs)
+        return np.asarray(np.einsum("...i,...i->...", self.weights, logs))
 
     @cached_property
     def certificate(self) -> FloatArray:

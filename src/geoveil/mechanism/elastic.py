@@ -183,9 +183,11 @@ class Elastic(FastChannel, Mechanism):
 
     def matrix(self) -> FloatArray:
         self.space.check_matrix("the matrix of the channel")
-        exponents = self._log_weights - self.beta_per_km * self.space.distances_km()
-        exponents -= self.log_normaliser[:, None]
-        matrix: FloatArray = np.exp(exponents, out=exponents)
+        matrix = self._kernel.rows(np.arange(self.space.size))
+        matrix *= self._inverse[:, None]
+        matrix *= self.weights
+        for cell in self._remote:
+            matrix[cell] = self._row(int(cell))
         return matrix
 
     def _column(self, report: int) -> FloatArray:

@@ -1,0 +1,218 @@
+"""``geoveil release``: tables of counts in, tables that may be published out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from geoveil.cli.program import program
+from geoveil.release import CountRelease
+
+COUNTS = "place,09:00,18:00\nstation,6,2\nmarket,1,5\npark,1,1\n"
+PRIOR = [0.5, 0.3, 0.2]
+
+
+def run(*arguments: Any, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(program, ["release", *map(str, arguments)], input=stdin)
+
+
+def done(*arguments: Any, stdin: str | None = None) -> Result:
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def table(text: str) -> dict[str, list[Any]]:
+    return pc.read_csv(pa.BufferReader(text.encode())).to_pydict()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "counts.csv").write_text(COUNTS)
+    (tmp_path / "prior.csv").write_text("place,share\npark,0.2\nstation,0.5\nmarket,0.3\n")
+    people = "\n".join(f"anna{m},{0.9 - m / 10:.1f},0.05,{0.05 + m / 10:.2f}" for m in range(8))
+    (tmp_path / "people.csv").write_text(f"name,station,market,park\n{people}\n")
+    (tmp_path / "past.csv").write_text("place,a,b\nmarket,3,2\npark,2,1\nstation,3,5\n")
+    return tmp_path
+
+
+def valid(columns: dict[str, list[Any]], people: int = 8) -> bool:
+    moments = [columns[name] for name in columns if name != "place"]
+    return all(sum(moment) == people and min(moment) >= 0 for moment in moments)
+
+
+def test_counts_go_to_standard_output_and_words_beside(folder: Path) -> None:
+    result = done(folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1)
+    columns = table(result.stdout)
+    assert list(columns) == ["place", "09:00", "18:00"]
+    assert columns["place"] == ["station", "market", "park"]
+    assert valid(columns)
+    for word in ("leakage", "distortion", "about one person", "worst case", "standard output"):
+        assert word in result.stderr
+
+
+def test_the_report_is_that_of_the_library(folder: Path) -> None:
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1]
+    values = json.loads(done(*asked, "-o", folder / "out.csv", "--json").stdout)
+    release = CountRelease(people=8, prior=PRIOR, multiplier=1.0, timestamps=2)
+    for name in ("leakage_bits", "least_leakage_bits", "distortion", "epsilon", "certificate_nats"):
+        assert values[name] == pytest.approx(getattr(release, name), rel=1e-9)
+    assert list(values["personal_leakage_bits"].values()) == pytest.approx(
+        release.personal_leakage_bits.tolist()
+    )
+    assert values["chain_holds"] is True
+    assert values["unchanged_bits"] > values["leakage_bits"]
+    written = table((folder / "out.csv").read_text())
+    assert values["released"] == {name: written[name] for name in ("09:00", "18:00")}
+
+
+def test_personal_priors_name_the_people(folder: Path) -> None:
+    asked = [folder / "counts.csv", "--prior", folder / "people.csv", "--leakage-bits", 1.0]
+    result = done(*asked, "-o", folder / "out.parquet", "--personal", folder / "personal.csv")
+    assert valid(pq.read_table(folder / "out.parquet").to_pydict())
+    personal = table((folder / "personal.csv").read_text())
+    assert personal["person"] == [f"anna{m}" for m in range(8)]
+    assert 0 < max(personal["leakage_bits"]) < 1.0
+    assert all(
+        0 < told < unknown
+        for told, unknown in zip(
+            personal["leakage_bits"], personal["unknown_before_bits"], strict=True
+        )
+    )
+    assert "most: anna" in result.stdout
+
+
+@pytest.mark.parametrize(("kind", "text"), [
+    ("past counts", "place,a,b\nmarket,3,2\npark,2,1\nstation,3,5\n"),
+    ("visits", "person,place\n" + "".join(f"p{m},station\np{m},elsewhere\n" for m in range(8))),
+])  # fmt: skip
+def test_history_instead_of_a_prior(folder: Path, kind: str, text: str) -> None:
+    (folder / "history.csv").write_text(text)
+    asked = [folder / "counts.csv", "--history", folder / "history.csv", "--multiplier", 1]
+    values = json.loads(done(*asked, "-o", folder / "out.csv", "--json").stdout)
+    shares = [9 / 19, 6 / 19, 4 / 19] if kind == "past counts" else [[2 / 4, 1 / 4, 1 / 4]] * 8
+    wanted = CountRelease(people=8, prior=shares, multiplier=1.0, timestamps=2)
+    assert values["leakage_bits"] == pytest.approx(wanted.leakage_bits, rel=1e-9)
+
+
+def test_priors_by_timestamp(folder: Path) -> None:
+    (folder / "by_time.csv").write_text(
+        "place,18:00,09:00\nstation,0.2,0.5\nmarket,0.5,0.3\npark,0.3,0.2\n"
+    )
+    rows = [f"{time},{who},{share},{1 - share - 0.2:.1f},0.2"
+            for time, share in (("09:00", 0.5), ("18:00", 0.2)) for who in range(8)]  # fmt: skip
+    (folder / "by_both.csv").write_text(
+        "timestamp,person,station,market,park\n" + "\n".join(rows) + "\n"
+    )
+    told = {}
+    for name in ("by_time", "by_both"):
+        asked = [folder / "counts.csv", "--prior", folder / f"{name}.csv", "--multiplier", 1]
+        told[name] = json.loads(done(*asked, "-o", folder / "o.csv", "--json").stdout)[
+            "leakage_bits"
+        ]
+    layers = [[[0.5, 0.3, 0.2]], [[0.2, 0.5, 0.3]]]
+    assert told["by_time"] == pytest.approx(
+        CountRelease(people=8, prior=layers, multiplier=1.0).leakage_bits
+    )
+    layers = [[[0.5, 0.3, 0.2]], [[0.2, 0.6, 0.2]]]
+    assert told["by_both"] == pytest.approx(
+        CountRelease(people=8, prior=layers, multiplier=1.0).leakage_bits
+    )
+
+
+def test_merged_places_pipes_seeds_and_pictures(folder: Path) -> None:
+    asked = ["-", "--prior", folder / "prior.csv", "--distortion", 2, "--seed", 3,
+             "--merge", "town=station,market"]  # fmt: skip
+    first = done(*asked, "--plot", folder / "curve.png", stdin=COUNTS)
+    columns = table(first.stdout)
+    assert columns["place"] == ["town", "park"]
+    assert valid(columns)
+    assert "seeded noise is for simulations" in first.stderr
+    assert (folder / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert done(*asked, stdin=COUNTS).stdout == first.stdout
+    with_tabs = COUNTS.replace(",", "\t")
+    (folder / "prior.csv").write_text("place\tshare\npark\t0.2\nstation\t0.5\nmarket\t0.3\n")
+    assert valid(table(done(*asked, "--delimiter", "tab", stdin=with_tabs).stdout))
+
+
+@pytest.mark.parametrize(
+    ("counts", "prior", "said"),
+    [
+        (COUNTS.replace("6", "6.5"), None, "whole numbers"),
+        (COUNTS.replace("6", "-6"), None, "not be negative|at least one person"),
+        (COUNTS.replace("5", "4"), None, "must sum to 8"),
+        (COUNTS.replace("6", "x"), None, "must hold numbers only; row 1"),
+        (COUNTS.replace("market", "station"), None, "name each place once"),
+        ("place,a,a\nx,1,2\ny,2,1\n", None, "different names"),
+        ("place\nx\n", None, "a column of counts for each timestamp"),
+        ("place,a\n", None, "at least one row"),
+        ("place,a\nstation,0\nmarket,0\npark,0\n", None, "at least one person"),
+        (None, "place,share\npark,0.2\nstation,0.5\nmarket,0.4\n", "must sum to 1"),
+        (None, "place,share\npark,0.5\nstation,0.5\n", "the places of the counts"),
+        (None, "place,u,v\npark,0.2,0.2\nstation,0.5,0.5\nmarket,0.3,0.3\n", "one column of prob"),
+        (None, "name,station,market,park\na,0.5,0.3,0.2\nb,0.5,0.3,0.2\n", "one per person"),
+        (None, "timestamp,station,market,park\n09:00,0.5,0.3,0.2\n", "the same people at every"),
+    ],
+)
+def test_bad_tables_are_one_line_and_nothing_is_written(
+    folder: Path, counts: str | None, prior: str | None, said: str
+) -> None:
+    if counts is not None:
+        (folder / "counts.csv").write_text(counts)
+    if prior is not None:
+        (folder / "prior.csv").write_text(prior)
+    target, personal = folder / "out.csv", folder / "personal.csv"
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1]
+    result = run(*asked, "-o", target, "--personal", personal)
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert any(part in result.stderr for part in said.split("|"))
+    assert not target.exists()
+    assert not personal.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "exactly one of --multiplier, --distortion, --leakage-bits"),
+        (["--multiplier", 1, "--distortion", 1], "exactly one of"),
+        (["--multiplier", 0], "above 0"),
+        (["--multiplier", 1, "--history", "past.csv"], "one of them"),
+        (["--multiplier", 1, "-o", "counts.csv"], "must not be the same file"),
+        (
+            ["--multiplier", 1, "-o", "out.csv", "--personal", "out.csv"],
+            "must not be the same file",
+        ),
+        (["--multiplier", 1, "--plot", "curve.txt"], "must end in .png"),
+        (["--multiplier", 1, "--merge", "town=station"], "NAME=PLACE,PLACE"),
+        (["--multiplier", 1, "--merge", "t=station,harbour"], "with places of: station, market"),
+        (["--multiplier", 1, "--merge", "park=station,market"], "a name of its own"),
+        (["--multiplier", 1, "--merge", "a=station,park", "--merge", "b=park,market"], "one group"),
+    ],
+)
+def test_options_that_cannot_be(
+    folder: Path, options: list[Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    result = run("counts.csv", "--prior", "prior.csv", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert (folder / "counts.csv").read_text() == COUNTS
+
+
+def test_beyond_reach_names_the_coarsening(folder: Path) -> None:
+    places = "".join(f"p{k},{k % 2}\n" for k in range(30))
+    (folder / "many.csv").write_text("place,now\n" + places)
+    shares = "".join(f"p{k},{1 / 30!r}\n" for k in range(30))
+    (folder / "even.csv").write_text("place,share\n" + shares)
+    result = run(folder / "many.csv", "--prior", folder / "even.csv", "--multiplier", 1)
+    assert result.exit_code == 2
+    assert "merge the places into" in result.stderr
+    assert result.stdout == ""
