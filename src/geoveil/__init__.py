@@ -78,6 +78,16 @@ from geoveil.mechanism import (
     nearest_remap,
 )
 from geoveil.randomness import Randomness, SeededRandomness, SystemRandomness, seeded
+from geoveil.release import (
+    CountRelease,
+    CountVectors,
+    GeometricCounting,
+    GroupedRelease,
+    MergedPlaces,
+    SimpleCounting,
+    leakage_curve,
+    merge_least_visited,
+)
 from geoveil.report import ExactTable, load_mechanism, save_mechanism
 from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
 from geoveil.space.loss import RadialLoss, distance_km, squared_distance_km2
@@ -100,6 +110,8 @@ __all__ = [
     "Channel",
     "Collection",
     "ContinuousLaplace",
+    "CountRelease",
+    "CountVectors",
     "CrossValidated",
     "Crowd",
     "DenseChannel",
@@ -111,7 +123,9 @@ __all__ = [
     "FisherInformation",
     "GeneralPrivacy",
     "GeoIndistinguishability",
+    "GeometricCounting",
     "Grid",
+    "GroupedRelease",
     "Guarantee",
     "IterativeBayesianUpdate",
     "JointTally",
@@ -121,6 +135,7 @@ __all__ = [
     "LocalDifferentialPrivacy",
     "MatrixInversion",
     "Mechanism",
+    "MergedPlaces",
     "PerKilometre",
     "PlanarGeometric",
     "PlanarLaplace",
@@ -133,6 +148,7 @@ __all__ = [
     "RapporEstimator",
     "Remapped",
     "SeededRandomness",
+    "SimpleCounting",
     "Simulation",
     "Space",
     "Squarem",
@@ -161,9 +177,11 @@ __all__ = [
     "isolation_km",
     "kl_divergence_bits",
     "kl_divergence_nats",
+    "leakage_curve",
     "load_mechanism",
     "mean_distance_km",
     "mean_posterior",
+    "merge_least_visited",
     "mutual_information_bits",
     "nearest_remap",
     "obfuscate",

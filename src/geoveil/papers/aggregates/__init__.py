@@ -1,0 +1,27 @@
+"""Aggregation-based location privacy made again: least leakage for counts, certified and at scale."""
+
+from geoveil.papers.aggregates.laws import FIGURE_4
+from geoveil.papers.aggregates.people import FIGURE_7
+from geoveil.papers.aggregates.scale import TABLE_2
+from geoveil.papers.aggregates.threshold import ALGORITHM_1, FIGURE_9
+from geoveil.papers.aggregates.tradeoff import FIGURE_5, FIGURE_6
+from geoveil.papers.aggregates.visits import FIGURE_8
+from geoveil.papers.report import Paper
+
+PAPER = Paper(
+    name="aggregates",
+    title="Aggregation-based location privacy: An information theoretic approach",
+    reference="W. Zhang, B. Jiang, M. Li, R. Tandon, Q. Liu and H. Li, Computers & Security 97 (2020)",
+    experiments=(
+        ALGORITHM_1,
+        TABLE_2,
+        FIGURE_4,
+        FIGURE_5,
+        FIGURE_6,
+        FIGURE_7,
+        FIGURE_8,
+        FIGURE_9,
+    ),
+)
+
+__all__ = ["PAPER"]

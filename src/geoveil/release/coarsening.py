@@ -1,0 +1,138 @@
+"""Coarsening: what to do when there are more count vectors than can be handled.
+
+Places can be merged and people split into groups. Neither is an approximation: what comes out is the
+exact release of a coarser question, and both leak no more than is stated.
+
+- **Merged places.** A release of the merged counts Ã′ depends on the counts A through the merged ones A′
+  alone, so I(A; Ã′) = I(A′; Ã′) and I(A_m; Ã′) is what the merged release says. What is lost is detail: the
+  counts inside a merged place are not published.
+- **Groups of people.** Each group's counts are released by themselves and added up. The sum is a function
+  of the groups' releases, which are independent, so I(A; Ã) ≤ Σ_g I(A_g; Ã_g), a person's leakage is at most
+  that of the own group's release, and E d ≤ Σ_g D_g. What is lost is accuracy: noise is added once per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import IntArray, count
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.release.box import REACH, transform_points
+from geoveil.release.counts import VECTOR_LIMIT, CountVectors, number_of_vectors
+from geoveil.release.law import TAIL
+from geoveil.release.prior import Prior
+from geoveil.space.base import MATRIX_LIMIT
+
+
+@dataclass(frozen=True)
+class MergedPlaces:
+    """Places put together: ``groups`` of their numbers, each place in exactly one.
+
+    >>> merged = MergedPlaces(((0,), (1, 2)))
+    >>> merged.counts([16, 2, 2]).tolist()
+    [16, 4]
+    >>> merged.prior([0.8, 0.1, 0.1]).round(3).tolist()
+    [0.8, 0.2]
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        listed = sorted(place for group in self.groups for place in group)
+        if listed != list(range(len(listed))) or not all(self.groups):
+            raise InvalidInput("groups must hold each place, numbered from 0, exactly once")
+
+    @property
+    def places(self) -> int:
+        """How many places there were."""
+        return sum(len(group) for group in self.groups)
+
+    def counts(self, counts: npt.ArrayLike) -> IntArray:
+        """Counts (…, places) on the merged places."""
+        return np.asarray(self._sums(np.asarray(counts)), dtype=np.int64)
+
+    def prior(self, prior: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Priors (…, places) on the merged places."""
+        return np.asarray(self._sums(np.asarray(prior, dtype=np.float64)), dtype=np.float64)
+
+    def _sums(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        if values.ndim == 0 or values.shape[-1] != self.places:
+            raise InvalidInput(
+                f"values (shape {values.shape}) must have {self.places} entries, one per place"
+            )
+        return np.stack([values[..., list(group)].sum(axis=-1) for group in self.groups], axis=-1)
+
+
+def merge_least_visited(prior: Prior, places: int) -> MergedPlaces:
+    """Merge places, always the two least visited ones, until so many are left."""
+    groups: list[tuple[int, ...]] = [(place,) for place in range(prior.places)]
+    visits = prior.mean.tolist()
+    while len(groups) > count("places", places):
+        one, other = sorted(np.argsort(visits, kind="stable")[:2].tolist())
+        groups[one] += groups.pop(other)
+        visits[one] += visits.pop(other)
+    return MergedPlaces(tuple(tuple(sorted(group)) for group in groups))
+
+
+def even_groups(people: int, groups: int) -> list[IntArray]:
+    """The people 0 … M − 1 in ``groups`` parts as equal as can be."""
+    if groups > count("people", people):
+        raise InvalidInput(f"groups ({groups}) must be at most {people}, the number of people")
+    return [
+        part.astype(np.int64) for part in np.array_split(np.arange(people), count("groups", groups))
+    ]
+
+
+# -- reach -----------------------------------------------------------------------------------------
+
+
+def within_reach(prior: Prior) -> bool:
+    """Whether a release for this prior can be designed: vectors to list and transforms to make."""
+    people, places = prior.people, prior.places
+    lower, upper = (0,) * places, (people,) * places
+    if number_of_vectors(people, places) > MATRIX_LIMIT:
+        lower, upper = prior.bounds(TAIL / 2)
+    size = CountVectors.estimated_size(people, lower, upper)
+    if size > MATRIX_LIMIT and transform_points(lower, upper) > REACH:
+        return False
+    if not prior.is_common:  # people join one at a time, so all smaller counts are needed too
+        spare = int(np.argmax(np.subtract(upper, lower)))
+        lower, upper = (0,) * places, (*upper[:spare], people, *upper[spare + 1 :])
+        size = CountVectors.estimated_size(people, lower, upper)
+    return size <= VECTOR_LIMIT
+
+
+def check_reach(prior: Prior) -> None:
+    """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
+    if within_reach(prior):
+        return
+    number = number_of_vectors(prior.people, prior.places)
+    advice = " or ".join([*_merging_that_fits(prior), *_groups_that_fit(prior)])
+    raise TooLarge(
+        f"count vectors ({number:.3g} for {prior.people} people and {prior.places} places) are beyond "
+        f"reach; {advice}"
+    )
+
+
+def _merging_that_fits(prior: Prior) -> Sequence[str]:
+    """The finest merging within reach, by bisection: fewer places have fewer vectors."""
+    fits, fails = 1, prior.places
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        merged = prior.merged(merge_least_visited(prior, middle).groups)
+        fits, fails = (middle, fails) if within_reach(merged) else (fits, middle)
+    return [f"merge the places into {fits} (merge_least_visited)"] if fits > 1 else []
+
+
+def _groups_that_fit(prior: Prior) -> Sequence[str]:
+    groups = 2
+    while groups <= prior.people:
+        largest = -(-prior.people // groups)
+        if within_reach(Prior.parse(prior.mean, largest)):
+            return [f"split the people into {groups} groups of at most {largest} (GroupedRelease)"]
+        groups = max(groups + 1, groups * 5 // 4)
+    return []

@@ -1,0 +1,231 @@
+"""The lattice of count vectors: all the ways in which people can be spread over places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen
+from geoveil.errors import InvalidInput, OutsideSpace, TooLarge
+from geoveil.space import register_space
+from geoveil.space.base import Space
+from geoveil.space.document import entries
+
+VECTOR_LIMIT = 1 << 22
+"""No more count vectors than this are listed."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountVectors(Space):
+    """The vectors of ``places`` counts, whole and not negative, that sum to ``people``.
+
+    There are C(M + L − 1, L − 1) of them for M people and L places, in lexicographic order.
+    ``lower`` and ``upper`` (one bound per place) keep a part of them: a window.
+
+    Units: distances are the Euclidean norm of the difference of two vectors, in people; one person who
+    goes elsewhere moves the vector by √2. Every name that ends in ``_km`` reads in that unit.
+    Cost: L·N numbers; refused above 2²² vectors.
+    Reference: AGG §2.1 and §4.3 (there ``EC(M, L)``).
+
+    >>> vectors = CountVectors(people=4, places=2)
+    >>> vectors.vectors.tolist()
+    [[0, 4], [1, 3], [2, 2], [3, 1], [4, 0]]
+    >>> vectors.index([3, 1]).item(), vectors.distance_km(0, 1).round(3).item()
+    (3, 1.414)
+    """
+
+    people: int
+    places: int
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    unit = "people"
+
+    def __post_init__(self) -> None:
+        count("people", self.people)
+        count("places", self.places)
+        lower = self._bounds("lower", self.lower, 0)
+        upper = self._bounds("upper", self.upper, self.people)
+        object.__setattr__(self, "lower", tuple(max(low, 0) for low in lower))
+        object.__setattr__(self, "upper", tuple(min(high, self.people) for high in upper))
+        object.__setattr__(self, "size", self._checked_size())
+
+    def _bounds(self, name: str, given: Sequence[int], default: int) -> Sequence[int]:
+        if len(given) not in (0, self.places):
+            raise InvalidInput(
+                f"{name} ({len(given)} bounds) must have {self.places}, one per place"
+            )
+        return [count(name, bound, least=-self.people) for bound in given] or [
+            default
+        ] * self.places
+
+    def _checked_size(self) -> int:
+        size = self.estimated_size(self.people, self.lower, self.upper)
+        if size > VECTOR_LIMIT:
+            raise TooLarge(
+                f"count vectors (about {size:.3g}, {self.people} people over {self.places} places) "
+                f"must be at most {VECTOR_LIMIT:,}; merge places or split the people into groups"
+            )
+        if size < 1:
+            raise InvalidInput(f"bounds must leave a vector that sums to {self.people}")
+        return int(self._ways[0, self.people])
+
+    @staticmethod
+    def estimated_size(people: int, lower: tuple[int, ...], upper: tuple[int, ...]) -> float:
+        """How many vectors a window has, to rounding, without listing them."""
+        return float(_completions(people, lower, upper, np.float64)[0, people])
+
+    # -- order -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _ways(self) -> IntArray:
+        # Sums may pass 2⁶³ where no vector of this lattice needs them; the differences, taken modulo
+        # 2⁶⁴ by NumPy's integers, are right all the same.
+        ways: IntArray = _completions(self.people, self.lower, self.upper, np.int64)
+        return ways
+
+    @cached_property
+    def vectors(self) -> IntArray:
+        """(size, places): the counts themselves."""
+        least = np.append(np.cumsum(self.lower[::-1])[::-1], 0)
+        most = np.append(np.cumsum(self.upper[::-1])[::-1], 0)
+        columns: list[IntArray] = []
+        left = np.array([self.people])
+        for place in range(self.places):
+            first = np.maximum(self.lower[place], left - most[place + 1])
+            last = np.minimum(self.upper[place], left - least[place + 1])
+            choices = last - first + 1
+            starts = np.cumsum(choices) - choices
+            chosen = np.arange(int(choices.sum())) - np.repeat(starts - first, choices)
+            columns = [np.repeat(column, choices) for column in columns] + [chosen]
+            left = np.repeat(left, choices) - chosen
+        made: IntArray = frozen(np.stack(columns, axis=1))
+        return made
+
+    def index(self, counts: npt.ArrayLike) -> IntArray:
+        """The numbers of vectors (…, places); a vector that is none of these is refused."""
+        given = self._checked(counts)
+        if not self._holds(given).all():
+            raise OutsideSpace("counts must lie within the bounds of the window")
+        return self._index(given)
+
+    def _index(self, given: IntArray) -> IntArray:
+        before = np.cumsum(self._ways, axis=1)
+        left = np.full(given.shape[:-1], self.people)
+        found = np.zeros(given.shape[:-1], dtype=np.int64)
+        for place in range(self.places):
+            value, low = given[..., place], self.lower[place]
+            # Vectors that agree so far and have fewer here: completions of left − low … left − value + 1.
+            found += np.where(
+                value > low,
+                before[place + 1, np.clip(left - low, 0, None)]
+                - before[place + 1, np.clip(left - value, 0, None)],
+                0,
+            )
+            left = left - value
+        return found
+
+    def holds(self, counts: npt.ArrayLike) -> BoolArray:
+        """Which of some valid vectors (…, places) lie within the bounds."""
+        return self._holds(self._checked(counts))
+
+    def _holds(self, given: IntArray) -> BoolArray:
+        inside = (given >= self.lower) & (given <= self.upper)
+        return np.asarray(inside.all(axis=-1))
+
+    def _checked(self, counts: npt.ArrayLike) -> IntArray:
+        return checked_counts(counts, self.people, self.places)
+
+    # -- metric ----------------------------------------------------------------------------------
+
+    @cached_property
+    def centres(self) -> FloatArray:  # type: ignore[override]  # made on first use, then fixed
+        """(size, places): the vectors as floats."""
+        made: FloatArray = frozen(self.vectors.astype(np.float64))
+        return made
+
+    @staticmethod
+    def _norm(difference: FloatArray) -> FloatArray:
+        return np.sqrt(np.einsum("...i,...i->...", difference, difference))
+
+    def distances_km(self) -> FloatArray:
+        """The full matrix of distances; refused above 4,096 vectors."""
+        self.check_matrix("the matrix of distances")
+        squares = np.zeros((self.size, self.size))
+        for column in self.centres.T:
+            squares += np.square(column[:, None] - column)
+        return np.sqrt(squares)
+
+    @cached_property
+    def spare(self) -> int:
+        """The place whose count follows from the others in the box of a transform: the widest one."""
+        return int(np.argmax(np.subtract(self.upper, self.lower)))
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Kind, people, places, lower and upper bounds."""
+        sizes = {"kind": "count-vectors", "people": self.people, "places": self.places}
+        return {**sizes, "lower": list(self.lower), "upper": list(self.upper)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> CountVectors:
+        """The lattice that ``to_dict`` described."""
+        people, places, lower, upper = entries(
+            values, "count-vectors", "people", "places", "lower", "upper"
+        )
+        return cls(people, places, tuple(lower), tuple(upper))
+
+
+register_space("count-vectors", CountVectors)
+
+
+def checked_counts(counts: npt.ArrayLike, people: int, places: int) -> IntArray:
+    """Counts (…, places) as integers, each vector valid; the message never repeats a count."""
+    try:
+        given = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput("counts must be whole numbers") from None
+    if given.ndim == 0 or given.shape[-1] != places:
+        raise InvalidInput(
+            f"counts (shape {given.shape}) must have {places} entries, one per place"
+        )
+    if not np.isfinite(given).all() or (given != np.round(given)).any():
+        raise InvalidInput("counts must be whole numbers; round them before")
+    if (given < 0).any():
+        raise InvalidInput("counts must not be negative")
+    sums = given.sum(axis=-1)
+    if (sums != people).any():
+        wrong = int(np.flatnonzero(np.atleast_1d(sums != people).ravel())[0])
+        raise InvalidInput(
+            f"counts must sum to {people}, the number of people; vector {wrong} does not"
+        )
+    return given.astype(np.int64)
+
+
+def number_of_vectors(people: int, places: int) -> int:
+    """C(M + L − 1, L − 1): how many vectors of ``places`` counts sum to ``people``.
+
+    >>> number_of_vectors(1000, 3)
+    501501
+    """
+    return math.comb(people + places - 1, places - 1)
+
+
+def _completions(
+    people: int, lower: tuple[int, ...], upper: tuple[int, ...], kind: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """Entry (i, s): how many ways places i, i + 1, … can hold s people within their bounds."""
+    ways = np.zeros((len(lower) + 1, people + 1), dtype=kind)
+    ways[-1, 0] = 1
+    for place in range(len(lower) - 1, -1, -1):
+        low, high = min(lower[place], people + 1), min(upper[place], people)
+        total = np.cumsum(ways[place + 1])
+        ways[place, low:] = total[: people + 1 - low]
+        ways[place, high + 1 :] -= total[: people - high]
+    return ways
