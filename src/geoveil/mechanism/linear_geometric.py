@@ -56,7 +56,9 @@ class LinearGeometric(Mechanism):
             )
         )
         if self.epsilon_per_unit < _LEAST:
-            raise InvalidInput(f"epsilon_per_unit ({self.epsilon_per_unit:.3g}) must be at least 1e-9")
+            raise InvalidInput(
+                f"epsilon_per_unit ({self.epsilon_per_unit:.3g}) must be at least 1e-9"
+            )
         self.space = space
         self.report_count = space.size
         self.guarantee = GeoIndistinguishability(self.epsilon_per_unit)
