@@ -27,7 +27,7 @@ def command(paper: str, machine: bool, **options: Any) -> None:
     """Make the tables and figures of a paper again: pictures, CSV and a page with the verdicts.
 
     \b
-    geoveil reproduce noise --quick
+    geoveil reproduce privic --quick
     """
     console = Console(machine=machine)
     names = list(PAPERS) if paper == "all" else [paper]

@@ -15,7 +15,6 @@ from geoveil.papers.report import Experiment, NotRun, Outcome, Paper, Report, Se
 
 PAPERS = {
     "privic": "geoveil.papers.privic",
-    "noise": "geoveil.papers.noise",
     "free-will": "geoveil.papers.free_will",
     "ibu": "geoveil.papers.ibu",
     "aggregates": "geoveil.papers.aggregates",
