@@ -1,0 +1,436 @@
+"""How far fakes reach, how well they are found, and how isolated places are hidden: measured.
+
+Run ``python benchmarks/robustness.py PART…`` with the parts wanted (all of them for none), in the
+folder of the repository, with the check-ins of the papers in ``GEOVEIL_DATA`` or ``../shared/data``.
+Each part prints the tables of docs/robustness.md and draws its picture into docs/images.
+Distances are in cells of half a kilometre, as in the papers; ε is per cell.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.audit.alarm import PoisoningAlarm
+from geoveil.audit.guard import GuardedUpdate
+from geoveil.audit.manipulation import campaign_manipulation_gain, manipulation_gain
+from geoveil.channel.base import Channel
+from geoveil.channel.tally import Tally
+from geoveil.collect.long_run import LongRun, long_run
+from geoveil.estimate import DenseLikelihood, Estimate, maximise
+from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
+from geoveil.papers.cities import PARIS, SAN_FRANCISCO, City, load_city
+from geoveil.papers.data import DataFolder
+from geoveil.papers.page import style
+from geoveil.plot.curves import COLOURS
+from geoveil.plot.maps import Panel, draw_maps
+
+IMAGES = Path("docs/images")
+REPORTS = 100_000
+SHARE = 0.01
+ROUNDS = 4
+ISLAND_CELL, ISLAND_RADIUS = 16, 2.9
+"""Row 1, column 1 and the two rows and columns around: gives the posteriors of method §10."""
+
+
+@cache
+def city(name: str) -> City:
+    """Paris or San Francisco, as PRIVIC cuts it."""
+    return load_city({"Paris": PARIS, "San Francisco": SAN_FRANCISCO}[name], DataFolder())
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A city and a promise, ε per cell."""
+
+    name: str
+    epsilon: float
+
+    @property
+    def city(self) -> City:
+        return city(self.name)
+
+    def mechanism(self, camouflage: float = 0.5, *, opening: bool = False) -> Channel:
+        """Designed for the truth, or (opening) the first mechanism of a campaign, which knows nothing."""
+        prior = None if opening else self.city.truth
+        return gv.elastic(self.city.grid, prior, epsilon_per_km=self.epsilon, camouflage=camouflage)
+
+    def __str__(self) -> str:
+        return f"{self.name} ε={self.epsilon:g}"
+
+
+SETTINGS = [Setting(name, epsilon) for name in ("Paris", "San Francisco") for epsilon in (1.0, 2.0)]
+
+
+def row(*fields: Any) -> None:
+    """One line of a Markdown table, shown at once."""
+    texts = (f"{field:.2f}" if isinstance(field, float) else str(field) for field in fields)
+    print("| " + " | ".join(texts) + " |", flush=True)
+
+
+def save(figure: Any, name: str) -> None:
+    """Into the documentation, small."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(IMAGES / name, dpi=110, metadata={"Software": None})
+
+
+# -- manipulation gain -----------------------------------------------------------------------------
+
+
+def gain() -> None:
+    """Worst and median target, for fixed mechanisms."""
+    row("setting", "mechanism", "worst gain", "at cell", "median target")
+    for setting in SETTINGS:
+        made = {f"camouflage {dial:g}": setting.mechanism(dial) for dial in (0, 0.5, 0.9, 1)}
+        made["camouflage 0.5, opening round"] = setting.mechanism(opening=True)
+        for name, mechanism in made.items():
+            prior = setting.city.truth
+            found = manipulation_gain(mechanism, prior, share=SHARE, reports=REPORTS)
+            row(setting, name, found.gain, found.target, found.median)
+
+
+def campaign() -> None:
+    """The same over a campaign that is poisoned from its first report on."""
+    row("setting", "rounds", "worst gain", "at cell")
+    for setting in SETTINGS:
+        prior = setting.city.truth
+        screened = manipulation_gain(setting.mechanism(), prior, candidates=1)
+        likely = np.argsort(-screened.gains)[:12]
+        others = np.random.default_rng(3).permutation(prior.size)[:12]
+        targets = np.union1d(likely, others)
+        found = campaign_manipulation_gain(
+            lambda setting=setting: gv.Collection(
+                setting.city.grid, epsilon_per_km=setting.epsilon, camouflage=0.5
+            ),
+            prior,
+            rounds=ROUNDS,
+            targets=targets,
+        )
+        row(setting, ROUNDS, found.gain, found.target)
+
+
+def guard() -> None:
+    """The plain update and the guarded one against the same attacks, one round, sampled counts."""
+    row("setting", "attacks", "worst plain", "mean plain", "worst guarded", "mean guarded")
+    for setting, attacks in zip(SETTINGS, (80, 80, 40, 40), strict=True):
+        generator = np.random.default_rng(5)
+        truth, moved = setting.city.truth, []
+        worst = np.argsort(-manipulation_gain(setting.mechanism(), truth, candidates=1).gains)[:10]
+        for target in [*worst, *generator.permutation(truth.size)[: attacks - 10]]:
+            tallies, plain = one_round(setting, generator, REPORTS, SHARE, int(target))
+            kept = GuardedUpdate(PoisoningAlarm(replicates=99)).fit(tallies)
+            pair = (plain.distribution[target], kept.distribution[target])
+            moved.append([(share - truth[target]) / SHARE for share in pair])
+        plain_gain, kept_gain = np.array(moved).T
+        row(
+            setting, attacks, plain_gain.max(), plain_gain.mean(), kept_gain.max(), kept_gain.mean()
+        )
+
+
+# -- alarm -----------------------------------------------------------------------------------------
+
+
+def one_round(
+    setting: Setting,
+    generator: np.random.Generator,
+    reports: int,
+    share: float,
+    target: int | None,
+) -> tuple[list[Tally], Estimate]:
+    """One round under the mechanism for the truth."""
+    tally = poisoned(setting.mechanism(), setting.city.truth, generator, reports, share, target)
+    return [tally], gv.IterativeBayesianUpdate().fit(tally)
+
+
+def rounds(
+    setting: Setting,
+    generator: np.random.Generator,
+    reports: int,
+    share: float,
+    target: int | None,
+    honest: int = 0,
+) -> tuple[list[Tally], Estimate]:
+    """A campaign of four rounds, the first ``honest`` of them without fakes."""
+    grid, truth = setting.city.grid, setting.city.truth
+    collection = gv.Collection(grid, epsilon_per_km=setting.epsilon, camouflage=0.5)
+    for number in range(ROUNDS):
+        wanted = target if number >= honest else None
+        made = poisoned(collection.mechanism, truth, generator, reports // ROUNDS, share, wanted)
+        collection.receive(made)
+        collection.close_round()
+    return [done.tally for done in collection.rounds], collection.estimate
+
+
+def history(setting: Setting, *rest: Any) -> tuple[list[Tally], Estimate]:
+    """A campaign whose first round is honest."""
+    return rounds(setting, *rest, honest=1)
+
+
+def poisoned(
+    mechanism: Channel,
+    truth: FloatArray,
+    generator: np.random.Generator,
+    reports: int,
+    share: float,
+    target: int | None,
+) -> Tally:
+    """Reports of honest people and, where there is a target, fakes of that report among them."""
+    fakes = 0 if target is None else round(share * reports)
+    law = mechanism.push(truth)
+    counts = generator.multinomial(reports - fakes, law / law.sum())
+    if target is not None:
+        counts[target] += fakes
+    return Tally(mechanism, counts)
+
+
+Scenario = Callable[..., tuple[list[Tally], Estimate]]
+
+
+def checks(
+    setting: Setting, scenario: Scenario, targets: list[int | None], reports: int, share: float
+) -> Iterator[tuple[bool, bool, float]]:
+    """For each target: whether the alarm was raised, whether it named the target, and the gain."""
+    generator = np.random.default_rng(11)
+    alarm = PoisoningAlarm(replicates=99)
+    for target in targets:
+        tallies, estimate = scenario(setting, generator, reports, share, target)
+        result = alarm.check(tallies, estimate)
+        moved = estimate.distribution - setting.city.truth
+        gained = 0.0 if target is None else float(moved[target] / share)
+        yield result.raised, target in result.suspicious, gained
+
+
+def drawn_targets(setting: Setting, number: int) -> list[int | None]:
+    """Cells at random, each at most once."""
+    order = np.random.default_rng(2).permutation(setting.city.truth.size)
+    return [int(cell) for cell in order[:number]]
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "one round": one_round,
+    "four rounds, first honest": history,
+    "four rounds, all poisoned": rounds,
+}
+RUNS = {"Paris": (200, 165), "San Francisco": (60, 60)}
+CAMPAIGN_RUNS = {"Paris": (60, 60), "San Francisco": (25, 30)}
+
+
+def alarm() -> None:
+    """False alarms and attacks found, by setting and scenario."""
+    row("scenario", "setting", "false alarms", "found", "named", "gain of those missed")
+    for name, scenario in SCENARIOS.items():
+        for setting in SETTINGS:
+            honest, attacks = (RUNS if scenario is one_round else CAMPAIGN_RUNS)[setting.name]
+            quiet = [None] * (
+                0 if scenario is rounds else honest
+            )  # honest rounds are the same twice
+            false = sum(raised for raised, *_ in checks(setting, scenario, quiet, REPORTS, 0.0))
+            found = list(checks(setting, scenario, drawn_targets(setting, attacks), REPORTS, SHARE))
+            raised, named, gains = (np.array(each) for each in zip(*found, strict=True))
+            missed = f"{gains[~raised].mean():.1f}" if (~raised).any() else "–"
+            shown = f"{false} of {len(quiet)}" if quiet else "as above"
+            row(name, setting, shown, f"{raised.sum()} of {attacks}", f"{named.sum()}", missed)
+
+
+def curve() -> None:
+    """Attacks found by number of reports and share of fakes: Paris, one round and with a history."""
+    from matplotlib.figure import Figure
+
+    sizes, shares = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000), (0.003, 0.01, 0.03)
+    row("scenario", "setting", "fakes", *sizes)
+    with style():
+        figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+        axes = figure.subplots(1, 3, sharey=True)
+        panels = [(one_round, SETTINGS[0]), (one_round, SETTINGS[1]), (history, SETTINGS[1])]
+        for axis, (scenario, setting) in zip(axes, panels, strict=True):
+            name = "one round" if scenario is one_round else "first of four rounds honest"
+            for colour, share in zip(COLOURS, shares, strict=False):
+                found = [found_share(setting, scenario, size, share) for size in sizes]
+                row(name, setting, f"{share:.1%}", *found)
+                axis.plot(
+                    sizes, found, marker="o", markersize=3.5, color=colour, label=f"{share:.1%}"
+                )
+            axis.axhline(0.9, color="0.6", linestyle=":")
+            axis.set(xscale="log", xlabel="reports", title=f"{setting}\n{name}", ylim=(-0.02, 1.04))
+        axes[0].set_ylabel("attacks found")
+        axes[2].legend(title="fakes", fontsize=8)
+        save(figure, "robustness-alarm.png")
+
+
+def found_share(setting: Setting, scenario: Scenario, reports: int, share: float) -> float:
+    """The share of 30 attacks that the alarm finds."""
+    targets = drawn_targets(setting, 30)
+    return float(np.mean([hit for hit, *_ in checks(setting, scenario, targets, reports, share)]))
+
+
+def limit() -> None:
+    """Attacks that a map of honest people explains: no test that allows for any map can find them."""
+    row("setting", "one round", "two rounds, the first the opening one")
+    for setting in SETTINGS:
+        made = [setting.mechanism(opening=True), setting.mechanism()]
+        cells = range(0, setting.city.truth.size, 3)
+        explained = [
+            np.mean([lack(channels, setting, target) < 15 for target in cells])
+            for channels in (made[1:], made)
+        ]
+        row(setting, *(f"{share:.0%}" for share in explained))
+
+
+def lack(channels: list[Channel], setting: Setting, target: int) -> float:
+    """How much likelihood the best honest map lacks on the expected counts, as a χ² statistic."""
+    truth = setting.city.truth
+    matrix = np.hstack([channel.matrix() / len(channels) for channel in channels])
+    sent = np.tile(np.eye(truth.size)[target], len(channels)) / len(channels)
+    law = (1 - SHARE) * (truth @ matrix) + SHARE * sent
+    best = maximise(
+        DenseLikelihood(matrix), law, stop=gv.CertifiedWithin(1e-6), accelerate=gv.ActiveSetNewton()
+    )
+    return float(2 * REPORTS * (law @ np.log(law) - best.log_likelihood))
+
+
+# -- long run --------------------------------------------------------------------------------------
+
+
+def long() -> None:
+    """Chains of the published rule on two and three cells, beside simulated runs."""
+    from matplotlib.figure import Figure
+
+    row(
+        "truth",
+        "people",
+        "states",
+        "pairs possible",
+        "ψ-mean",
+        "error",
+        "TV on mesh",
+        "TV as published",
+    )
+    for truth, people, parts in (
+        ((0.7, 0.3), 40, 40), ((0.7, 0.3), 200, 40), ((0.7, 0.3), 1000, 40),
+        ((0.5, 0.3, 0.2), 100, 20), ((0.4, 0.3, 0.2, 0.1), 20, 12),
+    ):  # fmt: skip
+        run = chain(truth, people, parts)
+        mean = " ".join(f"{share:.3f}" for share in run.mean)
+        near = [visits(run, on_mesh=on_mesh, runs=3) for on_mesh in (True, False)]
+        apart = [0.5 * np.abs(each - run.chain.stationary).sum() for each in near]
+        possible = f"{run.chain.possible.mean():.1%}"
+        row(truth, people, len(run.mesh.states), possible, mean, run.expected_error, *apart)
+        print(f"<!-- {run.summary()} -->")
+    with style():
+        figure = Figure(figsize=(7.6, 2.9), layout="constrained")
+        for axis, people in zip(figure.subplots(1, 2), (40, 200), strict=True):
+            draw_long(axis, chain((0.7, 0.3), people, 40))
+        save(figure, "robustness-long-run.png")
+
+
+def chain(truth: tuple[float, ...], people: int, parts: int) -> LongRun:
+    """At β = 1 per cell with the paper's step numbers for Paris."""
+    return long_run(
+        gv.Line(len(truth)), truth, beta_per_km=1.0, design_steps=8, update_steps=10,
+        people=people, parts=parts,
+    )  # fmt: skip
+
+
+def visits(run: LongRun, *, on_mesh: bool, runs: int) -> FloatArray:
+    """How often each state is visited, over runs of 600 cycles from the middle of the mesh."""
+    middle = int(run.mesh.nearest(np.full((1, run.space.size), 1 / run.space.size))[0])
+    seen = [
+        run.simulate(600, randomness=gv.seeded(seed), on_mesh=on_mesh, start=middle)[20:]
+        for seed in range(runs)
+    ]
+    return np.bincount(np.concatenate(seen), minlength=len(run.mesh.states)) / (580 * runs)
+
+
+def draw_long(axis: Any, run: LongRun) -> None:
+    """Two cells: the share believed to be in the first, in the long run."""
+    shares = run.mesh.states[:, 0]
+    axis.plot(shares, run.chain.stationary, color=COLOURS[0], label="stationary law")
+    for on_mesh, colour, name in ((True, COLOURS[2], "simulated, on the mesh"),
+                                  (False, COLOURS[1], "simulated, as published")):  # fmt: skip
+        seen = visits(run, on_mesh=on_mesh, runs=3)
+        axis.plot(shares, seen, "o", markersize=2.5, color=colour, label=name)
+    axis.axvline(run.truth[0], color="0.6", linestyle=":", label="truth")
+    axis.set(
+        ylabel="share of cycles",
+        xlabel="share believed in the first cell",
+        title=f"{run.people} people a cycle",
+    )
+    axis.legend(fontsize=7)
+
+
+# -- elastic property ------------------------------------------------------------------------------
+
+
+def elastic() -> None:
+    """The planted island of Paris under the dial and under Laplace, at ε = 0.8 per cell."""
+    paris = city("Paris")
+    island = plant_island(paris.grid, paris.truth, cell=ISLAND_CELL, radius_km=ISLAND_RADIUS)
+    row(
+        "mechanism",
+        "island within 2 cells",
+        "island posterior",
+        "crowd within 2",
+        "crowd posterior",
+    )
+    shown: dict[str, Elasticity] = {}
+    for name, mechanism in island_mechanisms(paris, island):
+        shown[name] = found = elasticity(mechanism, island, radius_km=2.0)
+        alone, crowd = found.isolated, found.crowded
+        row(name, alone.within, alone.mean_posterior, crowd.within, crowd.mean_posterior)
+    draw_elastic(paris, island, shown)
+
+
+def island_mechanisms(paris: City, island: FloatArray) -> Iterator[tuple[str, Channel]]:
+    """The dial with the paper's seven updates of c, then Laplace."""
+    for dial in (0.0, 0.5, 0.9, 1.0):
+        yield (
+            f"camouflage {dial:g}",
+            gv.elastic(paris.grid, island, epsilon_per_km=0.8, camouflage=dial, stop=gv.Steps(7)),
+        )
+    yield "planar Laplace", gv.PlanarLaplace(paris.grid, epsilon_per_km=0.8)
+    yield "planar geometric", gv.PlanarGeometric(paris.grid, epsilon_per_km=0.8)
+
+
+def draw_elastic(paris: City, island: FloatArray, shown: dict[str, Elasticity]) -> None:
+    """Where people are, and where the reports of the island and of the crowd go."""
+    from matplotlib.figure import Figure
+
+    names = ("planar Laplace", "camouflage 0.5", "camouflage 1")
+    for part in ("isolated", "crowded"):
+        panels = [Panel(name, getattr(shown[name], part).reports) for name in names]
+        with style():
+            figure = Figure(figsize=(9.6, 2.7), layout="constrained")
+            draw_maps(figure, paris.grid, panels, label="share of the reports")
+            cell = getattr(shown[names[0]], part).cell
+            for axis in figure.axes[:3]:
+                axis.plot(*paris.grid.centres[cell], "x", color=COLOURS[1])
+            save(figure, f"robustness-{part}.png")
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "gain": gain,
+    "campaign": campaign,
+    "guard": guard,
+    "alarm": alarm,
+    "curve": curve,
+    "limit": limit,
+    "long-run": long,
+    "elastic": elastic,
+}
+
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or PARTS:
+        print(f"\n## {part}\n", flush=True)
+        PARTS[part]()
