@@ -4,6 +4,13 @@ A mechanism is a channel, a channel is an operator with a guarantee, and a guara
 """
 
 from geoveil.audit import AuditReport, Certificate, audit, certify
+from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
+from geoveil.audit.guard import Guarded, GuardedUpdate
+from geoveil.audit.manipulation import (
+    ManipulationGain,
+    campaign_manipulation_gain,
+    manipulation_gain,
+)
 from geoveil.channel import (
     Channel,
     DenseChannel,
@@ -32,6 +39,7 @@ from geoveil.collect import (
     equalising_weights,
     simulate,
 )
+from geoveil.collect.long_run import LongRun, long_run
 from geoveil.estimate import (
     ActiveSetNewton,
     AverageMechanism,
@@ -55,7 +63,16 @@ from geoveil.estimate import (
 )
 from geoveil.measure.adversary import adversary_error_km, adversary_guesses, bayes_error
 from geoveil.measure.distance import expected_loss, mean_distance_km
-from geoveil.measure.elasticity import elasticity, isolation_km, mean_posterior, plant_island
+from geoveil.measure.elasticity import (
+    Elasticity,
+    elasticity,
+    isolation_km,
+    mean_posterior,
+    most_crowded_cell,
+    most_isolated_cell,
+    plant_island,
+    report_within,
+)
 from geoveil.measure.information import (
     entropy_bits,
     kl_divergence_bits,
@@ -98,6 +115,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ActiveSetNewton",
     "Advice",
+    "AlarmResult",
     "AuditReport",
     "AverageMechanism",
     "AverageOfEstimates",
@@ -117,6 +135,7 @@ __all__ = [
     "DenseChannel",
     "DesignedElastic",
     "Elastic",
+    "Elasticity",
     "Estimate",
     "ExactTable",
     "Exponential",
@@ -127,12 +146,16 @@ __all__ = [
     "Grid",
     "GroupedRelease",
     "Guarantee",
+    "Guarded",
+    "GuardedUpdate",
     "IterativeBayesianUpdate",
     "JointTally",
     "LikelihoodChange",
     "Line",
     "LinearGeometric",
     "LocalDifferentialPrivacy",
+    "LongRun",
+    "ManipulationGain",
     "MatrixInversion",
     "Mechanism",
     "MergedPlaces",
@@ -140,6 +163,7 @@ __all__ = [
     "PlanarGeometric",
     "PlanarLaplace",
     "Points",
+    "PoisoningAlarm",
     "RadialLoss",
     "RandomizedResponse",
     "RandomizedResponseEstimator",
@@ -166,6 +190,7 @@ __all__ = [
     "bayes_error",
     "bayesian_remap",
     "blahut_arimoto",
+    "campaign_manipulation_gain",
     "certify",
     "distance_km",
     "earth_movers_distance_km",
@@ -179,9 +204,13 @@ __all__ = [
     "kl_divergence_nats",
     "leakage_curve",
     "load_mechanism",
+    "long_run",
+    "manipulation_gain",
     "mean_distance_km",
     "mean_posterior",
     "merge_least_visited",
+    "most_crowded_cell",
+    "most_isolated_cell",
     "mutual_information_bits",
     "nearest_remap",
     "obfuscate",
@@ -189,6 +218,7 @@ __all__ = [
     "project_onto_simplex",
     "randomized_response_error_bound",
     "rappor_error_bound",
+    "report_within",
     "save_mechanism",
     "seeded",
     "simulate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from geoveil.channel.base import Channel
@@ -19,9 +20,9 @@ class Mechanism(Channel):
     reference: ClassVar[str]
     """Where the law comes from."""
 
+    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments besides the space, as plain JSON values."""
-        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
