@@ -94,6 +94,7 @@ from geoveil.mechanism import (
     bayesian_remap,
     nearest_remap,
 )
+from geoveil.optimal import OptimalMechanism, optimal_mechanism
 from geoveil.randomness import Randomness, SeededRandomness, SystemRandomness, seeded
 from geoveil.release import (
     CountRelease,
@@ -159,6 +160,7 @@ __all__ = [
     "MatrixInversion",
     "Mechanism",
     "MergedPlaces",
+    "OptimalMechanism",
     "PerKilometre",
     "PlanarGeometric",
     "PlanarLaplace",
@@ -214,6 +216,7 @@ __all__ = [
     "mutual_information_bits",
     "nearest_remap",
     "obfuscate",
+    "optimal_mechanism",
     "plant_island",
     "project_onto_simplex",
     "randomized_response_error_bound",
