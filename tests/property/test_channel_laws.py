@@ -160,12 +160,12 @@ def test_renaming_cells_renames_the_channel(
     np.testing.assert_allclose(after, before[np.ix_(order, order)], rtol=1e-9)
 
 
-losses = st.just(0.0) | st.floats(1e-12, 5)  # products of subnormal numbers keep no digits
+levels = st.just(0.0) | st.floats(1e-12, 5)  # products of subnormal numbers keep no digits
 guarantees = st.recursive(
     st.one_of(
-        st.builds(gv.GeoIndistinguishability, losses),
-        st.builds(gv.LocalDifferentialPrivacy, losses),
-        st.builds(gv.WithinRadius, st.floats(0.1, 5), losses),
+        st.builds(gv.GeoIndistinguishability, levels),
+        st.builds(gv.LocalDifferentialPrivacy, levels),
+        st.builds(gv.WithinRadius, st.floats(0.1, 5), levels),
     ),
     lambda inner: st.builds(lambda a, b: a + b, inner, inner),
     max_leaves=4,
