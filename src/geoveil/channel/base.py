@@ -7,7 +7,7 @@ supplies two products, one row at a time, a sampler and a guarantee; all else fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,13 +59,9 @@ class Channel(ABC):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """One report for each of the (flat) cells; here from the rows of the cells that occur."""
         reports = np.empty(cells.size, dtype=np.int64)
-        if not cells.size:
-            return reports
-        order = np.argsort(cells, kind="stable")
-        occupied, starts = np.unique(cells[order], return_index=True)
         uniform = randomness.uniform(cells.size)
-        for cell, people in zip(occupied, np.split(order, starts[1:]), strict=True):
-            reports[people] = inverse_distribution(self._row(int(cell)), uniform[people])
+        for cell, people in people_by_cell(cells):
+            reports[people] = inverse_distribution(self._row(cell), uniform[people])
         return reports
 
     def closed_form_loss(self) -> PrivacyLoss | None:
@@ -124,6 +120,14 @@ class Channel(ABC):
 
         made = indices("reports", reports, self.report_count)
         return Tally(self, np.bincount(made.ravel(), minlength=self.report_count))
+
+
+def people_by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Every cell that occurs, with the positions at which it does."""
+    if cells.size:
+        order = np.argsort(cells, kind="stable")
+        occupied, starts = np.unique(cells[order], return_index=True)
+        yield from zip(occupied.tolist(), np.split(order, starts[1:]), strict=True)
 
 
 def inverse_distribution(row: FloatArray, uniform: FloatArray) -> IntArray:

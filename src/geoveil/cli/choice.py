@@ -14,7 +14,8 @@ from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.options import PROMISE_NAMES
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
-from geoveil.report.document import AnyMechanism, document_id, load_mechanism, mechanism_to_dict
+from geoveil.report.canonical import document_id
+from geoveil.report.document import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.space.grid import Grid
 
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))

@@ -16,7 +16,8 @@ from geoveil.channel.tally import Tally
 from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
-from geoveil.report.document import canonical_bytes, mechanism_from_dict, mechanism_to_dict
+from geoveil.report.canonical import canonical_bytes
+from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.space import space_from_dict
 from geoveil.space.base import Space
 

@@ -1,21 +1,26 @@
 """What leaves a device: exact integer tables to draw from, and mechanism documents."""
 
+from geoveil.report.canonical import canonical_bytes, document_id
 from geoveil.report.document import (
-    canonical_bytes,
-    document_id,
     load_mechanism,
     mechanism_from_dict,
     mechanism_to_dict,
     save_mechanism,
 )
+from geoveil.report.integer_elastic import IntegerElastic
 from geoveil.report.table import ExactTable
+from geoveil.report.wire import MechanismDocument, RefusedDocument, publish
 
 __all__ = [
     "ExactTable",
+    "IntegerElastic",
+    "MechanismDocument",
+    "RefusedDocument",
     "canonical_bytes",
     "document_id",
     "load_mechanism",
     "mechanism_from_dict",
     "mechanism_to_dict",
+    "publish",
     "save_mechanism",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,6 +21,8 @@ from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.report.canonical import canonical_bytes
+from geoveil.report.integer_elastic import IntegerElastic
 from geoveil.space import space_from_dict
 
 VERSION = 1
@@ -86,6 +87,8 @@ def _build(values: Mapping[str, Any]) -> AnyMechanism:
             values["matrix"],
             guarantee=_guarantee_from_dict(values.get("guarantee")),
         )
+    if name == IntegerElastic.name:
+        return IntegerElastic(space_from_dict(values["space"]), **values["parameters"])
     if name not in MECHANISMS:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
@@ -118,19 +121,6 @@ def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
     if kind not in _GUARANTEES:
         raise InvalidFile(f"guarantee ({kind!r}) must be one of {', '.join(_GUARANTEES)}")
     return _GUARANTEES[kind](**fields)
-
-
-def canonical_bytes(values: Mapping[str, Any]) -> bytes:
-    """The one JSON text of a document: sorted keys, no spaces, UTF-8, no NaN."""
-    text = json.dumps(
-        values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode()
-
-
-def document_id(values: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical bytes, in hexadecimal."""
-    return hashlib.sha256(canonical_bytes(values)).hexdigest()
 
 
 def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:

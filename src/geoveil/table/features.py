@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import IO, TYPE_CHECKING, Any
 
-from geoveil.report.document import canonical_bytes
+from geoveil.report.canonical import canonical_bytes
 from geoveil.table.writer import TableWriter
 
 if TYPE_CHECKING:

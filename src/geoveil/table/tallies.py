@@ -14,7 +14,8 @@ from geoveil.arrays import IntArray
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.report.document import canonical_bytes, mechanism_from_dict, mechanism_to_dict
+from geoveil.report.canonical import canonical_bytes
+from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.table.columns import numbers
 from geoveil.table.locations import BadRows, LocationTable
 from geoveil.table.reader import TableReader

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from geoveil.errors import InvalidInput
-from geoveil.report.document import canonical_bytes
+from geoveil.report.canonical import canonical_bytes
 from geoveil.table.format import PIPE, Format, format_of, is_compressed, require_pyarrow
 from geoveil.table.parquet import METADATA_KEY
 

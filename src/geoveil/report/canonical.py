@@ -1,0 +1,105 @@
+"""Canonical JSON (RFC 8785): one text for one document, the same bytes in every language."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from geoveil.errors import InvalidInput
+
+_LARGEST = 2**53
+"""Beyond, JSON numbers are not whole everywhere."""
+
+
+def canonical_bytes(values: Mapping[str, Any]) -> bytes:
+    """The one JSON text of a document: sorted keys, no spaces, numbers as ECMAScript prints them.
+
+    >>> canonical_bytes({"b": 2.0, "a": [1e-7, 0.00001, "é"]}).decode()
+    '{"a":[1e-7,0.00001,"é"],"b":2}'
+    """
+    return "".join(_pieces(values)).encode()
+
+
+def document_id(values: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical bytes, in hexadecimal."""
+    return hashlib.sha256(canonical_bytes(values)).hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield "{"
+        for position, key in enumerate(sorted(value, key=_utf16)):
+            yield f"{',' if position else ''}{_text(key)}:"
+            yield from _pieces(value[key])
+        yield "}"
+    elif isinstance(value, list) and all(type(item) is int for item in value):
+        yield f"[{','.join(map(_whole, value))}]"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for position, item in enumerate(value):
+            if position:
+                yield ","
+            yield from _pieces(item)
+        yield "]"
+    else:
+        yield _scalar(value)
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be")
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scalar(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return _whole(int(value))
+    if isinstance(value, float):
+        return number(float(value))
+    raise InvalidInput(f"a JSON document must hold plain values, not a {type(value).__name__}")
+
+
+def _whole(value: int) -> str:
+    if abs(value) > _LARGEST:
+        raise InvalidInput(f"a JSON document must hold whole numbers within ±{_LARGEST}")
+    return str(value)
+
+
+def number(value: float) -> str:
+    """A float as ECMAScript writes it: the fewest digits that read back the same.
+
+    >>> [number(x) for x in (2.0, -0.0, 0.1 + 0.2, 1e21, 1.5e-9, 123456789012345680000.0)]
+    ['2', '0', '0.30000000000000004', '1e+21', '1.5e-9', '123456789012345680000']
+    """
+    if not math.isfinite(value):
+        raise InvalidInput("a JSON document must hold finite numbers only")
+    if value == 0:
+        return "0"
+    mantissa, _, exponent = float.__repr__(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    point = len(whole) + int(exponent or 0)
+    padded = (whole + fraction).rstrip("0")
+    digits = padded.lstrip("0")
+    point -= len(padded) - len(digits)
+    return ("-" if value < 0 else "") + _placed(digits, point)
+
+
+def _placed(digits: str, point: int) -> str:
+    """The digits with the decimal point after ``point`` of them, by ECMAScript's rules."""
+    if len(digits) <= point <= 21:
+        return digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"

@@ -1,0 +1,93 @@
+"""Mechanism documents on the wire: canonical text, claims kept, and what may not change unnoticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.errors import InvalidInput
+from geoveil.report import MechanismDocument, RefusedDocument, canonical_bytes, publish
+from geoveil.report.wire import LARGEST_BYTES
+
+PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
+VECTORS = json.loads(
+    (Path(__file__).resolve().parents[2] / "vectors" / "canonical.json").read_text("utf-8")
+)
+
+
+def paris(epsilon_per_km: float = 2.0) -> MechanismDocument:
+    collection = gv.Collection(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5)
+    assert isinstance(collection.mechanism, gv.Elastic)
+    return publish(collection.mechanism, campaign="paris", round=1, not_before_s=5, expires_s=99)
+
+
+@pytest.mark.parametrize(("value", "text"), VECTORS["numbers"])
+def test_numbers_are_written_as_ecmascript_does(value: float, text: str) -> None:
+    assert canonical_bytes({"n": value}).decode() == f'{{"n":{text}}}'
+    assert float(text) == value
+
+
+def test_objects_are_written_in_order_and_unescaped() -> None:
+    value, text = VECTORS["object"]
+    assert canonical_bytes(value).decode() == text
+    assert canonical_bytes(json.loads(text)).decode() == text
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), np.int64(3), {1, 2}, b"x", 2**53 + 2]
+)
+def test_what_is_not_plain_json_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInput, match="JSON document must"):
+        canonical_bytes({"a": [value]})
+
+
+def test_a_collections_mechanism_is_published_at_its_promise() -> None:
+    document = paris()
+    assert document.epsilon_per_km == 2.0
+    assert 1.98 <= document.mechanism.certified_epsilon_per_km <= 2.0
+    assert document.mechanism.space == PARIS
+    assert (document.not_before_s, document.expires_s) == (5, 99)
+
+
+def test_reading_gives_the_same_document_and_id() -> None:
+    document = paris()
+    again = MechanismDocument.read(document.served())
+    assert again.id == document.id
+    assert again.to_bytes() == document.to_bytes()
+    assert again.mechanism == document.mechanism
+    assert MechanismDocument.read(json.loads(document.served())).id == document.id
+
+
+def test_the_id_follows_every_entry() -> None:
+    document = paris()
+    values = document.to_dict()
+    changed = {**values, "expires": values["expires"] + 1}
+    assert MechanismDocument.read(changed).id != document.id
+    with pytest.raises(RefusedDocument, match="SHA-256"):
+        MechanismDocument.read({**changed, "id": document.id})
+
+
+def test_a_promise_that_the_integers_break_is_refused() -> None:
+    values = paris().to_dict()
+    with pytest.raises(RefusedDocument, match="do not keep the promise") as refusal:
+        MechanismDocument.read({**values, "epsilon_per_km": 1.99})
+    assert refusal.value.reason == "certificate"
+
+
+def test_an_endless_text_is_refused_unread() -> None:
+    with pytest.raises(RefusedDocument) as refusal:
+        MechanismDocument.read(b" " * (LARGEST_BYTES + 1))
+    assert refusal.value.reason == "size"
+
+
+def test_the_largest_grid_fits_the_limit() -> None:
+    grid = gv.Grid.from_box(south=48.5, west=2.0, north=48.93, east=2.662, cell_km=0.77)
+    assert 3500 < grid.size <= 4096
+    made = publish(
+        gv.elastic(grid, epsilon_per_km=0.5), campaign="a", round=1, not_before_s=0, expires_s=1
+    )
+    assert len(made.served()) < LARGEST_BYTES / 2
