@@ -48,6 +48,7 @@ LAYERS = {
     "report": "Reports and randomness",
     "estimate": "Estimators",
     "measure": "Measures",
+    "optimal": "Optimal noise and mechanisms",
     "collect": "Collection",
     "release": "Releasing counts",
     "audit": "Certificates and audits",

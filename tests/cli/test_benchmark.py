@@ -15,6 +15,7 @@ from geoveil.benchmark import BENCHMARKS, Figure, markdown
 from geoveil.benchmark.city import city_prior
 from geoveil.benchmark.collection import design_step, plain_iteration, update_step
 from geoveil.benchmark.estimation import bare_rappor, best_stop_km
+from geoveil.benchmark.optimal import whole_program
 from geoveil.benchmark.products import bare_transforms, both_products, kernel_transforms
 from geoveil.benchmark.sampling import bare_laplace, bare_lattice, bare_response
 from geoveil.benchmark.timing import Inside, best_of, duration, faster, ratio, share, slope
@@ -23,6 +24,7 @@ from geoveil.cli.program import program
 from geoveil.collect import blahut_arimoto
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
+from geoveil.optimal import optimal_mechanism
 from geoveil.space import Grid
 
 
@@ -153,3 +155,10 @@ def test_the_yardsticks_of_estimation_do_what_they_say() -> None:
     tally = Tally(mechanism, generator.multinomial(10**5, mechanism.push(truth)))
     assert 0 < best_stop_km(tally, truth) < 0.1
     kernel_transforms(8, 2)()
+
+
+def test_the_whole_program_has_the_optimum_of_the_optimal_mechanism() -> None:
+    grid = Grid(rows=2, columns=4, cell_km=1.0)
+    prior = city_prior(grid)
+    best = optimal_mechanism(grid, prior, epsilon_per_km=0.8).optimality.expected_loss
+    assert whole_program(grid, prior, 0.8) == pytest.approx(best, rel=1e-7)

@@ -128,7 +128,23 @@ def test_too_few_steps_are_a_result_with_a_reason():
     best = gv.optimal_mechanism(grid, np.full(12, 1 / 12), epsilon_per_km=1.0, most_steps=3)
     assert best.certificate.holds
     assert best.optimality.gap > 1e-8
-    assert best.optimality.stopped
+    assert "allow more of them" in best.optimality.stopped
+
+
+def test_a_gap_below_rounding_is_a_result_with_a_reason():
+    grid = gv.Grid(rows=3, columns=3, cell_km=1.0)
+    best = gv.optimal_mechanism(grid, np.full(9, 1 / 9), epsilon_per_km=1.0, gap=1e-17)
+    assert best.certificate.holds
+    assert best.optimality.gap < 1e-8
+    assert "ask for a larger gap" in best.optimality.stopped
+
+
+@pytest.mark.parametrize("gap", [0.03, 0.3])
+def test_a_wide_gap_is_reached_at_once(gap):
+    grid = gv.Grid(rows=6, columns=11, cell_km=1.0)
+    best = gv.optimal_mechanism(grid, np.full(66, 1 / 66), epsilon_per_km=1.0, gap=gap)
+    assert best.optimality.gap <= gap
+    assert best.optimality.rounds <= 3
 
 
 @pytest.mark.parametrize(

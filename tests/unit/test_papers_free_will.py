@@ -15,7 +15,15 @@ from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
 from geoveil.estimate.response import RapporEstimator
 from geoveil.papers import Setting, load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.free_will.mixtures import GEOMETRIC, RAPPOR, RESPONSE, Kind, mixture
+from geoveil.papers.free_will.mixtures import (
+    GEOMETRIC,
+    RAPPOR,
+    RESPONSE,
+    SHOKRI,
+    Kind,
+    Mixture,
+    mixture,
+)
 from geoveil.papers.free_will.simulation import (
     GENERAL,
     INVERTED,
@@ -30,6 +38,10 @@ from geoveil.papers.report import Agreement, Finding
 
 QUICK = Setting(quick=True)
 KINDS: tuple[Kind, ...] = ("k-RR", "geometric", "geometric and k-RR")
+
+
+def strategies(made: Mixture) -> list[gv.OptimalStrategy]:
+    return [each for each in made.mechanisms if isinstance(each, gv.OptimalStrategy)]
 
 
 def finding(name: str, setting: Setting = QUICK) -> Finding:
@@ -136,10 +148,28 @@ def test_ratings() -> None:
     assert [rating(ratio) for ratio in (0.9, 1.29, 2.0, 2.3)] == [EXCELLENT, EXCELLENT, GOOD, BAD]
 
 
-def test_figures_without_a_mechanism_say_why(tmp_path: Path) -> None:
-    report = run("free-will", quick=True, out=tmp_path, only=["figure-6", "figure-13"])
-    assert [outcome.verdict for outcome in report.outcomes] == ["not run", "not run"]
-    assert all("Shokri" in str(outcome.not_run) for outcome in report.outcomes)
+def test_strategies_are_optimal_and_combining_their_results_is_far_behind(tmp_path: Path) -> None:
+    """Figure 6: Table 8's limits on the line; inversion is no method of that figure."""
+    made = mixture("Shokri's", "linear", DataFolder())
+    assert [each.optimality.limit for each in strategies(made)] == list(SHOKRI["linear"])
+    assert all(each.optimality.gap < 1e-6 for each in strategies(made))
+    report = run("free-will", quick=True, out=tmp_path, only=["figure-6"])
+    assert report.outcomes[0].verdict == "agrees"
+    errors = simulated("Shokri's", "linear", QUICK).errors
+    assert set(errors) == {GENERAL, RESULTS[-1], UPDATED}
+    # Figure 13 on the line
+    assert (errors[UPDATED].mean(axis=1) > errors[GENERAL].mean(axis=1)).all()
+
+
+@pytest.mark.slow
+def test_strategies_on_the_map(shared_data: Callable[[str], Path]) -> None:
+    """Figure 13: ten strategies of 384 cells, each proven optimal."""
+    data = DataFolder(shared_data("gowalla-san-francisco.csv.gz").parent)
+    assert all(s.optimality.gap < 1e-6 for s in strategies(mixture("Shokri's", "planar", data)))
+    found = finding("figure-13", Setting(data=data, quick=True))
+    assert min(float(str(value)) for value in found.numbers.values()) > 1.2
+    # the paper's strategies need not let [IBU]_M converge; ours, of largest entropy, do
+    assert found.agreement is Agreement.PARTLY
 
 
 def test_every_figure_and_table_of_the_paper_is_there() -> None:

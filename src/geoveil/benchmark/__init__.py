@@ -6,6 +6,7 @@ from geoveil.benchmark.certificates import certificates
 from geoveil.benchmark.collection import collection
 from geoveil.benchmark.estimation import estimation
 from geoveil.benchmark.locating import locating
+from geoveil.benchmark.optimal import optimal
 from geoveil.benchmark.products import products
 from geoveil.benchmark.release import release
 from geoveil.benchmark.sampling import sampling
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "release": release,
     "estimation": estimation,
     "collection": collection,
+    "optimal": optimal,
 }
 """Every benchmark by the name the command line uses."""
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, two_columns
+from geoveil.cli.optimum import LOSSES, check_flags, design_optimum
 from geoveil.cli.options import machine_options
 from geoveil.collect import Advice, DesignedElastic, advise, elastic
 from geoveil.plot.dial import save_dial
@@ -35,16 +36,28 @@ from geoveil.table.writer import binary_sink, check_target
 @click.option("--people", type=click.IntRange(min=1), default=10_000, show_default=True,
               help="For how many people the advice expects an error.")  # fmt: skip
 @click.option("--plot", metavar="FILE", help="Draw the dial (.png, .svg, .pdf); with --advise.")
+@click.option("--optimal", is_flag=True, help="The least loss at the promise (at most 400 cells).")
+@click.option("--loss", type=click.Choice(list(LOSSES)), default="distance", show_default=True,
+              help="What --optimal makes small.")  # fmt: skip
+@click.option("--gap", type=click.FloatRange(0, 1, min_open=True), default=1e-6, show_default=True,
+              help="How far --optimal may stay from the optimum.")  # fmt: skip
+@click.option("--spanner", type=float, metavar="T",
+              help="Let --optimal keep the constraints of a T-spanner only.")  # fmt: skip
 @machine_options
-def command(machine: bool, advice: bool, **options: Any) -> None:
+def command(machine: bool, advice: bool, optimal: bool, **options: Any) -> None:
     """Design a mechanism for what is believed, at a certified promise and a camouflage.
 
     \b
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --camouflage 0.5 -o mechanism.json
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --advise --plot dial.png
+    geoveil design --prior estimate.geojson --epsilon-per-km 2 --optimal -o mechanism.json
     """
-    _check(advice, options)
     console = Console(machine=machine)
+    check_flags(optimal)
+    if optimal:
+        design_optimum(console, options)
+        return
+    _check(advice, options)
     with console.progress("reading the prior") as progress:
         prior = read_result(options["source"])
         progress.stage("designing")

@@ -1,5 +1,40 @@
-"""The best mechanisms, by linear programs: private as returned, with the proof of how good they are."""
+"""Optimal noise and optimal mechanisms: the least loss under a promise, with the proof of it.
 
+Circular noise on the plane (:class:`CircularNoise`, :func:`optimal_noise`), mechanisms on finite spaces
+(:func:`optimal_mechanism`, :func:`optimal_strategy`), and what can be said of a distinguishability
+function ℓ and a region (:func:`applicable_theorems`).
+"""
+
+from geoveil.optimal.circular import CircularNoise, PrivacyCheck
 from geoveil.optimal.mechanism import Optimality, OptimalMechanism, optimal_mechanism
+from geoveil.optimal.radial import NoiseOptimality, OptimalNoise, optimal_noise
+from geoveil.optimal.region import Region
+from geoveil.optimal.regularity import (
+    Regularity,
+    TablePrivacy,
+    regularity,
+    superadditive_from_km,
+)
+from geoveil.optimal.strategy import OptimalStrategy, StrategyOptimality, optimal_strategy
+from geoveil.optimal.theorems import Theorems, applicable_theorems
 
-__all__ = ["OptimalMechanism", "Optimality", "optimal_mechanism"]
+__all__ = [
+    "CircularNoise",
+    "NoiseOptimality",
+    "OptimalMechanism",
+    "OptimalNoise",
+    "OptimalStrategy",
+    "Optimality",
+    "PrivacyCheck",
+    "Region",
+    "Regularity",
+    "StrategyOptimality",
+    "TablePrivacy",
+    "Theorems",
+    "applicable_theorems",
+    "optimal_mechanism",
+    "optimal_noise",
+    "optimal_strategy",
+    "regularity",
+    "superadditive_from_km",
+]

@@ -25,6 +25,9 @@ from geoveil.optimal.newton import ColumnProgram, Newton, Point, Targets
 _STEP_BACK = 0.995
 _CORRECTIONS = 2
 _STALLED = 12  # steps without a better bound or loss
+_STEPS = "the steps ran out: allow more of them, or a larger gap"
+ROUNDING = "rounding ends the progress: ask for a larger gap"
+_PRECISION = "the Newton equations left double precision: ask for a larger gap, or take fewer cells"
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def solve(
     point = program.start(start)
     bound, prices, since = -np.inf, point.pair_price, 0
     least = np.inf
-    stopped, converged = f"after {most_steps} steps", False
+    stopped, converged = _STEPS, False
     step = 0
     for step in range(most_steps + 1):
         loss, reached = (
@@ -73,13 +76,13 @@ def solve(
             stopped, converged = "within the gap", True
             break
         if since >= _STALLED or step == most_steps:
-            stopped = stopped if step == most_steps else "rounding ends the progress"
+            stopped = stopped if step == most_steps else ROUNDING
             break
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
                 point = _advance(program, point)
         except (np.linalg.LinAlgError, FloatingPointError, ValueError):
-            stopped = "the Newton equations left double precision"
+            stopped = _PRECISION
             break
     return Solved(point.columns, prices, bound, step, stopped, converged)
 
@@ -107,20 +110,24 @@ def _advance(program: ColumnProgram, point: Point) -> Point:
         rows,
     )
     found = newton.direction(targets)
+    steps = point.longest_steps(found)
     for _ in range(_CORRECTIONS):
-        aimed = _centred(point, found, targets, centre)
+        aimed = _centred(point, found, steps, targets, centre)
         again = newton.direction(aimed)
-        if sum(point.longest_steps(again)) < sum(point.longest_steps(found)) + 0.02:
+        longer = point.longest_steps(again)
+        if sum(longer) < sum(steps) + 0.02:
             break
-        found, targets = again, aimed
+        found, targets, steps = again, aimed, longer
     found = newton.refined(found, targets)
     primal, dually = (_STEP_BACK * s if s < 1 else 1.0 for s in point.longest_steps(found))
     return point.moved(found, primal, dually)
 
 
-def _centred(point: Point, by: Point, targets: Targets, centre: float) -> Targets:
+def _centred(
+    point: Point, by: Point, steps: tuple[float, float], targets: Targets, centre: float
+) -> Targets:
     """Targets that pull the products of a longer step back between centre/10 and 10·centre."""
-    primal, dual = (min(1.0, 1.08 * step + 0.08) for step in point.longest_steps(by))
+    primal, dual = (min(1.0, 1.08 * step + 0.08) for step in steps)
     ahead = point.moved(by, primal, dual)
     pairs, entries = ahead.slack * ahead.pair_price, ahead.columns * ahead.entry_price
     return targets._replace(

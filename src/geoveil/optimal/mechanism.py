@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
 from geoveil.optimal.constraints import PrivacyConstraints
-from geoveil.optimal.interior_point import Solved, solve
+from geoveil.optimal.interior_point import ROUNDING, Solved, solve
 from geoveil.optimal.newton import ColumnProgram
 from geoveil.optimal.repair import repair
 from geoveil.space.base import Space
@@ -161,9 +160,11 @@ class _Task:
             matrix, reached = self._judged(found, bound, int(used.sum()), 1.0)
             reached = replace(reached, steps=steps, rounds=rounds)
             more = self._broken(found.columns) & ~used
-            last = wanted < _FIRST_GAP and not more.any()
-            if reached.gap <= self.gap or steps >= self.most_steps or last:
+            last = wanted <= self.gap / 2 and not more.any()
+            if reached.gap <= self.gap or steps >= self.most_steps:
                 return matrix, reached
+            if last:
+                return matrix, replace(reached, stopped=ROUNDING) if found.converged else reached
             used |= more
             wanted = self.gap / 2
 
@@ -265,21 +266,3 @@ def _check_size(space: Space) -> None:
             f"the optimal mechanism ({space.size} cells) must have at most {CELL_LIMIT}; take larger "
             "cells, or remap a fast mechanism with bayesian_remap"
         )
-
-
-def describe(mechanism: OptimalMechanism) -> dict[str, Any]:
-    """What was found, for machines."""
-    found = mechanism.optimality
-    return {
-        "expected_loss": found.expected_loss,
-        "lower_bound": found.lower_bound,
-        "gap": found.gap,
-        "extra_loss": found.extra_loss,
-        "steps": found.steps,
-        "rounds": found.rounds,
-        "pairs": found.pairs,
-        "stretch": found.stretch,
-        "stopped": found.stopped,
-        "certified_epsilon_per_km": mechanism.certificate.epsilon_per_km,
-        "holds": mechanism.certificate.holds,
-    }

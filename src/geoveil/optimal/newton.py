@@ -112,8 +112,7 @@ class Newton:
             point.pair_price / point.slack, point.entry_price / point.columns
         )
         self._roots = _inverse_roots(hessians)
-        coupling = np.tensordot(self._roots, self._roots, axes=((0, 2), (0, 2)))
-        self._rows = linalg.cho_factor(coupling, overwrite_a=True, check_finite=False)
+        self._rows = linalg.cho_factor(_coupling(self._roots), overwrite_a=True, check_finite=False)
 
     def direction(self, targets: Targets) -> Point:
         """The solution of the Newton equations for the given right-hand sides."""
@@ -161,6 +160,14 @@ def _inverse_roots(hessians: FloatArray) -> FloatArray:
         if inverse.base is not hessian:
             hessian[:] = inverse.T
     return hessians
+
+
+def _coupling(roots: FloatArray) -> FloatArray:
+    """Σ_y V_y·V_yᵀ, its upper triangle."""
+    total = np.zeros(roots.shape[1:], order="F")
+    for root in roots:
+        total = linalg.blas.dsyrk(1.0, root.T, beta=1.0, c=total, trans=1, overwrite_c=1)
+    return total
 
 
 def _reach(values: FloatArray, by: FloatArray) -> float:

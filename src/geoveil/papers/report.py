@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.errors import InvalidInput
 from geoveil.papers.data import DataFolder
 
 Number = int | float | str | bool | None
 """What a table or a list of numbers may hold; ``None`` is an empty field."""
-
-
-class NotRun(GeoveilError):
-    """An experiment cannot be made here; the message is the reason, without a full stop."""
 
 
 class Agreement(Enum):

@@ -11,10 +11,11 @@ from pathlib import Path
 from geoveil.errors import InvalidInput, MissingExtra
 from geoveil.papers.data import DataFolder, MissingData
 from geoveil.papers.page import write_figure, write_page, write_table
-from geoveil.papers.report import Experiment, NotRun, Outcome, Paper, Report, Setting
+from geoveil.papers.report import Experiment, Outcome, Paper, Report, Setting
 
 PAPERS = {
     "privic": "geoveil.papers.privic",
+    "noise": "geoveil.papers.noise",
     "free-will": "geoveil.papers.free_will",
     "ibu": "geoveil.papers.ibu",
     "aggregates": "geoveil.papers.aggregates",
@@ -74,7 +75,7 @@ def _outcome(experiment: Experiment, setting: Setting, folder: Path) -> Outcome:
     began = time.perf_counter()
     try:
         finding = experiment.run(setting)
-    except (MissingData, NotRun) as missing:
+    except MissingData as missing:
         return Outcome(experiment, None, time.perf_counter() - began, not_run=str(missing))
     seconds = time.perf_counter() - began
     picture, table = folder / f"{experiment.name}.png", folder / f"{experiment.name}.csv"

@@ -2,7 +2,7 @@
 
 from geoveil.papers.free_will.figures import FIGURES
 from geoveil.papers.free_will.rappor import FIGURE_2, FIGURE_14
-from geoveil.papers.free_will.tables import FIGURE_6, FIGURE_13, TABLE_1, TABLE_2
+from geoveil.papers.free_will.tables import TABLE_1, TABLE_2
 from geoveil.papers.report import Paper
 
 PAPER = Paper(
@@ -11,10 +11,7 @@ PAPER = Paper(
     reference="E. ElSalamouny and C. Palamidessi, Suez Canal University, Inria and LIX",
     experiments=(
         FIGURE_2,
-        *(FIGURES[number] for number in (3, 4, 5)),
-        FIGURE_6,
-        *(FIGURES[number] for number in range(7, 13)),
-        FIGURE_13,
+        *(FIGURES[number] for number in range(3, 14)),
         FIGURE_14,
         TABLE_1,
         TABLE_2,

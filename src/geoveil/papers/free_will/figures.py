@@ -1,4 +1,4 @@
-"""Figures 3 to 5 and 7 to 12: methods against each other under one mixture of mechanisms."""
+"""Figures 3 to 13: methods against each other under one mixture of mechanisms."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Figure:
     statement: str
     factor: float
     """GIBU is at least this many times better than the best other method with the most people."""
+    stalls: bool = False
+    """Whether the paper says that the other method need not come closer with more people."""
 
     def experiment(self) -> Experiment:
         """The figure as an experiment."""
@@ -70,7 +72,14 @@ class Figure:
             conditions += [
                 one.final(projected) < 0.8 * one.final(normalised) for one in found.values()
             ]
+        if self.stalls:
+            conditions += [not self._converges(one) for one in found.values()]
         return conditions
+
+    def _converges(self, one: Simulated) -> bool:
+        """Whether every method is much closer with the most people than with the next fewer."""
+        errors = [one.errors[method].mean(axis=1) for method in self.methods]
+        return all(error[-1] < 0.8 * error[-2] for error in errors)
 
     def _leads(self, one: Simulated) -> int:
         """At how many sizes GIBU has the least mean error."""
@@ -82,9 +91,10 @@ class Figure:
             f"{method} {one.final(method):.3g} ({one.final(method) / one.final(GENERAL):.1f} times)"
             for method in self.methods
         )
+        converges = _CONVERGES if self.stalls and self._converges(one) else ""
         return (
             f"{alphabet.capitalize()}, {one.people[-1]:,} people: GIBU {one.final(GENERAL):.3g} {one.units}, "
-            f"{errors}; GIBU leads at {self._leads(one)} of {len(one.people)} sizes."
+            f"{errors}; GIBU leads at {self._leads(one)} of {len(one.people)} sizes{converges}."
         )
 
 
@@ -119,6 +129,10 @@ def _draw(found: dict[Alphabet, Simulated], methods: Sequence[str], figure: Any)
         )
 
 
+_CONVERGES = (
+    ", yet [IBU]_M comes closer with more people: of the many optimal strategies ours have the largest "
+    "entropy, and their average can be inverted"
+)
 _POOR = (
     "Combining the results of separate estimates is significantly poorer than GIBU, because every "
     "estimate sees only a small part of the reports."
@@ -130,6 +144,7 @@ FIGURES = {
         Figure(3, "k-RR", ("linear",), RESULTS, _POOR, factor=2.0),
         Figure(4, "geometric and k-RR", ("linear",), RESULTS, _POOR, factor=2.0),
         Figure(5, "geometric", ("linear",), RESULTS, _POOR, factor=2.0),
+        Figure(6, "Shokri's", ("linear",), RESULTS[-1:], _POOR, factor=2.0),
         Figure(
             7,
             "k-RR",
@@ -178,6 +193,15 @@ FIGURES = {
             (UPDATED,),
             "GIBU is superior to [IBU]_M on both alphabets.",
             factor=1.2,
+        ),
+        Figure(
+            13,
+            "Shokri's",
+            ("linear", "planar"),
+            (UPDATED,),
+            "GIBU is superior to [IBU]_M, which may not converge to the truth at all.",
+            factor=1.2,
+            stalls=True,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""The mixtures of mechanisms of the paper's Tables 4 to 7, each mechanism used by a tenth of the people."""
+"""The mixtures of mechanisms of the paper's Tables 4 to 8, each mechanism used by a tenth of the people."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from geoveil.arrays import FloatArray
 from geoveil.channel.base import Channel
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.planar_geometric import PlanarGeometric
 from geoveil.mechanism.randomized_response import RandomizedResponse
+from geoveil.optimal.strategy import optimal_strategy
 from geoveil.papers.cities import SAN_FRANCISCO, load_city
 from geoveil.papers.data import DataFolder
 from geoveil.papers.repeated import binomial
@@ -19,7 +22,7 @@ from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 
 Alphabet = Literal["linear", "planar"]
-Kind = Literal["k-RR", "geometric", "geometric and k-RR"]
+Kind = Literal["k-RR", "geometric", "geometric and k-RR", "Shokri's"]
 
 RAPPOR = {
     "high privacy": tuple(level / 10 for level in range(1, 11)),
@@ -53,11 +56,15 @@ class Mixture:
     space: Space
     truth: FloatArray
     mechanisms: tuple[Channel, ...]
+    invertible: bool = True
+    """Whether inversion is one of the methods; for strategies the paper leaves it out."""
 
 
 def mixture(kind: Kind, alphabet: Alphabet, data: DataFolder) -> Mixture:
     """The mixture of a kind, on 100 numbers in a row or on the cells of San Francisco."""
     space, truth = _alphabet(alphabet, data)
+    if kind == "Shokri's":
+        return Mixture(space, truth, _strategies(space, SHOKRI[alphabet]), invertible=False)
     response, geometric = RESPONSE[alphabet], GEOMETRIC[alphabet]
     made: list[Channel] = []
     if kind != "k-RR":
@@ -74,6 +81,12 @@ def _geometric(space: Space, levels: Sequence[float]) -> list[Channel]:
         return [LinearGeometric(space, epsilon_per_unit=level) for level in levels]
     assert isinstance(space, Grid)
     return [PlanarGeometric(space, epsilon_per_km=level) for level in levels]
+
+
+def _strategies(space: Space, limits: Sequence[float]) -> tuple[Channel, ...]:
+    """Those of largest entropy for people of whom nothing is known: the paper's uniform profile."""
+    profile = np.full(space.size, 1 / space.size)
+    return tuple(optimal_strategy(space, profile, mean_loss_km=limit) for limit in limits)
 
 
 def _alphabet(alphabet: Alphabet, data: DataFolder) -> tuple[Space, FloatArray]:

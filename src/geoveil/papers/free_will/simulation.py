@@ -75,25 +75,29 @@ class Methods:
 
     def combined_results(self, counts: list[IntArray]) -> dict[str, FloatArray]:
         """[INV]_R and [IBU]_R: an estimate for each mechanism, then their mean (eqs. 4 and 5)."""
-        solved = [
-            system.solve(_shares(each)) for system, each in zip(self._systems, counts, strict=True)
-        ]
         updated = [
             maximum_likelihood(part, each, self.tolerance)
             for part, each in zip(self._parts, counts, strict=True)
         ]
-        repaired = [
-            np.mean([_rows(repair, each) for each in solved], axis=0) for repair in _REPAIRS
-        ]
-        return dict(zip(RESULTS, [*repaired, np.mean(updated, axis=0)], strict=True))
+        found = {RESULTS[-1]: np.mean(updated, axis=0)}
+        if self.mixture.invertible:
+            solved = [
+                system.solve(_shares(each))
+                for system, each in zip(self._systems, counts, strict=True)
+            ]
+            for name, repair in zip(RESULTS[:-1], _REPAIRS, strict=True):
+                found[name] = np.mean([_rows(repair, each) for each in solved], axis=0)
+        return found
 
     def combined_mechanisms(self, counts: list[IntArray]) -> dict[str, FloatArray]:
         """[INV]_M and [IBU]_M: one estimate under the average mechanism (eq. 7)."""
         pooled = np.sum(counts, axis=0)
-        solved = self._average_system.solve(_shares(pooled))
-        repaired = [_rows(repair, solved) for repair in _REPAIRS]
-        updated = maximum_likelihood(self._average_part, pooled, self.tolerance)
-        return dict(zip((*INVERTED, UPDATED), [*repaired, updated], strict=True))
+        found = {UPDATED: maximum_likelihood(self._average_part, pooled, self.tolerance)}
+        if self.mixture.invertible:
+            solved = self._average_system.solve(_shares(pooled))
+            for name, repair in zip(INVERTED, _REPAIRS, strict=True):
+                found[name] = _rows(repair, solved)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,234 @@
+"""The plane cut into rings of one width, and the linear programs over them.
+
+For an increasing loss the best noise can be taken to be decreasing in its length (the rearrangement
+argument of ``applicable_theorems``). Then the mean densities R₀ ≥ R₁ ≥ … of any private noise over rings
+k apart satisfy R_i ≤ e^{ℓ(kh)}·R_{i+k}: shift the inequality by kh, and Chebyshev's inequality weighs the
+rings by their areas. So one set of constraints serves both programs, the one whose solution is a noise
+and the one whose value bounds every noise from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from geoveil.arrays import FloatArray, IntArray, positive
+from geoveil.errors import InvalidInput
+from geoveil.optimal.ring_program import minimise
+from geoveil.space.loss import RadialLoss
+
+_PARTS = 64  # of a ring, to integrate a loss
+_SAFELY = 1.001  # more than what a maximum over 64 points misses
+_LIGHTEST = 1e-7  # tails are controlled down to this; below, the solver's own errors rule
+_FEW = 6  # constraints of so many distances are written down at once, of more as they are broken
+_BROKEN = 1e-7
+
+Tightness = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class RingLimits:
+    """What the noise must respect besides privacy: R ≤ bound per km², P(> r) ≤ tightness(r)."""
+
+    bound: float = math.inf
+    tightness: Tightness | None = None
+
+    @classmethod
+    def of(cls, bound_per_km2: float | None, tightness: Tightness | None) -> RingLimits:
+        """Checked; a tightness becomes the smallest value so far, since tails only fall."""
+        bound = math.inf if bound_per_km2 is None else positive("bound_per_km2", bound_per_km2)
+        if tightness is None:
+            return cls(bound)
+        radius = np.concatenate([[0.0], np.geomspace(1e-6, 1e4, 20_001)])
+        values = np.asarray(tightness(radius), dtype=np.float64)
+        if values.shape != radius.shape or not ((values >= 0) & (values <= 1)).all():
+            raise InvalidInput("tightness must give a probability in [0, 1] for every radius")
+        least = np.minimum.accumulate(values)
+        return cls(bound, lambda at: np.interp(at, radius, least))
+
+    @property
+    def core_km(self) -> float:
+        """The radius of the disk that the bound alone fills."""
+        return 0.0 if math.isinf(self.bound) else 1.0 / math.sqrt(math.pi * self.bound)
+
+
+@dataclass(frozen=True)
+class RingSolution:
+    """Densities of the rings, the value reached, and a value that multipliers prove unbeatable."""
+
+    densities: FloatArray
+    bound: float
+
+
+class Rings:
+    """Rings of ``width_km`` around the origin; ``levels[k]`` is the loss allowed between those k apart."""
+
+    def __init__(self, width_km: float, levels: FloatArray) -> None:
+        self.width = width_km
+        self.levels = levels
+        self.count = levels.size
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """The radii between the rings, from 0."""
+        return np.arange(self.count + 1, dtype=np.float64) * self.width
+
+    @cached_property
+    def areas(self) -> FloatArray:
+        """π(r_{i+1}² − r_i²)."""
+        return math.pi * self.width**2 * (2.0 * np.arange(self.count, dtype=np.float64) + 1.0)
+
+    def mean_losses(self, loss: RadialLoss) -> FloatArray:
+        """The mean of the loss over each ring, by area."""
+        losses, areas = self._parts(loss)
+        return (losses * areas).sum(axis=1) / areas.sum(axis=1)
+
+    def least_losses(self, loss: RadialLoss, largest: float) -> FloatArray:
+        """Costs of the rings that no decreasing density can beat, whatever it does inside them.
+
+        On ring i it lies between the means of its neighbours, so in layers it loses at least
+        R_i·∫L dA − (R_{i−1} − R_{i+1})·κ_i, κ_i = max_c ∫ (mean − L) dA over the ring up to c. In the
+        innermost ring it is at most ``largest`` times its mean. The error is of second order in the
+        width.
+        """
+        means, inward = self.mean_losses(loss), self._inward(loss)
+        before, after = np.r_[0.0, inward[:-1]], np.r_[inward[1:], 0.0]
+        change = before - after
+        change[0] = -largest * inward[0] - after[0]
+        return means + change / self.areas
+
+    def inward(self, loss: RadialLoss) -> float:
+        """κ₀, what the innermost ring can gain per unit of its largest density."""
+        return float(self._inward(loss)[0])
+
+    def _inward(self, loss: RadialLoss) -> FloatArray:
+        losses, areas = self._parts(loss)
+        below = self.mean_losses(loss)[:, None] - losses
+        return _SAFELY * np.cumsum(below * areas, axis=1).max(axis=1)
+
+    def _parts(self, loss: RadialLoss) -> tuple[FloatArray, FloatArray]:
+        """The loss in the middle of 64 parts of each ring, and their areas."""
+        low = self.edges[:-1, None] + np.arange(_PARTS) * (self.width / _PARTS)
+        high = low + self.width / _PARTS
+        return loss.at((low + high) / 2), math.pi * (high**2 - low**2)
+
+    # -- the programs ----------------------------------------------------------------------------
+
+    def solve(
+        self, losses: FloatArray, limits: RingLimits, *, beyond: float | None = None
+    ) -> RingSolution | None:
+        """The least Σ R_i·area_i·loss_i; ``None`` where no densities satisfy all constraints.
+
+        ``beyond`` prices probability outside all rings (for the bound); without it there is none.
+        Constraints are added for the distances at which they are broken. Solved by HiGHS.
+        """
+        costs = losses if beyond is None else np.append(losses, beyond)
+        most = self._most(limits, costs.size, noise=beyond is None)
+        distances = self._needed()
+        first, other = self._pairs(distances if distances.size <= _FEW else distances[:1])
+        while True:
+            found = minimise(costs, self._cone(first, other, costs.size), *most)
+            if found is None:
+                return None
+            masses, bound = found
+            densities = masses[: self.count] / self.areas
+            more = self._broken(densities, distances) if distances.size > _FEW else first[:0]
+            if not more.size:
+                return RingSolution(densities, bound)
+            first, other = np.r_[first, more[0]], np.r_[other, more[1]]
+
+    def tightest(self, limits: RingLimits) -> tuple[float, float, float]:
+        """Where tails cannot be as light as asked: the radius, the least tail there, the tail asked for."""
+        worst = (0.0, 0.0, 0.0)
+        if limits.tightness is None:
+            return worst
+        for at in np.unique(np.linspace(1, self.count - 1, 32).astype(np.int64)).tolist():
+            beyond = np.where(np.arange(self.count) >= at, 1.0, 0.0)
+            found = self.solve(beyond, RingLimits(limits.bound))
+            asked = float(limits.tightness(np.asarray(self.edges[at])))
+            least = 0.0 if found is None else float((found.densities * self.areas * beyond).sum())
+            if least - asked > worst[1] - worst[2]:
+                worst = (float(self.edges[at]), least, asked)
+        return worst
+
+    def _needed(self) -> IntArray:
+        """Distances whose constraint follows neither from shorter ones nor from the next longer one."""
+        k = np.arange(1, self.count)
+        following = np.append(self.levels[2:], np.inf)
+        chain = chained(self.levels, whole=False)[1:]
+        with np.errstate(invalid="ignore"):
+            needed = np.isfinite(self.levels[1:]) & (self.levels[1:] < following * (1 - 1e-12))
+            needed &= self.levels[1:] < chain - 1e-12
+        return k[needed]
+
+    def _pairs(self, distances: IntArray) -> tuple[IntArray, IntArray]:
+        """All pairs of rings at the given distances, the inner one first."""
+        everywhere = np.arange(self.count)
+        none = everywhere[:0]
+        return (
+            np.concatenate([everywhere[:-k] for k in distances] + [none]),
+            np.concatenate([everywhere[k:] for k in distances] + [none]),
+        )
+
+    def _broken(self, densities: FloatArray, distances: IntArray) -> IntArray:
+        """(2, n): for each ring that lies too low, the inner ring that shows it most."""
+        least, shown_by = np.zeros(self.count), np.zeros(self.count, dtype=np.int64)
+        for k in distances.tolist():
+            asked = densities[:-k] * math.exp(-self.levels[k])
+            higher = asked > least[k:]
+            least[k:][higher] = asked[higher]
+            shown_by[k:][higher] = np.flatnonzero(higher)
+        low = np.flatnonzero(densities < least * (1 - _BROKEN) - _BROKEN / self.areas)
+        return np.stack([shown_by[low], low]) if low.size else low
+
+    def _cone(self, first: IntArray, other: IntArray, columns: int) -> sparse.csr_array:
+        """Rows ≤ 0 in the probabilities of the rings, no coefficient above 1: privacy and decrease."""
+        everywhere = np.arange(self.count)
+        level = np.r_[self.levels[other - first], np.zeros(self.count - 1)]
+        first, other = np.r_[first, everywhere[1:]], np.r_[other, everywhere[:-1]]
+        # m/a ≤ e^{level}·m′/a′, both sides divided by what is largest
+        left = np.exp(-level) * self.areas[other] / self.areas[first]
+        largest = np.maximum(left, 1.0)
+        at = np.arange(first.size)
+        return sparse.csr_array(
+            (np.r_[left / largest, -1.0 / largest], (np.r_[at, at], np.r_[first, other])),
+            shape=(at.size, columns),
+        )
+
+    def _most(
+        self, limits: RingLimits, columns: int, *, noise: bool
+    ) -> tuple[float, FloatArray | None]:
+        """The largest probability of the first ring (the highest), and of all rings from each one on."""
+        first = limits.bound * float(self.areas[0])
+        if limits.tightness is None:
+            return first, None
+        # a noise must keep to ρ up to the next radius, a bound on all noise only here
+        asked = np.asarray(limits.tightness(self.edges[1:] if noise else self.edges[:-1]))
+        tails = np.where(asked > _LIGHTEST, asked, 1.0)
+        return first, np.append(tails, np.ones(columns - self.count))
+
+
+def chained(levels: FloatArray, *, whole: bool = True) -> FloatArray:
+    """The least Σ levels over all ways to split a distance into parts; proper splits only on request."""
+    if whole and _concave(levels):
+        return levels
+    chains = levels.copy()
+    split = np.full(levels.size, np.inf)
+    for k in range(2, levels.size):
+        half = chains[1 : k // 2 + 1] + chains[k - 1 : k - k // 2 - 1 : -1]
+        split[k] = half.min()
+        chains[k] = min(chains[k], split[k])
+    return chains if whole else split
+
+
+def _concave(levels: FloatArray) -> bool:
+    """Concave from 0 on, and so never above a sum of parts."""
+    if not np.isfinite(levels).all():
+        return False
+    rises = np.diff(levels)
+    return bool((np.diff(rises) <= 1e-12 * np.abs(rises[1:])).all())

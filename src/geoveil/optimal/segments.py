@@ -1,0 +1,235 @@
+"""Radial functions in pieces: exponential between two radii, free to jump at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.errors import InvalidInput
+
+_NODES, _WEIGHTS = (np.asarray(part) for part in np.polynomial.legendre.leggauss(12))
+_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+_SOLVED = 1e-13
+_MOST_STEPS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """R(r) on [edges[i], edges[i + 1]): from ``left[i]`` to ``right[i]``, log-linear; 0 beyond.
+
+    A piece that is zero at an end is a straight line instead. Units: km, and per km² for R.
+    """
+
+    edges: FloatArray
+    left: FloatArray
+    right: FloatArray
+
+    def __post_init__(self) -> None:
+        for part in (self.edges, self.left, self.right):
+            frozen(part)
+
+    @classmethod
+    def constant(cls, edges: FloatArray, values: FloatArray) -> Segments:
+        """A step function; neighbours of equal height become one."""
+        starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+        kept = np.r_[edges[starts], edges[-1]]
+        return cls(kept, values[starts].copy(), values[starts].copy())
+
+    @property
+    def widths(self) -> FloatArray:
+        """How long each piece is."""
+        return np.diff(self.edges)
+
+    def at(self, radius: FloatArray) -> FloatArray:
+        """R at each radius; 0 beyond the last edge."""
+        piece = np.searchsorted(self.edges, radius, side="right") - 1
+        inside = (piece >= 0) & (piece < self.left.size)
+        piece = np.where(inside, piece, 0)
+        part = (radius - self.edges[piece]) / self.widths[piece]
+        return np.where(inside, self._between(piece, part), 0.0)
+
+    def _between(self, piece: Any, part: FloatArray) -> FloatArray:
+        left, right = self.left[piece], self.right[piece]
+        straight = (left == 0) | (right == 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curved = left * np.exp(np.log(right / left) * part)
+        return np.where(straight, left + (right - left) * part, curved)
+
+    def integrals(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """∫ R(r)·f(r)·2πr dr over every piece, by Gauss–Legendre with 12 nodes."""
+        radius = self.edges[:-1, None] + self.widths[:, None] * _NODES
+        piece = np.arange(self.left.size)[:, None]
+        heights = self._between(piece, np.broadcast_to(_NODES, radius.shape))
+        values = heights * function(radius) * (2 * math.pi) * radius
+        return (values * _WEIGHTS).sum(axis=1) * self.widths
+
+    @cached_property
+    def masses(self) -> FloatArray:
+        """The probability of every piece."""
+        return self.integrals(np.ones_like)
+
+    @cached_property
+    def total(self) -> float:
+        """∫ R(r)·2πr dr: 1 for a density."""
+        return float(self.masses.sum())
+
+    def scaled(self, factor: float) -> Segments:
+        """factor·R."""
+        return Segments(self.edges, self.left * factor, self.right * factor)
+
+    def trimmed(self) -> Segments:
+        """The same function without the pieces at the end on which it is 0."""
+        count = int(np.flatnonzero(np.maximum(self.left, self.right))[-1]) + 1
+        if count == self.left.size:
+            return self
+        return Segments(
+            self.edges[: count + 1].copy(), self.left[:count].copy(), self.right[:count].copy()
+        )
+
+    def bounded(self, limit: float) -> Segments:
+        """c·R cut off at ``limit``, with c such that the total is 1; R as a density if it fits.
+
+        Cutting off keeps every ratio that a promise limits.
+        """
+        made = self.scaled(1.0 / self.total)
+        if max(made.left.max(), made.right.max()) <= limit:
+            return made
+        low, high = 1.0, 2.0
+        while made._cut(high, limit).total < 1.0 and high < 1e9:
+            low, high = high, 2 * high
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if made._cut(middle, limit).total < 1 else (low, middle)
+        return made._cut(high, limit)
+
+    def _cut(self, factor: float, limit: float) -> Segments:
+        scaled = self.scaled(factor)
+        return Segments(self.edges, np.minimum(scaled.left, limit), np.minimum(scaled.right, limit))
+
+    def split(self, longest: float) -> Segments:
+        """The same function with no piece longer than ``longest``."""
+        parts = np.maximum(1, np.ceil(self.widths / longest)).astype(np.int64)
+        piece = np.repeat(np.arange(parts.size), parts)
+        first = np.concatenate([np.arange(count) / count for count in parts.tolist()])
+        last = first + 1.0 / parts[piece]
+        edges = np.r_[self.edges[piece] + self.widths[piece] * first, self.edges[-1]]
+        return Segments(edges, self._between(piece, first), self._between(piece, last))
+
+    # -- inverse distribution --------------------------------------------------------------------
+
+    def within(self, radius: FloatArray) -> FloatArray:
+        """P(noise ≤ r) for each radius."""
+        piece = np.clip(
+            np.searchsorted(self.edges, radius, side="right") - 1, 0, self.left.size - 1
+        )
+        part = np.clip((radius - self.edges[piece]) / self.widths[piece], 0.0, 1.0)
+        return self._before[piece] + self.masses[piece] * self._share(piece, part)
+
+    def quantile(self, probability: FloatArray) -> FloatArray:
+        """The radius below which the noise stays with the given probability: the inverse of ``within``.
+
+        Newton's method kept inside a shrinking bracket, for those not yet solved.
+        """
+        wanted = np.atleast_1d(probability).ravel() * self.total
+        piece = np.searchsorted(np.r_[self._before, self.total], wanted, side="right") - 1
+        piece = np.clip(piece, 0, np.flatnonzero(self.masses)[-1])
+        share = np.clip((wanted - self._before[piece]) / self.masses[piece], 0.0, 1.0)
+        part = self._solved(piece, share)
+        radius = self.edges[piece] + self.widths[piece] * part
+        return radius.reshape(np.shape(probability))
+
+    def _solved(self, piece: IntArray, share: FloatArray) -> FloatArray:
+        """How far into its piece one has to go for each share of its probability."""
+        part = np.where(self.edges[piece] > 0, share, np.sqrt(share))
+        low, high = np.zeros_like(part), np.ones_like(part)
+        left = np.arange(part.size)
+        for _ in range(_MOST_STEPS):
+            here, at = piece[left], part[left]
+            error = self._share(here, at) - share[left]
+            low[left], high[left] = (
+                np.where(error < 0, at, low[left]),
+                np.where(error > 0, at, high[left]),
+            )
+            with np.errstate(divide="ignore", invalid="ignore"):
+                moved = at - error / self._share_slope(here, at)
+            inside = (moved >= low[left]) & (moved <= high[left])
+            part[left] = np.where(inside, moved, (low[left] + high[left]) / 2)
+            left = left[np.abs(part[left] - at) > _SOLVED]
+            if not left.size:
+                break
+        return part
+
+    @cached_property
+    def _before(self) -> FloatArray:
+        return np.r_[0.0, np.cumsum(self.masses)[:-1]]
+
+    def _share(self, piece: Any, part: FloatArray) -> FloatArray:
+        """How much of a piece's probability lies in its first ``part``, by the closed form."""
+        whole = self._moment(piece, np.ones_like(part))
+        return self._moment(piece, part) / np.where(whole > 0, whole, 1.0)
+
+    def _share_slope(self, piece: Any, part: FloatArray) -> FloatArray:
+        radius = self.edges[piece] + self.widths[piece] * part
+        heights = self._between(piece, part) / np.maximum(self.left[piece], self.right[piece])
+        return heights * radius / self._moment(piece, np.ones_like(part))
+
+    def _moment(self, piece: Any, part: FloatArray) -> FloatArray:
+        """∫ (a + ws)·R(s)/max R ds over the first ``part`` of a piece that starts at a, w wide."""
+        left, right = self.left[piece], self.right[piece]
+        start, width, top = self.edges[piece], self.widths[piece], np.maximum(left, right)
+        top = np.where(top > 0, top, 1.0)
+        straight = (left == 0) | (right == 0)
+        slope = np.where(straight, (right - left) / top, 0.0)
+        line = left / top * (start * part + width * part**2 / 2)
+        line += slope * (start * part**2 / 2 + width * part**3 / 3)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fall = np.where(straight, 0.0, np.log(left / right))
+        first, second = _exponential_moments(fall, part)
+        return np.where(straight, line, left / top * (start * first + width * second))
+
+
+def _exponential_moments(fall: FloatArray, part: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """∫₀ᵗ e^{−κs} ds and ∫₀ᵗ s·e^{−κs} ds, without cancellation for small κt."""
+    x = fall * part
+    small = np.abs(x) < 0.05
+    safe = np.where(small, 1.0, x)
+    first = np.where(small, 1 - x / 2 + x**2 / 6 - x**3 / 24 + x**4 / 120 - x**5 / 720,
+                     -np.expm1(-safe) / safe)  # fmt: skip
+    second = np.where(small, 0.5 - x / 3 + x**2 / 8 - x**3 / 30 + x**4 / 144 - x**5 / 840,
+                      (-np.expm1(-safe) - safe * np.exp(-safe)) / safe**2)  # fmt: skip
+    return part * first, part**2 * second
+
+
+def from_function(
+    radial: Callable[[FloatArray], FloatArray], reach_km: float, breaks_km: FloatArray
+) -> Segments:
+    """Pieces that follow a function to 1e-10 of its probability, halved where they do not yet."""
+    edges = np.unique(np.r_[np.linspace(0.0, reach_km, 257), breaks_km[breaks_km < reach_km]])
+    for _ in range(40):
+        # just short of an edge, so that a jump there belongs to the next piece
+        ends = checked_radial(radial, edges[1:] * (1 - 1e-13))
+        pieces = Segments(edges, checked_radial(radial, edges[:-1]), ends)
+        middle = (edges[1:] + edges[:-1]) / 2
+        off = np.abs(checked_radial(radial, middle) - pieces.at(middle)) * middle * pieces.widths
+        bad = off * (2 * math.pi) > 1e-10 * max(pieces.total, 1e-300) / math.sqrt(edges.size)
+        bad &= pieces.widths > 1e-12 * reach_km
+        if not bad.any() or edges.size > 200_000:
+            break
+        edges = np.sort(np.r_[edges, middle[bad]])
+    return pieces
+
+
+def checked_radial(radial: Callable[[FloatArray], FloatArray], radius: FloatArray) -> FloatArray:
+    """The values of a radial, which must be finite and not negative."""
+    values = np.asarray(radial(radius), dtype=np.float64)
+    if values.shape != radius.shape:
+        raise InvalidInput("radial must give one number for every radius")
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise InvalidInput("radial must be finite and not negative at every radius")
+    return values

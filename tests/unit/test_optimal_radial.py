@@ -1,0 +1,236 @@
+"""The best radial: Laplace for ε per km, staircases within a radius, limits that cannot be met."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+import geoveil as gv
+from geoveil.errors import InvalidInput, SolverFailed
+from geoveil.optimal import Region, TablePrivacy, optimal_noise
+from geoveil.optimal.rings import Rings, chained
+
+threshold = gv.RadialLoss("late", lambda r: np.maximum(r - 0.4, 0))
+bounded = gv.RadialLoss("bounded", lambda r: 1 - np.exp(-r))
+
+
+def laplace_loss(loss, epsilon):
+    radius = np.linspace(0, 60 / epsilon, 400_001)
+    return float(
+        np.trapezoid(epsilon**2 * radius * np.exp(-epsilon * radius) * loss.at(radius), radius)
+    )
+
+
+@pytest.mark.parametrize(
+    "loss", [gv.distance_km, gv.squared_distance_km2, threshold, bounded], ids=repr
+)
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_laplace_comes_out_for_every_increasing_loss(loss, epsilon):
+    """Theorem 9, and the loss is within 0.1 % of the optimum, proven from both sides."""
+    noise = optimal_noise(privacy=gv.PerKilometre(epsilon), loss=loss)
+    wanted = laplace_loss(loss, epsilon)
+    assert noise.loss_reached == pytest.approx(wanted, rel=1e-3)
+    assert noise.optimality.lower_bound <= wanted * (1 + 1e-9)
+    assert noise.gap <= 1e-3
+    radius = np.linspace(0, 6 / epsilon, 40)
+    exact = epsilon**2 / (2 * math.pi) * np.exp(-epsilon * radius)
+    np.testing.assert_allclose(noise.density_per_km2(radius), exact, rtol=1e-6)
+
+
+def staircase_loss(first, radius, epsilon, loss):
+    """The mean loss of a staircase by sums over rings, for losses r and r²."""
+    edges = np.r_[0.0, first + radius * np.arange(math.ceil(60 / epsilon) + 2)]
+    heights = np.exp(-epsilon * np.arange(edges.size - 1))
+    power = {gv.distance_km: 1, gv.squared_distance_km2: 2}[loss]
+    losses = 2 / (power + 2) * np.diff(edges ** (power + 2)) * heights
+    return losses.sum() / (np.diff(edges**2) * heights).sum()
+
+
+@pytest.mark.parametrize("loss", [gv.distance_km, gv.squared_distance_km2], ids=repr)
+@pytest.mark.parametrize(("radius", "epsilon"), [(1.0, 1.0), (0.5, 3.0), (2.0, 0.4), (1.0, 5.0)])
+def test_a_promise_within_a_radius_gives_the_best_staircase(radius, epsilon, loss):
+    """Independent: the best first step among all staircases, by one-dimensional search."""
+    noise = optimal_noise(privacy=gv.WithinRadius(radius_km=radius, epsilon=epsilon), loss=loss)
+    best = min(
+
+            minimize_scalar(
+                staircase_loss, bounds=bounds, args=(radius, epsilon, loss), method="bounded",
+                options={"xatol": 1e-9},
+            ).fun
+            for bounds in pairwise(np.linspace(1e-6, radius, 9))
+
+    )  # fmt: skip
+    assert noise.optimality.lower_bound <= best * (1 + 1e-9)
+    assert noise.loss_reached == pytest.approx(best, rel=1e-3)
+    laplace = 2 * radius / epsilon if loss is gv.distance_km else 6 * (radius / epsilon) ** 2
+    assert noise.loss_reached < laplace
+    # private as returned, and not for a smaller ε
+    assert noise.satisfies(gv.WithinRadius(radius_km=radius, epsilon=epsilon)).holds
+    assert not noise.satisfies(gv.WithinRadius(radius_km=radius, epsilon=0.999 * epsilon)).holds
+    # nearly all of it on steps e^{−ε} apart
+    depth = np.log(noise.pieces.left[0] / noise.pieces.left) / epsilon
+    on_step = np.abs(depth - np.rint(depth)) < 1e-6
+    assert noise.pieces.masses[on_step].sum() > 0.9
+
+
+@given(st.floats(0.2, 3), st.floats(0.2, 4), st.floats(0.05, 1))
+@settings(max_examples=10)
+def test_no_private_noise_is_below_the_bound(radius, epsilon, first):
+    noise = optimal_noise(privacy=gv.WithinRadius(radius_km=radius, epsilon=epsilon), gap=1e-2)
+    some = staircase_loss(first * radius, radius, epsilon, gv.distance_km)
+    assert noise.optimality.lower_bound <= min(some, noise.loss_reached) * (1 + 1e-9)
+
+
+def test_a_finer_gap_is_reached_by_finer_rings():
+    promise = gv.WithinRadius(radius_km=1.0, epsilon=1.0)
+    coarse, fine = (optimal_noise(privacy=promise, gap=gap) for gap in (1e-2, 1e-4))
+    assert fine.gap <= 1e-4
+    assert fine.optimality.rings > coarse.optimality.rings
+    assert fine.optimality.lower_bound >= coarse.optimality.lower_bound
+
+
+@pytest.mark.parametrize("bound", [0.2, 1.0, 7.0])
+def test_without_a_promise_the_bound_fills_a_disk(bound):
+    noise = optimal_noise(privacy=None, bound_per_km2=bound)
+    radius = 1 / math.sqrt(math.pi * bound)
+    assert noise.loss_reached == pytest.approx(2 / 3 * radius, rel=1e-6)
+    assert noise.reach_km == pytest.approx(radius, rel=1e-9)
+    assert noise.guarantee is None
+
+
+def test_a_bound_flattens_the_centre():
+    """Laplace noise with R ≤ M: flat up to some radius, exponential beyond, found by search apart."""
+    bound = 0.05
+    noise = optimal_noise(privacy=gv.PerKilometre(1.0), bound_per_km2=bound, gap=5e-4)
+    radius = np.linspace(0, 60, 600_001)
+
+    def flat_until(core):
+        shape = np.exp(-np.maximum(radius - core, 0)) * radius
+        return shape / np.trapezoid(shape, radius)
+
+    cores = np.linspace(0, 4, 401)
+    heights = np.array([flat_until(core)[1] / radius[1] / (2 * math.pi) for core in cores])
+    core = cores[np.argmax(heights <= bound)]
+    wanted = np.trapezoid(flat_until(core) * radius, radius)
+    assert noise.loss_reached == pytest.approx(wanted, rel=2e-3)
+    assert noise.pieces.left.max() <= bound * (1 + 1e-9)
+    assert noise.satisfies(gv.PerKilometre(1.0)).holds
+
+
+def test_a_tightness_that_binds_is_kept():
+    """Laplace noise loses least; a tail that it breaks can be bought for a loss of r within 0.4 km free."""
+    promise = gv.PerKilometre(1.0)
+    flat = gv.RadialLoss("free within 3 km", lambda r: np.maximum(r - 3, 0))
+    free = optimal_noise(privacy=promise, loss=flat, bound_per_km2=0.02)
+    radius = np.linspace(0.5, 12, 24)
+    tail = 1 - free.probability_within(radius)
+
+    def asked(r):
+        return np.minimum(1.0, 1.1 * np.interp(r, np.r_[0, radius], np.r_[1, tail], right=0.2))
+
+    kept = optimal_noise(privacy=promise, loss=flat, bound_per_km2=0.02, tightness=asked)
+    assert (1 - kept.probability_within(radius) <= asked(radius) + 1e-6).all()
+    assert kept.loss_reached == pytest.approx(free.loss_reached, rel=1e-3)
+    assert kept.optimality.lower_bound >= free.optimality.lower_bound * (1 - 1e-6)
+
+
+def test_an_empty_set_says_which_limit_is_impossible():
+    per_km = gv.PerKilometre(1.0)
+    with pytest.raises(InvalidInput, match=r"tightness \(ρ\(.* km\) = .*\) must be at least"):
+        optimal_noise(privacy=per_km, tightness=lambda r: np.exp(-3 * r))
+    with pytest.raises(InvalidInput, match=r"bound_per_km2 \(0.001\) and tightness"):
+        optimal_noise(
+            privacy=per_km, bound_per_km2=0.001,
+            tightness=lambda r: np.minimum(1.0, 1.5 * (1 + r) * np.exp(-r)),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        (gv.GeneralPrivacy(lambda d: 1 / d, "1/d"), "must not decrease"),
+        (gv.GeneralPrivacy(lambda d: -d, "−d"), "must not be negative"),
+        (gv.GeneralPrivacy(np.square, "d²"), "must not vanish faster"),
+        (gv.LocalDifferentialPrivacy(1.0), "without end"),
+    ],
+)
+def test_promises_that_no_noise_can_keep(privacy, words):
+    with pytest.raises(InvalidInput, match=words):
+        optimal_noise(privacy=privacy)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"privacy": None}, "bound_per_km2"),
+        ({"bound_per_km2": -1.0}, "bound_per_km2"),
+        ({"loss": gv.RadialLoss("falls", lambda r: 1 / (1 + r))}, "must not decrease"),
+        ({"loss": gv.RadialLoss("negative", lambda r: r - 1)}, "not negative"),
+        ({"loss": gv.RadialLoss("steep", lambda r: np.exp(2 * r))}, "grow faster"),
+        ({"loss": lambda space, a, b: a}, "RadialLoss"),
+        ({"tightness": lambda r: 2 + 0 * r}, "probability"),
+        ({"gap": 0.0}, "gap"),
+        ({"region": Region.cells(gv.Line(3))}, "connected"),
+    ],
+)
+def test_bad_input(wrong, words):
+    with pytest.raises(InvalidInput, match=words):
+        optimal_noise(**{"privacy": gv.PerKilometre(1.0), **wrong})
+
+
+def test_a_small_region_allows_steeper_noise():
+    promise = gv.PerKilometre(1.0)
+    plane = optimal_noise(privacy=promise)
+    local = optimal_noise(privacy=promise, region=Region.disk(diameter_km=0.5))
+    # Theorem 6: any disk is as good as the plane for ε per km
+    assert local.loss_reached == pytest.approx(plane.loss_reached, rel=2e-3)
+    table = TablePrivacy(distances_km=(0.5, 2.0), losses=(0.5, 1.0))
+    near = optimal_noise(privacy=table, region=Region.disk(diameter_km=0.5))
+    assert near.loss_reached <= optimal_noise(privacy=table).loss_reached * (1 + 1e-3)
+
+
+def test_too_few_rings_are_a_failure_that_says_what_to_try():
+    with pytest.raises(SolverFailed, match="most_rings"):
+        optimal_noise(privacy=gv.PerKilometre(1.0), most_rings=64)
+
+
+def test_a_solver_that_gives_up(monkeypatch):
+    class Failed:
+        status, message = 4, "numerical trouble"
+
+    monkeypatch.setattr("geoveil.optimal.ring_program._linprog", lambda *args, **kwargs: Failed)
+    with pytest.raises(SolverFailed, match=r"numerical trouble\); try"):
+        optimal_noise(privacy=gv.PerKilometre(1.0))
+
+
+@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=7))
+def test_chains_are_the_cheapest_ways_to_add_up(rises):
+    levels = np.r_[0.0, np.cumsum(rises)]
+    if len(rises) % 2:
+        levels[-1] = math.inf
+    chains = chained(levels)
+
+    def cheapest(k):
+        return min([levels[k]] + [cheapest(j) + cheapest(k - j) for j in range(1, k)])
+
+    assert chains[1:] == pytest.approx([cheapest(k) for k in range(1, levels.size)])
+
+
+@given(st.integers(2, 40), st.floats(0.01, 2))
+def test_ring_losses_bracket_every_decreasing_density(count, width):
+    rings = Rings(width, np.r_[0.0, np.full(count, np.inf)])
+    rng = np.random.default_rng(count)
+    radius = (np.arange(rings.count * 50) + 0.5) * width / 50
+    density = np.sort(rng.random(radius.size))[::-1]
+    areas = 2 * np.pi * radius * width / 50
+    means = np.array([part.sum() for part in np.split(density * areas, rings.count)]) / rings.areas
+    largest = density[0] / means[0]
+    loss = float((density * areas * radius).sum())
+    costs = rings.least_losses(gv.distance_km, largest)
+    assert (costs * means * rings.areas).sum() <= loss * (1 + 1e-9)

@@ -1,0 +1,75 @@
+"""Noisy points moved to places: nearest, and best for a posterior."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.errors import InvalidInput
+from geoveil.mechanism.remapped_noise import BayesianPlace, NearestPlace
+from geoveil.optimal import CircularNoise
+
+GRID = gv.Grid(rows=4, columns=5, cell_km=0.8)
+PRIOR = np.random.default_rng(2).dirichlet(np.full(20, 0.4))
+NOISE = gv.ContinuousLaplace(epsilon_per_km=1.3)
+POINTS = np.random.default_rng(3).normal(scale=2.0, size=(60, 2))
+
+
+@pytest.mark.parametrize("loss", [gv.distance_km, gv.squared_distance_km2], ids=repr)
+def test_the_best_place_by_its_definition(loss):
+    prior = PRIOR.copy()
+    prior[:7] = 0
+    prior /= prior.sum()
+    remap = BayesianPlace(NOISE, GRID, prior, loss=loss)
+    losses = np.asarray(loss(GRID, np.arange(20)[:, None], np.arange(20)))
+    for point, found in zip(POINTS, remap.remap_km(POINTS), strict=True):
+        radius = np.hypot(*(point - GRID.centres).T)
+        posterior = prior * np.exp(-1.3 * radius)
+        assert found == (posterior @ losses).argmin()
+
+
+def test_the_nearest_place():
+    found = NearestPlace(NOISE, GRID).remap_km(POINTS)
+    distances = np.hypot(*(POINTS[:, None] - GRID.centres).transpose(2, 0, 1))
+    np.testing.assert_allclose(distances[np.arange(60), found], distances.min(axis=1), rtol=1e-12)
+
+
+def test_places_of_interest_and_degrees():
+    places = gv.Points(lat=[48.85, 48.86, 48.87], lng=[2.33, 2.35, 2.34])
+    lat, lng = np.array([48.851, 48.869]), np.array([2.331, 2.341])
+    assert NearestPlace(NOISE, places).remap_latlng(lat=lat, lng=lng).tolist() == [0, 2]
+    sure = BayesianPlace(NOISE, places, [0.0, 1.0, 0.0])
+    assert sure.remap_latlng(lat=lat, lng=lng).tolist() == [1, 1]
+
+
+def test_a_point_that_cannot_be_goes_where_it_is_best_without_it():
+    disk = CircularNoise.of_rings([0.0, 0.5], [1 / (np.pi * 0.25)])
+    remap = BayesianPlace(disk, GRID, PRIOR)
+    without = int((PRIOR @ GRID.distances_km()).argmin())
+    assert remap.remap_km([100.0, 100.0]).item() == without
+
+
+@pytest.mark.statistical
+def test_the_whole_mechanism_against_its_cells():
+    """Nearest cells of Laplace noise are the discretised Laplace mechanism, and Bayes is never worse."""
+    nearest, bayesian = NearestPlace(NOISE, GRID), BayesianPlace(NOISE, GRID, PRIOR)
+    cells = gv.PlanarLaplace(GRID, epsilon_per_km=1.3)
+    wanted = gv.mean_distance_km(cells, PRIOR)
+    loss, error = nearest.expected_loss(PRIOR, draws=40_000, randomness=gv.seeded(1))
+    assert abs(loss - wanted) < 6.2 * error
+    assert abs(loss - 1.1 * wanted) > 6.2 * error
+    better, _ = bayesian.expected_loss(PRIOR, draws=40_000, randomness=gv.seeded(1))
+    assert better < loss - 6.2 * error
+    assert nearest.guarantee == bayesian.guarantee == NOISE.guarantee
+
+
+def test_shapes_and_bad_input():
+    remap = NearestPlace(NOISE, GRID)
+    assert remap.remap_km(np.zeros((3, 4, 2))).shape == (3, 4)
+    assert remap.sample([[0, 1], [2, 3]], randomness=gv.seeded(1)).shape == (2, 2)
+    assert BayesianPlace(NOISE, GRID, PRIOR).remap_km(np.empty((0, 2))).shape == (0,)
+    with pytest.raises(InvalidInput, match="needs a plane"):
+        NearestPlace(NOISE, gv.Line(4))
+    with pytest.raises(InvalidInput, match="sum to 1"):
+        BayesianPlace(NOISE, GRID, np.ones(20))
