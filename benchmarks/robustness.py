@@ -9,9 +9,9 @@ Distances are in cells of half a kilometre, as in the papers; ε is per cell.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,20 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.audit.alarm import PoisoningAlarm
+from geoveil.audit.attack import expected_counts
 from geoveil.audit.guard import GuardedUpdate
 from geoveil.audit.manipulation import campaign_manipulation_gain, manipulation_gain
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
+from geoveil.collect import Crowd, simulate
+from geoveil.collect.design import DesignedElastic
 from geoveil.collect.long_run import LongRun, long_run
 from geoveil.estimate import DenseLikelihood, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.cities import PARIS, SAN_FRANCISCO, City, load_city
 from geoveil.papers.data import DataFolder
 from geoveil.papers.page import style
+from geoveil.papers.privic.campaign import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.plot.curves import COLOURS
 from geoveil.plot.maps import Panel, draw_maps
 
@@ -37,6 +41,10 @@ IMAGES = Path("docs/images")
 REPORTS = 100_000
 SHARE = 0.01
 ROUNDS = 4
+SHARES = (0.001, 0.01, 0.05)
+MOST_LEVERAGE = 2.7
+"""What a report may weigh where that is bounded, at ε = 2 per cell: gains come out below 3."""
+HEAD_STARTS = (1_000, 3_000, 10_000)
 ISLAND_CELL, ISLAND_RADIUS = 16, 2.9
 """Row 1, column 1 and the two rows and columns around: gives the posteriors of method §10."""
 
@@ -58,10 +66,27 @@ class Setting:
     def city(self) -> City:
         return city(self.name)
 
-    def mechanism(self, camouflage: float = 0.5, *, opening: bool = False) -> Channel:
+    def mechanism(
+        self,
+        camouflage: float = 0.5,
+        *,
+        opening: bool = False,
+        most_leverage: float | None = None,
+    ) -> DesignedElastic:
         """Designed for the truth, or (opening) the first mechanism of a campaign, which knows nothing."""
-        prior = None if opening else self.city.truth
-        return gv.elastic(self.city.grid, prior, epsilon_per_km=self.epsilon, camouflage=camouflage)
+        return gv.elastic(
+            self.city.grid,
+            None if opening else self.city.truth,
+            epsilon_per_km=self.epsilon,
+            camouflage=camouflage,
+            most_leverage=most_leverage,
+        )
+
+    def collection(self, **arguments: Any) -> gv.Collection:
+        """A campaign at the default dial."""
+        return gv.Collection(
+            self.city.grid, epsilon_per_km=self.epsilon, camouflage=0.5, **arguments
+        )
 
     def __str__(self) -> str:
         return f"{self.name} ε={self.epsilon:g}"
@@ -94,30 +119,58 @@ def gain() -> None:
     for setting in SETTINGS:
         made = {f"camouflage {dial:g}": setting.mechanism(dial) for dial in (0, 0.5, 0.9, 1)}
         made["camouflage 0.5, opening round"] = setting.mechanism(opening=True)
+        if setting.epsilon == 2:
+            made["camouflage 0.5, bounded"] = setting.mechanism(most_leverage=MOST_LEVERAGE)
         for name, mechanism in made.items():
             prior = setting.city.truth
             found = manipulation_gain(mechanism, prior, share=SHARE, reports=REPORTS)
             row(setting, name, found.gain, found.target, found.median)
 
 
+def bounded() -> None:
+    """What a bound on the leverage does at ε = 2: gain by share of fakes, leakage, distance, error."""
+    row("setting", "bound", "leverage", *(f"gain at {share:.1%}" for share in SHARES), "leakage",
+        "distance", "EMD, five campaigns", "of the paper's rule")  # fmt: skip
+    for setting in SETTINGS[1::2]:
+        published = np.mean([error(setting, seed, as_published=True) for seed in range(5)])
+        for bound in (None, MOST_LEVERAGE):
+            made, truth = setting.mechanism(most_leverage=bound), setting.city.truth
+            gains = [manipulation_gain(made, truth, share=share).gain for share in SHARES]
+            ours = np.mean([error(setting, seed, most_leverage=bound) for seed in range(5)])
+            row(setting, bound, made.leverage, *gains, made.leakage_bits, made.mean_distance_km,
+                f"{ours:.3f}", float(ours / published))  # fmt: skip
+
+
+def error(setting: Setting, seed: int, *, as_published: bool = False, **arguments: Any) -> float:
+    """The error of a campaign in which everybody reports once, in cells; as PRIVIC's tables go."""
+    campaign = PARIS_CAMPAIGN if setting.name == "Paris" else SAN_FRANCISCO_CAMPAIGN
+    collection = (
+        campaign.as_published(setting.city, setting.epsilon / 2)
+        if as_published
+        else setting.collection(**arguments)
+    )
+    crowd = Crowd(setting.city.people)
+    return simulate(collection, crowd, rounds=campaign.cycles + 1, seed=seed).rounds[-1].error_km
+
+
 def campaign() -> None:
-    """The same over a campaign that is poisoned from its first report on."""
-    row("setting", "rounds", "worst gain", "at cell")
+    """The same over campaigns of four rounds: plain, guarded, and with a bound on the leverage."""
+    row("setting", "campaign", "fakes", "from round", "worst gain", "at cell", "median target")
     for setting in SETTINGS:
         prior = setting.city.truth
         screened = manipulation_gain(setting.mechanism(), prior, candidates=1)
         likely = np.argsort(-screened.gains)[:12]
         others = np.random.default_rng(3).permutation(prior.size)[:12]
-        targets = np.union1d(likely, others)
-        found = campaign_manipulation_gain(
-            lambda setting=setting: gv.Collection(
-                setting.city.grid, epsilon_per_km=setting.epsilon, camouflage=0.5
-            ),
-            prior,
-            rounds=ROUNDS,
-            targets=targets,
-        )
-        row(setting, ROUNDS, found.gain, found.target)
+        kinds: dict[str, dict[str, Any]] = {"plain": {}, "guarded": {"guarded": True}}
+        if setting.epsilon == 2:
+            kinds["bounded"] = {"most_leverage": MOST_LEVERAGE}
+        for kind, arguments in kinds.items():
+            for share, onset in ((0.001, 1), (0.01, 1), (0.05, 1), (0.01, 2), (0.01, ROUNDS)):
+                found = campaign_manipulation_gain(
+                    partial(setting.collection, **arguments), prior, rounds=ROUNDS,
+                    targets=np.union1d(likely, others), share=share, onset=onset,
+                )  # fmt: skip
+                row(setting, kind, f"{share:.1%}", onset, found.gain, found.target, found.median)
 
 
 def guard() -> None:
@@ -153,6 +206,35 @@ def one_round(
     return [tally], gv.IterativeBayesianUpdate().fit(tally)
 
 
+def opening_round(
+    setting: Setting,
+    generator: np.random.Generator,
+    reports: int,
+    share: float,
+    target: int | None,
+) -> tuple[list[Tally], Estimate]:
+    """The first round of a campaign, poisoned."""
+    mechanism = setting.mechanism(opening=True)
+    tally = poisoned(mechanism, setting.city.truth, generator, reports, share, target)
+    return [tally], gv.IterativeBayesianUpdate().fit(tally)
+
+
+def later_round(
+    setting: Setting,
+    generator: np.random.Generator,
+    reports: int,
+    share: float,
+    target: int | None,
+    honest: int = 0,
+) -> tuple[list[Tally], Estimate]:
+    """So many honest reports in the first round, then a poisoned round of ``reports``."""
+    collection, truth = setting.collection(), setting.city.truth
+    for number, wanted in ((honest, None), (reports, target)):
+        collection.receive(poisoned(collection.mechanism, truth, generator, number, share, wanted))
+        collection.close_round()
+    return [done.tally for done in collection.rounds], collection.estimate
+
+
 def rounds(
     setting: Setting,
     generator: np.random.Generator,
@@ -162,8 +244,7 @@ def rounds(
     honest: int = 0,
 ) -> tuple[list[Tally], Estimate]:
     """A campaign of four rounds, the first ``honest`` of them without fakes."""
-    grid, truth = setting.city.grid, setting.city.truth
-    collection = gv.Collection(grid, epsilon_per_km=setting.epsilon, camouflage=0.5)
+    collection, truth = setting.collection(), setting.city.truth
     for number in range(ROUNDS):
         wanted = target if number >= honest else None
         made = poisoned(collection.mechanism, truth, generator, reports // ROUNDS, share, wanted)
@@ -219,6 +300,7 @@ def drawn_targets(setting: Setting, number: int) -> list[int | None]:
 
 SCENARIOS: dict[str, Scenario] = {
     "one round": one_round,
+    "opening round": opening_round,
     "four rounds, first honest": history,
     "four rounds, all poisoned": rounds,
 }
@@ -231,7 +313,8 @@ def alarm() -> None:
     row("scenario", "setting", "false alarms", "found", "named", "gain of those missed")
     for name, scenario in SCENARIOS.items():
         for setting in SETTINGS:
-            honest, attacks = (RUNS if scenario is one_round else CAMPAIGN_RUNS)[setting.name]
+            single = scenario in (one_round, opening_round)
+            honest, attacks = (RUNS if single else CAMPAIGN_RUNS)[setting.name]
             quiet = [None] * (
                 0 if scenario is rounds else honest
             )  # honest rounds are the same twice
@@ -241,6 +324,19 @@ def alarm() -> None:
             missed = f"{gains[~raised].mean():.1f}" if (~raised).any() else "–"
             shown = f"{false} of {len(quiet)}" if quiet else "as above"
             row(name, setting, shown, f"{raised.sum()} of {attacks}", f"{named.sum()}", missed)
+
+
+def head_start() -> None:
+    """How many honest reports before an attack suffice to find it: 1 % fakes among 100,000 after."""
+    row("setting", "honest reports before", "found", "false alarms")
+    for setting in SETTINGS[1::2]:
+        for honest in HEAD_STARTS:
+            scenario = partial(later_round, honest=honest)
+            counts = [
+                sum(raised for raised, *_ in checks(setting, scenario, targets, REPORTS, share))
+                for targets, share in ((drawn_targets(setting, 30), SHARE), ([None] * 30, 0.0))
+            ]
+            row(setting, honest, *(f"{number} of 30" for number in counts))
 
 
 def curve() -> None:
@@ -276,23 +372,51 @@ def found_share(setting: Setting, scenario: Scenario, reports: int, share: float
 
 def limit() -> None:
     """Attacks that a map of honest people explains: no test that allows for any map can find them."""
-    row("setting", "one round", "two rounds, the first the opening one")
+    row("setting", "explained in", "share of the targets")
     for setting in SETTINGS:
-        made = [setting.mechanism(opening=True), setting.mechanism()]
+        opening, made = setting.mechanism(opening=True), setting.mechanism()
+        fixed = {"one round": [made], "opening round": [opening], "both": [opening, made]}
+        if setting.epsilon == 2:
+            fixed["one round, bounded"] = [setting.mechanism(most_leverage=MOST_LEVERAGE)]
         cells = range(0, setting.city.truth.size, 3)
-        explained = [
-            np.mean([lack(channels, setting, target) < 15 for target in cells])
-            for channels in (made[1:], made)
-        ]
-        row(setting, *(f"{share:.0%}" for share in explained))
+        for name, channels in fixed.items():
+            row(setting, name, explained([lack(channels, setting, cell) for cell in cells]))
+        for name, onset in (("all poisoned", 1), ("first honest", 2)):
+            found = [lack(published(setting, cell, onset), setting, cell, onset) for cell in cells]
+            row(setting, f"four rounds, {name}", explained(found))
 
 
-def lack(channels: list[Channel], setting: Setting, target: int) -> float:
+def explained(lacks: list[float]) -> str:
+    """How many lack too little likelihood to be noticed at 2 % among some hundred reports."""
+    return f"{np.mean(np.array(lacks) < 15):.0%}"
+
+
+def published(setting: Setting, target: int, onset: int) -> list[Channel]:
+    """The mechanisms of a campaign under attack from a round on, with the expected counts."""
+    collection, channels = setting.collection(), []
+    for number in range(1, ROUNDS + 1):
+        channels.append(collection.mechanism)
+        law = attacked(channels[-1], setting, target if number >= onset else None)
+        counts = expected_counts(law, REPORTS // ROUNDS)
+        collection.receive(Tally(channels[-1], counts))
+        collection.close_round()
+    return channels
+
+
+def attacked(channel: Channel, setting: Setting, target: int | None) -> FloatArray:
+    """The law of reports, with fakes among them where there is a target."""
+    honest = channel.push(setting.city.truth)
+    if target is None:
+        return honest
+    return (1 - SHARE) * honest + SHARE * np.eye(honest.size)[target]
+
+
+def lack(channels: Sequence[Channel], setting: Setting, target: int, onset: int = 1) -> float:
     """How much likelihood the best honest map lacks on the expected counts, as a χ² statistic."""
-    truth = setting.city.truth
     matrix = np.hstack([channel.matrix() / len(channels) for channel in channels])
-    sent = np.tile(np.eye(truth.size)[target], len(channels)) / len(channels)
-    law = (1 - SHARE) * (truth @ matrix) + SHARE * sent
+    wanted = [target if number >= onset else None for number in range(1, len(channels) + 1)]
+    laws = [attacked(channel, setting, to) for channel, to in zip(channels, wanted, strict=True)]
+    law = np.concatenate(laws) / len(channels)
     best = maximise(
         DenseLikelihood(matrix), law, stop=gv.CertifiedWithin(1e-6), accelerate=gv.ActiveSetNewton()
     )
@@ -420,9 +544,11 @@ def draw_elastic(paris: City, island: FloatArray, shown: dict[str, Elasticity]) 
 
 PARTS: dict[str, Callable[[], None]] = {
     "gain": gain,
+    "bounded": bounded,
     "campaign": campaign,
     "guard": guard,
     "alarm": alarm,
+    "head-start": head_start,
     "curve": curve,
     "limit": limit,
     "long-run": long,

@@ -80,6 +80,7 @@ def test_an_empty_round_does_not_close():
     "make",
     [
         lambda: gv.Collection(GRID, epsilon_per_km=2.0, camouflage=0.7, minimum_reports=5),
+        lambda: gv.Collection(GRID, epsilon_per_km=9.0, most_leverage=1.5, guarded=True),
         lambda: gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10),
     ],
 )
@@ -122,6 +123,34 @@ def test_junk_is_refused(tmp_path):
     path.write_bytes(b"\xff\x00 not json")
     with pytest.raises(InvalidFile, match="saved collection"):
         gv.Collection.load(path)
+
+
+def test_a_guarded_collection_leaves_out_what_the_alarm_finds():
+    plain, guarded = (
+        gv.Collection(GRID, epsilon_per_km=4.0, guarded=guarded) for guarded in (False, True)
+    )
+    for collection in (plain, guarded):
+        run_round(collection, 0)
+    np.testing.assert_array_equal(guarded.distribution, plain.distribution)
+    quiet = int(plain.distribution.argmin())
+    for collection in (plain, guarded):
+        collection.receive(collection.mechanism.tally(np.full(300, quiet)))
+        run_round(collection, 1)
+    truth = np.bincount(PEOPLE, minlength=GRID.size) / PEOPLE.size
+    moved = [(each.distribution - truth)[quiet] for each in (plain, guarded)]
+    assert moved[0] > 0.04
+    assert abs(moved[1]) < 0.01
+
+
+def test_a_bounded_collection_bounds_every_round():
+    collection = gv.Collection(GRID, epsilon_per_km=4.0, most_leverage=2.8)
+    for seed in range(2):
+        run_round(collection, seed)
+    mechanisms = [done.mechanism for done in collection.rounds] + [collection.mechanism]
+    assert all(mechanism.leverage <= 2.8 for mechanism in mechanisms)
+    assert gv.Collection(GRID, epsilon_per_km=4.0).rule.to_dict().keys() == {
+        "kind", "epsilon_per_km", "camouflage"
+    }  # fmt: skip
 
 
 def test_published_rule_is_the_papers_algorithm():

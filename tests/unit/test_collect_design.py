@@ -97,6 +97,35 @@ def test_camouflage_trades_distance_for_leakage(prior):
     assert dial[0].leakage_bits > dial[1].leakage_bits > dial[2].leakage_bits
 
 
+def test_leverage_is_the_rarest_truth(prior):
+    mechanism = gv.elastic(GRID, prior, epsilon_per_km=4.0)
+    assert mechanism.leverage == pytest.approx(1 / np.diag(mechanism.matrix()).min(), rel=1e-12)
+    prior = np.zeros(GRID.size)
+    prior[[3, 30]] = 0.5
+    emptied = gv.blahut_arimoto(GRID, prior, beta_per_km=8.0, stop=gv.Steps(4000))
+    assert emptied.leverage == np.inf
+
+
+def test_a_bound_on_the_leverage_costs_camouflage(prior):
+    bounds = (2.5, 3.0, 4.0)
+    made = [gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=bound) for bound in bounds]
+    for bound, mechanism in zip(bounds, made, strict=True):
+        assert 0.99 * bound <= mechanism.leverage <= bound
+        assert 0.99 * 4.0 <= mechanism.certified_epsilon_per_km <= 4.0
+        assert mechanism.guarantee.epsilon_per_km == 4.0
+    free = gv.elastic(GRID, prior, epsilon_per_km=4.0)
+    leakage = [mechanism.leakage_bits for mechanism in (*made, free)]
+    assert all(tight > loose for tight, loose in itertools.pairwise(leakage))
+    assert gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=free.leverage) == free
+
+
+def test_a_bound_below_the_sharpest_mechanism_is_refused(prior):
+    with pytest.raises(InvalidInput, match="sharpest"):
+        gv.elastic(GRID, prior, epsilon_per_km=2.0, most_leverage=2.0)
+    with pytest.raises(InvalidInput, match="most_leverage"):
+        gv.elastic(GRID, prior, epsilon_per_km=2.0, most_leverage=-1.0)
+
+
 def test_a_mean_distance_can_be_asked_for(prior):
     mechanism = gv.elastic(GRID, prior, mean_distance_km=0.6, camouflage=0.5)
     distances = GRID.distances_km()

@@ -1,4 +1,4 @@
-"""Kernel products by FFT against sums written out, near and far."""
+"""Kernel products, by FFT and as matrices, against sums written out, near and far."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.channel import kernel as kernel_module
 from geoveil.channel.kernel import DenseKernel, LatticeKernel, kernel_on, lattice_distances_km
 
 SHAPES = [(1, 1), (1, 9), (9, 1), (2, 2), (7, 12)]
+
+
+@pytest.fixture(params=[0, 512], ids=["by FFT", "as a matrix"])
+def dense_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Up to how many cells products are those with a matrix."""
+    size = int(request.param)
+    monkeypatch.setattr(kernel_module, "_DENSE_SIZE", size)
+    return size
 
 
 def direct(space: gv.Space, beta: float, values: np.ndarray) -> np.ndarray:
@@ -17,10 +26,11 @@ def direct(space: gv.Space, beta: float, values: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_apply_is_the_sum_written_out(shape: tuple[int, int]) -> None:
+def test_apply_is_the_sum_written_out(shape: tuple[int, int], dense_size: int) -> None:
     grid = gv.Grid(rows=shape[0], columns=shape[1], cell_km=0.7)
     kernel = kernel_on(grid, lambda distance: np.exp(-1.3 * distance))
     assert isinstance(kernel, LatticeKernel)
+    assert kernel.exact == (dense_size > 0)
     values = np.random.default_rng(0).normal(size=(2, 3, grid.size))
     wanted = np.array([[direct(grid, 1.3, v) for v in row] for row in values])
     np.testing.assert_allclose(kernel.apply(values), wanted, rtol=0, atol=1e-13)
@@ -39,6 +49,16 @@ def test_values_far_from_all_mass_are_right_to_nine_digits(beta: float) -> None:
     assert wanted.min() < 1e-10
     assert beta * grid.distances_km().max() < 700
     np.testing.assert_allclose(kernel.apply_exactly(values), wanted, rtol=1e-9)
+
+
+def test_small_lattices_keep_small_values_without_a_budget() -> None:
+    grid = gv.Grid(rows=9, columns=21, cell_km=1.0)
+    kernel = kernel_on(grid, lambda distance: np.exp(-9 * distance))
+    values = np.zeros(grid.size)
+    values[0] = 1.0
+    wanted = direct(grid, 9, values)
+    assert wanted.min() < 1e-80
+    np.testing.assert_allclose(kernel.apply_exactly(values, budget=0), wanted, rtol=1e-13)
 
 
 def test_without_a_budget_noise_is_marked_as_such() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoveil.channel import kernel as kernel_module
 from geoveil.channel.kernel import DenseKernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, TooLarge
 from geoveil.release import CountVectors, box, number_of_vectors
@@ -82,6 +83,7 @@ def test_products_by_fft_are_the_sums_written_out(
 ) -> None:
     monkeypatch.setattr(box, "_DENSE_ADVANTAGE", 0)
     monkeypatch.setattr(box, "WHOLE_LIMIT", 0)
+    monkeypatch.setattr(kernel_module, "_DENSE_SIZE", 0)
     vectors = CountVectors(people, places, *bounds)
     kernel = kernel_on(vectors, lambda distance: np.exp(-0.8 * distance))
     assert isinstance(kernel, PartialKernel)
@@ -93,8 +95,12 @@ def test_products_by_fft_are_the_sums_written_out(
     np.testing.assert_allclose(kernel.apply_exactly(np.abs(values[0])), np.abs(values[0]) @ matrix)
 
 
+@pytest.mark.parametrize("dense_size", [0, 512], ids=["by FFT", "as a matrix"])
 @pytest.mark.parametrize("shape", [(4,), (1, 5), (3, 4), (2, 3, 4), (3, 1, 2, 4)])
-def test_kernels_in_any_number_of_dimensions(shape: tuple[int, ...]) -> None:
+def test_kernels_in_any_number_of_dimensions(
+    shape: tuple[int, ...], dense_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_module, "_DENSE_SIZE", dense_size)
     generator = np.random.default_rng(1)
     table = generator.random(tuple(2 * n - 1 for n in shape))
     table += table[(slice(None, None, -1),) * len(shape)]  # k(−o) = k(o), and no more than that

@@ -65,7 +65,7 @@ class PoisoningAlarm:
     way; the statistic is the largest. All data sets, the observed one among them, are treated alike
     (each standardised by the others), so its rank gives the p-value.
     Guarantee: false alarms at most ``false_alarm`` as far as the fitted map is like the true one;
-    measured in ``docs/privic-robustness.md``, with the attacks that are found and those that are not.
+    measured in ``docs/robustness.md``, with the attacks that are found and those that are not.
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.

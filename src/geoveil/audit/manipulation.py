@@ -18,6 +18,7 @@ from geoveil.arrays import FloatArray, IntArray, count, distribution, indices
 from geoveil.audit.attack import Attack, checked_share, expected_counts
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
+from geoveil.errors import InvalidInput
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.mixture import Estimator
 from geoveil.randomness import Randomness
@@ -136,10 +137,12 @@ def campaign_manipulation_gain(
     targets: npt.ArrayLike,
     share: float = 0.01,
     reports: int = 100_000,
+    onset: int = 1,
 ) -> ManipulationGain:
-    """The gain against a whole campaign that is poisoned from its first report on.
+    """The gain against a whole campaign that is poisoned in every round from ``onset`` on.
 
-    The campaign designs each mechanism from an estimate that the fakes have already moved, so they work
+    ``share`` is that of all reports of the campaign, so fakes that begin late are denser. The campaign
+    designs each mechanism from an estimate that the fakes before have already moved, so they work
     on the mechanism too. Every target cell is attacked with the report of the same number; honest
     people send the expected counts.
     Cost: a campaign for every target. Reference: method §5.
@@ -158,26 +161,39 @@ def campaign_manipulation_gain(
     people = distribution("prior", prior, first.distribution.size)
     wanted = indices("targets", targets, people.size).ravel()
     per_round = count("reports", reports, least=rounds) // count("rounds", rounds)
-    fakes = round(checked_share(share) * per_round)
-    honest = _believed(first, people, rounds, per_round, np.zeros(people.size, dtype=np.int64))
+    fakes = _fakes_by_round(checked_share(share), per_round, rounds, count("onset", onset))
+    total = per_round * rounds
+    honest = _believed(first, people, per_round, [0] * rounds, 0)
     gains = np.full(people.size, np.nan)
     for target in wanted.tolist():
-        sent = np.where(np.arange(people.size) == target, fakes, 0)
-        poisoned = _believed(start(), people, rounds, per_round - fakes, sent)
-        gains[target] = (poisoned - honest)[target] * per_round / fakes
+        poisoned = _believed(start(), people, per_round, fakes, target)
+        gains[target] = (poisoned - honest)[target] * total / sum(fakes)
     worst = int(np.nanargmax(gains))
     return ManipulationGain(
-        float(gains[worst]), worst, worst, fakes / per_round, per_round * rounds, gains, wanted
+        float(gains[worst]), worst, worst, sum(fakes) / total, total, gains, wanted
     )
 
 
+def _fakes_by_round(share: float, per_round: int, rounds: int, onset: int) -> list[int]:
+    """How many fakes go into each round so that they are the share of all reports."""
+    poisoned = rounds - onset + 1
+    each = round(share * per_round * rounds / max(1, poisoned))
+    if poisoned < 1 or not 0 < each < per_round:
+        raise InvalidInput(
+            f"onset ({onset}) and share ({share}) must put at least one fake and one honest report "
+            f"into each of the rounds from {onset} to {rounds}"
+        )
+    return [0] * (onset - 1) + [each] * poisoned
+
+
 def _believed(
-    campaign: Campaign, people: FloatArray, rounds: int, honest: int, fakes: IntArray
+    campaign: Campaign, people: FloatArray, per_round: int, fakes: list[int], target: int
 ) -> FloatArray:
-    """What a campaign believes in the end, told the expected counts and the fakes in every round."""
-    for _ in range(rounds):
+    """What a campaign believes in the end, told the expected counts and so many fakes in each round."""
+    for sent in fakes:
         mechanism = campaign.mechanism
-        counts = expected_counts(mechanism.push(people), honest) + fakes
+        counts = expected_counts(mechanism.push(people), per_round - sent)
+        counts[target] += sent
         campaign.receive(Tally(mechanism, counts))
         campaign.close_round()
     return campaign.distribution

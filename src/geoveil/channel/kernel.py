@@ -2,7 +2,8 @@
 
 On a regular lattice Σ_z k(d(x, z))·v(z) is a convolution, so no m×m array exists and a product costs
 O(m log m). An FFT is exact to about 1e-16 of the *largest* value only; ``noise`` says how much that
-is, and callers recompute what lies too close to it.
+is, and callers recompute what lies too close to it. Lattices of a few hundred cells are multiplied
+as matrices all the same: that is faster there, and small values are as exact as large ones.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from geoveil.space.line import Line
 RelativeError = 1e-10
 """What a product may be off by, relative, before a value is recomputed exactly."""
 
+_DENSE_SIZE = 512
+"""Up to so many cells a product with a matrix takes less time than a transform."""
 _THREADED_SIZE = 1 << 16
 _CHUNK = 1 << 22
 
@@ -38,6 +41,8 @@ class Kernel(ABC):
 
     norm: float
     """Root of the sum of k² over one row: how much of |v| reaches a result."""
+    exact: bool = False
+    """Whether small values of ``apply`` are as accurate as large ones for v ≥ 0: sums, no FFT."""
 
     @abstractmethod
     def apply(self, values: FloatArray) -> FloatArray:
@@ -62,6 +67,8 @@ class Kernel(ABC):
         takes at most ``budget`` terms; otherwise they stay as they are, NaN where they are noise.
         """
         result = self.apply(values)
+        if self.exact:
+            return result
         floor = float(self.noise(values)[..., 0])
         small = np.flatnonzero(result < floor / RelativeError)
         support = np.flatnonzero(values)
@@ -93,6 +100,7 @@ class LatticeKernel(Kernel):
         self._axes = tuple(range(-table.ndim, 0))
         self._padded = tuple(fft.next_fast_len(2 * n - 1, real=True) for n in self.shape)
         self._workers = fft_workers(math.prod(self._padded))
+        self.exact = math.prod(self.shape) <= _DENSE_SIZE
         copies = 1 if signed else 2**table.ndim
         self.norm = float(np.sqrt(copies * np.square(table).sum()))
 
@@ -114,7 +122,21 @@ class LatticeKernel(Kernel):
         return folded
 
     def apply(self, values: FloatArray) -> FloatArray:
+        if self.exact:
+            return np.asarray(values @ self._matrix)
         return self._filtered(values, self._spectrum)
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        """All rows: each is the window of the table of all offsets that has its own cell at offset 0."""
+        cells = math.prod(self.shape)
+        table = np.ascontiguousarray(self._offsets)
+        nearest = table[tuple(slice(n - 1, None) for n in self.shape)]
+        back = tuple(-stride for stride in table.strides)
+        windows = np.lib.stride_tricks.as_strided(
+            nearest, self.shape + self.shape, back + table.strides, writeable=False
+        )
+        return windows.reshape(cells, cells)
 
     def apply_near_inverse(self, values: FloatArray) -> FloatArray:
         """Right but for the rim: divided by the spectrum of the torus, where that is positive."""
@@ -149,6 +171,8 @@ class LatticeKernel(Kernel):
         return 2e-15 * self.norm * length
 
     def rows(self, cells: IntArray) -> FloatArray:
+        if self.exact:
+            return self._matrix[cells]
         # Each row is a window of the table of all offsets.
         windows = np.lib.stride_tricks.sliding_window_view(self._offsets, self.shape)
         places = np.unravel_index(cells, self.shape)
@@ -202,6 +226,8 @@ class PartialKernel(Kernel):
 
 class DenseKernel(Kernel):
     """A kernel on a space without a lattice, as a matrix (at most 4,096 cells)."""
+
+    exact = True
 
     def __init__(self, matrix: FloatArray) -> None:
         self._matrix = matrix

@@ -47,6 +47,8 @@ class Collection:
     turns one dial (``camouflage``). A report belongs to the mechanism that made it, whenever it arrives.
     A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
     its reports count on.
+    Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
+    ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
     Reference: PRIVIC Alg. 1, with the corrections of method §5 and §11.
 
@@ -70,6 +72,8 @@ class Collection:
         *,
         epsilon_per_km: float | None = None,
         camouflage: float = 0.5,
+        most_leverage: float | None = None,
+        guarded: bool = False,
         prior: Any = None,
         minimum_reports: int = 0,
         rule: Rule | None = None,
@@ -77,7 +81,13 @@ class Collection:
         if (rule is None) == (epsilon_per_km is None):
             raise InvalidInput("a collection must have a promise, epsilon_per_km=, or a rule=")
         self.space = space
-        self.rule = PromiseRule(float(epsilon_per_km or 0), camouflage) if rule is None else rule
+        self.rule = (
+            PromiseRule(
+                float(epsilon_per_km or 0), camouflage, most_leverage=most_leverage, guarded=guarded
+            )
+            if rule is None
+            else rule
+        )
         self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
         size = space.size
         uniform = np.full(size, 1 / size)

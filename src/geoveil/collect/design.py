@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 
+import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.audit.certify import certify
+from geoveil.channel.kernel import Kernel
 from geoveil.collect.weights import (
     checked_prior,
     equalising_weights,
@@ -49,12 +52,17 @@ class DesignedElastic(Elastic):
         beta_per_km: float,
         weights: FloatArray,
         epsilon_per_km: float | None = None,
+        kernel: Kernel | None = None,
     ) -> None:
+        self._designed_with = kernel
         super().__init__(
             space, beta_per_km=beta_per_km, weights=weights, epsilon_per_km=epsilon_per_km
         )
         self.prior = prior
         self.ascent = ascent
+
+    def _exponential_kernel(self) -> Kernel:
+        return self._designed_with or super()._exponential_kernel()
 
     @cached_property
     def leakage_bits(self) -> float:
@@ -70,6 +78,16 @@ class DesignedElastic(Elastic):
     def certified_epsilon_per_km(self) -> float:
         """The exact ε, rounded up."""
         return certify(self).epsilon_per_km
+
+    @cached_property
+    def leverage(self) -> float:
+        """How many people a fake report may weigh for, to first order: the largest 1/C[x, x].
+
+        Somebody in x reports x with probability C[x, x], so an estimator counts 1/C[x, x] people for a
+        report x that nobody else explains. Infinite where a cell is never reported.
+        """
+        stays = np.exp(-self.log_normaliser) * self.weights
+        return float(1 / stays.min()) if stays.min() > 0 else math.inf
 
     @property
     def cells_with_weight(self) -> int:
@@ -125,7 +143,7 @@ def blahut_arimoto(
     kernel = exponential_kernel(space, beta)
     ascent = rate_distortion_weights(kernel, known, stop, accelerate=accelerate)
     weights = with_floor(ascent.distribution, floor)
-    return DesignedElastic(space, known, ascent, beta_per_km=beta, weights=weights)
+    return DesignedElastic(space, known, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
 def elastic(
@@ -137,23 +155,41 @@ def elastic(
     radius_km: float | None = None,
     mean_distance_km: float | None = None,
     camouflage: float = 0.5,
+    most_leverage: float | None = None,
     stop: Stop = DESIGN_STEPS,
 ) -> DesignedElastic:
     """The mechanism at a promise and a camouflage: 0 the sharpest map, 1 Blahut–Arimoto.
 
     Law: elastic with c = (1 − κ)·c_eq + κ·c_BA, β solved so that the *certified* ε meets the promise
     from below (to 0.1 %). With ``mean_distance_km`` the promise is solved for instead.
+    ``most_leverage`` bounds what a fake report may weigh (``DesignedElastic.leverage``): where the
+    camouflage asked for would exceed it, the largest one that does not is taken.
     Guarantee: ε per km, certified; the same worst case at every camouflage.
-    Cost: some ten designs, each of a few FFT products. Reference: method §4.
+    Cost: some ten designs, each of a few FFT products; ten times that where the bound binds.
+    Reference: method §4.
     """
     if not 0.0 <= camouflage <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
     known = checked_prior(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
 
-    def build(beta: float) -> DesignedElastic:
-        return _mixed(space, known, beta, camouflage, stop)
+    def made(share: float) -> DesignedElastic:
+        return _promising(promise, lambda beta: _mixed(space, known, beta, share, stop))
 
+    wanted = made(camouflage)
+    if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
+        return wanted
+    least = made(0.0).leverage
+    if least > most_leverage:
+        raise InvalidInput(
+            f"most_leverage ({most_leverage:g}) must be at least {least:.3g}, that of the sharpest "
+            "mechanism at this promise"
+        )
+    return _solve(made, lambda m: m.leverage, most_leverage, 0.0, camouflage)
+
+
+def _promising(promise: Promise, build: Callable[[float], DesignedElastic]) -> DesignedElastic:
+    """The mechanism that keeps the promise, ``build`` making one for every β."""
     if promise.mean_distance_km is not None:
         wanted = positive("mean_distance_km", promise.mean_distance_km)
         made = _solve(build, lambda m: -m.mean_distance_km, -wanted, 0.5 / wanted, 4 / wanted)
@@ -172,7 +208,7 @@ def _mixed(
     ascent = rate_distortion_weights(kernel, prior, stop)
     sharp = equalising_weights(space, beta, kernel=kernel)
     weights = (1 - camouflage) * sharp + camouflage * ascent.distribution
-    return DesignedElastic(space, prior, ascent, beta_per_km=beta, weights=weights)
+    return DesignedElastic(space, prior, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
 def _claiming(made: DesignedElastic, epsilon_per_km: float) -> DesignedElastic:
@@ -183,6 +219,7 @@ def _claiming(made: DesignedElastic, epsilon_per_km: float) -> DesignedElastic:
         beta_per_km=made.beta_per_km,
         weights=made.weights,
         epsilon_per_km=epsilon_per_km,
+        kernel=made._exponential_kernel(),
     )
 
 
@@ -193,7 +230,8 @@ def _solve(
     low: float,
     high: float,
 ) -> DesignedElastic:
-    """The mechanism with the largest β whose measure, growing with β, is still at most the target.
+    """The mechanism with the largest parameter (β, or the share of Blahut–Arimoto) whose measure,
+    growing with it, is still at most the target.
 
     False position with the Illinois rule, which keeps a bracket; the safe end is the answer.
     """

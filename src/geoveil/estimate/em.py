@@ -58,7 +58,7 @@ def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
 def em_step(point: Point) -> FloatArray:
     """θ∘g; its sum is one but for rounding."""
     raised = point.theta * point.gradient
-    raised /= raised.sum(axis=-1, keepdims=True)
+    raised /= np.add.reduce(raised, axis=-1, keepdims=True)
     return raised
 
 

@@ -57,7 +57,9 @@ class DenseLikelihood(Likelihood):
     exact = True
 
     def __init__(self, matrix: FloatArray) -> None:
-        self.matrix = np.ascontiguousarray(matrix, dtype=np.float64)
+        given = np.asarray(matrix, dtype=np.float64)
+        # By columns is as good as by rows, and products of neither make a copy.
+        self.matrix = given if given.flags.f_contiguous else np.ascontiguousarray(given)
         self.unknowns, self.observations = self.matrix.shape
 
     def push(self, theta: FloatArray) -> FloatArray:
@@ -94,7 +96,9 @@ class ChannelLikelihood(Likelihood):
     def columns(self, chosen: IntArray) -> FloatArray:
         if 4 * chosen.size < self.observations:
             return super().columns(chosen)
-        return self.channel.matrix()[:, chosen]
+        matrix = self.channel.matrix()
+        everything = np.array_equal(chosen, np.arange(self.observations))
+        return matrix if everything else matrix[:, chosen]
 
 
 class StackedLikelihood(Likelihood):

@@ -11,9 +11,6 @@ by Jensen's inequality: f* − f(θ) ≤ log Σ_i w_i (θ*L)_i/(θL)_i = log Σ_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -30,29 +27,43 @@ _SMALL_UNKNOWNS = 512
 """Up to so many unknowns a product with a matrix beats any structure."""
 
 
-@dataclass(frozen=True, eq=False)
 class Point:
-    """A distribution and what the objective says there; leading axes are independent problems."""
+    """A distribution and what the objective says there; leading axes are independent problems.
 
-    theta: FloatArray
-    law: FloatArray
-    """(θL)_i for the observations that were seen."""
-    gradient: FloatArray
-    """g = L·(w/(θL)); θ∘g is the next step of expectation–maximisation."""
-    weights: FloatArray
+    ``law`` is (θL)_i for the observations that were seen; ``gradient`` is g = L·(w/(θL)), and θ∘g the
+    next step of expectation–maximisation. A loop makes one every few microseconds: plain attributes.
+    """
 
-    @cached_property
+    __slots__ = ("_certificate", "_log_likelihood", "gradient", "law", "theta", "weights")
+
+    def __init__(
+        self, theta: FloatArray, law: FloatArray, gradient: FloatArray, weights: FloatArray
+    ) -> None:
+        self.theta = theta
+        self.law = law
+        self.gradient = gradient
+        self.weights = weights
+        self._log_likelihood: FloatArray | None = None
+        self._certificate: FloatArray | None = None
+
+    @property
     def log_likelihood(self) -> FloatArray:
-        """f(θ), nats per observation."""
-        logs = np.log(self.law)
-        if logs.ndim == 1:
-            return np.asarray(self.weights @ logs)
-        return np.asarray(np.einsum("...i,...i->...", self.weights, logs))
+        """f(θ), nats per observation; computed at first use."""
+        if self._log_likelihood is None:
+            logs = np.log(self.law)
+            if logs.ndim == 1:
+                self._log_likelihood = np.asarray(self.weights @ logs)
+            else:
+                self._log_likelihood = np.einsum("...i,...i->...", self.weights, logs)
+        return self._log_likelihood
 
-    @cached_property
+    @property
     def certificate(self) -> FloatArray:
-        """log max g ≥ f* − f(θ), nats per observation."""
-        return np.asarray(np.log(np.maximum(self.gradient.max(axis=-1), 1.0)))
+        """log max g ≥ f* − f(θ), nats per observation; computed at first use."""
+        if self._certificate is None:
+            steepest = np.maximum.reduce(self.gradient, axis=-1)
+            self._certificate = np.asarray(np.log(np.maximum(steepest, 1.0)))
+        return self._certificate
 
 
 class SeenColumns:

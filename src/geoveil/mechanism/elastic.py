@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from geoveil.arrays import FloatArray, IntArray, frozen, positive, vector
 from geoveil.channel.fast import FastChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.kernel import RelativeError, kernel_on
+from geoveil.channel.kernel import Kernel, RelativeError, kernel_on
 from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.base import Mechanism
@@ -74,8 +74,12 @@ class Elastic(FastChannel, Mechanism):
         self.beta_per_km = positive("beta_per_km", beta_per_km)
         claimed = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
         self.guarantee = GeoIndistinguishability(positive("epsilon_per_km", claimed))
-        self._kernel = kernel_on(space, lambda distance: np.exp(-self.beta_per_km * distance))
+        self._kernel = self._exponential_kernel()
         self.log_normaliser = frozen(self._log_normaliser())
+
+    def _exponential_kernel(self) -> Kernel:
+        """e^{−β·d}; a design that has it already hands it over here."""
+        return kernel_on(self.space, lambda distance: np.exp(-self.beta_per_km * distance))
 
     def _solve(self, promise: Promise) -> float:
         if promise.mean_distance_km is not None:

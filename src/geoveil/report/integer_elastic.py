@@ -211,6 +211,12 @@ class IntegerElastic(FastChannel, Mechanism):
         whole = self.whole_row(cell)
         return whole.astype(np.float64) / float(whole.sum())
 
+    def matrix(self) -> FloatArray:
+        size = self.space.size
+        whole = self._windows.reshape(size, size) * self.weights
+        made: FloatArray = whole / self.sums.astype(np.float64)[:, None]
+        return made
+
     def _column(self, report: int) -> FloatArray:
         return self.kernel_row(report) * float(self.weights[report]) * self._inverse
 
