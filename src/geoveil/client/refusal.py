@@ -1,0 +1,64 @@
+"""Why a device does not report: stable words for programs, one sentence each for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from geoveil.errors import GeoveilError
+
+if TYPE_CHECKING:
+    from geoveil.client.receipt import Receipt
+
+REASONS: Mapping[str, str] = {
+    "insecure": "the collector must be reached over https; plain http is for this machine only",
+    "unreachable": "the collector did not answer; try again later",
+    "redirect": "the collector sent the device to another address",
+    "answer": "the collector did not answer as a collector does",
+    "document": "the mechanism document is not sound",
+    "campaign": "the mechanism document belongs to another campaign",
+    "promise": "the promise allows more than the limit that was set for this device",
+    "not-yet-valid": "the mechanism is not valid yet",
+    "expired": "the mechanism has expired",
+    "space": "the cells are not those that the campaign had when this device first saw it",
+    "round-back": "the round is older than one this device has seen",
+    "round-changed": "the mechanism of a round this device has seen was exchanged",
+    "budget": "the report would cost more than is left of the budget",
+    "location": "the location must be a latitude from -90 to 90 and a longitude, in degrees",
+    "outside": "the location lies outside the campaign's box",
+    "problem": "the collector refused",
+    "ledger-unreadable": "the ledger cannot be read; nothing can be charged without it",
+    "ledger-lost": "the ledger or its anchor is missing although there were both",
+    "ledger-rolled-back": "the ledger is not the one that its anchor was written for last",
+    "ledger-unwritable": "the ledger cannot be written; nothing can be charged without it",
+    "ledger-busy": "another process holds the ledger; try again",
+}
+"""Reason → what was wrong, for a person."""
+
+
+class Refused(GeoveilError):
+    """The device did not report; no location is in the message.
+
+    ``reason`` is a key of :data:`REASONS`. ``detail`` says more where there is more to say: the word of
+    :class:`~geoveil.report.RefusedDocument`, or the name of the collector's problem.
+
+    >>> str(Refused("document", "certificate"))
+    'not reported: the mechanism document is not sound (certificate)'
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        more = f" ({detail})" if detail else ""
+        super().__init__(f"not reported: {REASONS[reason]}{more}")
+        self.reason = reason
+        self.detail = detail
+
+
+class Unacknowledged(GeoveilError):
+    """The report may have left, but no answer came; the ledger keeps it for ``Device.flush``.
+
+    ``receipt`` says what was sent.
+    """
+
+    def __init__(self, receipt: Receipt, why: str) -> None:
+        super().__init__(f"the report is not acknowledged yet: {why}; call flush() later")
+        self.receipt = receipt

@@ -1,0 +1,145 @@
+"""Requests to a collector: the standard library, nothing that tells devices apart, bounded in every way."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from time import time
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit
+
+from geoveil.client.address import Address
+from geoveil.client.refusal import Refused
+
+HEADERS: Mapping[str, str] = {"User-Agent": "geoveil", "Accept": "application/json"}
+"""The same from every device: no version, no language, no cookie."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 3
+
+
+class Unreachable(Exception):
+    """No whole answer came; whether the request arrived is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its status, its media type, how long to wait, and its body."""
+
+    status: int
+    media: str
+    retry_after_s: float
+    body: bytes
+
+
+class Transport(Protocol):
+    """How requests travel; tests and simulations may bring their own."""
+
+    def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+        """The document at a path; ``tag`` is that of the one already here."""
+
+    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+        """The answer to a JSON body."""
+
+
+class Network:
+    """HTTP/1.1 to one collector, TLS verified, a new connection a request, ``timeout_s`` for all of it.
+
+    Follows redirects of documents within the collector's own address only, and none of reports. Asks
+    for no compression and takes none, and reads no more than it was told to.
+    """
+
+    def __init__(self, address: Address, *, timeout_s: float = 10.0) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        self._tls = ssl.create_default_context() if address.secure else None
+
+    def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+        """GET; only ``tag``, which the device computed itself, is ever sent back."""
+        headers = {} if tag is None else {"If-None-Match": f'"{tag}"'}
+        for _ in range(1 + _MOST_REDIRECTS):
+            answer, onward = self._exchange("GET", path, None, headers, limit)
+            if answer.status not in _REDIRECTS:
+                return answer
+            path = self._within(path, onward)
+        raise Refused("redirect", "too many")
+
+    def post(self, path: str, body: bytes, *, limit: int) -> Answer:
+        """POST of JSON."""
+        headers = {"Content-Type": "application/json"}
+        answer, _ = self._exchange("POST", path, body, headers, limit)
+        return answer
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int
+    ) -> tuple[Answer, str]:
+        connection = self._connection()
+        watch: threading.Timer | None = None
+        try:
+            connection.connect()
+            watch = threading.Timer(self._timeout_s, _hang_up, [connection.sock])
+            watch.daemon = True
+            watch.start()
+            connection.request(method, path, body, {**HEADERS, **headers})
+            with connection.getresponse() as response:
+                return _answer(response, limit), response.getheader("Location", "")
+        except ssl.SSLCertVerificationError:
+            raise Refused("insecure", "the collector's certificate is not valid") from None
+        except (OSError, HTTPException, ValueError) as failure:
+            raise Unreachable(type(failure).__name__) from None
+        finally:
+            if watch is not None:
+                watch.cancel()
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        host, port, timeout = self._address.host, self._address.port, self._timeout_s
+        if self._tls is None:
+            return HTTPConnection(host, port, timeout=timeout)
+        return HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+
+    def _within(self, path: str, onward: str) -> str:
+        """The path of a redirect, which must lead to the same scheme, host and port."""
+        origin = self._address.origin
+        try:
+            target = urlsplit(urljoin(origin + path, onward))
+            there = (target.scheme, target.hostname, target.port)
+            here = urlsplit(origin)
+        except ValueError:
+            raise Refused("redirect") from None
+        if there != (here.scheme, here.hostname, here.port) or target.username is not None:
+            raise Refused("redirect")
+        return target.path + (f"?{target.query}" if target.query else "")
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _answer(response: HTTPResponse, limit: int) -> Answer:
+    encoding = response.getheader("Content-Encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Refused("answer", "encoding")
+    body = response.read(limit + 1)
+    if len(body) > limit:
+        raise Refused("answer", "size")
+    if response.length:
+        raise Unreachable("an answer that was cut off")
+    media = response.headers.get_content_type()
+    return Answer(response.status, media, _wait_s(response), body)
+
+
+def _wait_s(response: HTTPResponse) -> float:
+    """Retry-After in seconds, given as such or as a date; 0 where there is none."""
+    given = response.getheader("Retry-After", "").strip()
+    if given.isascii() and given.isdigit():
+        return float(given[:9])
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
+    return 0.0

@@ -1,0 +1,231 @@
+"""Mechanism documents that no device may act on, each with the reason it must be refused for.
+
+A case is the bytes that a collector serves; unless it is about the id, the id is that of the bytes, so
+that nothing but the planted fault is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import geoveil as gv
+from client.world import LYON, NOW_S, document
+from geoveil.report.canonical import document_id
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Hostile:
+    name: str
+    body: bytes
+    reason: str
+    detail: str = ""
+    seen: bool = False
+    """Whether the device knows round 5 of the honest campaign already."""
+
+
+def encoded(values: Values, *, identified: bool = True) -> bytes:
+    """The document with an id that fits, where one can be computed."""
+    try:
+        extra = {"id": document_id(values)} if identified else {}
+    except ValueError:
+        extra = {}
+    return json.dumps({**extra, **values}).encode()
+
+
+def changed(**changes: Any) -> bytes:
+    return encoded({**document(5).to_dict(), **changes})
+
+
+def put(path: str, make: Callable[[Any], Any]) -> bytes:
+    """The honest document with one value, at ``a.b``, made another one."""
+    values: Any = json.loads(document(5).to_bytes())
+    *outer, last = (int(step) if step.isdigit() else step for step in path.split("."))
+    inner = values
+    for step in outer:
+        inner = inner[step]
+    inner[last] = make(inner[last])
+    return encoded(values)
+
+
+def without(name: str) -> bytes:
+    return encoded({k: v for k, v in document(5).to_dict().items() if k != name})
+
+
+def kernel(make: Callable[[int, int], int], **changes: Any) -> bytes:
+    """A kernel by offset of rows and columns, with a β stated to fit."""
+    values = [make(*divmod(k, LYON.columns)) for k in range(LYON.size)]
+    return changed(kernel=values, beta_per_km=1e6, **changes)
+
+
+def replaced(old: str, new: str) -> bytes:
+    text = document(5).served().decode()
+    assert old in text
+    return text.replace(old, new, 1).encode()
+
+
+TOP = 1 << 36
+FLOOR = 1 << 16
+HONEST = document(5).to_dict()
+WIDER = gv.Grid.from_box(south=45.74, west=4.81, north=45.79, east=4.87, cell_km=0.5)
+MOVED = gv.Grid.from_box(south=45.75, west=4.81, north=45.79, east=4.87, cell_km=0.5)
+FINER = gv.Grid.from_box(south=45.74, west=4.81, north=45.78, east=4.87, cell_km=0.4)
+
+HOSTILE = [
+    # -- not a document
+    Hostile("empty", b"", "document", "json"),
+    Hostile("not JSON", b"<html>Log in to the network</html>", "document", "json"),
+    Hostile("not UTF-8", b'{"geoveil": "\xff\xfe"}', "document", "json"),
+    Hostile("a list", b"[1, 2, 3]", "document", "json"),
+    Hostile("null", b"null", "document", "json"),
+    Hostile("cut off", document(5).served()[:-20], "document", "json"),
+    Hostile("two documents", document(5).served() * 2, "document", "json"),
+    Hostile("oversize", b" " * (1 << 19) + document(5).served(), "document", "size"),
+    Hostile("nested bomb of lists", b"[" * 200_000, "document", "json"),
+    Hostile("nested bomb of objects", b'{"a":' * 80_000, "document", "json"),
+    Hostile(
+        "a number of 400,000 digits",
+        replaced('"round":5', '"round":' + "9" * 400_000),
+        "document",
+        "json",
+    ),
+    Hostile("an entry twice", replaced('"round":5', '"round":5,"round":6'), "document", "json"),
+    Hostile("ε twice", replaced('"kind"', '"epsilon_per_km":9,"kind"'), "document", "json"),
+    Hostile("NaN for ε", changed(epsilon_per_km=float("nan")), "document", "json"),
+    Hostile("infinite β", changed(beta_per_km=float("inf")), "document", "json"),
+    # -- the wrong shape
+    Hostile("another version", changed(geoveil=2), "document", "version"),
+    Hostile("version as text", changed(geoveil="1"), "document", "version"),
+    Hostile("another kind", changed(kind="estimate"), "document", "version"),
+    Hostile("an extra field", changed(distances=[[0.0]]), "document", "fields"),
+    Hostile("a matrix", changed(matrix=[[1, 0], [0, 1]]), "document", "fields"),
+    *(Hostile(f"no {name}", without(name), "document", "fields") for name in ("weights", "kernel")),
+    Hostile("no expiry", without("expires"), "document", "fields"),
+    Hostile("no ε", without("epsilon_per_km"), "document", "fields"),
+    Hostile("no id", encoded(HONEST, identified=False), "document", "id"),
+    Hostile("an id of zeros", encoded({"id": "0" * 64, **HONEST}), "document", "id"),
+    Hostile("the id of another", encoded({"id": document(6).id, **HONEST}), "document", "id"),
+    Hostile("id as a number", encoded({"id": 7, **HONEST}), "document", "id"),
+    Hostile("id null", encoded({"id": None, **HONEST}), "document", "id"),
+    Hostile("round 0", changed(round=0), "document", "round"),
+    Hostile("round −1", changed(round=-1), "document", "round"),
+    Hostile("round as a float", changed(round=5.5), "document", "round"),
+    Hostile("round true", changed(round=True), "document", "round"),
+    Hostile("round beyond 2³¹", changed(round=1 << 40), "document", "round"),
+    Hostile("campaign a path", changed(campaign="../lyon"), "document", "campaign"),
+    Hostile("campaign a number", changed(campaign=7), "document", "campaign"),
+    Hostile("ends before it begins", changed(expires=0, not_before=9), "document", "times"),
+    Hostile("expiry as text", changed(expires="2999-01-01"), "document", "expires"),
+    Hostile("begins at −1", changed(not_before=-1), "document", "not_before"),
+    # -- the space
+    Hostile("space a word", changed(space="everywhere"), "document", "space"),
+    Hostile("space without a box", put("space.box", lambda _: None), "document", "space"),
+    Hostile("box of three edges", put("space.box", lambda box: box[:3]), "document", "space"),
+    Hostile(
+        "box upside down", put("space.box", lambda b: [b[2], b[1], b[0], b[3]]), "document", "space"
+    ),
+    Hostile("box of text", put("space.box", lambda _: list("SWNE")), "document", "space"),
+    Hostile("box over a pole", put("space.box", lambda _: [89, 0, 90, 9]), "document", "space"),
+    Hostile("rows × 10⁹", put("space.rows", lambda _: 10**9), "document", "space"),
+    Hostile("rows true", put("space.rows", lambda _: True), "document", "space"),
+    Hostile("cells ×1000", put("space.cell_km", lambda km: 1000 * km), "document", "space"),
+    Hostile("cells ÷1000", put("space.cell_km", lambda km: km / 1000), "document", "space"),
+    Hostile("cells of −0.5 km", put("space.cell_km", lambda km: -km), "document", "space"),
+    Hostile("cells as text", put("space.cell_km", lambda _: "0.5"), "document", "space"),
+    # -- the integers
+    Hostile("a weight too few", put("weights", lambda w: w[:-1]), "document", "weights"),
+    Hostile("a weight too many", put("weights", lambda w: [*w, 1]), "document", "weights"),
+    Hostile("a weight of zero", put("weights.3", lambda _: 0), "document", "weights"),
+    Hostile("a negative weight", put("weights.3", lambda _: -5), "document", "weights"),
+    Hostile("a weight as a float", put("weights.3", lambda _: 1.0), "document", "weights"),
+    Hostile("a weight true", put("weights.3", lambda _: True), "document", "weights"),
+    Hostile("a weight as text", put("weights.3", lambda _: "12"), "document", "weights"),
+    Hostile("a weight null", put("weights.3", lambda _: None), "document", "weights"),
+    Hostile("weights an object", put("weights", lambda _: {"0": 1}), "document", "weights"),
+    Hostile("a weight of 2¹⁰⁰", put("weights.3", lambda _: 1 << 100), "document", "weights"),
+    Hostile("weights that overflow", put("weights.3", lambda _: 1 << 27), "document", "integers"),
+    Hostile("kernel too short", put("kernel", lambda k: k[:-1]), "document", "kernel"),
+    Hostile("kernel of text", put("kernel", lambda k: [str(v) for v in k]), "document", "kernel"),
+    Hostile("kernel of floats", put("kernel", lambda k: [v / 2 for v in k]), "document", "kernel"),
+    Hostile("a kernel of zero", put("kernel.7", lambda _: 0), "document", "kernel"),
+    Hostile("a kernel below the floor", put("kernel.7", lambda _: 9), "document", "integers"),
+    Hostile("a kernel above the top", put("kernel.0", lambda _: 1 << 60), "document", "integers"),
+    Hostile(
+        "single-digit kernel",
+        changed(kernel=[max(1, 9 - k) for k in range(LYON.size)]),
+        "document",
+        "integers",
+    ),
+    # -- the promise
+    Hostile("ε zero", changed(epsilon_per_km=0), "document", "epsilon_per_km"),
+    Hostile("ε negative", changed(epsilon_per_km=-2.0), "document", "epsilon_per_km"),
+    Hostile("ε true", changed(epsilon_per_km=True), "document", "epsilon_per_km"),
+    Hostile("ε as text", changed(epsilon_per_km="2"), "document", "epsilon_per_km"),
+    Hostile("ε of 10³⁰⁰", changed(epsilon_per_km=1e300), "document", "epsilon_per_km"),
+    Hostile("β zero", changed(beta_per_km=0), "document", "beta_per_km"),
+    Hostile("β understated", changed(beta_per_km=0.01), "document", "beta"),
+    Hostile("ε too small for it", changed(epsilon_per_km=0.5), "document", "certificate"),
+    Hostile(
+        "ε a hair too small",
+        changed(epsilon_per_km=document(5).mechanism.certified_epsilon_per_km * (1 - 1e-9)),
+        "document",
+        "certificate",
+    ),
+    Hostile(
+        "the true cell every time",
+        kernel(lambda row, column: FLOOR if row or column else TOP),
+        "document",
+        "certificate",
+    ),
+    Hostile(
+        "steep kernel",
+        kernel(lambda row, column: max(FLOOR, TOP >> 3 * (row + column))),
+        "document",
+        "certificate",
+    ),
+    Hostile(
+        "kernel with a spike",
+        kernel(lambda row, column: TOP if (row, column) == (2, 3) else FLOOR),
+        "document",
+        "certificate",
+    ),
+    Hostile(
+        "kernel that marks rows",
+        kernel(lambda row, column: TOP if row % 2 else FLOOR),
+        "document",
+        "certificate",
+    ),
+    Hostile("β below, promise above", changed(epsilon_per_km=2.5), "promise"),
+    Hostile("promise above the limit", document(5, epsilon_per_km=2.0001).served(), "promise"),
+    Hostile("promise of 50", document(5, epsilon_per_km=50.0).served(), "promise"),
+    # -- sound, and not for this device or not now
+    Hostile("another campaign", document(5, campaign="paris").served(), "campaign"),
+    Hostile("expired", document(5, expires_s=NOW_S).served(), "expired"),
+    Hostile("long expired", document(5, not_before_s=1, expires_s=2).served(), "expired"),
+    Hostile(
+        "not valid yet",
+        document(5, not_before_s=NOW_S + 301, expires_s=NOW_S + 999).served(),
+        "not-yet-valid",
+    ),
+    Hostile("larger box", document(6, grid=WIDER).served(), "space", seen=True),
+    Hostile("box moved", document(6, grid=MOVED).served(), "space", seen=True),
+    Hostile("finer cells", document(6, grid=FINER).served(), "space", seen=True),
+    Hostile("an earlier round", document(4).served(), "round-back", seen=True),
+    Hostile("the first round", document(1).served(), "round-back", seen=True),
+    Hostile(
+        "the round's other mechanism",
+        document(5, epsilon_per_km=1.0).served(),
+        "round-changed",
+        seen=True,
+    ),
+    Hostile(
+        "the round with another end",
+        document(5, expires_s=NOW_S + 1001).served(),
+        "round-changed",
+        seen=True,
+    ),
+]

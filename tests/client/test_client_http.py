@@ -1,0 +1,183 @@
+"""Devices over real HTTP: what they send, what they take for an answer, whom they talk to."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.world import (
+    PLACE,
+    device,
+    document,
+    honest,
+    refused,
+    send,
+    serving,
+)
+from geoveil.client import Patience
+from geoveil.client.address import Address
+from geoveil.client.transport import HEADERS, Network
+from geoveil.errors import InvalidInput
+
+
+def test_over_http(path: Path) -> None:
+    counts: dict[str, int] = {}
+    with serving(honest(document().served(), counts)) as service:
+        it = device(service.url, path)
+        receipt = it.report(**PLACE)
+        it.report(lat=45.745, lng=4.82)
+    assert counts[receipt.report] == receipt.cell
+    assert len(counts) == 2
+    methods = [(method, where) for method, where, *_ in service.requests]
+    assert (
+        methods
+        == [
+            ("GET", "/api/campaigns/lyon/mechanism"),
+            ("POST", "/api/campaigns/lyon/reports"),
+        ]
+        * 2
+    )
+    _, first, _, second = (headers for _, _, headers, _ in service.requests)
+    assert set(first) == {"Host", "Accept-Encoding", "User-Agent", "Accept", "Content-Length",
+                          "Content-Type"}  # fmt: skip
+    assert first["User-Agent"] == HEADERS["User-Agent"] == "geoveil"
+    assert first["Accept-Encoding"] == "identity"
+    assert {k for k in first if first[k] != second[k]} <= {"Content-Length"}
+
+
+def test_a_cookie_and_a_tag_of_the_collectors_choosing_do_not_come_back(path: Path) -> None:
+    """Either would mark the device."""
+    answer = honest(document().served(), {})
+
+    def respond(handler: Any) -> None:
+        if handler.command == "GET":
+            body = document().served()
+            send(handler, 200, body, ETag='"device-4711"', Set_Cookie="device=4711")
+        else:
+            answer(handler)
+
+    with serving(respond) as service:
+        it = device(service.url, path)
+        it.report(**PLACE)
+        it.report(**PLACE)
+    assert all("4711" not in str(headers) for _, _, headers, _ in service.requests)
+
+
+def test_an_answer_that_drips_is_hung_up_on(path: Path) -> None:
+    """Bytes that keep coming, and never end, do not hold a device longer than it was told."""
+    let_go = threading.Event()
+
+    def respond(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        while not let_go.wait(0.02):
+            try:
+                handler.wfile.write(b" ")
+            except OSError:
+                return
+
+    with serving(respond) as service:
+        network = Network(Address.of(service.url), timeout_s=0.2)
+        it = device(service.url, path, patience=Patience(attempts=1), transport=network)
+        assert refused(it.report, **PLACE).reason == "unreachable"
+        let_go.set()
+
+
+def test_nobody_there(path: Path) -> None:
+    with serving(lambda _: None) as service:
+        url = service.url
+    assert refused(device(url, path).report, **PLACE).reason == "unreachable"
+
+
+@pytest.mark.parametrize("after", ["seconds", "date"])
+def test_retry_after_is_read(after: str, path: Path) -> None:
+    answer = honest(document().served(), {})
+    value = {"seconds": "2", "date": "Thu, 01 Jan 1970 00:00:00 GMT"}[after]
+    pauses: list[float] = []
+
+    def respond(handler: Any) -> None:
+        if len(service.requests) == 1:
+            send(handler, 503, b"", Retry_After=value)
+        else:
+            answer(handler)
+
+    with serving(respond) as service:
+        patience = Patience(sleep=pauses.append, jitter=lambda: 0.1)
+        device(service.url, path, patience=patience).report(**PLACE)
+    assert pauses == [{"seconds": 2.0, "date": 0.05}[after]]
+
+
+def test_a_certificate_nobody_vouches_for(path: Path, tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = f"req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout {key} -out {certificate}"
+    subprocess.run([openssl, *made.split()], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(honest(document().served(), {})) as service:
+        service.wrap(context)
+        url = service.url.replace("http://127.0.0.1", "https://localhost")
+        caught = refused(device(url, path).report, **PLACE)
+    assert caught.reason == "insecure"
+    assert service.requests == []
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://collector.example/c/lyon", "https://collector.example/c/lyon"),
+        ("https://collector.example:443/c/lyon/", "https://collector.example/c/lyon"),
+        ("https://COLLECTOR.example/api/campaigns/lyon", "https://collector.example/c/lyon"),
+        ("https://x.example:8443/geo/veil/c/lyon-ab12", "https://x.example:8443/geo/veil/c/lyon-ab12"),
+        ("http://localhost:8000/c/lyon", "http://localhost:8000/c/lyon"),
+        ("http://127.0.0.1/c/lyon", "http://127.0.0.1/c/lyon"),
+        ("http://[::1]:8000/c/lyon", "http://[::1]:8000/c/lyon"),
+    ],
+)  # fmt: skip
+def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
+    assert device(url, path).address.name == name
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "collector.example/c/lyon",
+        "ftp://collector.example/c/lyon",
+        "https:///c/lyon",
+        "https://collector.example/",
+        "https://collector.example/c/",
+        "https://collector.example/c/Lyon",
+        "https://collector.example/c/lyon/../../x",
+        "https://collector.example/c/lyon?device=4711",
+        "https://collector.example/c/lyon#x",
+        "https://me:secret@collector.example/c/lyon",
+        "https://collector.example:99999/c/lyon",
+        "https://[/c/lyon",
+        None,
+    ],
+)
+def test_what_is_no_campaign(url: Any, path: Path) -> None:
+    with pytest.raises(InvalidInput, match="campaign's link"):
+        device(url, path)
+
+
+@pytest.mark.parametrize(
+    "host", ["collector.example", "10.0.0.7", "localhost.example", "[fe80::1]"]
+)
+def test_plain_http_is_for_this_machine_only(host: str, path: Path) -> None:
+    url = f"http://{host}/c/lyon"
+    assert refused(device, url, path).reason == "insecure"
+    assert device(url, path, insecure=True).address.name == url

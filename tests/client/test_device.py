@@ -1,0 +1,400 @@
+"""One report, from the checks to the receipt; retries that never draw again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.hostile import encoded
+from client.world import (
+    CUT,
+    LYON,
+    NOW_S,
+    PLACE,
+    Collector,
+    Eye,
+    device,
+    document,
+    problem,
+    refused,
+)
+from geoveil.client import Device, Ledger, Patience, Unacknowledged
+from geoveil.client import document as module
+from geoveil.client.transport import Answer
+from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
+from geoveil.randomness import Randomness
+
+# -- one report ----------------------------------------------------------------------------------
+
+
+def test_a_receipt_says_what_was_sent(path: Path) -> None:
+    collector = Collector()
+    receipt = device(collector, path).report(**PLACE)
+    (sent,) = collector.attempts
+    assert sent == {"mechanism": document().id, "id": receipt.report, "cell": receipt.cell}
+    assert (receipt.campaign, receipt.round, receipt.mechanism) == ("lyon", 1, document().id)
+    assert (receipt.epsilon_per_km, receipt.budget_left_per_km) == (2.0, 8.0)
+    assert receipt.acknowledged
+    assert LYON.locate(lat=receipt.lat, lng=receipt.lng) == receipt.cell
+
+
+def test_the_same_cell_gives_the_same_report_and_is_sent_once(path: Path) -> None:
+    collector = Collector()
+    first = device(collector, path).report(**PLACE)
+    again = device(collector, path).report(**PLACE)
+    assert again == first
+    assert len(collector.attempts) == 1
+
+
+def test_another_cell_is_another_report_and_another_charge(path: Path) -> None:
+    collector = Collector()
+    it = device(collector, path)
+    first = it.report(**PLACE)
+    second = it.report(lat=45.745, lng=4.82)
+    assert first.report != second.report
+    assert second.budget_left_per_km == 6.0
+    assert it.report(**PLACE) == replace(first, budget_left_per_km=6.0)
+
+
+def test_a_new_round_is_a_new_report(path: Path) -> None:
+    collector = Collector()
+    it = device(collector, path)
+    it.report(**PLACE)
+    collector.served = document(2).served()
+    assert it.report(**PLACE).round == 2
+    assert [charge.round for charge in it.history()] == [1, 2]
+    assert it.ledger.spent_per_km == 4.0
+
+
+def test_the_budget_is_checked_before_a_location_is_read(path: Path) -> None:
+    collector = Collector()
+    it = device(collector, path, budget_per_km=3.0)
+    it.report(**PLACE)
+    collector.served = document(2).served()
+    eye = Eye()
+    assert refused(it.report, locate=eye).reason == "budget"
+    assert eye.looks == 0
+    assert len(collector.attempts) == 1
+
+
+def test_a_spent_budget_still_gives_the_old_answer_and_no_new_one(path: Path) -> None:
+    collector = Collector()
+    it = device(collector, path, budget_per_km=2.0)
+    first = it.report(**PLACE)
+    assert it.report(**PLACE) == first
+    assert refused(it.report, lat=45.745, lng=4.82).reason == "budget"
+    assert len(collector.attempts) == 1
+    assert it.ledger.spent_per_km == 2.0
+
+
+def test_a_location_is_read_once_and_only_after_the_checks(path: Path) -> None:
+    collector, eye = Collector(), Eye()
+    it = device(collector, path)
+    it.explain()
+    assert eye.looks == 0
+    it.report(locate=eye)
+    assert eye.looks == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"lat": 1.0}, {"lng": 1.0}, {**PLACE, "locate": Eye()}, {**PLACE, "outside": "drop"}],
+)
+def test_what_report_must_be_given(given: Any, path: Path) -> None:
+    collector = Collector()
+    with pytest.raises(InvalidInput):
+        device(collector, path).report(**given)
+    assert collector.tags == []
+
+
+def test_a_location_that_cannot_be_read_costs_nothing(path: Path) -> None:
+    def no_signal() -> tuple[float, float]:
+        raise TimeoutError("no signal")
+
+    it = device(Collector(), path)
+    with pytest.raises(TimeoutError):
+        it.report(locate=no_signal)
+    assert it.ledger.spent_per_km == 0.0
+
+
+def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module.verified.cache_clear()
+    reads = []
+    read = module.MechanismDocument.read
+    monkeypatch.setattr(module.MechanismDocument, "read", lambda b: reads.append(b) or read(b))
+    collector = Collector()
+    it = device(collector, path)
+    for _ in range(3):
+        it.report(**PLACE)
+    device(collector, path).report(**PLACE)
+    assert len(reads) == 1
+    assert collector.tags == [None, document().id, document().id, None]
+
+
+def test_the_id_is_that_of_what_was_served(path: Path) -> None:
+    """A β stated a little larger is another document, and reports must name that one."""
+    values = document().to_dict()
+    served = encoded({**values, "beta_per_km": values["beta_per_km"] * 1.5})
+    collector = Collector(served)
+    assert device(collector, path).report(**PLACE).mechanism == json.loads(served)["id"]
+    assert collector.attempts[0]["mechanism"] != document().id
+
+
+def test_a_clock_a_little_behind_is_forgiven(path: Path) -> None:
+    collector = Collector(document(not_before_s=NOW_S + 299).served())
+    assert device(collector, path).report(**PLACE).acknowledged
+
+
+# -- nothing without randomness (promise 18) -----------------------------------------------------
+
+
+class Failing(Randomness):
+    def bytes(self, size: int) -> bytes:
+        raise RandomnessFailed("the generator failed")
+
+
+def test_no_randomness_no_report(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector()
+    it = device(collector, path, randomness=Failing())
+    with pytest.raises(GeoveilError, match="generator failed"):
+        it.report(**PLACE)
+    assert collector.attempts == []
+    assert it.ledger.charges() == []
+
+    def broken(_: int) -> bytes:
+        raise OSError("no entropy")
+
+    monkeypatch.setattr("os.urandom", broken)
+    with pytest.raises(GeoveilError, match="nothing was sampled"):
+        device(collector, path).report(**PLACE)
+    with pytest.raises(GeoveilError, match="nothing was sampled"):
+        device(collector, path.with_name("new.json"))
+    assert collector.attempts == []
+
+
+def test_too_few_random_bytes_are_no_report(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector()
+    it = device(collector, path)
+    monkeypatch.setattr("os.urandom", lambda size: bytes(size - 1))
+    with pytest.raises(GeoveilError, match="nothing was sampled"):
+        it.report(**PLACE)
+    assert collector.attempts == []
+
+
+# -- retries -------------------------------------------------------------------------------------
+
+LATER = {
+    "cut": CUT,
+    "too many requests": problem(429, "too-many-requests", retry_after_s=5.0),
+    "overloaded": problem(503, "overloaded", retry_after_s=1.0),
+    "storage": problem(503, "storage-unavailable"),
+    "gateway": Answer(502, "text/html", 0.0, b"<html>"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("when", ["faults", "after"])
+def test_a_retry_sends_the_same_report(name: str, when: str, path: Path) -> None:
+    collector = Collector()
+    setattr(collector, when, [LATER[name]] * 2)
+    receipt = device(collector, path).report(**PLACE)
+    assert receipt.acknowledged
+    assert len(collector.attempts) == 3
+    assert all(attempt == collector.attempts[0] for attempt in collector.attempts)
+    assert list(collector.reports) == [receipt.report]
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_report_without_an_answer_waits_for_flush(name: str, path: Path) -> None:
+    collector = Collector(after=[LATER[name]] * 3)
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged) as caught:
+        it.report(**PLACE)
+    assert not caught.value.receipt.acknowledged
+    assert [charge.state for charge in it.history()] == ["sent"]
+    (receipt,) = device(collector, path).flush()
+    assert receipt == replace(caught.value.receipt, acknowledged=True)
+    assert device(collector, path).flush() == []
+    assert list(collector.reports) == [receipt.report]
+    assert it.ledger.spent_per_km == 2.0
+
+
+def test_asking_again_also_delivers_what_waits(path: Path) -> None:
+    collector = Collector(faults=[CUT] * 3)
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged) as caught:
+        it.report(**PLACE)
+    assert it.report(**PLACE).report == caught.value.receipt.report
+    assert it.ledger.spent_per_km == 2.0
+
+
+def test_flush_stops_where_the_network_does(path: Path) -> None:
+    collector = Collector(faults=[CUT] * 6)
+    it = device(collector, path)
+    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
+        with pytest.raises(Unacknowledged):
+            it.report(**place)
+    collector.faults = [CUT] * 3
+    assert it.flush() == []
+    assert len(it.flush()) == 2
+
+
+PROBLEMS = [
+    (404, "unknown-mechanism"),
+    (410, "mechanism-expired"),
+    (422, "cell-out-of-range"),
+    (400, "malformed-body"),
+]
+
+
+@pytest.mark.parametrize(("status", "name"), PROBLEMS)
+def test_a_refusal_of_the_collector_is_final(status: int, name: str, path: Path) -> None:
+    collector = Collector(faults=[problem(status, name)])
+    it = device(collector, path)
+    caught = refused(it.report, **PLACE)
+    assert (caught.reason, caught.detail) == ("problem", name)
+    assert refused(it.report, **PLACE).detail == name
+    assert it.flush() == []
+    assert len(collector.attempts) == 1
+    assert [(c.state, c.problem) for c in it.history()] == [("refused", name)]
+    assert it.ledger.spent_per_km == 2.0
+
+
+def test_flush_goes_on_after_a_refusal(path: Path) -> None:
+    collector = Collector(faults=[CUT] * 6)
+    it = device(collector, path)
+    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
+        with pytest.raises(Unacknowledged):
+            it.report(**place)
+    collector.faults = [problem(410, "mechanism-expired")]
+    assert len(it.flush()) == 1
+    assert [charge.state for charge in it.history()] == ["refused", "acknowledged"]
+
+
+STRANGE = {
+    "another id": Answer(200, "application/json", 0.0, b'{"id":"00","status":"counted"}'),
+    "not JSON": Answer(200, "text/html", 0.0, b"<html>Log in</html>"),
+    "nested": Answer(200, "application/json", 0.0, b"[" * 50_000),
+    "a redirect": Answer(307, "text/html", 0.0, b""),
+    "forbidden by a proxy": Answer(403, "text/html", 0.0, b"no"),
+    "a problem of somebody else": Answer(
+        404, "application/problem+json", 0.0, b'{"type":"https://elsewhere.example/x"}'
+    ),
+    "a problem with a message in it": Answer(
+        404,
+        "application/problem+json",
+        0.0,
+        b'{"type":"https://geoveil.org/problems/<b>pay here</b>"}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_answer_settles_nothing(name: str, path: Path) -> None:
+    collector = Collector(faults=[STRANGE[name]])
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged):
+        it.report(**PLACE)
+    assert len(it.flush()) == 1
+
+
+def test_an_unknown_campaign(path: Path) -> None:
+    class Elsewhere(Collector):
+        def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+            return problem(404, "unknown-campaign")
+
+    caught = refused(device(Elsewhere(), path).report, **PLACE)
+    assert (caught.reason, caught.detail) == ("problem", "unknown-campaign")
+
+
+def test_pauses_grow_are_random_and_end() -> None:
+    pauses: list[float] = []
+    jitters = itertools.cycle([0.5, 1.0])
+    waits = iter([0.0, 0.0, 7.0, 0.0, 0.0])
+    patience = Patience(
+        attempts=5,
+        first_s=1.0,
+        sleep=pauses.append,
+        clock=lambda: sum(pauses),
+        jitter=lambda: next(jitters),
+    )
+    assert not patience.until(lambda: next(waits))
+    assert pauses == [0.5, 2.0, 7.0, 8.0]
+
+
+def test_a_pause_beyond_the_time_left_is_not_waited_for() -> None:
+    pauses: list[float] = []
+    patience = Patience(attempts=9, total_s=30.0, sleep=pauses.append)
+    assert not patience.until(lambda: 3600.0)
+    assert pauses == []
+    assert patience.until(lambda: None)
+
+
+# -- in words ------------------------------------------------------------------------------------
+
+
+def test_the_explanation_is_plain_and_changes_nothing(path: Path) -> None:
+    it = device(Collector(), path)
+    before = path.read_bytes()
+    words = it.explain()
+    assert path.read_bytes() == before
+    for part in (
+        "lyon",
+        "https://collector.example",
+        f"{LYON.size} cells of 500 m",
+        "10 of 10 per km",
+    ):
+        assert part in words
+
+
+def test_the_explanation_refuses_what_a_report_would_refuse(path: Path) -> None:
+    it = device(Collector(), path, max_epsilon_per_km=1.0)
+    assert refused(it.explain).reason == "promise"
+
+
+def test_no_location_in_any_message(path: Path) -> None:
+    lat, lng = 45.7654321, 4.8234567
+    digits = ("7654321", "8234567")
+    collector = Collector(faults=[CUT] * 3)
+    it = device(collector, path)
+    errors: list[GeoveilError] = []
+    for change in ({}, {"lat": lat + 40}, {"lat": float("nan")}, {"lat": str(lat)}):
+        with pytest.raises(GeoveilError) as caught:
+            it.report(**{"lat": lat, "lng": lng, **change})
+        errors.append(caught.value)
+    assert all(error.__cause__ is None and error.__suppress_context__ for error in errors)
+    messages = [text for error in errors for text in (str(error), repr(error))]
+    assert not [m for m in messages for d in digits if d in m]
+    assert not [d for d in digits if d in path.read_text()]
+
+
+# -- settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "2", True])
+@pytest.mark.parametrize("name", ["max_epsilon_per_km", "budget_per_km"])
+def test_limits_must_be_numbers_above_zero(name: str, wrong: Any, path: Path) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        device(Collector(), path, **{name: wrong})
+
+
+def test_a_ledger_may_be_shared(path: Path) -> None:
+    ledger = Ledger(path)
+    here = device(Collector(), ledger)
+    there = Device(
+        "https://other.example/c/lyon",
+        max_epsilon_per_km=2.0,
+        budget_per_km=10.0,
+        ledger=ledger,
+        transport=Collector(),
+        clock=lambda: NOW_S,
+    )
+    here.report(**PLACE)
+    there.report(**PLACE)
+    assert ledger.spent_per_km == 4.0
+    assert len({charge.campaign for charge in here.history()}) == 2
