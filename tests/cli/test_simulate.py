@@ -66,6 +66,16 @@ def test_a_city_is_simulated_where_no_file_is_given() -> None:
     assert "spent at most ε = 4 per km" in " ".join(result.stdout.split())
 
 
+def test_fakes_are_bounded_and_left_out(checkins: Path) -> None:
+    words = ("simulate", checkins, "--rounds", 2, "--epsilon-per-km", 4, *BOX, "--cell-km", 1,
+             "--fakes", 0.3, "--fake-cell", 0, "--json")  # fmt: skip
+    plain, guarded = (json.loads(geoveil(*words, *more).stdout) for more in ((), ("--guarded",)))
+    assert guarded["rule"]["guarded"]
+    assert guarded["rounds"][-1]["error_km"] < plain["rounds"][-1]["error_km"] / 2
+    bounded = geoveil(*words, "--most-leverage", 1000)
+    assert json.loads(bounded.stdout)["rule"]["most_leverage"] == 1000
+
+
 def test_rounds_below_the_minimum_release_nothing(checkins: Path) -> None:
     result = geoveil("simulate", checkins, "--rounds", 1, "--epsilon-per-km", 4, *BOX,
                      "--minimum-reports", 5000)  # fmt: skip
@@ -108,6 +118,18 @@ def test_a_design_meets_its_promise_and_passes_the_audit(prior: Path, tmp_path: 
     assert 1.98 <= values["certified_epsilon_per_km"] <= 2
     assert gv.certify(gv.load_mechanism(target)).holds
     assert geoveil("audit", target, "--draws", 20000).exit_code == 0
+
+
+def test_a_design_can_bound_what_a_fake_weighs(prior: Path, tmp_path: Path) -> None:
+    words = ("design", "--prior", prior, "--epsilon-per-km", 6, "-o", tmp_path / "m.json", "--json")
+    free = json.loads(geoveil(*words).stdout)["leverage"]
+    sharpest = json.loads(geoveil(*words, "--camouflage", 0).stdout)["leverage"]
+    limit = (free + sharpest) / 2
+    found = json.loads(geoveil(*words, "--most-leverage", limit).stdout)["leverage"]
+    assert sharpest < found <= limit < free
+    refused = geoveil(*words, "--most-leverage", 0.9 * sharpest)
+    assert refused.exit_code == 2
+    assert "most_leverage" in refused.stderr
 
 
 def test_advice_shows_the_whole_dial(prior: Path, tmp_path: Path) -> None:

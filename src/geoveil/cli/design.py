@@ -31,6 +31,8 @@ from geoveil.table.writer import binary_sink, check_target
     "--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True,
     help="The dial: 0 the sharpest map, 1 the least leakage.",
 )  # fmt: skip
+@click.option("--most-leverage", type=float, metavar="L",
+              help="What a fake report may weigh at most; lowers the camouflage where needed.")  # fmt: skip
 @click.option("-o", "--output", metavar="MECHANISM.json", help="Where the mechanism goes.")
 @click.option("--advise", "advice", is_flag=True, help="Show the whole dial at the promise.")
 @click.option("--people", type=click.IntRange(min=1), default=10_000, show_default=True,
@@ -100,6 +102,7 @@ def _designed(prior: Result, options: dict[str, Any]) -> DesignedElastic:
         epsilon_per_km=options["epsilon_per_km"],
         mean_distance_km=options["mean_distance_km"],
         camouflage=options["camouflage"],
+        most_leverage=options["most_leverage"],
     )
 
 
@@ -115,6 +118,7 @@ def _values(made: DesignedElastic) -> dict[str, Any]:
         "certified_epsilon_per_km": made.certified_epsilon_per_km,
         "mean_distance_km": made.mean_distance_km,
         "leakage_bits": made.leakage_bits,
+        "leverage": made.leverage,
         "cells_with_weight": made.cells_with_weight,
         "rank": made.rank,
         "warning": made.warning,
@@ -128,6 +132,7 @@ def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
         "certified": f"ε = {made.certified_epsilon_per_km:.6g} per km, β = {made.beta_per_km:.6g}",
         "mean distance": f"{made.mean_distance_km:.4g} km between a person and the report",
         "leakage": f"{made.leakage_bits:.4g} bits a report, on average",
+        "leverage": f"a fake report weighs for up to {made.leverage:.3g} people",
         "reported cells": f"{made.cells_with_weight} of {made.space.size}",
         "warning": made.warning or "",
         "saved": output,

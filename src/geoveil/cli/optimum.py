@@ -23,6 +23,7 @@ _OF_THE_DIAL = {
     "advice": "--advise",
     "camouflage": "--camouflage",
     "mean_distance_km": "--mean-distance-km",
+    "most_leverage": "--most-leverage",
     "people": "--people",
     "plot": "--plot",
 }

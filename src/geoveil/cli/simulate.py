@@ -99,6 +99,9 @@ class People:
     "--fakes", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
     help="Share of all reports that are fake.",
 )  # fmt: skip
+@click.option("--most-leverage", type=float, metavar="L",
+              help="What a fake report may weigh at most; lowers the camouflage where needed.")  # fmt: skip
+@click.option("--guarded", is_flag=True, help="Leave out what the poisoning alarm finds fake.")
 @click.option("--fake-cell", type=click.IntRange(min=0), help="What fakes report; else the middle.")
 @click.option(
     "--minimum-reports", type=click.IntRange(min=0), default=0, show_default=True,
@@ -167,6 +170,8 @@ def _collection(grid: Grid, options: dict[str, Any]) -> Collection:
         epsilon_per_km=epsilon,
         camouflage=options["camouflage"],
         minimum_reports=options["minimum_reports"],
+        most_leverage=options["most_leverage"],
+        guarded=options["guarded"],
     )
 
 
