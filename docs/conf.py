@@ -13,6 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
 import geoveil
+from geoveil import client
 
 project = "Geoveil"
 author = "The Geoveil authors"
@@ -88,6 +89,10 @@ def write_reference(app: Sphinx) -> None:
             pages.append(layer or "other")
             body = "\n".join(map(directive, public, public.values()))
             write_page(folder / f"{pages[-1]}.rst", title, f".. currentmodule:: geoveil\n\n{body}")
+    public = {f"geoveil.client.{name}": getattr(client, name) for name in client.__all__}
+    body = "\n".join(map(directive, public, public.values()))
+    write_page(folder / "client.rst", "The device", body)
+    pages.insert(-1, "client")
     write_page(folder / "index.rst", "Reference", ".. toctree::\n\n   " + "\n   ".join(pages))
 
 

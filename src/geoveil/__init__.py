@@ -120,7 +120,13 @@ from geoveil.release import (
     leakage_curve,
     merge_least_visited,
 )
-from geoveil.report import ExactTable, load_mechanism, save_mechanism
+from geoveil.report import (
+    ExactTable,
+    IntegerElastic,
+    MechanismDocument,
+    load_mechanism,
+    save_mechanism,
+)
 from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
 from geoveil.space.loss import RadialLoss, distance_km, squared_distance_km2
 from geoveil.table import obfuscate
@@ -165,6 +171,7 @@ __all__ = [
     "Guarantee",
     "Guarded",
     "GuardedUpdate",
+    "IntegerElastic",
     "IterativeBayesianUpdate",
     "JointTally",
     "LikelihoodChange",
@@ -175,6 +182,7 @@ __all__ = [
     "ManipulationGain",
     "MatrixInversion",
     "Mechanism",
+    "MechanismDocument",
     "MergedPlaces",
     "NearestPlace",
     "OptimalMechanism",

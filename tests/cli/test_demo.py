@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from geoveil.cli import demo
 from geoveil.cli.program import program
-from geoveil.demo import Story, simulated_city, tell
+from geoveil.demo import LocalCollector, Story, simulated_city, tell
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.randomness import seeded
 from geoveil.report import load_mechanism
@@ -22,12 +23,14 @@ pytest.importorskip("ot")
 
 @pytest.fixture(scope="module")
 def story() -> Story:
-    return tell(people=20_000, randomness=seeded(3))
+    with LocalCollector() as collector:
+        return tell(collector, people=20_000, rounds=3, randomness=seeded(3))
 
 
 @pytest.fixture
 def run(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
-    monkeypatch.setattr(demo, "tell", lambda **_: story)
+    monkeypatch.setattr(demo, "tell", lambda *_, **__: story)
+    monkeypatch.setattr(demo, "LocalCollector", nullcontext)
     return CliRunner().invoke(program, ["demo", "--once", "--output", str(tmp_path / "out")])
 
 
@@ -35,6 +38,8 @@ def test_the_map_comes_back(story: Story) -> None:
     assert story.certificate.holds
     assert story.certificate.epsilon_per_km <= 2.0
     assert story.audit.passed
+    assert story.devices == 60
+    assert [document.round for document in story.documents] == [1, 2, 3]
     assert story.estimated_error_km < 0.75 * story.reported_error_km
     assert story.rounds[-1].estimated_error_km < story.rounds[0].estimated_error_km
     assert all(told.certificate.holds for told in story.rounds)
@@ -44,7 +49,14 @@ def test_the_map_comes_back(story: Story) -> None:
 
 def test_the_summary_is_in_plain_words(run: Result) -> None:
     assert run.exit_code == 0, run.output
-    for words in ("20,000 people", "anywhere in their cells", "holds", "Old Town", "city.png"):
+    for words in (
+        "20,000 people",
+        "60 of them through a device",
+        "anywhere in their cells",
+        "holds",
+        "Old Town",
+        "city.png",
+    ):
         assert words in run.stdout
 
 
@@ -59,7 +71,9 @@ def test_the_files_are_what_they_say(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("run")
 def test_the_json_form(tmp_path: Path) -> None:
-    result = CliRunner().invoke(program, ["demo", "--json", "--output", str(tmp_path / "two")])
+    result = CliRunner().invoke(
+        program, ["demo", "--once", "--json", "--output", str(tmp_path / "two")]
+    )
     values = json.loads(result.stdout)
     assert values["people"] == 20_000
     assert len(values["districts"]) == len(DISTRICTS)

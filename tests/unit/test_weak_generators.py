@@ -16,7 +16,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 SCRIPTS = sorted(path for path in (ROOT / "web").rglob("*.ts") if "node_modules" not in path.parts)
-SIMULATION = {"audit", "benchmark", "collect", "demo", "estimate", "load", "measure", "papers", "release"}
+SIMULATION = {
+    "audit",
+    "benchmark",
+    "collect",
+    "demo",
+    "estimate",
+    "load",
+    "measure",
+    "papers",
+    "release",
+}
 SEEDED = {"Generator", "PCG64", "SeedSequence", "default_rng"}
 WEAK = re.compile(r"(numpy\.)?random(\..*)?")
 

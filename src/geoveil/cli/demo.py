@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from rich.table import Table
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
+from geoveil.demo.collector import LocalCollector
 from geoveil.demo.story import RoundStory, Story, tell
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.report.document import save_mechanism
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End with a summary.")
+@click.option("--once", is_flag=True, help="End after the summary; else the collector goes on.")
 @click.option("--people", type=click.IntRange(min=100), default=100_000, show_default=True)
 @click.option("--epsilon-per-km", type=float, default=2.0, show_default=True)
 @click.option("--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True)
@@ -32,18 +34,22 @@ from geoveil.report.document import save_mechanism
 )
 @machine_options
 def command(once: bool, seed: int | None, output: str, machine: bool, **options: Any) -> None:
-    """Simulate a city, collect it in rounds, check the promise, bring the map back.
+    """Simulate a city, collect it in rounds through a real collector, bring the map back.
 
-    Everybody reports once; each round's mechanism is shaped by the estimate before it. Needs no data.
-    Leaves a picture, the last mechanism document and the estimate as GeoJSON.
+    Everybody reports once, to a server on this machine; each round's mechanism is shaped by the estimate
+    before it. Needs no data. Leaves a picture, the last mechanism document and the estimate as GeoJSON.
     """
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else seeded(seed)
-    with console.progress("simulating a city") as progress:
-        story = tell(randomness=randomness, stage=progress.stage, **options)
-        progress.stage("drawing the picture")
-        files = _save(story, Path(output))
-    console.result(_values(story, files), lambda screen: _show(screen, story, files))
+    with LocalCollector() as collector:
+        with console.progress("simulating a city") as progress:
+            story = tell(collector, randomness=randomness, stage=progress.stage, **options)
+            progress.stage("drawing the picture")
+            files = _save(story, Path(output))
+        console.result(_values(story, files), lambda screen: _show(screen, story, files))
+        if not once:
+            console.note(f"the collector goes on at {collector.url}; Ctrl-C ends it")
+            threading.Event().wait()
 
 
 def _save(story: Story, folder: Path) -> dict[str, str]:
@@ -65,6 +71,7 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
     return {
         "people": story.people,
+        "devices": story.devices,
         "epsilon_per_km": story.epsilon_per_km,
         "certificate": {
             "holds": story.certificate.holds,
@@ -96,7 +103,8 @@ def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
     diagonal = story.city.grid.cell_diagonal_km
     screen.print(
         f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
-        f"{len(story.rounds)} rounds."
+        f"{len(story.rounds)} rounds, to a collector on this machine; {story.devices} of them through a "
+        "device with a ledger of its own."
     )
     screen.print(
         f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on average. "

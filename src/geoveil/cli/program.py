@@ -22,6 +22,9 @@ from geoveil.errors import GeoveilError
 
 COMMANDS = {
     "demo": "geoveil.cli.demo",
+    "serve": "geoveil.cli.serve",
+    "backup": "geoveil.cli.backup",
+    "load": "geoveil.cli.load",
     "obfuscate": "geoveil.cli.obfuscate",
     "tally": "geoveil.cli.tally",
     "estimate": "geoveil.cli.estimate",

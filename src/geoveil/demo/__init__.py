@@ -1,6 +1,7 @@
 """The whole story on a city that does not exist: nobody's data is needed to see it."""
 
 from geoveil.demo.city import City, District, simulated_city
+from geoveil.demo.collector import LocalCollector
 from geoveil.demo.story import Story, tell
 
-__all__ = ["City", "District", "Story", "simulated_city", "tell"]
+__all__ = ["City", "District", "LocalCollector", "Story", "simulated_city", "tell"]

@@ -11,13 +11,14 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.audit import AuditReport, Certificate, audit, certify
 from geoveil.channel.base import Channel
-from geoveil.collect import Collection
 from geoveil.demo.city import City, simulated_city
-from geoveil.estimate import Estimate
+from geoveil.demo.collector import CollectorFailed, LocalCollector
+from geoveil.demo.crowd import Crowd
+from geoveil.estimate import Estimate, IterativeBayesianUpdate
 from geoveil.measure.information import mutual_information_bits
 from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.randomness import SYSTEM, Randomness
-from geoveil.report.table import ExactTable
+from geoveil.report.wire import MechanismDocument
 
 
 @dataclass(frozen=True)
@@ -47,32 +48,32 @@ class Story:
     """Everything that happened, from the true places to the reconstructed map."""
 
     city: City
-    collection: Collection
     cells: IntArray
     """The true cell of everybody, in the order of the reports."""
     reports: IntArray
+    documents: tuple[MechanismDocument, ...]
+    """What the collector published, round by round."""
+    estimate: Estimate
+    """From all rounds, made again from the same reports: the released map, with its error bars."""
     audit: AuditReport
     rounds: tuple[RoundStory, ...]
+    devices: int
+    """How many people reported through a device with a ledger of its own."""
 
     @property
     def mechanism(self) -> Channel:
         """The mechanism of the last round."""
-        return self.collection.rounds[-1].mechanism
+        return self.documents[-1].mechanism
 
     @property
     def epsilon_per_km(self) -> float:
         """The promise, the same in every round."""
-        return float(self.collection.rule.to_dict()["epsilon_per_km"])
+        return self.documents[-1].epsilon_per_km
 
     @property
     def certificate(self) -> Certificate:
         """The weakest certificate of all rounds."""
         return max((each.certificate for each in self.rounds), key=lambda c: c.epsilon_per_km)
-
-    @property
-    def estimate(self) -> Estimate:
-        """The estimate from all rounds."""
-        return self.collection.estimate
 
     @property
     def people(self) -> int:
@@ -119,6 +120,7 @@ class Story:
 
 
 def tell(
+    collector: LocalCollector,
     *,
     people: int = 100_000,
     epsilon_per_km: float = 2.0,
@@ -128,39 +130,50 @@ def tell(
     randomness: Randomness = SYSTEM,
     stage: Callable[[str], None] = lambda words: None,
 ) -> Story:
-    """Simulate a city and collect it in rounds, everybody reporting once.
+    """Simulate a city and collect it in rounds through a running collector, everybody reporting once.
 
-    Every round publishes a mechanism at the promise and the dial, certified from the integers it
-    draws with; its estimate shapes the next one. ``seed`` makes the city; the noise comes from the
-    operating system unless ``randomness`` is given. ``stage`` hears what happens next, for progress.
+    Every round publishes a document at the promise and the dial; its estimate shapes the next one. In
+    each round some people report through the whole :class:`~geoveil.client.Device`, ledger included; the
+    others check the document and draw with the same code and send their reports together. ``seed`` makes
+    the city; the noise comes from the operating system unless ``randomness`` is given. ``stage`` hears
+    what happens next, for progress.
     """
     stage("simulating a city")
     city = simulated_city(people=people, seed=seed)
-    collection = Collection(city.grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage)
-    stage("auditing the sampler")
-    checked = audit(ExactTable(collection.mechanism), randomness=randomness)
-    told, reports = [], []
-    for number, cells in enumerate(np.array_split(city.cells, rounds), start=1):
-        stage(f"round {number} of {rounds}")
-        made, result = _collect(city, collection, cells, number, randomness)
-        reports.append(made)
-        told.append(result)
-    return Story(city, collection, city.cells, np.concatenate(reports), checked, tuple(told))
-
-
-def _collect(
-    city: City, collection: Collection, cells: IntArray, number: int, randomness: Randomness
-) -> tuple[IntArray, RoundStory]:
-    mechanism = collection.mechanism
-    table = ExactTable(mechanism)
-    reports = np.asarray(table.sample(cells, randomness=randomness))
-    collection.receive(mechanism.tally(reports))  # the table is the mechanism to within 1e-6
-    collection.close_round()
-    result = RoundStory(
-        number,
-        certify(table),
-        float(city.grid.distance_km(cells, reports).mean()),
-        mutual_information_bits(mechanism, city.distribution),
-        earth_movers_distance_km(city.distribution, collection.distribution, city.grid),
+    link = collector.campaign(
+        city.grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage, rounds=rounds
     )
-    return reports, result
+    crowd = Crowd(collector.folder, link, epsilon_per_km, randomness)
+    checked: AuditReport | None = None
+    told, tallies, reports, documents = [], [], [], []
+    for number, people_now in enumerate(np.array_split(np.arange(people), rounds), start=1):
+        stage(f"round {number} of {rounds}")
+        current = crowd.mechanism()
+        channel = current.document.mechanism
+        checked = checked or audit(channel, randomness=randomness)
+        made = crowd.report(current, city.lat[people_now], city.lng[people_now])
+        released = collector.close_round(current.document.campaign, number)
+        tallies.append(channel.tally(made))
+        reports.append(made)
+        documents.append(current.document)
+        told.append(_told(city, current.document, city.cells[people_now], made, released))
+    assert checked is not None
+    estimate = IterativeBayesianUpdate().fit(tallies)
+    if not np.allclose(estimate.distribution, released, atol=1e-9):
+        raise CollectorFailed("the released map must be the one that the reports give")
+    return Story(
+        city, city.cells, np.concatenate(reports), tuple(documents), estimate, checked,
+        tuple(told), crowd.devices,
+    )  # fmt: skip
+
+
+def _told(
+    city: City, document: MechanismDocument, cells: IntArray, made: IntArray, released: FloatArray
+) -> RoundStory:
+    return RoundStory(
+        document.round,
+        certify(document.mechanism),
+        float(city.grid.distance_km(cells, made).mean()),
+        mutual_information_bits(document.mechanism, city.distribution),
+        earth_movers_distance_km(city.distribution, released, city.grid),
+    )

@@ -1,0 +1,1 @@
+"""The collection service: campaigns, reports, rounds and estimates over HTTP."""

@@ -1,0 +1,286 @@
+"""Campaigns as the routes see them: made, looked up, closed, and looked after once a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from geoveil.errors import GeoveilError
+from geoveil.report.wire import MechanismDocument
+from geoveil.server.rounds import (
+    Conclusion,
+    Work,
+    first_document,
+    is_due,
+    is_last,
+    record_of,
+    renewed,
+    usable,
+)
+from geoveil.server.settings_of_campaign import CampaignSettings, new_id
+from geoveil.server.states import described
+from geoveil.store.contract import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
+
+__all__ = [
+    "CampaignExists",
+    "CampaignSettings",
+    "Campaigns",
+    "NoEstimateYet",
+    "RoundTooSmall",
+    "UnknownCampaign",
+    "UnknownRound",
+    "Work",
+]
+
+FRESH_S = 1.0
+"""How old an answer about what changes may be, so that several processes agree within a second."""
+FORGET_EVERY_S = 60.0
+"""How often the ids of rounds that accept nothing any more are dropped."""
+QUEUED_S = 600
+"""How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
+_MOST_ROUNDS, _MOST_UNKNOWN = 256, 1024
+
+
+class CampaignExists(GeoveilError):
+    """Another campaign has this id."""
+
+
+class UnknownCampaign(GeoveilError):
+    """No campaign has this id."""
+
+
+class UnknownRound(GeoveilError):
+    """The campaign has had no such round."""
+
+
+class RoundTooSmall(GeoveilError):
+    """The round has too few reports to be closed; nothing of it is released."""
+
+
+class NoEstimateYet(GeoveilError):
+    """No estimate has been made of this round, or of any."""
+
+
+class Campaigns:
+    """All campaigns of a store. Thread-safe; every call blocks but :meth:`find` of a known mechanism.
+
+    What never changes (settings, published rounds) is kept here; what changes is read from the store
+    again when it is more than a second old by ``clock``, which says the time in seconds since 1970.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self.clock = clock
+        self._lock = Lock()
+        self._settings: dict[str, CampaignSettings] = {}
+        self._rounds: dict[str, RoundRecord] = {}
+        self._forgot_at = clock()
+        self._unknown: dict[str, float] = {}
+        self._current: dict[str, tuple[float, RoundRecord]] = {}
+        self._states: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    # -- making ----------------------------------------------------------------------------------
+
+    def create(self, settings: CampaignSettings) -> CampaignRecord:
+        """Check the settings, design the first mechanism for people who may be anywhere, keep both.
+
+        Raises ``InvalidInput`` with one sentence, or ``CampaignExists``.
+        """
+        settings.problems()
+        campaign = new_id(settings.name) if settings.id is None else settings.id
+        if self._store.campaign(campaign) is not None:
+            raise CampaignExists(f"a campaign {campaign!r} exists already; choose another id")
+        kept = msgspec.structs.replace(settings, id=campaign)
+        now = self._now_s()
+        document = first_document(kept, campaign, now)
+        record = CampaignRecord(campaign, settings.name, kept.to_bytes(), now)
+        if not self._store.create_campaign(record, record_of(document, kept, now)):
+            raise CampaignExists(f"a campaign {campaign!r} exists already; choose another id")
+        return record
+
+    # -- looking up ------------------------------------------------------------------------------
+
+    def find(self, mechanism: str) -> RoundRecord | None:
+        """The round that published a mechanism, as it was then; ``None`` where nobody did.
+
+        Its total and its closing are those of when it was first looked up: use what does not change.
+        """
+        known = self._rounds.get(mechanism)
+        return known if known is not None else self._find(mechanism)
+
+    def settings(self, campaign: str) -> CampaignSettings:
+        """The settings of a campaign; raises ``UnknownCampaign``."""
+        known = self._settings.get(campaign)
+        return known if known is not None else self._read_settings(campaign)
+
+    def mechanism(self, campaign: str) -> RoundRecord:
+        """The round whose mechanism people should use now, at most a second old.
+
+        While a closed round is being estimated, and after the last one, this is still that round.
+        """
+        known = self._current.get(campaign)
+        if known is not None and self._fresh(known[0]):
+            return known[1]
+        return self._look(campaign)
+
+    def state(self, campaign: str) -> dict[str, Any]:
+        """What everybody may know about a campaign, as plain JSON values, at most a second old.
+
+        Its entries are those of :func:`geoveil.server.states.described`.
+        """
+        known = self._states.get(campaign)
+        if known is not None and self._fresh(known[0]):
+            return known[1]
+        now, settings = self.clock(), self.settings(campaign)
+        announced, latest = self._announced(campaign, settings), self._store.estimate(campaign)
+        made = described(settings, announced, latest, int(now))
+        self._states[campaign] = (now, made)
+        return made
+
+    def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord:
+        """The estimate made at the close of a round, or the latest one.
+
+        Raises ``UnknownCampaign``, ``UnknownRound`` or ``NoEstimateYet``.
+        """
+        self.settings(campaign)
+        found = self._store.estimate(campaign, number)
+        if found is not None:
+            return found
+        if number is not None and not 1 <= number <= self._look(campaign).number:
+            raise UnknownRound(f"campaign {campaign!r} has no round {number}")
+        which = "a round" if number is None else f"round {number}"
+        raise NoEstimateYet(f"campaign {campaign!r} has no estimate of {which} yet")
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    def close(self, campaign: str) -> int:
+        """Close the open round by hand and say its number; one that is closed already stays so.
+
+        Raises ``UnknownCampaign``, or ``RoundTooSmall`` below the minimum of reports.
+        """
+        minimum = self.settings(campaign).minimum_reports
+        current = self._look(campaign)
+        if current.closed_at_s is None and not self._close(current, minimum):
+            current = self._look(campaign)
+            if current.closed_at_s is None:
+                raise RoundTooSmall(
+                    f"round {current.number} ({current.total} reports) must have at least {minimum} to "
+                    "be closed; wait for more"
+                )
+        return current.number
+
+    def tick(self) -> list[Work]:
+        """Look at every campaign once: close what is due, renew what expired, drop old ids.
+
+        Returns the closings without an estimate, for a ``Worker``.
+        """
+        for campaign in self._store.campaigns():
+            self._roll_over(self._look(campaign.id), self.settings(campaign.id))
+        if self.clock() - self._forgot_at >= FORGET_EVERY_S:
+            self._forgot_at = self.clock()
+            self._store.forget_ids(now_s=self._now_s() - QUEUED_S)
+        return [self._work(closing) for closing in self._store.closings()]
+
+    def claim(self, work: Work, *, for_s: int) -> bool:
+        """Take a closing for a while; ``False`` where another process has it."""
+        return self._store.claim(work.campaign, work.round, now_s=self._now_s(), for_s=for_s)
+
+    def publish(self, work: Work, conclusion: Conclusion) -> bool:
+        """Keep what a closing led to; ``False`` where another process has done so."""
+        now = self._now_s()
+        made = EstimateRecord(work.campaign, work.round, now, conclusion.reports, conclusion.body)
+        published = self._store.publish(made, replace(conclusion.following, opened_at_s=now))
+        self._forget(work.campaign)
+        return published
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _now_s(self) -> int:
+        return int(self.clock())
+
+    def _fresh(self, since: float) -> bool:
+        return 0 <= self.clock() - since < FRESH_S
+
+    def _find(self, mechanism: str) -> RoundRecord | None:
+        asked = self._unknown.get(mechanism)
+        if asked is not None and self._fresh(asked):
+            return None
+        now, found = self.clock(), self._store.round_of(mechanism)
+        with self._lock:
+            if found is None:
+                _keep(self._unknown, mechanism, now, _MOST_UNKNOWN)
+            else:
+                _keep(self._rounds, mechanism, found, _MOST_ROUNDS)
+        return found
+
+    def _read_settings(self, campaign: str) -> CampaignSettings:
+        record = self._store.campaign(campaign)
+        if record is None:
+            raise UnknownCampaign(f"there is no campaign {campaign!r}")
+        settings = msgspec.json.decode(record.settings, type=CampaignSettings)
+        self._settings[campaign] = settings
+        return settings
+
+    def _look(self, campaign: str) -> RoundRecord:
+        """The current round as the store has it now: the last one of which people were told.
+
+        A round that is open is the last; only a closed one is worth reading all rounds for.
+        """
+        settings, now = self.settings(campaign), self.clock()
+        known = self._current.get(campaign)
+        found = self._store.round_of(known[1].mechanism) if known is not None else None
+        if found is None or (found.closed_at_s is not None and not is_last(settings, found.number)):
+            found = self._announced(campaign, settings)[-1]
+        self._current[campaign] = (now, found)
+        return found
+
+    def _announced(self, campaign: str, settings: CampaignSettings) -> list[RoundRecord]:
+        """All rounds but the one that stands after the last."""
+        every = self._store.rounds(campaign)
+        return [known for known in every if not is_last(settings, known.number - 1)]
+
+    def _forget(self, campaign: str) -> None:
+        self._current.pop(campaign, None)
+        self._states.pop(campaign, None)
+
+    def _close(self, current: RoundRecord, minimum: int) -> bool:
+        closed = self._store.close_round(
+            current.campaign, current.number, minimum=minimum, at_s=self._now_s()
+        )
+        self._forget(current.campaign)
+        return closed
+
+    def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
+        now = self._now_s()
+        if current.closed_at_s is not None or not is_due(current, settings, now):
+            return
+        if current.total >= settings.minimum_reports:
+            self._close(current, settings.minimum_reports)
+        elif now >= current.expires_at_s and not is_last(settings, current.number):
+            following = renewed(MechanismDocument.read(current.document), settings, now)
+            self._store.replace_document(record_of(following, settings, now), at_s=now)
+            self._forget(current.campaign)
+
+    def _work(self, closing: Closing) -> Work:
+        settings = self.settings(closing.campaign)
+        counts = usable(settings, closing.counts)
+        documents = {
+            known.number: known.document
+            for known in self._store.rounds(closing.campaign)
+            if known.number in counts
+        }
+        return Work(
+            closing.campaign, closing.round, closing.closed_at_s, settings, documents, counts
+        )
+
+
+def _keep(known: dict[str, Any], key: str, value: Any, most: int) -> None:
+    """Remember a value, and no more than so many: the oldest goes first."""
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = value

@@ -1,0 +1,143 @@
+"""Rate limits that keep no addresses: token buckets under a keyed hash that nobody can turn round.
+
+The key is random, lives in memory only and changes every day; so do the buckets. What is left after a
+restart, in a core dump of yesterday's key or in a log is nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from geoveil.server.problem import Problem
+
+_DAY_S = 86_400.0
+_MOST_BUCKETS = 50_000
+_KEY_BYTES = 32
+_MINUTE_S = 60.0
+
+
+class Limiter:
+    """Token buckets by client: ``per_minute`` tokens a minute, at most as many saved up; 0 is no limit.
+
+    >>> now = [0.0]
+    >>> limiter = Limiter(2, clock=lambda: now[0])
+    >>> [limiter.admits("198.51.100.7") for _ in range(3)]
+    [True, True, False]
+    >>> now[0] = 30.0
+    >>> limiter.admits("198.51.100.7")
+    True
+    """
+
+    def __init__(
+        self,
+        per_minute: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        most_buckets: int = _MOST_BUCKETS,
+    ) -> None:
+        self._capacity = float(per_minute)
+        self._per_s = per_minute / _MINUTE_S
+        self._clock = clock
+        self._most = most_buckets
+        self._buckets: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+        self._renew(clock())
+
+    def _renew(self, now_s: float) -> None:
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._key_until_s = now_s + _DAY_S
+        self._buckets.clear()
+
+    def admits(self, client: str, tokens: float = 1.0) -> bool:
+        """Take tokens from the client's bucket; ``False``, and nothing taken, where it holds too few.
+
+        A request for more than a full bucket is admitted by a full one, or it never would be.
+        """
+        if not self._capacity:
+            return True
+        now_s = self._clock()
+        if now_s >= self._key_until_s:
+            self._renew(now_s)
+        name = blake2b(_network(client), key=self._key, digest_size=16).digest()
+        level, since_s = self._buckets.pop(name, (self._capacity, now_s))
+        level = min(self._capacity, level + (now_s - since_s) * self._per_s)
+        admitted = level >= min(tokens, self._capacity)
+        self._buckets[name] = (max(0.0, level - tokens) if admitted else level, now_s)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return admitted
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
+def _network(client: str) -> bytes:
+    """The bytes a limit goes by: an IPv4 address, or the /64 that one IPv6 customer has."""
+    try:
+        if ":" in client:
+            return socket.inet_pton(socket.AF_INET6, client.partition("%")[0])[:8]
+        return socket.inet_pton(socket.AF_INET, client)
+    except (OSError, ValueError):
+        return client.encode("utf-8", "replace")
+
+
+def is_loopback(client: str) -> bool:
+    """Whether the client is this machine itself.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("198.51.100.7"), is_loopback("")
+    (True, True, False, False)
+    """
+    return client.startswith(("127.", "::ffff:127.")) or client == "::1"
+
+
+class Limits:
+    """What one network address may do: so many requests and so many reports a minute."""
+
+    def __init__(
+        self,
+        *,
+        requests_per_minute: int,
+        reports_per_minute: int,
+        loopback: bool,
+        trusted_proxy: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._requests = Limiter(requests_per_minute, clock=clock)
+        self._reports = Limiter(reports_per_minute, clock=clock)
+        self._loopback = loopback
+        self._trusted_proxy = trusted_proxy
+        self._off = not requests_per_minute and not reports_per_minute
+
+    def client(self, scope: Mapping[str, Any]) -> str | None:
+        """The address the limits go by, for this request only; ``None`` where none hold."""
+        if self._off:
+            return None
+        peer = scope.get("client")
+        address = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else ""
+        if self._trusted_proxy:
+            return _forwarded(scope) or address
+        return None if not self._loopback and is_loopback(address) else address
+
+    def check_request(self, client: str | None) -> None:
+        """Raise the problem ``too-many-requests`` where the client asks too often."""
+        if client is not None and not self._requests.admits(client):
+            raise Problem("too-many-requests")
+
+    def check_reports(self, client: str | None, reports: int) -> None:
+        """The same for the reports a client sends."""
+        if client is not None and not self._reports.admits(client, reports):
+            raise Problem("too-many-requests", "too many reports from this network")
+
+
+def _forwarded(scope: Mapping[str, Any]) -> str | None:
+    """The address that the nearest proxy saw: the last one it appended."""
+    headers = scope.get("headers")
+    if not isinstance(headers, list):
+        return None
+    values = [value for name, value in headers if name == b"x-forwarded-for"]
+    return values[-1].decode("latin-1").rpartition(",")[2].strip() if values else None

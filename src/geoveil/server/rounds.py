@@ -1,0 +1,187 @@
+"""Rounds without any input or output: from the counts of a closing to its estimate and the next document.
+
+Everything here is a function of its arguments, clocks and randomness included: the same closing gives
+the same bytes, whichever process works on it and however often.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.collect.design import elastic
+from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
+from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.report.canonical import canonical_bytes
+from geoveil.report.wire import MechanismDocument, publish
+from geoveil.server.estimates import Used, estimate_body
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store.contract import RoundRecord
+
+SLOW_CLOCKS_S = 300
+"""Documents begin to hold this long before they are published, for devices whose clocks are slow."""
+
+
+class NothingToRelease(GeoveilError):
+    """A closing whose round has fewer reports than the campaign's minimum: there is no estimate of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A closing with all that its estimate is made from; it can be sent to another process."""
+
+    campaign: str
+    round: int
+    closed_at_s: int
+    settings: CampaignSettings
+    documents: Mapping[int, bytes]
+    """Round number → its document, for the rounds to use."""
+    counts: Mapping[int, IntArray]
+    """Round number → counts by cell as of the closing, for the same rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a closing led to: the body of its estimate, and the next round as if opened at once."""
+
+    body: bytes
+    reports: int
+    following: RoundRecord
+
+
+def is_last(settings: CampaignSettings, number: int) -> bool:
+    """Whether a campaign ends with this round."""
+    return settings.rounds is not None and number >= settings.rounds
+
+
+def is_due(current: RoundRecord, settings: CampaignSettings, now_s: int) -> bool:
+    """Whether an open round should end: enough reports, enough time, or its document has expired."""
+    full = settings.round_size is not None and current.total >= settings.round_size
+    over = settings.round_hours is not None and (
+        now_s >= current.opened_at_s + round(settings.round_hours * 3600)
+    )
+    return full or over or now_s >= current.expires_at_s
+
+
+def usable(settings: CampaignSettings, counts: Mapping[int, IntArray]) -> dict[int, IntArray]:
+    """The rounds that an estimate may use: those with the minimum of reports."""
+    least = max(1, settings.minimum_reports)
+    return {number: counts[number] for number in sorted(counts) if counts[number].sum() >= least}
+
+
+def conclude(work: Work) -> Conclusion:
+    """The estimate of a closing and the next document.
+
+    Cost: one fit over all rounds with the minimum of reports, its error bars, the alarm, the
+    manipulation gain, one design.
+    """
+    counts = usable(work.settings, work.counts)
+    if work.round not in counts:
+        raise NothingToRelease(
+            f"round {work.round} must have at least {work.settings.minimum_reports} reports to be released"
+        )
+    used = [
+        Used(MechanismDocument.read(work.documents[number]), counts[number]) for number in counts
+    ]
+    estimate = IterativeBayesianUpdate().fit([known.tally for known in used])
+    body = estimate_body(work.campaign, work.round, work.closed_at_s, used, estimate)
+    if is_last(work.settings, work.round):
+        following = _ended(used[-1].document, work.closed_at_s)
+    else:
+        following = _designed(
+            work.settings, work.campaign, work.round + 1, estimate.distribution, work.closed_at_s
+        )
+    return Conclusion(body, estimate.total, record_of(following, work.settings, work.closed_at_s))
+
+
+# -- documents -------------------------------------------------------------------------------------
+
+
+def first_document(settings: CampaignSettings, campaign: str, now_s: int) -> MechanismDocument:
+    """The document of the first round: nothing is believed yet, every cell is as likely as any other."""
+    try:
+        return _designed(settings, campaign, 1, _uniform(settings), now_s)
+    except SolverFailed as problem:
+        raise InvalidInput(
+            f"epsilon_per_km ({settings.epsilon_per_km:.6g}) must suit the cells: {problem}"
+        ) from None
+
+
+def renewed(
+    document: MechanismDocument, settings: CampaignSettings, now_s: int
+) -> MechanismDocument:
+    """The same mechanism in a round of its own, for one that expired with too few reports.
+
+    What is believed has not changed, and a design is a function of what is believed.
+    """
+    not_before_s, expires_s = _validity(settings, now_s)
+    return replace(
+        document, round=document.round + 1, not_before_s=not_before_s, expires_s=expires_s
+    )
+
+
+def _ended(document: MechanismDocument, now_s: int) -> MechanismDocument:
+    """What stands after the last round of a campaign: a document that has expired when it is made.
+
+    The store opens a round with every estimate; in this one nobody can report, and nobody is shown it.
+    """
+    return replace(
+        document,
+        round=document.round + 1,
+        not_before_s=max(0, now_s - SLOW_CLOCKS_S),
+        expires_s=now_s,
+    )
+
+
+def record_of(
+    document: MechanismDocument, settings: CampaignSettings, opened_at_s: int
+) -> RoundRecord:
+    """A round as it is kept when its document is published; after the last round there is no grace."""
+    beyond = is_last(settings, document.round - 1)
+    return RoundRecord(
+        campaign=document.campaign,
+        number=document.round,
+        mechanism=document.id,
+        document=document.to_bytes(),
+        cells=document.mechanism.space.size,
+        opened_at_s=opened_at_s,
+        expires_at_s=document.expires_s,
+        accept_until_s=document.expires_s + (0 if beyond else settings.grace_s),
+    )
+
+
+def served(record: RoundRecord) -> bytes:
+    """What a device is given: the kept document with its id, as ``MechanismDocument.served`` writes it."""
+    return canonical_bytes({"id": record.mechanism, **json.loads(record.document)})
+
+
+def _designed(
+    settings: CampaignSettings, campaign: str, number: int, believed: FloatArray, now_s: int
+) -> MechanismDocument:
+    mechanism = elastic(
+        settings.grid,
+        believed,
+        epsilon_per_km=settings.epsilon_per_km,
+        camouflage=settings.camouflage,
+    )
+    not_before_s, expires_s = _validity(settings, now_s)
+    return publish(
+        mechanism,
+        campaign=campaign,
+        round=number,
+        not_before_s=not_before_s,
+        expires_s=expires_s,
+    )
+
+
+def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
+    return max(0, now_s - SLOW_CLOCKS_S), now_s + settings.mechanism_s
+
+
+def _uniform(settings: CampaignSettings) -> FloatArray:
+    cells = settings.grid.size
+    return np.full(cells, 1 / cells)

@@ -1,0 +1,209 @@
+"""Settings of the service: one table, from which flags, environment, file and documentation follow.
+
+A setting ``log_level`` is the flag ``--log-level``, the variable ``GEOVEIL_LOG_LEVEL`` and the key
+``log_level`` of a TOML file. A flag wins over the environment, which wins over the file.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
+
+from geoveil.errors import InvalidFile, InvalidInput
+
+PREFIX = "GEOVEIL_"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+SHORTEST_TOKEN = 16
+ELSEWHERE = frozenset({"GEOVEIL_DATA", "GEOVEIL_CONFIG"})
+"""Variables with the same prefix that other parts of the program read."""
+_WORDS = {"true": True, "1": True, "yes": True, "on": True}
+_WORDS |= {"false": False, "0": False, "no": False, "off": False}
+
+
+def _setting(default: Any, text: str, *, least: float | None = None, secret: bool = False) -> Any:
+    return field(
+        default=default,
+        repr=not secret,
+        metadata={"help": text, "least": least, "secret": secret},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one service runs.
+
+    >>> Settings(port=80).port
+    80
+    >>> Settings(port=-1)
+    Traceback (most recent call last):
+    geoveil.errors.InvalidInput: port (-1) must be at least 0
+    """
+
+    host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every network.")
+    port: int = _setting(8000, "Port to listen on; 0 takes a free one.", least=0)
+    database: str = _setting(
+        "sqlite:///geoveil.db",
+        "Where campaigns and counts are kept: sqlite:///FILE or postgresql://…",
+    )
+    base_url: str = _setting(
+        "", "Address participants see, for links; http://HOST:PORT unless given."
+    )
+    operator_token: str = _setting(
+        "",
+        "Token of the operator; made and printed once at the first start unless given.",
+        secret=True,
+    )
+    processes: int = _setting(1, "Server processes; more than one needs PostgreSQL.", least=1)
+    tick_s: float = _setting(
+        1.0, "Seconds between looks at rounds that are full, due or expired.", least=0.05
+    )
+    body_limit_bytes: int = _setting(262_144, "Longest body of a request in bytes.", least=1024)
+    body_timeout_s: float = _setting(
+        10.0, "Seconds a client has to send the head of a request, and again its body.", least=0.1
+    )
+    queue_limit: int = _setting(
+        20_000, "Reports that may wait for a commit; beyond it uploads are answered 503.", least=1
+    )
+    requests_per_minute: int = _setting(
+        6_000,
+        "Requests a minute from one network address, in bursts of as many; 0 for no limit.",
+        least=0,
+    )
+    reports_per_minute: int = _setting(
+        60_000,
+        "Reports a minute from one network address, in bursts of as many; 0 for no limit.",
+        least=0,
+    )
+    limit_loopback: bool = _setting(
+        True, "Whether the limits also hold for this machine; turn off for load tests."
+    )
+    trusted_proxy: bool = _setting(
+        False, "Take the address for the limits from the last X-Forwarded-For; only behind a proxy."
+    )
+    listeners: int = _setting(200, "How many may listen to events at a time.", least=0)
+    log_level: str = _setting("info", f"What is logged: {', '.join(LOG_LEVELS)}.")
+
+    def __post_init__(self) -> None:
+        for each in SETTINGS:
+            each.check(getattr(self, each.name))
+        if self.log_level not in LOG_LEVELS:
+            raise InvalidInput(
+                f"log_level ({self.log_level}) must be one of {', '.join(LOG_LEVELS)}"
+            )
+        if self.port > 65_535:
+            raise InvalidInput(f"port ({self.port}) must be at most 65535")
+        if 0 < len(self.operator_token) < SHORTEST_TOKEN:
+            raise InvalidInput(f"operator_token must have at least {SHORTEST_TOKEN} characters")
+        if self.base_url and urlsplit(self.base_url).scheme not in ("http", "https"):
+            raise InvalidInput("base_url must begin with http:// or https://")
+        if self.processes > 1 and not self.database.startswith("postgres"):
+            raise InvalidInput(
+                f"processes ({self.processes}) must be 1 with SQLite, which has one writer; use PostgreSQL"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table: name, type, default and a sentence of help."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+    least: float | None
+    secret: bool
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    def check(self, value: Any) -> None:
+        """Raise unless the value has the type of the setting and is large enough."""
+        if not self._typed(value):
+            raise InvalidInput(f"{self.name} must be {_article(self.type)}")
+        if self.least is not None and not value >= self.least:
+            raise InvalidInput(f"{self.name} ({value}) must be at least {self.least:g}")
+
+    def _typed(self, value: Any) -> bool:
+        if self.type is float:
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return type(value) is self.type
+
+    def parse(self, text: str) -> Any:
+        """The value a flag or a variable spells."""
+        try:
+            return _WORDS[text.strip().lower()] if self.type is bool else self.type(text)
+        except (KeyError, ValueError):
+            shown = "" if self.secret else f" ({text})"
+            raise InvalidInput(f"{self.name}{shown} must be {_article(self.type)}") from None
+
+
+def _article(kind: type) -> str:
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(
+        each.name,
+        get_type_hints(Settings)[each.name],
+        each.default,
+        each.metadata["help"],
+        each.metadata["least"],
+        each.metadata["secret"],
+    )
+    for each in fields(Settings)
+)
+"""Every setting, in the order of the documentation."""
+
+_BY_NAME = {each.name: each for each in SETTINGS}
+
+
+def load(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """Settings from flags (``None`` where not given), environment and a TOML file, in that order.
+
+    >>> load(flags={"port": 1}, environment={"GEOVEIL_PORT": "2", "GEOVEIL_HOST": "::1"}).host
+    '::1'
+    """
+    values = _from_file(file) if file else {}
+    values |= _from_environment(environment or {})
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    _refuse_unknown(values, "setting")
+    return Settings(**values)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidFile(f"file ({path.name}) must be TOML: {error}") from None
+    _refuse_unknown(values, f"setting in {path.name}")
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    given = {
+        name.removeprefix(PREFIX).lower(): text
+        for name, text in environment.items()
+        if name.startswith(PREFIX) and name not in ELSEWHERE
+    }
+    _refuse_unknown(given, "environment variable GEOVEIL_…")
+    return {name: _BY_NAME[name].parse(text) for name, text in given.items()}
+
+
+def _refuse_unknown(values: Mapping[str, Any], what: str) -> None:
+    unknown = sorted(set(values) - set(_BY_NAME))
+    if unknown:
+        raise InvalidInput(f"{what} ({unknown[0]}) must be one of {', '.join(_BY_NAME)}")

@@ -1,0 +1,182 @@
+"""What an operator decides about a campaign: the JSON body that creates one, checked."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import unicodedata
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.randomness import SystemRandomness
+from geoveil.report.canonical import canonical_bytes
+from geoveil.space.base import MATRIX_LIMIT
+from geoveil.space.box import Box
+from geoveil.space.grid import Grid
+
+ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
+"""Small letters, digits and hyphens, as in the name of a host."""
+NAME_LENGTH = 200
+MOST_REPORTS = 1_000_000_000
+YEAR_HOURS = 8766.0
+MINUTE_HOURS = 1 / 60
+
+
+def _between(low: float, high: float, description: str) -> Meta:
+    """Bounds that the schema shows and :meth:`CampaignSettings.problems` enforces, in words of its own."""
+    return Meta(description=description, extra_json_schema={"minimum": low, "maximum": high})
+
+
+class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The settings of a campaign; nothing of them changes once people have been asked to take part.
+
+    Units: degrees, kilometres, hours. Decoding checks types and names, :meth:`problems` all the rest.
+
+    >>> lyon = CampaignSettings(name="Lyon", box=(45.7, 4.8, 45.8, 4.9), cell_km=1.0, epsilon_per_km=2.0)
+    >>> lyon.problems()
+    >>> lyon.grid
+    Grid(12 × 8 cells of 1 km, lat 45.7…45.8, lng 4.8…4.9)
+    """
+
+    name: Annotated[
+        str,
+        Meta(
+            description="What people see, 1 to 200 printable characters.",
+            extra_json_schema={"minLength": 1, "maxLength": NAME_LENGTH},
+        ),
+    ]
+    box: Annotated[
+        tuple[float, float, float, float],
+        Meta(description="South, west, north, east in degrees; west > east crosses ±180°."),
+    ]
+    cell_km: Annotated[float, _between(0.01, 100.0, "Side of a cell; at most 4,096 cells in all.")]
+    epsilon_per_km: Annotated[
+        float, _between(0.001, 1000.0, "The promise every mechanism of the campaign keeps.")
+    ]
+    camouflage: Annotated[
+        float, _between(0.0, 1.0, "0 the sharpest map, 1 the least information about each person.")
+    ] = 0.5
+    round_size: Annotated[
+        int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
+    ] = None
+    round_hours: Annotated[
+        float | None, _between(MINUTE_HOURS, YEAR_HOURS, "A round closes after this long.")
+    ] = None
+    minimum_reports: Annotated[
+        int, _between(1, MOST_REPORTS, "No round with fewer reports is released or used.")
+    ] = 100
+    rounds: Annotated[
+        int | None, _between(1, 100_000, "The campaign ends after so many rounds.")
+    ] = None
+    mechanism_hours: Annotated[
+        float, _between(MINUTE_HOURS, YEAR_HOURS, "How long a mechanism may be used.")
+    ] = 720.0
+    grace_hours: Annotated[
+        float, _between(0.0, YEAR_HOURS, "How long after that its reports still count.")
+    ] = 24.0
+    id: Annotated[
+        str | None,
+        Meta(
+            description="A name for links; made from the name where there is none.",
+            extra_json_schema={"pattern": ID_PATTERN},
+        ),
+    ] = None
+
+    @classmethod
+    def read(cls, body: bytes) -> CampaignSettings:
+        """The settings in a JSON text, typed strictly and checked; ``InvalidInput`` with one sentence."""
+        try:
+            made = msgspec.json.decode(body, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+            raise InvalidInput(
+                f"the settings of a campaign are not as they must be: {problem}"
+            ) from None
+        made.problems()
+        return made
+
+    @property
+    def grid(self) -> Grid:
+        """The cells of the campaign."""
+        south, west, north, east = self.box
+        return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=self.cell_km)
+
+    @property
+    def mechanism_s(self) -> int:
+        """Validity of a document in whole seconds."""
+        return round(self.mechanism_hours * 3600)
+
+    @property
+    def grace_s(self) -> int:
+        """Grace after expiry in whole seconds."""
+        return round(self.grace_hours * 3600)
+
+    def to_bytes(self) -> bytes:
+        """The settings as canonical JSON, as they are kept."""
+        return canonical_bytes(msgspec.to_builtins(self))
+
+    def problems(self) -> None:
+        """Raise ``InvalidInput`` with one sentence about the first setting that cannot be."""
+        _check_name(self.name)
+        if self.id is not None and not re.fullmatch(ID_PATTERN, self.id):
+            raise InvalidInput(
+                "id must be 1 to 63 small letters, digits and hyphens, with no hyphen at either end"
+            )
+        for field, (low, high) in _bounds().items():
+            _check_bounds(field, getattr(self, field), low, high)
+        if self.round_size is not None and self.round_size < self.minimum_reports:
+            raise InvalidInput(
+                f"round_size ({self.round_size}) must be at least minimum_reports "
+                f"({self.minimum_reports}); raise one or lower the other"
+            )
+        self._check_grid()
+
+    def _check_grid(self) -> None:
+        try:
+            Box.from_list(self.box)
+            cells = self.grid.size
+        except GeoveilError as problem:
+            raise InvalidInput(str(problem)) from None
+        if not 2 <= cells <= MATRIX_LIMIT:
+            raise InvalidInput(
+                f"the box must have 2 to {MATRIX_LIMIT} cells, not {cells}; change the box or the size "
+                "of its cells"
+            )
+
+
+@cache
+def _bounds() -> dict[str, tuple[float, float]]:
+    """The bounds that stand beside the fields."""
+    found = {}
+    for name, hint in get_type_hints(CampaignSettings, include_extras=True).items():
+        for meta in get_args(hint)[1:]:
+            schema: Any = meta.extra_json_schema or {}
+            if "minimum" in schema:
+                found[name] = (schema["minimum"], schema["maximum"])
+    return found
+
+
+def _check_name(name: str) -> None:
+    if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable() or not name.strip():
+        raise InvalidInput(f"name must have 1 to {NAME_LENGTH} printable characters")
+
+
+def _check_bounds(name: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not (math.isfinite(value) and low <= value <= high):
+        raise InvalidInput(f"{name} ({value:.6g}) must lie between {low:.6g} and {high:.6g}")
+
+
+def new_id(name: str) -> str:
+    """An id for a campaign: its name as far as links can hold it, and six random characters.
+
+    >>> new_id("Zürich — Tram!")[:12]
+    'zurich-tram-'
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub("[^a-z0-9]+", "-", plain)[:40].strip("-") or "campaign"
+    random = base64.b32encode(SystemRandomness().bytes(5)).decode().lower()
+    return f"{slug}-{random[:6]}"

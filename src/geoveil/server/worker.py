@@ -1,0 +1,160 @@
+"""Estimates outside the request path: one thread that takes closings to the process and back.
+
+A process that dies is started again, and the closing is worked on again from its kept counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+
+from geoveil.errors import GeoveilError
+from geoveil.server.campaigns import Campaigns
+from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
+from geoveil.server.rounds import Work
+
+CLAIM_S = 60
+"""How long a closing is ours before another server process may take it."""
+LIMIT_S = 600.0
+"""How long an estimate may take before its process is stopped."""
+LONGEST_WAIT_S = 300.0
+"""Between two attempts at the same closing."""
+ELSEWHERE_S = 5.0
+"""Before a closing that another process has is looked at again."""
+
+_log = logging.getLogger(__name__)
+
+
+class WorkedElsewhere(GeoveilError):
+    """Another server process has this closing."""
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Where the work on one closing stands, in seconds of the campaigns' clock."""
+
+    queued: bool = False
+    failures: int = 0
+    not_before_s: float = 0.0
+    claimed_until_s: float = 0.0
+
+
+def _wait_s(failures: int) -> float:
+    """Once more at the next tick, then after 1, 2, 4 … seconds."""
+    return min(LONGEST_WAIT_S, 2.0 ** min(failures - 1, 16)) if failures else 0.0
+
+
+class Worker:
+    """Works on closings one after another and publishes what they lead to.
+
+    ``submit`` what ``Campaigns.tick`` returns, as often as it returns it: what waits, runs or failed a
+    moment ago is not taken twice. ``event`` is told names such as "estimate-made"; no counts, no cells.
+    """
+
+    def __init__(
+        self,
+        campaigns: Campaigns,
+        *,
+        event: Callable[[str], None] = _log.info,
+        estimator: Estimator | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._campaigns = campaigns
+        self._event = event
+        self._limit_s = limit_s
+        self._estimator = estimator or Estimator()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._attempts: dict[tuple[str, int], _Attempts] = {}
+        self._lock = Lock()
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="geoveil-worker", daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        """How many closings are being worked on here or will be."""
+        return sum(attempts.queued for attempts in list(self._attempts.values()))
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process that estimates; ``None`` before the first closing."""
+        return self._estimator.pid
+
+    def start(self) -> None:
+        """Begin to work; the process is started with the first closing."""
+        self._thread.start()
+
+    def submit(self, work: Work) -> bool:
+        """Take a closing, unless it is being worked on or must wait; whether it was taken."""
+        now = self._campaigns.clock()
+        with self._lock:
+            self._forget_old(now)
+            attempts = self._attempts.setdefault((work.campaign, work.round), _Attempts())
+            if attempts.queued or now < attempts.not_before_s:
+                return False
+            attempts.queued = True
+        self._queue.put(work)
+        return True
+
+    def stop(self, timeout_s: float = 5.0) -> bool:
+        """Stop now: a closing under way is left for the next start. Whether all ended in time."""
+        self._stopping.set()
+        self._queue.put(None)
+        self._estimator.stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        self._estimator.close()
+        return True
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None and not self._stopping.is_set():
+            name = self._tried(work, self._attempts[work.campaign, work.round])
+            if name and not self._stopping.is_set():
+                self._event(name)
+
+    def _tried(self, work: Work, attempts: _Attempts) -> str | None:
+        """Work on a closing once; the event to tell, where there is any."""
+        try:
+            made = self._attempt(work, attempts)
+        except WorkedElsewhere:
+            self._put_off(attempts, ELSEWHERE_S)
+            return None
+        except EstimatorLost:
+            name = "estimator-lost"
+        except EstimatorFailed:
+            name = "estimate-failed"
+        except Exception:
+            name = "estimate-not-kept"
+        else:
+            with self._lock:
+                del self._attempts[work.campaign, work.round]
+            return "estimate-made" if made else None
+        self._put_off(attempts, _wait_s(attempts.failures))
+        attempts.failures += 1
+        return name
+
+    def _attempt(self, work: Work, attempts: _Attempts) -> bool:
+        now = self._campaigns.clock()
+        if now >= attempts.claimed_until_s:
+            if not self._campaigns.claim(work, for_s=CLAIM_S):
+                raise WorkedElsewhere(f"round {work.round} must be left to the process that has it")
+            attempts.claimed_until_s = now + CLAIM_S
+        conclusion = self._estimator.conclude(work, limit_s=self._limit_s)
+        return self._campaigns.publish(work, conclusion)
+
+    def _put_off(self, attempts: _Attempts, wait_s: float) -> None:
+        with self._lock:
+            attempts.not_before_s = self._campaigns.clock() + wait_s
+            attempts.queued = False
+
+    def _forget_old(self, now: float) -> None:
+        """Closings that nobody has submitted for long were finished by another process."""
+        for key, attempts in list(self._attempts.items()):
+            if not attempts.queued and now - attempts.not_before_s > LONGEST_WAIT_S:
+                del self._attempts[key]

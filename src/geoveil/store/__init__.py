@@ -1,0 +1,38 @@
+"""Where a collection is kept: campaigns, rounds, counts, and the ids of reports already counted."""
+
+from geoveil.store.contract import (
+    CampaignRecord,
+    Closing,
+    EstimateRecord,
+    NewerSchema,
+    Overloaded,
+    RoundRecord,
+    Snapshot,
+    Store,
+    StoreFailed,
+    Upload,
+)
+from geoveil.store.memory import MemoryStore
+from geoveil.store.opening import open_store
+from geoveil.store.transfer import Contents, copy_store, restore_backup, write_backup
+from geoveil.store.writer import GroupWriter
+
+__all__ = [
+    "CampaignRecord",
+    "Closing",
+    "Contents",
+    "EstimateRecord",
+    "GroupWriter",
+    "MemoryStore",
+    "NewerSchema",
+    "Overloaded",
+    "RoundRecord",
+    "Snapshot",
+    "Store",
+    "StoreFailed",
+    "Upload",
+    "copy_store",
+    "open_store",
+    "restore_backup",
+    "write_backup",
+]

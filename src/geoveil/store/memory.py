@@ -1,0 +1,261 @@
+"""A store that forgets everything when it ends: the model the others are compared with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from geoveil.arrays import IntArray
+from geoveil.errors import InvalidInput
+from geoveil.store.contract import (
+    CampaignRecord,
+    Closing,
+    EstimateRecord,
+    RoundRecord,
+    Snapshot,
+    StoreFailed,
+    Upload,
+)
+from geoveil.store.memory_tables import (
+    Campaigns,
+    KeptCampaign,
+    KeptRound,
+    MemorySnapshot,
+    Tokens,
+    read_tables,
+    tables_of,
+)
+from geoveil.store.uploads import ID_BYTES, over
+
+
+class MemoryStore:
+    """Campaigns, rounds and counts in dictionaries, behind one lock.
+
+    >>> store = MemoryStore()
+    >>> first = RoundRecord("paris", 1, 64 * "0", b"{}", 2, 0, 10, 20)
+    >>> store.create_campaign(CampaignRecord("paris", "Paris", b"{}", 0), first)
+    True
+    >>> store.add([Upload("paris", 1, bytes(16), 1), Upload("paris", 1, bytes(16), 1)])
+    [True, False]
+    >>> store.counts("paris")
+    {1: array([0, 1])}
+    """
+
+    engine = "memory"
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._campaigns: Campaigns = {}
+        self._tokens: Tokens = {}
+        self._closed = False
+
+    # -- campaigns and rounds --------------------------------------------------------------------
+
+    def create_campaign(self, campaign: CampaignRecord, first: RoundRecord) -> bool:
+        """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists."""
+        if first.campaign != campaign.id or first.number != 1:
+            raise InvalidInput("first must be round 1 of the campaign it is kept with")
+        with self._lock:
+            if campaign.id in self._campaigns:
+                return False
+            self._campaigns[campaign.id] = KeptCampaign(campaign, [self._new_round(first)])
+            return True
+
+    def campaigns(self) -> list[CampaignRecord]:
+        """All campaigns, oldest first."""
+        with self._lock:
+            return [kept.record for kept in self._campaigns.values()]
+
+    def campaign(self, campaign: str) -> CampaignRecord | None:
+        """One campaign."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return kept.record if kept else None
+
+    def rounds(self, campaign: str) -> list[RoundRecord]:
+        """All rounds of a campaign, oldest first, with their totals now."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return [one.now() for one in kept.rounds] if kept else []
+
+    def round_of(self, mechanism: str) -> RoundRecord | None:
+        """The round that published this document."""
+        with self._lock:
+            for kept in self._rounds():
+                if kept.record.mechanism == mechanism:
+                    return kept.now()
+            return None
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    def add(self, uploads: Sequence[Upload]) -> list[bool]:
+        """Count reports, all or none; ``True`` where the id was new in its campaign."""
+        with self._lock:
+            for upload in uploads:
+                self._check(upload)
+            return [self._count(upload) for upload in uploads]
+
+    def counts(self, campaign: str) -> dict[int, IntArray]:
+        """Round number → counts by cell, all from one moment."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return kept.counts() if kept else {}
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    def close_round(self, campaign: str, number: int, *, minimum: int, at_s: int) -> bool:
+        """Close the open round and keep the counts of all rounds at that moment."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None:
+                return False
+            last = kept.rounds[-1]
+            enough = int(last.counts.sum()) >= max(minimum, 1)
+            if last.record.number != number or last.closed_at_s is not None or not enough:
+                return False
+            last.closed_at_s = at_s
+            last.closing = Closing(campaign, number, at_s, kept.counts())
+            return True
+
+    def closings(self) -> list[Closing]:
+        """Closed rounds that have no estimate yet, oldest first."""
+        with self._lock:
+            rounds = sorted(self._rounds(), key=lambda one: one.key)
+            waiting = [one.closing for one in rounds if one.closing and not one.estimate]
+            return sorted(waiting, key=lambda closing: closing.closed_at_s)
+
+    def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
+        """Take the work on a closing for a while, so that several processes do not all do it."""
+        with self._lock:
+            kept = self._find(campaign, number)
+            if not kept or not kept.closing or kept.estimate or kept.claimed_until_s > now_s:
+                return False
+            kept.claimed_until_s = now_s + for_s
+            return True
+
+    def publish(self, estimate: EstimateRecord, following: RoundRecord) -> bool:
+        """Keep the estimate of a closed round and open the next one."""
+        if (following.campaign, following.number) != (estimate.campaign, estimate.round + 1):
+            raise InvalidInput("following must be the round after the one that was estimated")
+        with self._lock:
+            kept = self._find(estimate.campaign, estimate.round)
+            if kept is None or kept.closing is None:
+                raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
+            if kept.estimate is not None:
+                return False
+            self._campaigns[following.campaign].rounds.append(self._new_round(following))
+            kept.estimate = estimate
+            return True
+
+    def replace_document(self, following: RoundRecord, *, at_s: int) -> bool:
+        """Close the last round of a campaign without an estimate and open the next one."""
+        with self._lock:
+            kept = self._campaigns.get(following.campaign)
+            if kept is None:
+                return False
+            last = kept.rounds[-1]
+            if last.record.number != following.number - 1 or last.closed_at_s is not None:
+                return False
+            kept.rounds.append(self._new_round(following))
+            last.closed_at_s = at_s
+            return True
+
+    def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord | None:
+        """The estimate made at the close of a round; of the last one that has any, without a number."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            made = [one.estimate for one in kept.rounds if one.estimate] if kept else []
+            return next((one for one in made[::-1] if number in (None, one.round)), None)
+
+    def forget_ids(self, *, now_s: int) -> int:
+        """Drop the ids of rounds that no longer accept reports; how many."""
+        with self._lock:
+            before = sum(len(kept.ids) for kept in self._campaigns.values())
+            for kept in self._campaigns.values():
+                over = {r.record.number for r in kept.rounds if r.record.accept_until_s < now_s}
+                kept.ids = {id: number for id, number in kept.ids.items() if number not in over}
+                for one in kept.rounds:
+                    one.ids_dropped |= one.record.number in over
+            return before - sum(len(kept.ids) for kept in self._campaigns.values())
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def add_token(self, digest: bytes, *, label: str, at_s: int) -> None:
+        """Keep the SHA-256 of an operator's token."""
+        with self._lock:
+            self._tokens.setdefault(digest, (label, at_s))
+
+    def token_known(self, digest: bytes) -> bool:
+        """Whether a token with this SHA-256 may operate."""
+        with self._lock:
+            return digest in self._tokens
+
+    def has_tokens(self) -> bool:
+        """Whether any operator's token was ever kept."""
+        with self._lock:
+            return bool(self._tokens)
+
+    # -- the store itself ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise ``StoreFailed`` once the store is closed."""
+        if self._closed:
+            raise StoreFailed("the store is closed")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Everything as of one moment."""
+        with self._lock:
+            tables = tables_of(self._campaigns.values(), self._tokens)
+        yield MemorySnapshot(tables)
+
+    def fill(self, snapshot: Snapshot) -> None:
+        """Take over everything of another store."""
+        with self._lock:
+            if self._campaigns or self._tokens:
+                raise InvalidInput("the store must be empty to take over another one")
+            self._campaigns, self._tokens = read_tables(snapshot)
+
+    def close(self) -> None:
+        """Nothing is kept open; what was kept stays readable."""
+        self._closed = True
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _rounds(self) -> Iterator[KeptRound]:
+        for kept in self._campaigns.values():
+            yield from kept.rounds
+
+    def _find(self, campaign: str, number: int) -> KeptRound | None:
+        kept = self._campaigns.get(campaign)
+        return kept.rounds[number - 1] if kept and 1 <= number <= len(kept.rounds) else None
+
+    def _new_round(self, record: RoundRecord) -> KeptRound:
+        if any(kept.record.mechanism == record.mechanism for kept in self._rounds()):
+            raise InvalidInput("mechanism must not be published twice; make a document of its own")
+        opened = replace(record, closed_at_s=None, total=0)
+        key = 1 + max((kept.key for kept in self._rounds()), default=0)
+        return KeptRound(key, opened, np.zeros(record.cells, dtype=np.int64))
+
+    def _check(self, upload: Upload) -> None:
+        kept = self._find(upload.campaign, upload.round)
+        if kept is None:
+            raise InvalidInput(f"round ({upload.round}) must be one of the campaign's")
+        if kept.ids_dropped:
+            raise over()
+        if not 0 <= upload.cell < kept.record.cells:
+            raise InvalidInput(f"cell of a report must be below {kept.record.cells}")
+        if len(upload.id) != ID_BYTES:
+            raise InvalidInput(f"id of a report must have {ID_BYTES} bytes")
+
+    def _count(self, upload: Upload) -> bool:
+        kept = self._campaigns[upload.campaign]
+        if upload.id in kept.ids:
+            return False
+        kept.ids[upload.id] = upload.round
+        kept.rounds[upload.round - 1].counts[upload.cell] += 1
+        return True

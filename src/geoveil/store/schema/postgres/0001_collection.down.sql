@@ -1,0 +1,6 @@
+DROP TABLE round_total;
+DROP TABLE tally;
+DROP TABLE report;
+DROP TABLE round;
+DROP TABLE campaign;
+DROP TABLE schema_version;

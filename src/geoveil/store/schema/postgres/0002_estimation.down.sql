@@ -1,0 +1,3 @@
+DROP TABLE estimate;
+DROP TABLE closing_tally;
+DROP TABLE closing;

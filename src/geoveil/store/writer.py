@@ -1,0 +1,162 @@
+"""Group commit: whatever was handed in while the last commit ran goes into the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import NamedTuple
+
+from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.store.contract import Overloaded, Store, StoreFailed, Upload
+
+Answer = list[bool] | GeoveilError
+"""Which ids were new, or why nothing was acknowledged."""
+
+
+class _Submission(NamedTuple):
+    uploads: Sequence[Upload]
+    future: Future[list[bool]] | asyncio.Future[list[bool]]
+    loop: asyncio.AbstractEventLoop | None
+
+
+class GroupWriter:
+    """A queue in front of ``store.add``, emptied by one thread, one transaction at a time.
+
+    A future is resolved after the commit its reports were part of; where that commit failed, with
+    ``StoreFailed``, and the next commit tries the store again. Beyond ``most_waiting`` reports new ones
+    are refused with ``Overloaded``. The store stays the caller's: ``close`` drains the queue and leaves
+    it open.
+
+    >>> from geoveil.store import MemoryStore
+    >>> with GroupWriter(MemoryStore()) as writer:
+    ...     writer.submit([]).result()
+    []
+    """
+
+    def __init__(
+        self, store: Store, *, most_a_commit: int = 4_096, most_waiting: int = 16_384
+    ) -> None:
+        self._store = store
+        self._most_a_commit = most_a_commit
+        self._most_waiting = most_waiting
+        self._queue: deque[_Submission] = deque()
+        self._waiting = 0
+        self._closing = False
+        self._changed = threading.Condition(threading.Lock())
+        self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many reports wait for a commit to begin."""
+        return self._waiting
+
+    def submit(self, uploads: Sequence[Upload]) -> Future[list[bool]]:
+        """Hand in reports, all of one commit; which of them were new, once they are on the disk."""
+        future: Future[list[bool]] = Future()
+        self._enqueue(_Submission(uploads, future, None))
+        return future
+
+    def submit_async(
+        self, loop: asyncio.AbstractEventLoop, uploads: Sequence[Upload]
+    ) -> asyncio.Future[list[bool]]:
+        """The same from a coroutine on ``loop``, which is woken once for each commit."""
+        future: asyncio.Future[list[bool]] = loop.create_future()
+        self._enqueue(_Submission(uploads, future, loop))
+        return future
+
+    def close(self) -> None:
+        """Take no more, commit what waits, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def __enter__(self) -> GroupWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _enqueue(self, submission: _Submission) -> None:
+        size = len(submission.uploads)
+        with self._changed:
+            if self._closing:
+                raise Overloaded("the server is stopping; try again later")
+            if self._waiting + size > self._most_waiting:
+                raise Overloaded(f"reports waiting ({self._waiting}) are too many; try again later")
+            self._queue.append(submission)
+            self._waiting += size
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while batch := self._take():
+            _resolve(batch, self._commit(batch))
+
+    def _take(self) -> list[_Submission]:
+        """What goes into the next commit; nothing when the writer is closed and empty."""
+        with self._changed:
+            while not self._queue and not self._closing:
+                self._changed.wait()
+            batch: list[_Submission] = []
+            size = 0
+            while self._queue:
+                size += len(self._queue[0].uploads)
+                if batch and size > self._most_a_commit:
+                    break
+                batch.append(self._queue.popleft())
+            self._waiting -= sum(len(submission.uploads) for submission in batch)
+            return batch
+
+    def _commit(self, batch: list[_Submission]) -> list[Answer]:
+        """One answer a submission. A faulty one must not fail the others: then each goes alone."""
+        uploads = [upload for submission in batch for upload in submission.uploads]
+        try:
+            new = self._store.add(uploads)
+        except InvalidInput as error:
+            if len(batch) == 1:
+                return [error]
+            return [answer for submission in batch for answer in self._commit([submission])]
+        except GeoveilError as error:
+            return [error] * len(batch)
+        except Exception as error:
+            failed = StoreFailed(f"the store failed ({type(error).__name__}); try again later")
+            return [failed] * len(batch)
+        answers: list[Answer] = []
+        start = 0
+        for submission in batch:
+            end = start + len(submission.uploads)
+            answers.append(new[start:end])
+            start = end
+        return answers
+
+
+_Resolved = list[tuple[Future[list[bool]] | asyncio.Future[list[bool]], Answer]]
+
+
+def _resolve(batch: list[_Submission], answers: list[Answer]) -> None:
+    """Tell everybody: each event loop once, and threads at once."""
+    by_loop: dict[asyncio.AbstractEventLoop | None, _Resolved] = {}
+    for (_, future, loop), answer in zip(batch, answers, strict=True):
+        by_loop.setdefault(loop, []).append((future, answer))
+    for loop, resolved in by_loop.items():
+        if loop is None:
+            _settle(resolved)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, resolved)
+
+
+def _settle(resolved: _Resolved) -> None:
+    for future, answer in resolved:
+        if future.done():  # cancelled: who asked went away; the reports count
+            continue
+        with suppress(InvalidStateError):
+            if isinstance(answer, list):
+                future.set_result(answer)
+            else:
+                future.set_exception(answer)

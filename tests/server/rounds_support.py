@@ -1,0 +1,93 @@
+"""What the tests of rounds share: a clock turned by hand, a small city, people who report in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.report.wire import MechanismDocument
+from geoveil.server.campaigns import Campaigns
+from geoveil.server.rounds import conclude
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store.contract import RoundRecord, Store, Upload
+from geoveil.store.memory import MemoryStore
+
+BOX = (48.8286, 2.2855, 48.8798, 2.3909)
+NOON = 1_750_000_000
+HOUR = 3600
+
+
+@dataclass
+class Clock:
+    """Seconds since 1970, when somebody says so."""
+
+    now: float = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def campaign_settings(**changed: Any) -> CampaignSettings:
+    """48 cells of a kilometre; by hand, from 100 reports on."""
+    given: dict[str, Any] = {
+        "name": "Paris", "id": "paris", "box": BOX, "cell_km": 1.0, "epsilon_per_km": 2.0, **changed,
+    }  # fmt: skip
+    return CampaignSettings(**given)
+
+
+@dataclass
+class City:
+    """A campaign, its store, and people whose true cells only this class knows."""
+
+    settings: CampaignSettings = field(default_factory=campaign_settings)
+    store: Store = field(default_factory=MemoryStore)
+    clock: Clock = field(default_factory=Clock)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        self.campaigns = Campaigns(self.store, clock=self.clock)
+        self.campaign = self.campaigns.create(self.settings).id
+        self.people = np.random.default_rng(self.seed)
+        cells = self.settings.grid.size
+        self.truth: FloatArray = self.people.dirichlet(np.full(cells, 0.2))
+        self._sent = 0
+
+    def report(self, number: int, under: RoundRecord | None = None) -> list[int]:
+        """So many people report, under the current mechanism or an older one; the cells they sent."""
+        record = under or self.campaigns.mechanism(self.campaign)
+        mechanism = MechanismDocument.read(record.document).mechanism
+        at = self.people.choice(self.truth.size, size=number, p=self.truth)
+        self._sent += 1
+        sent = mechanism.sample(at, randomness=gv.seeded(self._sent)).tolist()
+        self.count(sent, record)
+        return sent
+
+    def count(self, cells: list[int], record: RoundRecord) -> None:
+        """Keep reports as the server does."""
+        ids = self.people.integers(0, 256, size=(len(cells), 16), dtype=np.uint8)
+        uploads = [
+            Upload(self.campaign, record.number, each.tobytes(), cell)
+            for each, cell in zip(ids, cells, strict=True)
+        ]
+        assert all(self.store.add(uploads))
+
+    def work(self) -> None:
+        """One look at the campaigns, and the work it found, done here."""
+        for work in self.campaigns.tick():
+            assert self.campaigns.publish(work, conclude(work))
+
+    def estimated(self, number: int | None = None) -> dict[str, Any]:
+        """The body of an estimate."""
+        import msgspec
+
+        made: dict[str, Any] = msgspec.json.decode(
+            self.campaigns.estimate(self.campaign, number).body
+        )
+        return made
+
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds

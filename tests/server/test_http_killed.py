@@ -1,0 +1,188 @@
+"""Promises 1, 3 and 10: kills lose and double nothing, an id counts once, stopping is quick."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from geoveil.store import Upload, open_store
+from server.live import HANG_S, Live, new_id
+from server.uploads import Ledger, Uploader, post, send_again, stored
+
+
+def kill_again_and_again(server: Live, *, kills: int, acknowledged: int, batch: int) -> Ledger:
+    """Kill a server under load; afterwards every count must be explained."""
+    campaign = server.campaign()
+    mechanism = server.mechanism(campaign)
+    cells = len(mechanism["weights"])
+    ledger = Ledger()
+    for turn in range(kills):
+        killed = threading.Event()
+        aim = len(ledger.counted) + acknowledged // kills
+        threads = [
+            Uploader(
+                server.port, campaign, mechanism["id"], cells, ledger, killed.is_set, batch, index
+            )
+            for index in range(turn, turn + 4)
+        ]
+        for thread in threads:
+            thread.start()
+        while len(ledger.counted) < aim:
+            assert any(thread.is_alive() for thread in threads)
+            time.sleep(0.005)
+        server.kill()
+        killed.set()
+        for thread in threads:
+            thread.join(HANG_S)
+        counts = stored(server.database, campaign)
+        assert not Counter(ledger.counted.values()) - counts, "an acknowledged report is lost"
+        assert counts.total() <= len(ledger.counted) + len(ledger.unknown), "a report counts twice"
+        server.start()
+    send_again(server.port, campaign, mechanism["id"], ledger)
+    server.stop()
+    assert stored(server.database, campaign) == Counter(ledger.counted.values())
+    assert set(ledger.statuses) == {200}
+    return ledger
+
+
+def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        kill_again_and_again(server, kills=5, acknowledged=1500, batch=3)
+
+
+@pytest.mark.slow
+def test_an_acknowledged_report_survives_200_killed_processes(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        ledger = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
+    assert len(ledger.counted) >= 100_000
+
+
+def test_one_id_counts_once_however_often_it_comes(live: Live) -> None:
+    campaign = live.campaign()
+    mechanism = live.mechanism(campaign)["id"]
+    report = [(new_id(), 3)]
+
+    def send(_: int) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=HANG_S)
+        try:
+            return post(connection, campaign, mechanism, report)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(50) as pool:
+        assert set(pool.map(send, range(50))) == {200}
+    live.kill()
+    live.start()
+    with ThreadPoolExecutor(10) as pool:
+        assert set(pool.map(send, range(10))) == {200}
+    live.stop()
+    live.start()
+    assert send(0) == 200
+    live.stop()
+    assert stored(live.database, campaign) == {3: 1}
+
+
+def written(campaign: str, mechanism: str, name: str, cell: int) -> bytes:
+    body = json.dumps({"mechanism": mechanism, "id": name, "cell": cell})
+    head = (
+        f"POST /api/campaigns/{campaign}/reports HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+    )
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+def test_an_answer_that_never_arrives_is_asked_for_again(live: Live) -> None:
+    """The client hangs up after the commit and before it reads the answer; then it sends again."""
+    campaign = live.campaign()
+    mechanism = live.mechanism(campaign)["id"]
+    reports = [(new_id(), index % 7) for index in range(40)]
+    with ExitStack() as connections:
+        for name, cell in reports:
+            connection = socket.create_connection(("127.0.0.1", live.port), HANG_S)
+            connections.enter_context(connection)
+            connection.sendall(written(campaign, mechanism, name, cell))
+        with live.client() as client:
+            while client.get(f"/api/campaigns/{campaign}").json()["reports_counted"]["all"] < 40:
+                time.sleep(0.05)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=HANG_S)
+    for report in reports:
+        assert post(connection, campaign, mechanism, [report]) == 200
+    connection.close()
+    live.stop()
+    assert stored(live.database, campaign) == Counter(cell for _, cell in reports)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
+def test_stopping_under_load_is_quick_and_loses_nothing(
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Live(tmp_path) as server:
+        campaign = server.campaign()
+        mechanism = server.mechanism(campaign)
+        cells, ledger, stopped = len(mechanism["weights"]), Ledger(), threading.Event()
+        threads = [
+            Uploader(
+                server.port, campaign, mechanism["id"], cells, ledger, stopped.is_set, 10, index
+            )
+            for index in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        while len(ledger.counted) < 2_000:
+            time.sleep(0.005)
+        with (
+            server.client() as listener,
+            listener.stream("GET", f"/api/campaigns/{campaign}/events") as stream,
+        ):
+            next(stream.iter_lines())
+            seconds = server.stop(number)
+        stopped.set()
+        for thread in threads:
+            thread.join(HANG_S)
+        if number == signal.SIGTERM:
+            assert server.code == 0
+            assert '"stopped"' in server.log.read_text()
+        assert not Counter(ledger.counted.values()) - stored(server.database, campaign)
+        began = time.perf_counter()
+        server.start()
+        with server.client() as client:
+            assert client.get("/readyz").json() == {"status": "ready"}
+        ready = time.perf_counter() - began
+        send_again(server.port, campaign, mechanism["id"], ledger)
+        server.stop()
+        assert stored(server.database, campaign) == Counter(ledger.counted.values())
+    assert set(ledger.statuses) <= {200, 503}
+    with capsys.disabled():
+        print(f"\n{number.name}: stopped in {seconds:.2f} s, ready again in {ready:.2f} s")  # noqa: T201
+
+
+@pytest.mark.slow
+def test_a_million_stored_ids_do_not_slow_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Live(tmp_path) as server:
+        campaign = server.campaign()
+    store = open_store(server.database, create=False)
+    for _ in range(100):
+        store.add([Upload(campaign, 1, os.urandom(16), cell % 40) for cell in range(10_000)])
+    store.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        began = time.perf_counter()
+        server.start()
+        with server.client() as client:
+            assert client.get("/readyz").json() == {"status": "ready"}
+        ready = time.perf_counter() - began
+        seconds = server.stop(number)
+        with capsys.disabled():
+            print(f"\n1M ids: ready in {ready:.2f} s, {number.name} in {seconds:.2f} s")  # noqa: T201
+    assert stored(server.database, campaign).total() == 1_000_000

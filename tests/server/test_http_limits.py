@@ -1,0 +1,262 @@
+"""Limits that keep no address, logs that hold no person, clients that are slow or endless."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from geoveil.server.limits import Limiter, Limits
+from geoveil.server.logs import Log
+from geoveil.server.problem import Problem
+from server.conftest import InProcess
+from server.live import HANG_S, Live, new_id
+
+REPORTS = "/api/campaigns/lyon/reports"
+
+
+def test_a_bucket_refills_with_time() -> None:
+    now_s = [0.0]
+    limiter = Limiter(60, clock=lambda: now_s[0])
+    assert sum(limiter.admits("198.51.100.7") for _ in range(100)) == 60
+    assert limiter.admits("198.51.100.8")
+    now_s[0] = 10.0
+    assert sum(limiter.admits("198.51.100.7") for _ in range(100)) == 10
+
+
+def test_a_refused_request_costs_nothing_and_a_large_one_passes_when_the_bucket_is_full() -> None:
+    now_s = [0.0]
+    limiter = Limiter(10, clock=lambda: now_s[0])
+    assert limiter.admits("a", 8)
+    assert not limiter.admits("a", 8)
+    assert limiter.admits("a", 2)
+    now_s[0] = 60.0
+    assert limiter.admits("a", 1000)
+    assert not limiter.admits("a")
+
+
+def test_a_customer_cannot_multiply_itself_with_ipv6() -> None:
+    limiter = Limiter(1, clock=lambda: 0.0)
+    assert limiter.admits("2001:db8:1:2::1")
+    assert not limiter.admits("2001:db8:1:2:ffff::9")
+    assert limiter.admits("2001:db8:1:3::1")
+
+
+def test_buckets_are_bounded_hold_no_address_and_are_forgotten_each_day() -> None:
+    now_s = [0.0]
+    limiter = Limiter(5, clock=lambda: now_s[0], most_buckets=100)
+    for number in range(1000):
+        limiter.admits(f"198.51.{number // 250}.{number % 250}")
+    assert len(limiter) == 100
+    held = repr(vars(limiter)).encode()
+    assert b"198.51" not in held
+    assert socket.inet_aton("198.51.3.249") not in b"".join(limiter._buckets)
+    now_s[0] = 86_400.0
+    limiter.admits("198.51.100.7")
+    assert len(limiter) == 1
+
+
+def limits(**changes: object) -> Limits:
+    settings = {
+        "requests_per_minute": 1,
+        "reports_per_minute": 1,
+        "loopback": True,
+        "trusted_proxy": False,
+    }
+    return Limits(**(settings | changes))
+
+
+def test_whose_address_counts() -> None:
+    scope = {
+        "client": ("198.51.100.7", 1),
+        "headers": [(b"x-forwarded-for", b"10.0.0.1, 203.0.113.5")],
+    }
+    assert limits().client(scope) == "198.51.100.7"
+    assert limits(trusted_proxy=True).client(scope) == "203.0.113.5"
+    assert limits(trusted_proxy=True).client(scope | {"headers": []}) == "198.51.100.7"
+    here = {"client": ("127.0.0.1", 1), "headers": []}
+    assert limits().client(here) == "127.0.0.1"
+    assert limits(loopback=False).client(here) is None
+    assert limits(requests_per_minute=0, reports_per_minute=0).client(scope) is None
+    assert limits().client({"client": None, "headers": []}) == ""
+
+
+def test_too_many_requests_and_too_many_reports(inside: Callable[..., InProcess]) -> None:
+    service = inside(requests_per_minute=20, reports_per_minute=30)
+    service.campaign()
+    mechanism = service.mechanism()["id"]
+    batch = {"reports": [{"mechanism": mechanism, "id": new_id(), "cell": 0} for _ in range(20)]}
+    assert service.post(REPORTS, json=batch).status_code == 200
+    refused = service.post(REPORTS, json=batch)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 1
+    statuses = [service.get("/healthz").status_code for _ in range(30)]
+    assert set(statuses) == {200, 429}
+    assert statuses == sorted(statuses)
+    assert service.store.counts("lyon")[1].sum() == 20
+
+
+def test_logs_are_json_lines_at_their_level() -> None:
+    stream = io.StringIO()
+    log = Log("warning", stream=stream, clock=lambda: 0.0)
+    log.event("started", port=1)
+    log.event("trouble", level="warning", number=2)
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line) == {
+        "time": "1970-01-01T00:00:00Z", "level": "warning", "event": "trouble", "number": 2,
+    }  # fmt: skip
+
+
+def test_all_but_operators_appear_as_totals_only() -> None:
+    stream = io.StringIO()
+    log = Log(stream=stream)
+    for _ in range(5):
+        log.count("/api/campaigns/{campaign}/reports", 200)
+    assert stream.getvalue() == ""
+    log.summary()
+    assert json.loads(stream.getvalue())["number"] == 5
+    log.summary()
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_a_fault_is_logged_without_its_words() -> None:
+    stream = io.StringIO()
+    try:
+        raise ValueError("cell 41 of 198.51.100.7")
+    except ValueError as error:
+        Log(stream=stream).fault("internal error", error)
+    assert "ValueError" in stream.getvalue()
+    assert "41" not in json.loads(stream.getvalue())["error"]
+    assert "198.51" not in stream.getvalue()
+
+
+def test_a_problem_says_when_to_come_back() -> None:
+    assert Problem("overloaded").response().headers["retry-after"] == "1"
+
+
+# -- a real server and clients that misbehave ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with Live(tmp_path_factory.mktemp("impatient"), body_timeout_s=0.5) as server:
+        server.campaign()
+        yield server
+
+
+HEAD = b"POST " + REPORTS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
+
+
+def talk(server: Live, *pieces: bytes, forever: bytes = b"") -> bytes:
+    """Send pieces, then for ever one more, and read what comes until the server hangs up."""
+    found = bytearray()
+    with socket.create_connection(("127.0.0.1", server.port), HANG_S) as connection:
+        connection.settimeout(HANG_S)
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            while forever:
+                connection.sendall(forever)
+        except OSError:
+            pass
+        try:
+            while received := connection.recv(65_536):
+                found += received
+        except OSError:
+            pass
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(), (b"POST /api",), (b"\r\n\r\n",), (HEAD,), (HEAD + b"Content-Length: 5\r\nX: ", b"y")],
+    ids=["silence", "half a line", "empty lines", "half a head", "half a header"],
+)
+def test_a_head_that_never_ends_is_hung_up_on(impatient: Live, pieces: tuple[bytes, ...]) -> None:
+    assert talk(impatient, *pieces) == b""
+
+
+def test_a_body_that_never_ends_is_hung_up_on(impatient: Live) -> None:
+    answer = talk(impatient, HEAD + b"Content-Length: 100\r\n\r\n", b'{"mecha')
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"problems/malformed-body" in answer
+    assert b"connection: close" in answer
+
+
+def test_an_answer_before_the_end_of_the_body_hangs_up(impatient: Live) -> None:
+    head = b"POST /api/campaigns HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+    answer = talk(impatient, head, b'{"name": ')
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"connection: close" in answer
+
+
+def test_a_refused_upload_keeps_its_connection(impatient: Live) -> None:
+    bad = HEAD + b"Content-Length: 2\r\n\r\n{}"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = talk(impatient, bad * 3 + last)
+    assert answer.count(b"HTTP/1.1 400 ") == 3
+    assert answer.count(b"connection: close") == answer.count(b"HTTP/1.1 200 ") == 1
+
+
+def test_an_endless_body_is_cut_off(impatient: Live) -> None:
+    endless = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    talk(impatient, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", forever=endless)
+    with impatient.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_somewhat_too_long_gets_its_answer(impatient: Live) -> None:
+    body = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    answer = talk(impatient, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", body * 6, b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_endless_head_is_cut_off(impatient: Live) -> None:
+    answer = talk(impatient, HEAD + b"X: ", forever=b"y" * 65_536)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET \xff HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_gets_a_problem(impatient: Live, line: bytes) -> None:
+    answer = talk(impatient, line)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
+    assert b"problems/malformed-body" in answer
+
+
+def test_other_protocols_are_not_spoken(impatient: Live) -> None:
+    answer = talk(
+        impatient,
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n",
+    )
+    assert answer[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 400")
+
+
+def test_idle_connections_do_not_keep_others_waiting(impatient: Live) -> None:
+    idle = [socket.create_connection(("127.0.0.1", impatient.port)) for _ in range(200)]
+    began = time.monotonic()
+    with impatient.client() as client:
+        assert client.get("/healthz").status_code == 200
+    assert time.monotonic() - began < HANG_S
+    for each in idle:
+        each.close()
+
+
+def test_libraries_do_not_write_into_the_log(impatient: Live) -> None:
+    talk(impatient, b"nonsense\r\n\r\n")
+    lines = [json.loads(line) for line in Path(impatient.log).read_text().splitlines()]
+    assert all({"time", "level", "event"} <= set(line) for line in lines)
+    assert any(line["event"] == "library" for line in lines)

@@ -1,0 +1,105 @@
+"""PostgreSQL behind the service: one server process killed, several that agree with each other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from databases import Cluster
+from server.live import HANG_S, Live, new_id
+from server.test_http_killed import kill_again_and_again
+from server.uploads import post, stored
+
+
+def children(process: int) -> list[int]:
+    """The server processes under a supervisor."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [number for number in map(int, found) if b"spawn_main" in _command(number)]
+
+
+def _command(number: int) -> bytes:
+    return Path(f"/proc/{number}/cmdline").read_bytes()
+
+
+def test_an_acknowledged_report_survives_a_killed_process(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with Live(tmp_path, postgres.database()) as server:
+        kill_again_and_again(server, kills=2, acknowledged=600, batch=3)
+
+
+@pytest.mark.slow
+def test_an_acknowledged_report_survives_200_killed_processes(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with Live(tmp_path, postgres.database()) as server:
+        ledger = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
+    assert len(ledger.counted) >= 100_000
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
+)
+def test_several_processes_count_an_id_once_and_survive_the_death_of_one(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with Live(tmp_path, postgres.database(), processes=2) as server:
+        assert server.process is not None
+        campaign = server.campaign()
+        mechanism = server.mechanism(campaign)["id"]
+        report = [(new_id(), 3)]
+
+        def send(reports: list[tuple[str, int]]) -> int:
+            connection = HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
+            try:
+                return post(connection, campaign, mechanism, reports)
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(20) as pool:
+            assert set(pool.map(send, [report] * 50)) == {200}
+        first, second = children(server.process.pid)
+        os.kill(first, signal.SIGKILL)
+        others = [[(new_id(), 5)] for _ in range(20)]
+        for other in others:
+            while True:  # a connection may have waited at the process that died
+                try:
+                    assert send(other) == 200
+                except OSError:
+                    continue
+                break
+        assert second in children(server.process.pid)
+        server.stop()
+        assert server.code == 0
+        assert not Path(f"/proc/{second}").exists()
+        assert stored(server.database, campaign) == Counter({3: 1, 5: 20})
+
+
+def test_a_database_that_stops_is_said_and_heals(tmp_path: Path, postgres: Cluster) -> None:
+    with Live(tmp_path, postgres.database()) as server:
+        campaign = server.campaign()
+        mechanism = server.mechanism(campaign)["id"]
+        path, ids = f"/api/campaigns/{campaign}/reports", [new_id() for _ in range(3)]
+        bodies = [{"mechanism": mechanism, "id": name, "cell": 1} for name in ids]
+        with server.client() as client:
+            assert client.post(path, json=bodies[0]).status_code == 200
+            postgres.stop("immediate")
+            try:
+                refused = client.post(path, json=bodies[1])
+                ready = client.get("/readyz")
+            finally:
+                postgres.start()
+            assert refused.json()["type"].endswith("/storage-unavailable")
+            assert (refused.status_code, ready.status_code) == (503, 503)
+            assert client.get("/healthz").status_code == 200
+            while client.post(path, json=bodies[2]).status_code != 200:
+                time.sleep(0.1)
+        server.stop()
+        assert stored(server.database, campaign) == Counter({1: 2})

@@ -1,0 +1,447 @@
+"""Campaigns over several rounds: people report, rounds roll over, the map gets better."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.report.wire import MechanismDocument
+from geoveil.server.campaigns import (
+    QUEUED_S,
+    CampaignExists,
+    Campaigns,
+    NoEstimateYet,
+    RoundTooSmall,
+    UnknownCampaign,
+    UnknownRound,
+)
+from geoveil.server.rounds import SLOW_CLOCKS_S, NothingToRelease, conclude, served
+from geoveil.store import open_store
+from geoveil.store.contract import RoundRecord
+from geoveil.store.memory import MemoryStore
+from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
+
+
+def test_the_error_falls_over_the_rounds() -> None:
+    city = City(campaign_settings(round_size=300))
+    errors_km = []
+    for number in range(1, 7):
+        city.report(300)
+        city.work()
+        body = city.estimated()
+        assert (body["round"], body["reports"]) == (number, 300 * number)
+        found = np.array(body["distribution"])
+        errors_km.append(gv.earth_movers_distance_km(found, city.truth, city.settings.grid))
+        city.wait(HOUR)
+    assert errors_km[-1] < 0.75 * errors_km[0]
+
+
+def test_every_document_keeps_the_promise_and_builds_on_the_estimate() -> None:
+    city = City(campaign_settings(round_size=500))
+    documents = []
+    for _ in range(3):
+        city.report(500)
+        documents.append(MechanismDocument.read(city.campaigns.mechanism("paris").document))
+        city.work()
+        city.wait(2)
+    assert [document.round for document in documents] == [1, 2, 3]
+    assert all(known.mechanism.certified_epsilon_per_km <= 2.0 for known in documents)
+    first, second = documents[0].mechanism.weights, documents[1].mechanism.weights
+    busiest = int(np.argmax(city.estimated(1)["distribution"]))
+    assert second[busiest] / second.sum() > first[busiest] / first.sum()
+
+
+def test_late_reports_count_under_the_mechanism_they_carry() -> None:
+    city = City()
+    old = city.campaigns.mechanism("paris")
+    sent = city.report(300)
+    city.campaigns.close("paris")
+    sent += city.report(50, under=old)  # after the closing, before its estimate
+    city.work()
+    city.wait(2)
+    new = city.campaigns.mechanism("paris")
+    assert new.number == 2
+    sent_new = city.report(200)
+    sent += city.report(70, under=old)
+    counts = city.store.counts("paris")
+    assert Counter(dict(enumerate(counts[1].tolist()))) == Counter(sent) + Counter({0: 0})
+    assert counts[2].tolist() == np.bincount(sent_new, minlength=48).tolist()
+    city.campaigns.close("paris")
+    city.work()
+    used = {known["round"]: known for known in city.estimated(2)["rounds"]}
+    assert (used[1]["reports"], used[2]["reports"]) == (420, 200)
+    assert used[1]["mechanism"] == old.mechanism
+    assert city.estimated(1)["reports"] == 300
+
+
+# -- when a round ends ---------------------------------------------------------------------------
+
+
+def test_a_round_closes_at_its_size() -> None:
+    city = City(campaign_settings(round_size=150))
+    city.report(149)
+    assert city.campaigns.tick() == []
+    city.report(1)
+    assert [(work.campaign, work.round) for work in city.campaigns.tick()] == [("paris", 1)]
+
+
+def test_a_round_closes_on_schedule_once_it_has_the_minimum() -> None:
+    city = City(campaign_settings(round_hours=6.0))
+    city.report(99)
+    city.wait(6 * HOUR - 1)
+    city.report(50)
+    assert city.campaigns.tick() == []
+    city.wait(1)
+    city.work()
+    assert city.estimated()["reports"] == 149
+    city.wait(6 * HOUR)
+    city.report(99)
+    assert city.campaigns.tick() == []
+    city.report(1)
+    assert [work.round for work in city.campaigns.tick()] == [2]
+
+
+def test_a_round_closed_by_hand_twice_is_closed_once() -> None:
+    city = City()
+    city.report(100)
+    assert city.campaigns.close("paris") == 1
+    assert city.campaigns.close("paris") == 1
+    assert len(city.campaigns.tick()) == 1
+
+
+@pytest.mark.parametrize("reports", [0, 1, 99])
+def test_nothing_is_released_below_the_minimum(reports: int) -> None:
+    city = City(campaign_settings(round_size=100, round_hours=1.0, mechanism_hours=2.0))
+    if reports:
+        city.report(reports)
+    with pytest.raises(RoundTooSmall, match=f"{reports} reports"):
+        city.campaigns.close("paris")
+    for _ in range(4):
+        city.wait(HOUR)
+        assert city.campaigns.tick() == []
+        for number in (None, 1):
+            with pytest.raises(NoEstimateYet):
+                city.campaigns.estimate("paris", number)
+    assert city.campaigns.state("paris")["estimate"] is None
+
+
+def test_rounds_below_the_minimum_are_used_in_no_estimate() -> None:
+    city = City(campaign_settings(mechanism_hours=2.0))
+    small = city.campaigns.mechanism("paris")
+    city.report(99)
+    city.wait(2 * HOUR)
+    city.campaigns.tick()
+    city.report(300)
+    city.campaigns.close("paris")
+    city.work()
+    assert [known["round"] for known in city.estimated()["rounds"]] == [2]
+    with pytest.raises(NoEstimateYet):
+        city.campaigns.estimate("paris", 1)
+    city.wait(2)
+    city.report(1, under=small)  # with a hundred reports it may be used
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+    assert [known["round"] for known in city.estimated()["rounds"]] == [1, 2, 3]
+
+
+def test_a_closing_below_the_minimum_is_never_concluded() -> None:
+    city = City()
+    city.report(120)
+    city.campaigns.close("paris")
+    (work,) = city.campaigns.tick()
+    stricter = type(work)(
+        work.campaign, work.round, work.closed_at_s, campaign_settings(minimum_reports=121),
+        work.documents, work.counts,
+    )  # fmt: skip
+    with pytest.raises(NothingToRelease):
+        conclude(stricter)
+
+
+def test_an_expired_document_is_renewed_with_the_same_belief() -> None:
+    city = City(campaign_settings(mechanism_hours=48.0))
+    city.report(200)
+    city.campaigns.close("paris")
+    city.work()
+    city.wait(2)
+    old = city.campaigns.mechanism("paris")
+    city.report(99)
+    city.wait(48 * HOUR)
+    assert city.campaigns.tick() == []
+    new = city.campaigns.mechanism("paris")
+    before, after = MechanismDocument.read(old.document), MechanismDocument.read(new.document)
+    assert (before.round, after.round) == (2, 3)
+    assert old.mechanism != new.mechanism
+    assert before.mechanism.weights.tolist() == after.mechanism.weights.tolist()
+    assert before.mechanism.kernel.tolist() == after.mechanism.kernel.tolist()
+    assert after.not_before_s < city.clock.now < after.expires_s
+    assert city.campaigns.estimate("paris").round == 1
+    with pytest.raises(NoEstimateYet):
+        city.campaigns.estimate("paris", 2)
+
+
+def test_an_expired_document_with_enough_reports_is_closed() -> None:
+    city = City(campaign_settings(mechanism_hours=1.0))
+    city.report(100)
+    city.wait(HOUR)
+    city.work()
+    assert city.estimated()["round"] == 1
+
+
+# -- the end of a campaign -----------------------------------------------------------------------
+
+
+def test_a_campaign_ends_with_its_last_round() -> None:
+    city = City(campaign_settings(rounds=2, round_size=100))
+    for _ in range(2):
+        city.report(100)
+        assert city.campaigns.state("paris")["state"] == "open"
+        city.work()
+        city.wait(2)
+    state = city.campaigns.state("paris")
+    assert (state["state"], state["round"], state["rounds_closed"]) == ("finished", 2, 2)
+    last = city.campaigns.mechanism("paris")
+    assert last.number == 2
+    city.report(30, under=last)
+    city.wait(2)
+    assert city.campaigns.state("paris")["reports_counted"] == {"round": 130, "all": 230}
+    assert last.accept_until_s == last.expires_at_s + 24 * HOUR
+    city.wait(10_000 * HOUR)
+    assert city.campaigns.tick() == []
+    assert city.campaigns.close("paris") == 2
+    assert city.campaigns.mechanism("paris").number == 2
+    with pytest.raises(UnknownRound):
+        city.campaigns.estimate("paris", 3)
+    assert all(known.accept_until_s < city.clock.now for known in city.store.rounds("paris"))
+
+
+def test_what_stands_after_the_last_round_accepts_nothing() -> None:
+    city = City(campaign_settings(rounds=1))
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+    beyond = city.store.rounds("paris")[-1]
+    assert beyond.number == 2
+    assert beyond.accept_until_s <= city.clock.now
+
+
+def test_a_campaign_ends_without_estimate_when_its_last_document_expires_too_small() -> None:
+    city = City(campaign_settings(rounds=1, mechanism_hours=1.0))
+    city.report(99)
+    city.wait(HOUR)
+    assert city.campaigns.tick() == []
+    assert city.campaigns.state("paris")["state"] == "finished"
+    city.report(1, under=city.campaigns.mechanism("paris"))  # a late one makes it large enough
+    city.work()
+    assert city.estimated()["reports"] == 100
+
+
+# -- the same again ------------------------------------------------------------------------------
+
+
+def test_the_same_closing_gives_the_same_bytes_whenever_it_is_worked_on() -> None:
+    city = City()
+    city.report(400)
+    city.campaigns.close("paris")
+    (work,) = city.campaigns.tick()
+    city.report(100)
+    city.wait(5 * HOUR)
+    (again,) = city.campaigns.tick()
+    first, second = conclude(work), conclude(again)
+    assert first.body == second.body
+    assert first.following == second.following
+    assert city.campaigns.publish(work, first)
+    assert not city.campaigns.publish(again, second)
+    opened = city.store.rounds("paris")[-1]
+    assert opened.document == first.following.document
+    assert opened.opened_at_s == NOON + 5 * HOUR
+
+
+def test_every_store_leads_to_the_same_bytes(tmp_path: Path) -> None:
+    bodies, documents = [], []
+    for url in ("memory:", f"sqlite:///{tmp_path}/rounds.db"):
+        store = open_store(url)
+        city = City(campaign_settings(rounds=3, mechanism_hours=5.0), store=store)
+        old = city.campaigns.mechanism("paris")
+        city.report(50)
+        city.wait(5 * HOUR)
+        city.work()
+        city.report(200)
+        city.report(60, under=old)
+        city.campaigns.close("paris")
+        city.work()
+        bodies.append(city.campaigns.estimate("paris").body)
+        documents.append([known.document for known in store.rounds("paris")])
+        assert [known["reports"] for known in city.estimated()["rounds"]] == [110, 200]
+        store.close()
+    assert bodies[0] == bodies[1]
+    assert documents[0] == documents[1]
+
+
+def test_an_estimate_stays_as_it_was() -> None:
+    city = City(campaign_settings(round_size=200))
+    city.report(200)
+    city.work()
+    kept = city.campaigns.estimate("paris", 1)
+    city.wait(2)
+    city.report(200)
+    city.work()
+    assert city.campaigns.estimate("paris", 1) == kept
+    assert city.campaigns.estimate("paris").round == 2
+
+
+# -- looking up ----------------------------------------------------------------------------------
+
+
+class CountingStore(MemoryStore):
+    """A store that counts how often it is asked for a round."""
+
+    asked = 0
+
+    def round_of(self, mechanism: str) -> RoundRecord | None:
+        self.asked += 1
+        return super().round_of(mechanism)
+
+
+def test_a_known_mechanism_is_found_without_the_store() -> None:
+    store = CountingStore()
+    city = City(store=store)
+    mechanism = city.campaigns.mechanism("paris").mechanism
+    found = city.campaigns.find(mechanism)
+    assert found is not None
+    before = store.asked
+    city.wait(1000)
+    assert city.campaigns.find(mechanism) is found
+    assert store.asked == before
+
+
+def test_an_unknown_mechanism_is_asked_for_once_a_second() -> None:
+    store = CountingStore()
+    city = City(store=store)
+    for _ in range(5):
+        assert city.campaigns.find("0" * 64) is None
+    assert store.asked == 1
+    city.wait(1)
+    assert city.campaigns.find("0" * 64) is None
+    assert store.asked == 2
+    for number in range(3000):
+        city.campaigns.find(f"{number:064x}")
+    assert len(city.campaigns._unknown) <= 1024
+
+
+def test_two_processes_agree_within_a_second() -> None:
+    city = City()
+    other = Campaigns(city.store, clock=city.clock)
+    assert other.mechanism("paris").number == 1
+    city.report(100)
+    city.campaigns.close("paris")
+    city.work()
+    assert city.campaigns.mechanism("paris").number == 2
+    city.wait(1)
+    assert other.mechanism("paris").number == 2
+    assert other.state("paris") == city.campaigns.state("paris")
+
+
+def test_documents_suit_devices_whose_clocks_are_slow() -> None:
+    city = City()
+    record = city.campaigns.mechanism("paris")
+    document = MechanismDocument.read(served(record))
+    assert document.id == record.mechanism
+    assert document.not_before_s == NOON - SLOW_CLOCKS_S
+    assert document.expires_s == record.expires_at_s == NOON + 720 * HOUR
+    assert record.accept_until_s == NOON + 744 * HOUR
+
+
+def test_the_state_says_what_everybody_may_know() -> None:
+    city = City()
+    city.report(250)
+    state = city.campaigns.state("paris")
+    assert state["id"] == "paris"
+    assert state["settings"]["minimum_reports"] == 100
+    assert state["reports_counted"] == {"round": 250, "all": 250}
+    assert (state["state"], state["alarm"], state["manipulation_gain"]) == ("open", None, None)
+    city.campaigns.close("paris")
+    assert city.campaigns.state("paris")["state"] == "estimating"
+    city.work()
+    state = city.campaigns.state("paris")
+    assert (state["state"], state["round"], state["rounds_closed"]) == ("open", 2, 1)
+    assert state["estimate"] == {"round": 1, "reports": 250, "made_at": NOON}
+    assert state["alarm"]["raised"] is False
+    assert state["manipulation_gain"]["gain"] > 1
+
+
+def test_fakes_raise_the_alarm() -> None:
+    city = City()
+    city.report(3000)
+    quietest = int(np.argmin(city.store.counts("paris")[1]))
+    city.count([quietest] * 150, city.campaigns.mechanism("paris"))
+    city.campaigns.close("paris")
+    city.work()
+    alarm = city.campaigns.state("paris")["alarm"]
+    assert alarm["raised"] is True
+    assert alarm["suspicious"][0] == quietest
+    assert alarm["p_value"] <= alarm["false_alarm"]
+
+
+@pytest.mark.slow
+def test_the_largest_campaign_says_what_its_estimate_was_made_from() -> None:
+    city = City(campaign_settings(cell_km=0.105, epsilon_per_km=20.0))
+    for _ in range(2):
+        city.report(20_000)
+        city.campaigns.close("paris")
+        city.work()
+        city.wait(2)
+    body = city.estimated()
+    assert len(body["distribution"]) == 4070
+    assert [known["round"] for known in body["rounds"]] == [1, 2]
+    assert len(body["interval"]["rounds"]) == 1
+    assert 49 <= body["alarm"]["replicates"] < 199
+    gain = body["manipulation_gain"]
+    assert (gain["fakes_tried"] < gain["fakes_possible"], gain["fakes_possible"]) == (True, 4070)
+
+
+def test_unknown_campaigns_and_rounds_are_said_to_be_so() -> None:
+    city = City()
+    for ask in (city.campaigns.settings, city.campaigns.mechanism, city.campaigns.state,
+                city.campaigns.close, city.campaigns.estimate):  # fmt: skip
+        with pytest.raises(UnknownCampaign):
+            ask("lyon")
+    for number in (-1, 0, 2, 10**9):
+        with pytest.raises(UnknownRound):
+            city.campaigns.estimate("paris", number)
+
+
+def test_an_id_is_given_once() -> None:
+    city = City()
+    with pytest.raises(CampaignExists):
+        city.campaigns.create(campaign_settings(name="Another"))
+    made = city.campaigns.create(campaign_settings(id=None))
+    assert made.id.startswith("paris-")
+    assert city.campaigns.settings(made.id).id == made.id
+
+
+def test_ids_of_rounds_that_accept_nothing_are_dropped() -> None:
+    city = City(campaign_settings(mechanism_hours=1.0, grace_hours=1.0))
+    city.report(100)
+    city.wait(HOUR)
+    city.work()
+    forgotten: list[int] = []
+    forget = city.store.forget_ids
+    city.store.forget_ids = lambda *, now_s: forgotten.append(forget(now_s=now_s))  # type: ignore[method-assign,assignment]
+    for seconds in (HOUR + 10, QUEUED_S - 70, 130):
+        city.wait(seconds)
+        city.campaigns.tick()
+    assert forgotten == [0, 0, 100]
+    assert city.store.counts("paris")[1].sum() == 100
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.05, 30.0, 1000.0])
+def test_extreme_promises_are_kept(epsilon: float) -> None:
+    campaigns = Campaigns(MemoryStore(), clock=Clock())
+    campaigns.create(campaign_settings(epsilon_per_km=epsilon))
+    document = MechanismDocument.read(campaigns.mechanism("paris").document)
+    assert document.mechanism.certified_epsilon_per_km <= epsilon

@@ -1,0 +1,245 @@
+"""The worker: a process of its own, that may die at any moment and changes nothing by it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from queue import Queue
+from threading import Event
+
+import pytest
+
+from geoveil.errors import InvalidFile
+from geoveil.server.campaigns import Campaigns, NoEstimateYet
+from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
+from geoveil.server.rounds import Conclusion, Work, conclude
+from geoveil.server.worker import CLAIM_S, Worker
+from geoveil.store.contract import StoreFailed
+from server.rounds_support import City, campaign_settings
+
+PATIENCE_S = 60.0
+"""Longer than anything here takes; only a fault runs into it."""
+
+
+class Watched:
+    """A worker over a city, whose events can be waited for."""
+
+    def __init__(self, campaigns: Campaigns, estimator: Estimator | None = None) -> None:
+        self.events: Queue[str] = Queue()
+        self.worker = Worker(campaigns, event=self.events.put, estimator=estimator)
+        self.worker.start()
+
+    def next(self) -> str:
+        return self.events.get(timeout=PATIENCE_S)
+
+
+class Here(Estimator):
+    """No process: what there is to compute is computed here, when ``gate`` is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Event()
+        self.gate.set()
+
+    def conclude(self, work: Work, *, limit_s: float) -> Conclusion:
+        assert self.gate.wait(PATIENCE_S)
+        try:
+            return conclude(work)
+        except InvalidFile as problem:
+            raise EstimatorFailed(str(problem)) from None
+
+
+@pytest.fixture
+def here(city: City) -> Iterator[Watched]:
+    """A worker without a process."""
+    made = Watched(city.campaigns, Here())
+    yield made
+    assert made.worker.stop(PATIENCE_S)
+
+
+@pytest.fixture
+def city() -> City:
+    return City()
+
+
+@pytest.fixture
+def watched(city: City) -> Iterator[Watched]:
+    made = Watched(city.campaigns)
+    yield made
+    assert made.worker.stop(PATIENCE_S)
+
+
+def closed(city: City, reports: int = 200) -> Work:
+    """A closing to work on."""
+    city.report(reports)
+    city.campaigns.close(city.campaign)
+    (work,) = city.campaigns.tick()
+    return work
+
+
+def test_a_killed_process_is_started_again_and_the_result_is_the_same(
+    city: City, watched: Watched
+) -> None:
+    work = closed(city)
+    expected = conclude(work)
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-made"
+    first = watched.worker.pid
+    assert first not in (None, os.getpid())
+    assert city.campaigns.estimate("paris").body == expected.body
+    city.wait(2)
+
+    work = closed(city)
+    expected = conclude(work)
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)  # so that it is killed before it answers, not after
+    assert watched.worker.submit(work)
+    os.kill(first, signal.SIGKILL)
+    assert watched.next() == "estimator-lost"
+    with pytest.raises(NoEstimateYet):
+        city.campaigns.estimate("paris", 2)
+    city.report(10)  # uploads go on; the closing keeps its counts
+    (again,) = city.campaigns.tick()
+    assert watched.worker.submit(again)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.pid not in (None, first)
+    assert city.campaigns.estimate("paris", 2).body == expected.body
+    assert city.store.rounds("paris")[-1].document == expected.following.document
+    assert watched.worker.waiting == 0
+
+
+def test_a_closing_waits_only_once(city: City) -> None:
+    estimator = Here()
+    estimator.gate.clear()
+    watched = Watched(city.campaigns, estimator)
+    work = closed(city)
+    assert watched.worker.submit(work)
+    assert not watched.worker.submit(work)
+    assert watched.worker.waiting == 1
+    estimator.gate.set()
+    assert watched.next() == "estimate-made"
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watched) -> None:
+    work = closed(city)
+    other = Campaigns(city.store, clock=city.clock)
+    assert other.claim(work, for_s=CLAIM_S)
+    assert here.worker.submit(work)
+    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    lyon.report(100)
+    lyon.campaigns.close("lyon")
+    for each in lyon.campaigns.tick():
+        here.worker.submit(each)
+    assert here.next() == "estimate-made"  # of the one that nobody has
+    assert [known.campaign for known in city.store.closings()] == ["paris"]
+    assert not here.worker.submit(work)
+    city.wait(CLAIM_S + 1)  # the other process has died
+    assert here.worker.submit(work)
+    assert here.next() == "estimate-made"
+    assert not city.store.closings()
+
+
+def test_what_fails_is_tried_again_after_longer_and_longer(city: City, here: Watched) -> None:
+    bad = replace(closed(city), documents={1: b"{}"})
+    for wait_s in (0.0, 1.0, 2.0, 4.0):
+        assert here.worker.submit(bad)
+        assert here.next() == "estimate-failed"
+        if wait_s:
+            city.wait(wait_s / 2)
+            assert not here.worker.submit(bad)
+        city.wait(wait_s / 2)
+    other = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    other.report(100)
+    other.campaigns.close("lyon")
+    work = next(work for work in other.campaigns.tick() if work.campaign == "lyon")
+    assert here.worker.submit(work)
+    assert here.next() == "estimate-made"
+    assert other.campaigns.estimate("lyon").round == 1
+
+
+class FailingCampaigns(Campaigns):
+    """Campaigns whose store is gone when the first estimate is ready."""
+
+    lost = 1
+
+    def publish(self, work: Work, conclusion: Conclusion) -> bool:
+        if self.lost:
+            self.lost -= 1
+            raise StoreFailed("the database is gone")
+        return super().publish(work, conclusion)
+
+
+def test_an_estimate_that_could_not_be_kept_is_made_again(city: City) -> None:
+    watched = Watched(FailingCampaigns(city.store, clock=city.clock), Here())
+    work = closed(city)
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-not-kept"
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
+    watched = Watched(city.campaigns)
+    assert watched.worker.submit(closed(city))
+    assert watched.next() == "estimate-made"
+    pid = watched.worker.pid
+    assert pid is not None
+    city.wait(2)
+    os.kill(pid, signal.SIGSTOP)  # it will never answer
+    assert watched.worker.submit(closed(city))
+    assert watched.worker.stop(PATIENCE_S)
+    assert watched.worker.pid is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert [work.round for work in city.campaigns.tick()] == [2]
+
+
+ORPHAN = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from server.rounds_support import City
+from geoveil.server.estimator import Estimator
+
+if __name__ == "__main__":
+    city, estimator = City(), Estimator()
+    city.report(100)
+    city.campaigns.close("paris")
+    estimator.conclude(city.campaigns.tick()[0], limit_s=60.0)
+    sys.stdout.write(str(estimator.pid))
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_process_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
+    script = tmp_path / "server_that_dies.py"
+    script.write_text(ORPHAN, encoding="utf-8")
+    tests = Path(__file__).parent.parent
+    # the process inherits the standard output: to read it to its end is to wait for both to be gone
+    ended = subprocess.run(
+        [sys.executable, str(script), str(tests)],
+        stdout=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert int(ended.stdout) > 0
+
+
+def test_a_process_that_takes_too_long_is_stopped(city: City) -> None:
+    estimator = Estimator()
+    work = closed(city)
+    with pytest.raises(EstimatorLost):
+        estimator.conclude(work, limit_s=0.0)
+    assert estimator.pid is None
+    with pytest.raises(EstimatorFailed, match="RefusedDocument"):
+        estimator.conclude(replace(work, documents={1: b"{}"}), limit_s=PATIENCE_S)
+    assert estimator.conclude(work, limit_s=PATIENCE_S).body == conclude(work).body
+    estimator.close()

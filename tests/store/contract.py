@@ -1,0 +1,300 @@
+"""What every store does, written once."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from geoveil.errors import InvalidInput
+from geoveil.store import EstimateRecord, Store, StoreFailed, Upload
+from store.devices import a_campaign, a_round, counts, device_id, kept_ids, plain, start, totals
+
+MISSING = "no-such-campaign"
+
+
+def estimate_of(campaign: str, number: int) -> EstimateRecord:
+    return EstimateRecord(campaign, number, 1_000, 7, b'{"distribution":[1]}')
+
+
+class StoreContract:
+    """A subclass supplies the fixture ``store``: an empty one, closed at the end."""
+
+    def test_an_empty_store_knows_nothing(self, store: Store) -> None:
+        assert store.campaigns() == []
+        assert store.campaign(MISSING) is None
+        assert store.rounds(MISSING) == []
+        assert store.round_of(64 * "0") is None
+        assert store.counts(MISSING) == {}
+        assert store.closings() == []
+        assert store.estimate(MISSING) is None
+        assert store.forget_ids(now_s=10**12) == 0
+        assert not store.has_tokens()
+        store.check()
+        assert store.engine
+
+    def test_a_campaign_is_kept_with_its_first_round(self, store: Store) -> None:
+        assert store.create_campaign(a_campaign("rome"), a_round("rome"))
+        assert store.create_campaign(a_campaign("oslo"), a_round("oslo"))
+        assert store.campaigns() == [a_campaign("rome"), a_campaign("oslo")]
+        assert store.campaign("oslo") == a_campaign("oslo")
+        assert store.rounds("rome") == [a_round("rome")]
+        assert store.round_of(a_round("oslo").mechanism) == a_round("oslo")
+
+    def test_an_existing_campaign_is_not_replaced(self, store: Store) -> None:
+        start(store)
+        other = replace(a_campaign(), name="Other")
+        assert not store.create_campaign(other, replace(a_round(), mechanism=64 * "1"))
+        assert store.campaigns() == [a_campaign()]
+        assert store.rounds("paris") == [a_round()]
+
+    def test_a_mechanism_is_published_once(self, store: Store) -> None:
+        start(store)
+        stolen = replace(a_round("rome"), mechanism=a_round().mechanism)
+        with pytest.raises(InvalidInput, match="published twice"):
+            store.create_campaign(a_campaign("rome"), stolen)
+        assert store.campaign("rome") is None
+
+    @pytest.mark.parametrize("first", [a_round("rome"), a_round(number=2)])
+    def test_a_campaign_starts_with_round_1_of_its_own(self, store: Store, first) -> None:
+        with pytest.raises(InvalidInput, match="round 1"):
+            store.create_campaign(a_campaign(), first)
+
+    # -- reports ---------------------------------------------------------------------------------
+
+    def test_no_reports(self, store: Store) -> None:
+        assert store.add([]) == []
+
+    def test_reports_are_counted_by_round_and_cell(self, store: Store) -> None:
+        start(store, cells=3)
+        start(store, "rome", cells=2)
+        uploads = [
+            Upload("paris", 1, device_id(0), 2),
+            Upload("rome", 1, device_id(1), 0),
+            Upload("paris", 1, device_id(2), 2),
+            Upload("paris", 1, device_id(3), 0),
+        ]
+        assert store.add(uploads) == [True] * 4
+        assert counts(store) == {1: [1, 0, 2]}
+        assert counts(store, "rome") == {1: [1, 0]}
+        assert totals(store) == [3]
+        found = store.round_of(a_round().mechanism)
+        assert found is not None
+        assert found.total == 3
+
+    def test_an_id_counts_once_in_a_campaign_whatever_it_carries(self, store: Store) -> None:
+        start(store, cells=3)
+        start(store, "rome", cells=3)
+        first = Upload("paris", 1, device_id(0), 1)
+        assert store.add([first]) == [True]
+        assert store.add([first, first._replace(cell=2)]) == [False, False]
+        assert store.add([first._replace(campaign="rome")]) == [True]
+        assert counts(store) == counts(store, "rome") == {1: [0, 1, 0]}
+
+    def test_of_the_same_id_twice_in_one_call_the_first_counts(self, store: Store) -> None:
+        start(store, cells=3)
+        first = Upload("paris", 1, device_id(0), 1)
+        assert store.add([first, first._replace(cell=2), first]) == [True, False, False]
+        assert counts(store) == {1: [0, 1, 0]}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            Upload(MISSING, 1, device_id(1), 0),
+            Upload("paris", 0, device_id(1), 0),
+            Upload("paris", 2, device_id(1), 0),
+            Upload("paris", 1, device_id(1), 3),
+            Upload("paris", 1, device_id(1), -1),
+            Upload("paris", 1, device_id(1)[:15], 0),
+        ],
+    )
+    def test_one_wrong_report_keeps_nothing_of_its_call(self, store: Store, wrong: Upload) -> None:
+        start(store, cells=3)
+        with pytest.raises(InvalidInput):
+            store.add([Upload("paris", 1, device_id(0), 0), wrong])
+        assert counts(store) == {1: [0, 0, 0]}
+        assert kept_ids(store) == set()
+
+    def test_thousands_of_reports_in_one_call(self, store: Store) -> None:
+        start(store, cells=64)
+        uploads = [Upload("paris", 1, device_id(n), n % 64) for n in range(5_000)]
+        assert store.add(uploads[:3_000]) == [True] * 3_000
+        assert store.add(uploads) == [False] * 3_000 + [True] * 2_000
+        assert totals(store) == [5_000]
+        assert counts(store)[1] == [sum(n % 64 == c for n in range(5_000)) for c in range(64)]
+
+    def test_one_id_from_fifty_threads_counts_once(self, store: Store) -> None:
+        start(store, cells=3)
+        together = threading.Barrier(50)
+        new: list[bool] = []
+
+        def send() -> None:
+            together.wait()
+            new.extend(store.add([Upload("paris", 1, device_id(0), 1)]))
+
+        threads = [threading.Thread(target=send) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(new) == [False] * 49 + [True]
+        assert counts(store) == {1: [0, 1, 0]}
+
+    # -- closing ---------------------------------------------------------------------------------
+
+    def test_a_round_closes_once_with_enough_reports(self, store: Store) -> None:
+        start(store, cells=2)
+        assert not store.close_round("paris", 1, minimum=0, at_s=500)
+        store.add([Upload("paris", 1, device_id(n), 1) for n in range(3)])
+        assert not store.close_round("paris", 1, minimum=4, at_s=500)
+        assert not store.close_round("paris", 2, minimum=1, at_s=500)
+        assert not store.close_round(MISSING, 1, minimum=1, at_s=500)
+        assert store.close_round("paris", 1, minimum=3, at_s=500)
+        assert not store.close_round("paris", 1, minimum=3, at_s=600)
+        assert store.rounds("paris") == [replace(a_round(cells=2), closed_at_s=500, total=3)]
+
+    def test_a_closing_keeps_the_counts_of_its_moment(self, store: Store) -> None:
+        start(store, cells=2)
+        store.add([Upload("paris", 1, device_id(0), 1)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        store.add([Upload("paris", 1, device_id(1), 0)])
+        (closing,) = store.closings()
+        assert (closing.campaign, closing.round, closing.closed_at_s) == ("paris", 1, 500)
+        assert {n: plain(c) for n, c in closing.counts.items()} == {1: [0, 1]}
+        assert counts(store) == {1: [1, 1]}
+
+    def test_the_next_closing_keeps_late_reports_of_earlier_rounds(self, store: Store) -> None:
+        start(store, cells=2)
+        store.add([Upload("paris", 1, device_id(0), 1)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        store.publish(estimate_of("paris", 1), a_round(number=2, cells=2))
+        late, current = Upload("paris", 1, device_id(1), 0), Upload("paris", 2, device_id(2), 0)
+        store.add([late, current])
+        assert store.close_round("paris", 2, minimum=1, at_s=600)
+        (closing,) = store.closings()
+        assert {n: plain(c) for n, c in closing.counts.items()} == {1: [1, 1], 2: [1, 0]}
+
+    def test_closings_wait_oldest_first(self, store: Store) -> None:
+        for name, at_s in (("rome", 900), ("oslo", 700), ("bonn", 900)):
+            start(store, name)
+            store.add([Upload(name, 1, device_id(0), 0)])
+            assert store.close_round(name, 1, minimum=1, at_s=at_s)
+        assert [closing.campaign for closing in store.closings()] == ["oslo", "rome", "bonn"]
+
+    def test_a_closing_is_claimed_by_one_until_the_time_is_up(self, store: Store) -> None:
+        start(store)
+        assert not store.claim("paris", 1, now_s=1_000, for_s=60)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        assert store.claim("paris", 1, now_s=1_000, for_s=60)
+        assert not store.claim("paris", 1, now_s=1_059, for_s=60)
+        assert store.claim("paris", 1, now_s=1_060, for_s=60)
+        store.publish(estimate_of("paris", 1), a_round(number=2))
+        assert not store.claim("paris", 1, now_s=9_000, for_s=60)
+
+    def test_an_estimate_is_published_once_with_the_next_round(self, store: Store) -> None:
+        start(store)
+        with pytest.raises(InvalidInput, match="must be closed"):
+            store.publish(estimate_of("paris", 1), a_round(number=2))
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        with pytest.raises(InvalidInput, match="round after"):
+            store.publish(estimate_of("paris", 1), a_round(number=3))
+        assert store.publish(estimate_of("paris", 1), a_round(number=2))
+        assert not store.publish(
+            replace(estimate_of("paris", 1), reports=8),
+            replace(a_round(number=2), mechanism=64 * "2"),
+        )
+        assert store.closings() == []
+        assert store.estimate("paris") == store.estimate("paris", 1) == estimate_of("paris", 1)
+        assert store.estimate("paris", 2) is None
+        assert [one.number for one in store.rounds("paris")] == [1, 2]
+
+    def test_a_failed_publication_keeps_nothing(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        reused = replace(a_round(number=2), mechanism=a_round().mechanism)
+        with pytest.raises(InvalidInput, match="published twice"):
+            store.publish(estimate_of("paris", 1), reused)
+        assert store.estimate("paris") is None
+        assert len(store.closings()) == len(store.rounds("paris")) == 1
+
+    def test_the_last_estimate_is_that_of_the_last_round_with_one(self, store: Store) -> None:
+        start(store)
+        for number in (1, 2):
+            store.add([Upload("paris", number, device_id(number), 0)])
+            store.close_round("paris", number, minimum=1, at_s=500)
+            store.publish(estimate_of("paris", number), a_round(number=number + 1))
+        assert store.estimate("paris") == estimate_of("paris", 2)
+        assert store.estimate("paris", 1) == estimate_of("paris", 1)
+
+    def test_an_expired_document_is_replaced_without_an_estimate(self, store: Store) -> None:
+        start(store)
+        assert store.replace_document(a_round(number=2), at_s=800)
+        assert not store.replace_document(replace(a_round(number=2), mechanism=64 * "3"), at_s=900)
+        assert not store.replace_document(a_round(MISSING, 2), at_s=900)
+        assert [one.closed_at_s for one in store.rounds("paris")] == [800, None]
+        assert store.closings() == []
+        assert not store.close_round("paris", 1, minimum=0, at_s=900)
+
+    def test_a_closed_round_is_not_replaced_while_it_waits(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        assert not store.replace_document(a_round(number=2), at_s=900)
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def test_ids_are_forgotten_when_their_round_is_over_and_counts_stay(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), a_round(until_s=1_000))
+        store.replace_document(a_round(number=2, until_s=5_000), at_s=900)
+        store.add([Upload("paris", 1 + n % 2, device_id(n), 0) for n in range(10)])
+        assert store.forget_ids(now_s=1_000) == 0
+        assert store.forget_ids(now_s=1_001) == 5
+        assert store.forget_ids(now_s=1_001) == 0
+        assert kept_ids(store) == {device_id(n) for n in range(10) if n % 2}
+        assert totals(store) == [5, 5]
+
+    def test_a_round_without_its_ids_takes_no_reports(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), a_round(until_s=1_000))
+        store.replace_document(a_round(number=2), at_s=900)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.forget_ids(now_s=2_000)
+        for again in (device_id(0), device_id(1)):
+            with pytest.raises(InvalidInput, match="came to an end"):
+                store.add([Upload("paris", 2, device_id(2), 0), Upload("paris", 1, again, 0)])
+        assert totals(store) == [1, 0]
+
+    def test_many_ids_are_forgotten_in_parts(self, store: Store, monkeypatch) -> None:
+        monkeypatch.setattr("geoveil.store.forgetting._AT_A_TIME", 7)
+        store.create_campaign(a_campaign(), a_round(until_s=1_000))
+        store.replace_document(a_round(number=2), at_s=900)
+        store.add([Upload("paris", 1 + n % 2, device_id(n), 0) for n in range(100)])
+        assert store.forget_ids(now_s=2_000) == 50
+        assert kept_ids(store) == {device_id(n) for n in range(1, 100, 2)}
+
+    # -- operators and the store itself ----------------------------------------------------------
+
+    def test_tokens(self, store: Store) -> None:
+        store.add_token(bytes(32), label="laptop", at_s=1)
+        store.add_token(bytes(32), label="again", at_s=2)
+        assert store.has_tokens()
+        assert store.token_known(bytes(32))
+        assert not store.token_known(bytes(31) + b"1")
+
+    def test_a_closed_store_is_not_ready(self, store: Store) -> None:
+        store.close()
+        with pytest.raises(StoreFailed):
+            store.check()
+
+    def test_reads_see_what_other_threads_were_told_is_kept(self, store: Store) -> None:
+        start(store)
+        for number in range(20):
+            thread = threading.Thread(
+                target=store.add, args=([Upload("paris", 1, device_id(number), 0)],)
+            )
+            thread.start()
+            thread.join()
+            assert totals(store) == [number + 1]

@@ -1,0 +1,83 @@
+"""Nothing is kept of a report but its id, without its cell, and the count of its cell."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from geoveil.store import Store, Upload, open_store, write_backup
+from geoveil.store.layout import TABLES
+from store.devices import a_campaign, a_round, device_id, start
+
+CELL = 0x1DCA
+"""A cell whose number is easy to find again."""
+
+
+def rows(store: Store, table: str) -> list[tuple[object, ...]]:
+    with store.snapshot() as snapshot:
+        return list(snapshot.rows(table))
+
+
+def test_a_report_leaves_its_id_and_a_count_and_nothing_else(address: str) -> None:
+    store = open_store(address)
+    start(store, cells=10_000)
+    before = {table: rows(store, table) for table in TABLES}
+    store.add([Upload("paris", 1, device_id(0), CELL)])
+    added = {
+        table: [row for row in rows(store, table) if row not in before[table]] for table in TABLES
+    }
+    assert {table: new for table, new in added.items() if new} == {
+        "report": [(1, device_id(0), 1)],
+        "tally": [(1, CELL, 1)],
+        "round_total": [(1, 1)],
+    }
+    store.close()
+
+
+def test_two_reports_of_a_cell_cannot_be_told_apart(address: str) -> None:
+    store = open_store(address)
+    start(store, cells=10_000)
+    store.add([Upload("paris", 1, device_id(0), CELL)])
+    store.add([Upload("paris", 1, device_id(1), CELL)])
+    assert rows(store, "tally") == [(1, CELL, 2)]
+    store.close()
+
+
+def test_the_order_of_arrival_is_not_kept(tmp_path: Path) -> None:
+    """Files made from the same reports in two orders hold the same bytes where reports are."""
+    contents = []
+    for order in (range(60), range(59, -1, -1)):
+        store = open_store(tmp_path / f"{order.start}.db")
+        start(store)
+        for number in order:
+            store.add([Upload("paris", 1, device_id(number), 0)])
+        contents.append(rows(store, "report"))
+        store.close()
+    assert contents[0] == contents[1] == sorted(contents[0])
+
+
+def test_forgotten_ids_are_gone_from_the_file_and_from_backups(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = open_store(path)
+    store.create_campaign(a_campaign(), a_round(until_s=1_000))
+    store.add([Upload("paris", 1, device_id(number), 0) for number in range(2_000)])
+    store.close()
+    assert device_id(7) in path.read_bytes()
+    store = open_store(path)
+    assert store.forget_ids(now_s=2_000) == 2_000
+    write_backup(store, tmp_path / "backup.db")
+    store.close()
+    for file in tmp_path.iterdir():
+        content = file.read_bytes()
+        assert not any(device_id(number) in content for number in range(2_000)), file.name
+
+
+def test_a_token_is_kept_as_its_digest_only(tmp_path: Path) -> None:
+    secret = "operator-token-in-clear"
+    path = tmp_path / "store.db"
+    store = open_store(path)
+    digest = hashlib.sha256(secret.encode()).digest()
+    store.add_token(digest, label="laptop", at_s=0)
+    store.close()
+    assert digest in path.read_bytes()
+    assert secret.encode() not in path.read_bytes()

@@ -1,0 +1,208 @@
+"""A full disk or a lost database: nothing is acknowledged that is not kept, and it heals by itself."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from databases import Cluster
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.store import GroupWriter, Store, StoreFailed, open_store
+from geoveil.store.sqlite import SqliteStore
+from store.devices import assert_explained, device_id, start, upload
+from store.disk import Disk, FailingCall, remains
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk("failing")
+    yield disk
+    disk.unregister()
+
+
+def acknowledged(writer: GroupWriter, numbers: range) -> set[bytes]:
+    """Hand in reports, one a commit or several; the ids of those acknowledged."""
+    futures = {device_id(number): writer.submit([upload(number)]) for number in numbers}
+    return {id for id, future in futures.items() if future.exception(PATIENCE_S) is None}
+
+
+def limit_pages(store: SqliteStore, pages: int) -> None:
+    with store.writing() as run:
+        run(f"PRAGMA max_page_count = {pages}")
+
+
+def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    start(store)
+    limit_pages(store, 40)
+    with GroupWriter(store, most_a_commit=50) as writer:
+        told = acknowledged(writer, range(5_000))
+        assert 0 < len(told) < 5_000
+        with pytest.raises(StoreFailed, match="FullError") as failed:
+            writer.submit([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
+        assert upload(5_000).id.hex() not in str(failed.value)
+        assert assert_explained(store) == told
+        limit_pages(store, 100_000)
+        assert acknowledged(writer, range(5_000)) == {device_id(n) for n in range(5_000)}
+    assert len(assert_explained(store)) == 5_000
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four MiB, where this machine lets a test mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(mount, check=False, capture_output=True).returncode
+    ):
+        pytest.skip("a file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_file_system_acknowledges_nothing_and_heals(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes((4 << 20) - (500 << 10)))
+    store = SqliteStore(small_disk / "store.db")
+    start(store)
+    with GroupWriter(store, most_a_commit=50) as writer:
+        told = acknowledged(writer, range(10_000))
+        assert 0 < len(told) < 10_000
+        assert assert_explained(store) == told
+        ballast.unlink()
+        assert acknowledged(writer, range(10_000)) == {device_id(n) for n in range(10_000)}
+    assert len(assert_explained(store)) == 10_000
+    store.close()
+
+
+@pytest.mark.parametrize("nth", range(1, 31))
+def test_the_nth_call_of_the_disk_failing(nth: int, disk: Disk, tmp_path: Path) -> None:
+    fail_once(nth, disk, tmp_path, commits=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(31, 231))
+def test_any_call_of_the_disk_failing(nth: int, disk: Disk, tmp_path: Path) -> None:
+    fail_once(nth, disk, tmp_path, commits=60)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoveil.store.sqlite_connection._CHECKPOINT_PAGES", 10)
+
+
+def fail_once(nth: int, disk: Disk, folder: Path, commits: int) -> None:
+    """One call fails during some commits and checkpoints; afterwards the power is cut as well."""
+    store = SqliteStore(folder / "store.db", vfs="failing")
+    start(store)
+    failing = FailingCall(disk, nth)
+    told: set[bytes] = set()
+    for number in range(commits):
+        told |= add_or_fail(store, number)
+    assert failing.failed
+    assert add_or_fail(store, 99) == {device_id(99)}
+    told.add(device_id(99))
+    assert told <= assert_explained(store)
+
+    after = folder / "after"
+    after.mkdir()
+    remains(disk.power_cut(), after, random.Random(nth))
+    store.close()
+    store = SqliteStore(after / "store.db")
+    assert told <= assert_explained(store)
+    store.close()
+
+
+def add_or_fail(store: Store, number: int) -> set[bytes]:
+    try:
+        store.add([upload(number)])
+    except StoreFailed:
+        return set()
+    return {device_id(number)}
+
+
+def test_a_lost_postgres_acknowledges_nothing_and_heals(postgres: Cluster) -> None:
+    store = open_store(postgres.database())
+    start(store)
+    with GroupWriter(store) as writer:
+        told = acknowledged(writer, range(100))
+        assert len(told) == 100
+        postgres.stop("immediate")
+        try:
+            assert acknowledged(writer, range(100, 150)) == set()
+            for asked in (store.check, store.campaigns, lambda: store.counts("paris")):
+                with pytest.raises(StoreFailed):
+                    asked()
+        finally:
+            postgres.start()
+        assert len(acknowledged(writer, range(100, 200))) == 100
+        store.check()
+    assert len(assert_explained(store)) == 200
+    store.close()
+
+
+def test_postgres_stopped_while_reports_arrive(postgres: Cluster) -> None:
+    store = open_store(postgres.database())
+    start(store)
+    with GroupWriter(store, most_a_commit=20) as writer:
+        futures = {n: writer.submit([upload(n)]) for n in range(2_000)}
+        futures[100].result(PATIENCE_S)
+        postgres.stop("immediate")
+        told = {device_id(n) for n, one in futures.items() if one.exception(PATIENCE_S) is None}
+        postgres.start()
+    assert told <= assert_explained(store)
+    store.close()
+
+
+def test_a_database_that_is_not_there() -> None:
+    with pytest.raises(StoreFailed, match="PostgreSQL failed") as failed:
+        open_store("postgresql://secret@/nowhere?host=/no/such/folder")
+    assert "secret" not in str(failed.value)
+
+
+def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "other.db"))
+    connection.execute("CREATE TABLE treasure (x)")
+    connection.close()
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to be read as one" * 50)
+    before = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(InvalidInput, match="Geoveil made"):
+        open_store(tmp_path / "other.db")
+    with pytest.raises(InvalidInput, match="SQLite database"):
+        open_store(text)
+    assert (tmp_path / "other.db").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "other.db"]
+
+
+def test_an_old_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(Unsupported, match=r"3\.51\.2.*3\.51\.3"):
+        open_store(tmp_path / "store.db")
+    assert not (tmp_path / "store.db").exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mysql://x/y",
+        "sqlite:store.db",
+        "sqlite:///",
+        "no/such/folder/store.db",
+        "postgresql://host/name?nonsense=1",
+    ],
+)
+def test_addresses_that_name_no_store(address: str) -> None:
+    with pytest.raises(InvalidInput, match="store"):
+        open_store(address)

@@ -1,0 +1,214 @@
+"""Migrations: numbered without gaps, reversible, commented, and refused where they are too new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+
+import geoveil.store
+from databases import cluster
+from geoveil.errors import InvalidInput
+from geoveil.store import NewerSchema, open_store
+from geoveil.store.layout import TABLES
+from geoveil.store.migration import Migration, migrations, missing
+from store.devices import a_round, assert_explained, start, upload
+
+DATABASES = ("sqlite", "postgres")
+FOLDER = Path(geoveil.store.__file__).parent / "schema"
+each = pytest.mark.parametrize("database", DATABASES)
+COLUMN = re.compile(r"^    (?P<name>[a-z]\w*) (?P<type>INTEGER|TEXT|BLOB|bigint|text|bytea)\b.*$")
+
+
+class Raw:
+    """A database without the program: for its schema, and for taking steps one by one."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self.steps = migrations(database)
+        self.address = str(folder / "raw.db") if database == "sqlite" else cluster().database()
+        self._connection: Any = (
+            apsw.Connection(self.address)
+            if database == "sqlite"
+            else psycopg.connect(self.address, autocommit=True)
+        )
+        self._catalogue = "sqlite_schema" if database == "sqlite" else None
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(statement)
+        return cursor.fetchall() if self._catalogue or cursor.description else []
+
+    def schema(self) -> list[tuple[Any, ...]]:
+        """Everything there is, as the database itself tells it."""
+        if self._catalogue:
+            return self.run("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2")
+        columns = self.run(
+            "SELECT table_name, column_name, data_type, is_nullable, column_default"
+            " FROM information_schema.columns WHERE table_schema = current_schema()"
+            " ORDER BY 1, ordinal_position"
+        )
+        constraints = self.run(
+            "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE connamespace = current_schema()::regnamespace ORDER BY 1, 2"
+        )
+        return columns + constraints
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def raw(database: str, tmp_path: Path) -> Iterator[Raw]:
+    raw = Raw(database, tmp_path)
+    yield raw
+    raw.close()
+
+
+@each
+def test_steps_are_numbered_without_gaps_and_have_both_directions(database: str) -> None:
+    steps = migrations(database)
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    names = {f"{step.number:04}_{step.name}.{way}.sql" for step in steps for way in ("up", "down")}
+    assert {path.name for path in (FOLDER / database).iterdir()} == names
+
+
+def test_both_databases_take_the_same_steps() -> None:
+    one, other = ([(step.number, step.name) for step in migrations(each)] for each in DATABASES)
+    assert one == other
+
+
+@each
+def test_every_step_can_be_taken_back(raw: Raw) -> None:
+    before = [raw.schema()]
+    for step in raw.steps:
+        raw.run(step.up)
+        before.append(raw.schema())
+    for step in reversed(raw.steps):
+        assert raw.schema() == before.pop()
+        raw.run(step.down)
+    assert raw.schema() == before.pop() == []
+
+
+@each
+def test_every_table_and_column_has_a_comment_with_its_life(database: str) -> None:
+    for step in migrations(database):
+        lines = step.up.splitlines()
+        for number, line in enumerate(lines):
+            if line.startswith("CREATE TABLE"):
+                assert lines[number - 1].startswith("-- "), line
+            if COLUMN.match(line):
+                assert re.search(r"-- .+; (immutable|mutable|written once)", line), line
+
+
+@each
+def test_every_constraint_has_a_name(database: str) -> None:
+    text = "\n".join(step.up for step in migrations(database))
+    for kind in ("CHECK (", "UNIQUE (", "PRIMARY KEY ("):
+        named = re.findall(rf"CONSTRAINT \w+ {re.escape(kind)}", text)
+        assert len(named) == text.count(kind) > 0
+
+
+@each
+def test_the_layout_names_every_column_in_order(database: str) -> None:
+    found: dict[str, list[str]] = {}
+    for step in migrations(database):
+        for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)^\)", step.up, re.M | re.S):
+            found[table] = [m["name"] for line in body.splitlines() if (m := COLUMN.match(line))]
+    found.pop("schema_version", None)
+    plain = {table: [c for c in columns if c != "shard"] for table, columns in found.items()}
+    assert plain == {table: list(columns) for table, columns in TABLES.items()}
+
+
+@each
+def test_a_store_of_an_older_program_is_brought_up_to_date(
+    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = raw.steps[:1]
+    with monkeypatch.context() as patch:
+        use_steps(patch, old)
+        store = open_store(raw.address)
+        start(store)
+        store.add([upload(number) for number in range(100)])
+        before = assert_counts(store)
+        store.close()
+    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 3"):
+        open_store(raw.address, create=False)
+    store = open_store(raw.address)
+    assert assert_counts(store) == before
+    assert store.close_round("paris", 1, minimum=1, at_s=5)
+    store.close()
+
+
+def assert_counts(store: Any) -> list[int]:
+    by_cell = store.counts("paris")[1].tolist()
+    assert sum(by_cell) == store.rounds("paris")[0].total == 100
+    return by_cell
+
+
+def use_steps(patch: pytest.MonkeyPatch, steps: tuple[Migration, ...]) -> None:
+    for module in ("sqlite_connection", "postgres_connection"):
+        patch.setattr(f"geoveil.store.{module}.migrations", lambda database: steps)
+
+
+@each
+def test_a_migration_that_fails_changes_nothing(
+    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(raw.address).close()
+    before = raw.schema()
+    broken = Migration(4, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
+    with monkeypatch.context() as patch:
+        use_steps(patch, (*raw.steps, broken))
+        with pytest.raises(geoveil.store.StoreFailed):
+            open_store(raw.address)
+    assert raw.schema() == before
+    open_store(raw.address, create=False).close()
+
+
+@each
+def test_a_newer_schema_is_refused_and_left_alone(
+    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = Migration(4, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
+    with monkeypatch.context() as patch:
+        use_steps(patch, (*raw.steps, newer))
+        open_store(raw.address).close()
+    before = raw.schema()
+    for create in (True, False):
+        with pytest.raises(NewerSchema, match=r"\(4\) must be at most 3"):
+            open_store(raw.address, create=create)
+    assert raw.schema() == before
+
+
+def test_what_is_missing() -> None:
+    steps = migrations("sqlite")
+    assert missing(steps, 0) == steps
+    assert missing(steps, 1) == steps[1:]
+    assert missing(steps, len(steps)) == ()
+
+
+@each
+def test_constraints_hold_whoever_writes(database: str, raw: Raw) -> None:
+    store = open_store(raw.address)
+    start(store)
+    store.add([upload(0)])
+    store.close()
+    blob = "zeroblob(15)" if database == "sqlite" else "'123456789012345'::bytea"
+    error = apsw.ConstraintError if database == "sqlite" else psycopg.errors.CheckViolation
+    for wrong in (
+        f"INSERT INTO report (campaign_key, id, round_key) VALUES (1, {blob}, 1)",
+        "UPDATE tally SET count = 0",
+        "UPDATE tally SET cell = -1",
+        "UPDATE round SET number = 0",
+        "UPDATE round SET accept_until_s = expires_at_s - 1",
+    ):
+        with pytest.raises(error):
+            raw.run(wrong)
+    store = open_store(raw.address)
+    assert len(assert_explained(store)) == 1
+    assert store.rounds("paris")[0].mechanism == a_round().mechanism
+    store.close()

@@ -1,0 +1,121 @@
+"""Several server processes on one database: each counts without waiting for the others, none twice.
+
+Two stores opened on one database stand for two processes: they share nothing but the database.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from databases import Cluster
+from geoveil.store import EstimateRecord, Store, open_store
+from store.devices import a_round, assert_explained, start, upload
+
+AT_ONCE = 6
+
+
+@pytest.fixture
+def pair(address: str) -> Iterator[tuple[Store, Store]]:
+    stores = open_store(address), open_store(address)
+    start(stores[0])
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def together(*acts: Callable[[], bool]) -> list[bool]:
+    """All at the same time; what each answered."""
+    ready = threading.Barrier(len(acts))
+    answers: list[bool] = []
+    failures: list[BaseException] = []
+
+    def go(act: Callable[[], bool]) -> None:
+        ready.wait()
+        try:
+            answers.append(act())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=go, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    return answers
+
+
+def test_the_same_reports_in_other_orders_neither_deadlock_nor_count_twice(pair) -> None:
+    uploads = [upload(number) for number in range(400)]
+    new: list[int] = []
+
+    def count(store: Store, seed: int) -> bool:
+        chance = random.Random(seed)
+        for _ in range(5):
+            new.append(sum(store.add(chance.sample(uploads, 300))))
+        return True
+
+    together(lambda: count(pair[0], 1), lambda: count(pair[1], 2))
+    for store in pair:
+        assert len(assert_explained(store)) == store.rounds("paris")[0].total == sum(new)
+
+
+def test_one_of_many_closes_claims_and_publishes(pair) -> None:
+    one, other = pair
+    one.add([upload(0)])
+    stores = [one, other] * (AT_ONCE // 2)
+    once = [False] * (AT_ONCE - 1) + [True]
+    close = [lambda s=s: s.close_round("paris", 1, minimum=1, at_s=5) for s in stores]
+    assert sorted(together(*close)) == once
+    claim = [lambda s=s: s.claim("paris", 1, now_s=10, for_s=60) for s in stores]
+    assert sorted(together(*claim)) == once
+    made = EstimateRecord("paris", 1, 20, 1, b"{}")
+    publish = [lambda s=s: s.publish(made, a_round(number=2)) for s in stores]
+    assert sorted(together(*publish)) == once
+    replace = [lambda s=s: s.replace_document(a_round(number=3), at_s=30) for s in stores]
+    assert sorted(together(*replace)) == once
+    assert [kept.number for kept in other.rounds("paris")] == [1, 2, 3]
+
+
+def test_closing_while_both_count_keeps_one_moment(pair) -> None:
+    """What the closing kept and what came later is all there was."""
+
+    def count(store: Store, first: int) -> bool:
+        return all(all(store.add([upload(n)])) for n in range(first, first + 60))
+
+    one, other = pair
+    one.add([upload(1_000)])
+    assert all(
+        together(
+            lambda: count(one, 0),
+            lambda: count(other, 100),
+            lambda: one.close_round("paris", 1, minimum=1, at_s=5),
+        )
+    )
+    (closing,) = other.closings()
+    now = other.counts("paris")[1]
+    assert (closing.counts[1] <= now).all()
+    assert now.sum() == 121
+    assert len(assert_explained(one)) == 121
+
+
+def test_a_process_has_a_shard_of_its_own_and_gives_it_back(postgres: Cluster) -> None:
+    address = postgres.database()
+    first, second = open_store(address), open_store(address)
+    start(first)
+    first.add([upload(0)])
+    second.add([upload(1)])
+    second.close()
+    third = open_store(address)
+    third.add([upload(2)])
+    first.close()
+    third.close()
+    with psycopg.connect(address) as connection:
+        rows = connection.execute("SELECT shard, count FROM round_total ORDER BY shard").fetchall()
+    assert len(rows) == 2
+    assert sorted(count for _, count in rows) == [1, 2]

@@ -1,0 +1,231 @@
+"""Copies of a store are whole, of one moment, and the same in every database."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from databases import cluster
+from geoveil.cli.program import program
+from geoveil.errors import InvalidInput
+from geoveil.store import (
+    Contents,
+    EstimateRecord,
+    GroupWriter,
+    MemoryStore,
+    Store,
+    Upload,
+    copy_store,
+    open_store,
+    restore_backup,
+    write_backup,
+)
+from geoveil.store.migration import Migration, migrations
+from store.devices import a_round, assert_explained, device_id, start, upload
+
+KINDS = ("memory", "sqlite", "postgres")
+Opens = Callable[[str], Store]
+
+
+@pytest.fixture
+def opens(tmp_path: Path):
+    """Opens an empty store of a kind; all are closed at the end."""
+    opened: list[Store] = []
+
+    def open_one(kind: str) -> Store:
+        addresses = {"memory": "memory:", "sqlite": f"{tmp_path}/{len(opened)}.db"}
+        opened.append(open_store(addresses.get(kind) or cluster().database()))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+def eventful(store: Store) -> Store:
+    """Something in every table, an open claim and forgotten ids included."""
+    start(store, cells=300)
+    start(store, "rome")
+    store.add([Upload("paris", 1, device_id(n), n) for n in range(300)])
+    store.close_round("paris", 1, minimum=1, at_s=500)
+    store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), a_round(number=2, until_s=700))
+    store.add([Upload("paris", 2, device_id(300 + n), 5) for n in range(10)])
+    store.close_round("paris", 2, minimum=1, at_s=650)
+    store.claim("paris", 2, now_s=660, for_s=100)
+    store.forget_ids(now_s=900)
+    store.add_token(bytes(range(32)), label="laptop", at_s=3)
+    return store
+
+
+def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    with store.snapshot() as snapshot:
+        return {table: sorted(snapshot.rows(table)) for table in snapshot.tables()}
+
+
+@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("target", KINDS)
+def test_a_copy_holds_everything_and_goes_on(source: str, target: str, opens: Opens) -> None:
+    original, copy = eventful(opens(source)), opens(target)
+    assert copy_store(original, copy) == Contents(campaigns=2, rounds=3, reports=310)
+    assert everything(copy) == everything(original)
+    assert all(everything(copy).values())
+    for store in (original, copy):
+        assert store.add([Upload("paris", 1, device_id(0), 7)]) == [False]
+        assert not store.claim("paris", 2, now_s=700, for_s=1)
+        assert store.publish(EstimateRecord("paris", 2, 900, 310, b"{}"), a_round(number=3))
+        start(store, "oslo")
+    assert everything(copy) == everything(original)
+
+
+@pytest.mark.parametrize("target", KINDS)
+def test_a_store_that_holds_something_is_not_overwritten(target: str, opens: Opens) -> None:
+    copy = opens(target)
+    copy.add_token(bytes(32), label="mine", at_s=0)
+    with pytest.raises(InvalidInput, match="must be empty"):
+        copy_store(eventful(MemoryStore()), copy)
+    assert copy.campaigns() == []
+
+
+@pytest.mark.parametrize("target", KINDS)
+def test_a_copy_that_fails_half_way_keeps_nothing(target: str, opens: Opens) -> None:
+    class Half:
+        def tables(self):
+            return ("campaign", "round")
+
+        def rows(self, table: str):
+            if table == "round":
+                raise InvalidInput("torn")
+            return [(1, "paris", "Paris", b"{}", 0)]
+
+    copy = opens(target)
+    with pytest.raises(InvalidInput, match="torn"):
+        copy.fill(Half())
+    assert copy.campaigns() == []
+    copy_store(eventful(MemoryStore()), copy)
+
+
+def while_counting(store: Store, act: Callable[[], None]) -> tuple[set[bytes], set[bytes]]:
+    """Do something while reports are counted; the ids acknowledged before it, and all of them."""
+    told: list[bytes] = []
+    enough, stop = threading.Event(), threading.Event()
+
+    def count() -> None:
+        with GroupWriter(store) as writer:
+            for number in range(1_000_000):
+                if stop.is_set():
+                    return
+                some = [upload(5 * number + k) for k in range(5)]
+                assert all(writer.submit(some).result())
+                told.extend(one.id for one in some)
+                if number == 20:
+                    enough.set()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        assert enough.wait(60)
+        before = set(told)
+        act()
+    finally:
+        stop.set()
+        thread.join()
+    return before, set(told)
+
+
+@pytest.mark.parametrize("restored", ["sqlite", "postgres"])
+def test_backup_and_restore_while_reports_arrive(
+    address: str, restored: str, opens: Opens, tmp_path: Path
+) -> None:
+    store = open_store(address)
+    start(store)
+    backup = tmp_path / "backup.db"
+    before, told = while_counting(store, lambda: write_backup(store, backup) and None)
+    store.close()
+    copy = opens(restored)
+    restore_backup(backup, copy)
+    kept = assert_explained(copy)
+    assert before <= kept <= told
+
+
+def test_a_migration_while_reports_arrive(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer program adds to the schema; the one that is counting neither fails nor loses."""
+    store = open_store(address)
+    start(store)
+    kind = "sqlite" if address.startswith("sqlite") else "postgres"
+    newer = Migration(4, "newer", "CREATE INDEX report_by_round ON report (round_key)", "")
+    for module in ("sqlite_connection", "postgres_connection"):
+        steps = (*migrations(kind), newer)
+        monkeypatch.setattr(f"geoveil.store.{module}.migrations", lambda database, s=steps: s)
+    _, told = while_counting(store, lambda: open_store(address).close())
+    assert assert_explained(store) == told
+    store.close()
+
+
+def test_a_backup_is_one_file_and_never_replaces_another(tmp_path: Path, opens: Opens) -> None:
+    store = eventful(opens("sqlite"))
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    write_backup(store, folder / "monday.db")
+    assert [path.name for path in folder.iterdir()] == ["monday.db"]
+    before = (folder / "monday.db").read_bytes()
+    with pytest.raises(InvalidInput, match="must be a new file"):
+        write_backup(store, folder / "monday.db")
+    assert (folder / "monday.db").read_bytes() == before
+    with pytest.raises(InvalidInput, match="folder that exists"):
+        write_backup(store, tmp_path / "nowhere" / "monday.db")
+
+
+def test_restoring_only_reads_the_backup(tmp_path: Path, opens: Opens) -> None:
+    backup = tmp_path / "monday.db"
+    write_backup(eventful(opens("sqlite")), backup)
+    before = backup.read_bytes()
+    backup.chmod(0o400)
+    restore_backup(backup, opens("memory"))
+    assert backup.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 100])
+def test_a_file_that_is_no_backup_is_refused(content: bytes, tmp_path: Path, opens: Opens) -> None:
+    (tmp_path / "backup.db").write_bytes(content)
+    with pytest.raises(InvalidInput):
+        restore_backup(tmp_path / "backup.db", opens("memory"))
+    with pytest.raises(InvalidInput, match="there is none"):
+        restore_backup(tmp_path / "missing.db", opens("memory"))
+
+
+def test_the_command_line(tmp_path: Path, address: str) -> None:
+    store = eventful(open_store(address))  # stays open: a server is running
+    backup, other = str(tmp_path / "monday.db"), f"sqlite:///{tmp_path}/restored.db"
+    run = CliRunner().invoke
+    written = run(program, ["backup", address, backup, "--json"])
+    assert written.exit_code == 0, written.stderr
+    assert json.loads(written.stdout) == {
+        "written": backup,
+        "campaigns": 2,
+        "rounds": 3,
+        "reports": 310,
+    }
+    again = run(program, ["backup", address, backup])
+    assert again.exit_code == 2
+    assert "must be a new file" in again.stderr
+    restored = run(program, ["backup", "--restore", backup, other])
+    assert restored.exit_code == 0, restored.stderr
+    assert "310 reports in 2 campaigns, 3 rounds" in restored.stdout
+    assert run(program, ["backup", "--restore", backup, other]).exit_code == 2
+    copy = open_store(other)
+    assert everything(copy) == everything(store)
+    copy.close()
+    store.close()
+
+
+def test_the_command_line_makes_no_store_to_back_up(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.db"
+    result = CliRunner().invoke(program, ["backup", str(missing), str(tmp_path / "backup.db")])
+    assert result.exit_code == 2
+    assert "no such file" in result.stderr
+    assert list(tmp_path.iterdir()) == []
