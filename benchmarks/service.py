@@ -1,7 +1,8 @@
-"""How fast the service stores reports, and what it does when there are too many: promises 6 to 10.
+"""How fast the service stores reports, and what it does when there are too many: promises 6 to 11.
 
 Run ``python benchmarks/service.py [PART…] [--seconds N]`` in the folder of the repository; parts are
-yardsticks, single, batch, steady, overload and recovery, on SQLite and on a throw-away PostgreSQL.
+yardsticks, single, batch, steady, overload and recovery, on SQLite and on a throw-away PostgreSQL; soak
+(an hour: ``--seconds 3600``) runs only when it is named.
 Server and load share the machine. Each line printed is a row of the table in docs/promises.md; every run
 compares what was acknowledged with what was counted.
 """
@@ -235,6 +236,54 @@ def _healthz(live: Live, seconds: float) -> float:
     return uvloop.run(hammer()) / seconds
 
 
+def soak(kind: str, seconds: float) -> Iterator[Row]:
+    """Reports at a steady rate, a roll-over each minute with its estimate: nothing may grow."""
+    with serving(kind) as live:
+        results: list[LoadResult] = []
+        worker = threading.Thread(
+            target=lambda: results.append(
+                load(live, seconds=seconds, connections=16, rate_per_s=300.0)
+            )
+        )
+        worker.start()
+        seen = []
+        while worker.is_alive():
+            worker.join(min(60.0, seconds / 5))
+            with live.operator() as operator:
+                operator.post("/api/campaigns/lyon/rounds")
+            seen.append(_size(live))
+        with live.client() as client:
+            closed = client.get("/api/campaigns/lyon").json()["rounds_closed"]
+        accounts = kept(live, *results)
+    errors = sum(result.refused + result.shed + result.unknown for result in results)
+    half = seen[len(seen) // 2]
+    grown = seen[-1][0] - half[0]
+    yield (
+        f"11 soak of {seconds / 60:g} min, {closed} rounds, {kind}",
+        "; ".join(
+            [
+                f"{errors} errors, {accounts}",
+                f"{half[0]:.0f} MiB and {half[1]} files half-way",
+                f"{seen[-1][0]:.0f} MiB and {seen[-1][1]} files at the end",
+                f"log {seen[-1][2]:.0f} MiB",
+            ]
+        ),
+        "0 errors, memory, files and log flat",
+        verdict(errors == 0 and grown < 10 and seen[-1][1] <= half[1] + 2),
+    )
+
+
+def _size(live: Live) -> tuple[float, int, float]:
+    """Resident memory in MiB, open files, and MiB of SQLite's log."""
+    assert live.process is not None
+    folder = Path(f"/proc/{live.process.pid}")
+    status = (folder / "status").read_text()
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    log = live.folder / "geoveil.db-wal"
+    size = log.stat().st_size if log.exists() else 0
+    return int(resident.split()[1]) / 1024, len(list((folder / "fd").iterdir())), size / 2**20
+
+
 PARTS: dict[str, Callable[[str, float], Iterator[Row]]] = {
     "single": single,
     "batch": batch,
@@ -242,6 +291,8 @@ PARTS: dict[str, Callable[[str, float], Iterator[Row]]] = {
     "overload": overload,
     "recovery": recovery,
 }
+"""What a run without names measures."""
+LONG = {"soak": soak}
 
 
 def main() -> None:
@@ -251,12 +302,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--kinds", nargs="*", default=["SQLite", "PostgreSQL"])
     given = parser.parse_args()
-    if unknown := set(given.parts) - {"yardsticks", *PARTS}:
-        parser.error(f"PART ({unknown.pop()}) must be one of yardsticks, {', '.join(PARTS)}")
+    if unknown := set(given.parts) - {"yardsticks", *PARTS, *LONG}:
+        parser.error(f"PART ({unknown.pop()}) must be one of yardsticks, {', '.join(PARTS | LONG)}")
     print("| promise | measured | line | |\n|---|---|---|---|")
     for part in given.parts or ["yardsticks", *PARTS]:
-        for kind in given.kinds if part in PARTS else [""]:
-            rows = PARTS[part](kind, given.seconds) if kind else yardsticks(given.seconds)
+        for kind in [""] if part == "yardsticks" else given.kinds:
+            rows = (PARTS | LONG)[part](kind, given.seconds) if kind else yardsticks(given.seconds)
             for row in rows:
                 print(f"| {' | '.join(row)} |", flush=True)
 

@@ -204,7 +204,7 @@ def test_a_solver_that_gives_up(monkeypatch):
     class Failed:
         status, message = 4, "numerical trouble"
 
-    monkeypatch.setattr("geoveil.optimal.ring_program._linprog", lambda *args, **kwargs: Failed)
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *args, **kwargs: Failed)
     with pytest.raises(SolverFailed, match=r"numerical trouble\); try"):
         optimal_noise(privacy=gv.PerKilometre(1.0))
 

@@ -14,7 +14,7 @@ from itertools import combinations, islice
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
+import scipy
 from scipy.special import gammaln, xlogy
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen
@@ -68,8 +68,8 @@ class Mesh:
         return np.asarray(found, dtype=np.int64)
 
     @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.states)
+    def _tree(self) -> scipy.spatial.cKDTree:
+        return scipy.spatial.cKDTree(self.states)
 
 
 def compositions(total: int, parts: int) -> IntArray:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import optimize, sparse
+import scipy
+from scipy import sparse
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import SolverFailed
 
 _TOLERANCES = (1e-10, 1e-9, 1e-7)  # tried in turn: the smallest is now and then too small for HiGHS
 _SOLVED, _INFEASIBLE = 0, 2  # what HiGHS says
-_linprog: Any = optimize.linprog  # whose stubs know no sparse matrices
 
 
 def minimise(
@@ -58,8 +58,9 @@ def _solved(
     most: FloatArray,
 ) -> Any:  # fmt: skip
     """The answer of HiGHS; ``None`` where there is nothing to choose from."""
+    linprog: Any = scipy.optimize.linprog  # whose stubs know no sparse matrices
     for tolerance in _TOLERANCES:
-        result = _linprog(
+        result = linprog(
             costs, A_ub=cone, b_ub=np.zeros(cone.shape[0]), A_eq=sums, b_eq=right,
             bounds=np.stack([np.zeros(costs.size), most], axis=1), method="highs-ds",
             options={

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, sparse
-from scipy.spatial import cKDTree
+import scipy
+from scipy import sparse
 
 from geoveil.arrays import FloatArray, IntArray, distribution, positive
 from geoveil.channel.dense import DenseChannel
@@ -40,7 +40,6 @@ _ENOUGH = 20  # fewer steps than this in a round bring nothing more
 _MOST_STEPS = 3000
 
 Progress = Callable[[float, str], None]
-_minimize: Any = optimize.minimize
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ class _Search:
         """(2, n): reports y and the guesses z nearest to the intended one."""
         size = self.space.size
         wanted = min(_NEIGHBOURS[self.space.centres.shape[1]] + 1, size)
-        _, near = cKDTree(self.space.centres).query(self.space.centres, k=wanted)
+        _, near = scipy.spatial.cKDTree(self.space.centres).query(self.space.centres, k=wanted)
         near = np.asarray(near).reshape(size, wanted)[self.guesses]
         reports = np.repeat(np.arange(size), wanted)
         others = near.ravel()
@@ -186,7 +185,8 @@ class _Search:
             ]
             return float(self.prior @ logs + values[0] * self.limit), slope
 
-        found = _minimize(
+        minimize: Any = scipy.optimize.minimize
+        found = minimize(
             dual, prices, jac=True, method="L-BFGS-B", bounds=bounds,
             options={
                 "maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "maxcor": 30,

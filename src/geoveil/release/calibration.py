@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from scipy.optimize import brentq
+import scipy
 
 from geoveil.errors import InvalidInput
 
@@ -69,7 +69,7 @@ class Calibration(Generic[Made]):
         low, high = self._bracket(excess)
         if low == high:
             return self._at(low)
-        middle = brentq(lambda at: excess(self._at(at)), low, high, xtol=_STEP)
+        middle = scipy.optimize.brentq(lambda at: excess(self._at(at)), low, high, xtol=_STEP)
         for tries in range(_TRIES):
             made = self._at(middle + safe_sign * tries * _STEP)
             if safe_sign * excess(made) >= 0:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, positive
@@ -197,7 +197,7 @@ def matched(
             f"distortion ({wanted:g}) must be one that ε between {_LEAST_EPSILON:g} and "
             f"{_MOST_EPSILON:g} gives"
         )
-    return kind(vectors, epsilon=math.exp(brentq(excess, *ends, xtol=1e-6)))
+    return kind(vectors, epsilon=math.exp(scipy.optimize.brentq(excess, *ends, xtol=1e-6)))
 
 
 def _around(falling: Callable[[float], float], guess: float) -> tuple[float, float] | None:
