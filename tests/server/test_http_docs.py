@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from geoveil.server.problem import PROBLEMS
 from geoveil.server.routes import OPERATIONS
+from geoveil.server.settings_of_campaign import CampaignSettings
 from server.live import Live
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -51,3 +54,12 @@ def test_every_address_is_listed(path: str) -> None:
         path.replace("{campaign}", "{id}").replace("{number}", "{n}").removesuffix(".{ending}")
     )
     assert written in PAGE
+
+
+@pytest.mark.parametrize("field", msgspec.structs.fields(CampaignSettings), ids=lambda f: f.name)
+def test_every_setting_of_a_campaign_is_listed(field: msgspec.structs.FieldInfo) -> None:
+    given = "required" if field.default is msgspec.NODEFAULT else f"`{field.default}`"
+    default = "" if field.default is None else given
+    hint = get_type_hints(CampaignSettings, include_extras=True)[field.name]
+    (meta,) = get_args(hint)[1:]
+    assert f"| `{field.name}` | {default} | {meta.description} |" in PAGE

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.errors import InvalidInput
 from geoveil.report.wire import MechanismDocument
 from geoveil.server.campaigns import (
     QUEUED_S,
@@ -422,6 +423,18 @@ def test_an_id_is_given_once() -> None:
     made = city.campaigns.create(campaign_settings(id=None))
     assert made.id.startswith("paris-")
     assert city.campaigns.settings(made.id).id == made.id
+
+
+def test_what_a_fake_may_weigh_is_bounded_in_every_round() -> None:
+    city = City(campaign_settings(most_leverage=4.0))
+    for _ in range(2):
+        channel = MechanismDocument.read(city.campaigns.mechanism("paris").document).mechanism
+        assert (1 / channel.matrix().diagonal()).max() <= 4.001
+        city.report(400)
+        city.campaigns.close("paris")
+        city.work()
+    with pytest.raises(InvalidInput, match="most_leverage"):
+        City(campaign_settings(most_leverage=1.0))
 
 
 def test_ids_of_rounds_that_accept_nothing_are_dropped() -> None:

@@ -37,7 +37,7 @@ def test_the_body_of_the_interface_page_is_read() -> None:
         {"cell_km": 0.0}, {"cell_km": -1.0}, {"cell_km": math.nan}, {"cell_km": math.inf},
         {"cell_km": 0.05}, {"cell_km": 50.0},
         {"epsilon_per_km": 0.0}, {"epsilon_per_km": 1e9}, {"epsilon_per_km": math.nan},
-        {"camouflage": -0.01}, {"camouflage": 1.01},
+        {"camouflage": -0.01}, {"camouflage": 1.01}, {"most_leverage": 0.9},
         {"round_size": 0}, {"round_size": 99}, {"round_size": 10**30}, {"minimum_reports": 0},
         {"round_hours": 0.0}, {"round_hours": 1e6}, {"rounds": 0}, {"mechanism_hours": 0.0},
         {"mechanism_hours": 1e6}, {"grace_hours": -1.0}, {"grace_hours": math.inf},
@@ -74,7 +74,7 @@ def test_what_is_not_such_a_body_is_refused(body: bytes) -> None:
 def test_the_schema_shows_the_bounds_that_are_enforced() -> None:
     schema = msgspec.json.schema(CampaignSettings)["$defs"]["CampaignSettings"]["properties"]
     bounded = {name: field for name, field in schema.items() if "minimum" in str(field)}
-    assert len(bounded) == 9
+    assert len(bounded) == 10
     assert schema["camouflage"] == {
         "type": "number", "minimum": 0.0, "maximum": 1.0, "default": 0.5,
         "description": schema["camouflage"]["description"],

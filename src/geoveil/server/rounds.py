@@ -167,6 +167,7 @@ def _designed(
         believed,
         epsilon_per_km=settings.epsilon_per_km,
         camouflage=settings.camouflage,
+        most_leverage=settings.most_leverage,
     )
     not_before_s, expires_s = _validity(settings, now_s)
     return publish(
