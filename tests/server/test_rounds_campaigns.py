@@ -220,14 +220,14 @@ def test_a_campaign_ends_with_its_last_round() -> None:
     assert all(known.accept_until_s < city.clock.now for known in city.store.rounds("paris"))
 
 
-def test_what_stands_after_the_last_round_accepts_nothing() -> None:
+def test_no_round_is_opened_after_the_last() -> None:
     city = City(campaign_settings(rounds=1))
     city.report(100)
     city.campaigns.close("paris")
     city.work()
-    beyond = city.store.rounds("paris")[-1]
-    assert beyond.number == 2
-    assert beyond.accept_until_s <= city.clock.now
+    assert [known.number for known in city.store.rounds("paris")] == [1]
+    assert city.store.closings() == []
+    assert city.estimated()["round"] == 1
 
 
 def test_a_campaign_ends_without_estimate_when_its_last_document_expires_too_small() -> None:

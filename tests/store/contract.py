@@ -193,6 +193,18 @@ class StoreContract:
         store.publish(estimate_of("paris", 1), a_round(number=2))
         assert not store.claim("paris", 1, now_s=9_000, for_s=60)
 
+    def test_the_last_estimate_opens_no_round(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(1), 0)])
+        assert store.close_round("paris", 1, minimum=1, at_s=500)
+        assert store.publish(estimate_of("paris", 1), None)
+        assert not store.publish(estimate_of("paris", 1), None)
+        assert [kept.number for kept in store.rounds("paris")] == [1]
+        assert store.closings() == []
+        assert store.estimate("paris") == estimate_of("paris", 1)
+        assert not store.close_round("paris", 1, minimum=1, at_s=600)
+        assert store.add([Upload("paris", 1, device_id(2), 0)]) == [True]
+
     def test_an_estimate_is_published_once_with_the_next_round(self, store: Store) -> None:
         start(store)
         with pytest.raises(InvalidInput, match="must be closed"):

@@ -112,7 +112,8 @@ class Comparison:
         if closings:
             closed = self.random.choice(closings)
             made = EstimateRecord(closed.campaign, closed.round, self.now_s, 5, b"{}")
-            following = self.following(closed.campaign)
+            last = self.random.random() < 0.1
+            following = None if last else self.following(closed.campaign)
             self.both(lambda store: store.publish(made, following))
             self.both(lambda store: store.publish(made, following))
 

@@ -137,8 +137,8 @@ class Campaigns:
         if known is not None and self._fresh(known[0]):
             return known[1]
         now, settings = self.clock(), self.settings(campaign)
-        announced, latest = self._announced(campaign, settings), self._store.estimate(campaign)
-        made = described(settings, announced, latest, int(now))
+        every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
+        made = described(settings, every, latest, int(now))
         self._states[campaign] = (now, made)
         return made
 
@@ -194,7 +194,8 @@ class Campaigns:
         """Keep what a closing led to; ``False`` where another process has done so."""
         now = self._now_s()
         made = EstimateRecord(work.campaign, work.round, now, conclusion.reports, conclusion.body)
-        published = self._store.publish(made, replace(conclusion.following, opened_at_s=now))
+        opened = conclusion.following and replace(conclusion.following, opened_at_s=now)
+        published = self._store.publish(made, opened)
         self._forget(work.campaign)
         return published
 
@@ -227,7 +228,7 @@ class Campaigns:
         return settings
 
     def _look(self, campaign: str) -> RoundRecord:
-        """The current round as the store has it now: the last one of which people were told.
+        """The current round as the store has it now: the last one.
 
         A round that is open is the last; only a closed one is worth reading all rounds for.
         """
@@ -235,14 +236,9 @@ class Campaigns:
         known = self._current.get(campaign)
         found = self._store.round_of(known[1].mechanism) if known is not None else None
         if found is None or (found.closed_at_s is not None and not is_last(settings, found.number)):
-            found = self._announced(campaign, settings)[-1]
+            found = self._store.rounds(campaign)[-1]
         self._current[campaign] = (now, found)
         return found
-
-    def _announced(self, campaign: str, settings: CampaignSettings) -> list[RoundRecord]:
-        """All rounds but the one that stands after the last."""
-        every = self._store.rounds(campaign)
-        return [known for known in every if not is_last(settings, known.number - 1)]
 
     def _forget(self, campaign: str) -> None:
         self._current.pop(campaign, None)

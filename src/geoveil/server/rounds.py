@@ -46,11 +46,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a closing led to: the body of its estimate, and the next round as if opened at once."""
+    """What a closing led to: the body of its estimate, and the next round, if any, as if opened at once."""
 
     body: bytes
     reports: int
-    following: RoundRecord
+    following: RoundRecord | None
 
 
 def is_last(settings: CampaignSettings, number: int) -> bool:
@@ -90,12 +90,11 @@ def conclude(work: Work) -> Conclusion:
     estimate = IterativeBayesianUpdate().fit([known.tally for known in used])
     body = estimate_body(work.campaign, work.round, work.closed_at_s, used, estimate)
     if is_last(work.settings, work.round):
-        following = _ended(used[-1].document, work.closed_at_s)
-    else:
-        following = _designed(
-            work.settings, work.campaign, work.round + 1, estimate.distribution, work.closed_at_s
-        )
-    return Conclusion(body, estimate.total, record_of(following, work.settings, work.closed_at_s))
+        return Conclusion(body, estimate.total, None)
+    document = _designed(
+        work.settings, work.campaign, work.round + 1, estimate.distribution, work.closed_at_s
+    )
+    return Conclusion(body, estimate.total, record_of(document, work.settings, work.closed_at_s))
 
 
 # -- documents -------------------------------------------------------------------------------------
@@ -124,24 +123,10 @@ def renewed(
     )
 
 
-def _ended(document: MechanismDocument, now_s: int) -> MechanismDocument:
-    """What stands after the last round of a campaign: a document that has expired when it is made.
-
-    The store opens a round with every estimate; in this one nobody can report, and nobody is shown it.
-    """
-    return replace(
-        document,
-        round=document.round + 1,
-        not_before_s=max(0, now_s - SLOW_CLOCKS_S),
-        expires_s=now_s,
-    )
-
-
 def record_of(
     document: MechanismDocument, settings: CampaignSettings, opened_at_s: int
 ) -> RoundRecord:
-    """A round as it is kept when its document is published; after the last round there is no grace."""
-    beyond = is_last(settings, document.round - 1)
+    """A round as it is kept when its document is published."""
     return RoundRecord(
         campaign=document.campaign,
         number=document.round,
@@ -150,7 +135,7 @@ def record_of(
         cells=document.mechanism.space.size,
         opened_at_s=opened_at_s,
         expires_at_s=document.expires_s,
-        accept_until_s=document.expires_s + (0 if beyond else settings.grace_s),
+        accept_until_s=document.expires_s + settings.grace_s,
     )
 
 

@@ -63,7 +63,9 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = 0.5
     most_leverage: Annotated[
         float | None,
-        _between(1.0, 1e6, "What a fake report may weigh at most; lowers the camouflage as needed."),
+        _between(
+            1.0, 1e6, "What a fake report may weigh at most; lowers the camouflage as needed."
+        ),
     ] = None
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")

@@ -29,7 +29,7 @@ def state_of(
 
 def described(
     settings: CampaignSettings,
-    announced: Sequence[RoundRecord],
+    rounds: Sequence[RoundRecord],
     latest: EstimateRecord | None,
     now_s: int,
 ) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def described(
     ``reports_counted`` ({"round", "all"}), ``rounds_closed``, ``estimate`` ({"round", "reports",
     "made_at"} of the latest), its ``alarm`` and its ``manipulation_gain``; null before the first.
     """
-    current = announced[-1]
+    current = rounds[-1]
     body = {} if latest is None else read_body(latest.body)
     return {
         "id": current.campaign,
@@ -51,9 +51,9 @@ def described(
         "expires": current.expires_at_s,
         "reports_counted": {
             "round": current.total,
-            "all": sum(known.total for known in announced),
+            "all": sum(known.total for known in rounds),
         },
-        "rounds_closed": sum(known.closed_at_s is not None for known in announced),
+        "rounds_closed": sum(known.closed_at_s is not None for known in rounds),
         "estimate": _made(latest),
         "alarm": body.get("alarm"),
         "manipulation_gain": body.get("manipulation_gain"),

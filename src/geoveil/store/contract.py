@@ -150,8 +150,8 @@ class Store(Protocol):
     def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
         """Take the work on a closing for a while, so that several processes do not all do it."""
 
-    def publish(self, estimate: EstimateRecord, following: RoundRecord) -> bool:
-        """Keep the estimate of a closed round and open the next one, in one transaction.
+    def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
+        """Keep the estimate of a closed round and open the next one, if any, in one transaction.
 
         ``False``, and nothing changed, where this round already has an estimate.
         """

@@ -137,9 +137,10 @@ class MemoryStore:
             kept.claimed_until_s = now_s + for_s
             return True
 
-    def publish(self, estimate: EstimateRecord, following: RoundRecord) -> bool:
-        """Keep the estimate of a closed round and open the next one."""
-        if (following.campaign, following.number) != (estimate.campaign, estimate.round + 1):
+    def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
+        """Keep the estimate of a closed round and open the next one, if any."""
+        expected = (estimate.campaign, estimate.round + 1)
+        if following is not None and (following.campaign, following.number) != expected:
             raise InvalidInput("following must be the round after the one that was estimated")
         with self._lock:
             kept = self._find(estimate.campaign, estimate.round)
@@ -147,7 +148,8 @@ class MemoryStore:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
             if kept.estimate is not None:
                 return False
-            self._campaigns[following.campaign].rounds.append(self._new_round(following))
+            if following is not None:
+                self._campaigns[following.campaign].rounds.append(self._new_round(following))
             kept.estimate = estimate
             return True
 

@@ -89,9 +89,10 @@ class Rounds(Records):
                 )
             )
 
-    def publish(self, estimate: EstimateRecord, following: RoundRecord) -> bool:
-        """Keep the estimate of a closed round and open the next one, in one transaction."""
-        if (following.campaign, following.number) != (estimate.campaign, estimate.round + 1):
+    def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
+        """Keep the estimate of a closed round and open the next one, if any, in one transaction."""
+        expected = (estimate.campaign, estimate.round + 1)
+        if following is not None and (following.campaign, following.number) != expected:
             raise InvalidInput("following must be the round after the one that was estimated")
         with self.writing() as run:
             campaign_key = self.lock(run, estimate.campaign)
@@ -109,7 +110,8 @@ class Rounds(Records):
                 reports=estimate.reports,
                 body=estimate.body,
             )
-            open_round(run, campaign_key, following)
+            if following is not None:
+                open_round(run, campaign_key, following)
         return True
 
     def replace_document(self, following: RoundRecord, *, at_s: int) -> bool:
