@@ -89,7 +89,8 @@ def write_reference(app: Sphinx) -> None:
             pages.append(layer or "other")
             body = "\n".join(map(directive, public, public.values()))
             write_page(folder / f"{pages[-1]}.rst", title, f".. currentmodule:: geoveil\n\n{body}")
-    public = {f"geoveil.client.{name}": getattr(client, name) for name in client.__all__}
+    devices = {name: getattr(client, name) for name in client.__all__}
+    public = {f"geoveil.client.{name}": item for name, item in devices.items() if callable(item)}
     body = "\n".join(map(directive, public, public.values()))
     write_page(folder / "client.rst", "The device", body)
     pages.insert(-1, "client")
