@@ -13,9 +13,9 @@
     ├── SolverFailed (RuntimeError)      a linear program was not solved; the message says what to try
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
-Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``collect``; ``Refused`` and
-``Unacknowledged`` in ``client``; ``StoreFailed``, ``NewerSchema`` and ``Overloaded`` in ``store``; the problems of
-``server``, which all become ``application/problem+json``.
+Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``collect``;
+``Refused`` and ``Unacknowledged`` in ``client``; ``StoreFailed``, ``NewerSchema`` and ``Overloaded`` in
+``store``; the problems of ``server``, which all become ``application/problem+json``.
 
 Messages read ``name (value) must condition; what to do``. They never hold a true location: where a
 value could be one, the message gives its position in the input instead.
