@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from geoveil.audit.manipulation import manipulation_gain
 from geoveil.channel.dense import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
 from geoveil.report import mechanism_to_dict, save_mechanism
 from geoveil.space import Grid
+from geoveil.table.results import Result as Shares
+from geoveil.table.results import write_result
 
 GRID = Grid(rows=3, columns=4, cell_km=0.5)
 DRAWS = ["--draws", "20000"]
@@ -45,7 +48,12 @@ def test_a_sound_mechanism_passes(sound: Path) -> None:
     result = audit(sound, *DRAWS)
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
-    for expected in ("holds: the loss is exactly 2 per km", "mean distance", "nothing found"):
+    for expected in (
+        "holds: the loss is exactly 2 per km",
+        "mean distance",
+        "of the map onto one place: a gain of",
+        "nothing found",
+    ):
         assert expected in words
 
 
@@ -61,6 +69,28 @@ def test_the_json_form(sound: Path) -> None:
     distances = GRID.distances_km()
     mean = float((mechanism.matrix() * distances).sum() / GRID.size)
     assert math.isclose(values["mean_distance_km"], mean, rel_tol=1e-9)
+
+
+def test_costs_are_those_of_where_people_are(tmp_path: Path) -> None:
+    grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    share = np.where(np.arange(grid.size) == 8, 0.9, 0.1 / (grid.size - 1))
+    prior, target = tmp_path / "prior.geojson", tmp_path / "mechanism.json"
+    write_result(str(prior), Shares(grid, share))
+    mechanism = Elastic(grid, beta_per_km=2.0, weights=share)
+    save_mechanism(mechanism, target)
+    flat, crowd = (
+        json.loads(audit(target, *DRAWS, "--json", *more).stdout)
+        for more in ((), ("--prior", prior))
+    )
+    wanted = manipulation_gain(mechanism, share)
+    assert crowd["manipulation_gain"] == {"worst": wanted.gain, "target": wanted.target}
+    assert crowd["mean_distance_km"] < flat["mean_distance_km"]
+    other = tmp_path / "other.geojson"
+    elsewhere = Grid.from_box(south=48.8, west=2.31, north=48.83, east=2.36, cell_km=0.5)
+    write_result(str(other), Shares(elsewhere, np.full(elsewhere.size, 1 / elsewhere.size)))
+    refused = audit(target, "--prior", other)
+    assert refused.exit_code == 2
+    assert "must have the cells of the mechanism" in refused.stderr
 
 
 def test_a_broken_claim_ends_with_one(broken: Path) -> None:

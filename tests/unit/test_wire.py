@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.report import MechanismDocument, RefusedDocument, canonical_bytes, publish
 from geoveil.report.wire import LARGEST_BYTES
 
@@ -69,6 +69,15 @@ def test_the_id_follows_every_entry() -> None:
     assert MechanismDocument.read(changed).id != document.id
     with pytest.raises(RefusedDocument, match="SHA-256"):
         MechanismDocument.read({**changed, "id": document.id})
+
+
+def test_what_a_collector_publishes_is_a_mechanism_file(tmp_path: Path) -> None:
+    path = tmp_path / "published.json"
+    path.write_bytes(paris().served())
+    assert gv.load_mechanism(path) == paris().mechanism
+    path.write_bytes(paris().served().replace(b'"epsilon_per_km":2', b'"epsilon_per_km":1'))
+    with pytest.raises(InvalidFile, match="do not keep the promise"):
+        gv.load_mechanism(path)
 
 
 def test_a_promise_that_the_integers_break_is_refused() -> None:

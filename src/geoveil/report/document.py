@@ -23,6 +23,7 @@ from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.report.canonical import canonical_bytes
 from geoveil.report.integer_elastic import IntegerElastic
+from geoveil.report.wire import KIND, MechanismDocument
 from geoveil.space import space_from_dict
 
 VERSION = 1
@@ -65,7 +66,12 @@ def _body(mechanism: AnyMechanism) -> dict[str, Any]:
 
 
 def mechanism_from_dict(values: object) -> AnyMechanism:
-    """The mechanism that a document describes; a clear error for anything else."""
+    """The mechanism that a document describes; a clear error for anything else.
+
+    A document as a collector publishes it is checked and read as well.
+    """
+    if isinstance(values, Mapping) and values.get("kind") == KIND:
+        return MechanismDocument.read(values).mechanism
     if not isinstance(values, Mapping) or values.get("geoveil") != VERSION:
         raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
     try:
