@@ -24,7 +24,7 @@ def test_the_walk_through_runs_as_printed(live: Live) -> None:
     script = "\n".join(["set -eu", *BLOCKS]).replace("localhost:8000", f"127.0.0.1:{live.port}")
     done = subprocess.run(
         ["bash", "-c", script],
-        env={**os.environ, "GEOVEIL_OPERATOR_TOKEN": live.token},
+        env={**os.environ, "no_proxy": "*", "GEOVEIL_OPERATOR_TOKEN": live.token},
         capture_output=True,
         text=True,
         timeout=60,
