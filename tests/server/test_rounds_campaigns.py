@@ -350,7 +350,7 @@ def test_two_processes_agree_within_a_second() -> None:
 def test_documents_suit_devices_whose_clocks_are_slow() -> None:
     city = City()
     record = city.campaigns.mechanism("paris")
-    document = MechanismDocument.read(served(record))
+    document = MechanismDocument.read(served(record.mechanism, record.document))
     assert document.id == record.mechanism
     assert document.not_before_s == NOON - SLOW_CLOCKS_S
     assert document.expires_s == record.expires_at_s == NOON + 720 * HOUR

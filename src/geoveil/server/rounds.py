@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -139,9 +140,10 @@ def record_of(
     )
 
 
-def served(record: RoundRecord) -> bytes:
+@lru_cache(256)
+def served(mechanism: str, document: bytes) -> bytes:
     """What a device is given: the kept document with its id, as ``MechanismDocument.served`` writes it."""
-    return canonical_bytes({"id": record.mechanism, **json.loads(record.document)})
+    return canonical_bytes({"id": mechanism, **json.loads(document)})
 
 
 def _designed(

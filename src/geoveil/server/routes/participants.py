@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from geoveil.report.wire import MechanismDocument
 from geoveil.server.negotiation import tagged
 from geoveil.server.operation import CAMPAIGN, JSON, Answer, Audience, Operation
+from geoveil.server.rounds import served
 from geoveil.server.service import Service
 from geoveil.server.shapes import Counted, Report, Reports, Results, State
 
 _STATE_S = 1
 _MECHANISM_S = 60
-_MOST_DOCUMENTS = 256
 
 MECHANISM_SCHEMA = {
     "type": "object",
@@ -55,15 +52,9 @@ async def mechanism(service: Service, request: Request) -> Response:
     """The current mechanism document."""
     campaign = service.campaign_id(request.path_params["campaign"])
     current = await service.blocking(service.campaigns.mechanism, campaign)
-    content = await service.blocking(_served, current.document)
+    content = await service.blocking(served, current.mechanism, current.document)
     cache = f"public, max-age={_MECHANISM_S}"
     return tagged(request, content, JSON, cache=cache, tag=current.mechanism)
-
-
-@lru_cache(_MOST_DOCUMENTS)
-def _served(document: bytes) -> bytes:
-    """The document with its id, as devices read it."""
-    return MechanismDocument.read(document).served()
 
 
 async def link(service: Service, request: Request) -> Response:
