@@ -190,6 +190,8 @@ class StoreContract:
         assert store.claim("paris", 1, now_s=1_000, for_s=60)
         assert not store.claim("paris", 1, now_s=1_059, for_s=60)
         assert store.claim("paris", 1, now_s=1_060, for_s=60)
+        store.release("paris", 1)
+        assert store.claim("paris", 1, now_s=1_061, for_s=60)
         store.publish(estimate_of("paris", 1), a_round(number=2))
         assert not store.claim("paris", 1, now_s=9_000, for_s=60)
 

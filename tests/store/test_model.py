@@ -106,6 +106,8 @@ class Comparison:
         name, at_s = self.campaign(), self.now_s
         number = max(len(self.model.rounds(name)), 1)
         self.both(lambda store: store.claim(name, number, now_s=at_s, for_s=300))
+        if self.random.random() < 0.3:
+            self.both(lambda store: store.release(name, number))
 
     def publish(self) -> None:
         closings = self.model.closings()

@@ -190,6 +190,10 @@ class Campaigns:
         """Take a closing for a while; ``False`` where another process has it."""
         return self._store.claim(work.campaign, work.round, now_s=self._now_s(), for_s=for_s)
 
+    def release(self, campaign: str, number: int) -> None:
+        """Give a closing back that this process had taken."""
+        self._store.release(campaign, number)
+
     def publish(self, work: Work, conclusion: Conclusion) -> bool:
         """Keep what a closing led to; ``False`` where another process has done so."""
         now = self._now_s()

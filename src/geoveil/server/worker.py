@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
@@ -108,6 +109,7 @@ class Worker:
         if self._thread.is_alive():
             return False
         self._estimator.close()
+        self._give_back()
         return True
 
     # -- inside ----------------------------------------------------------------------------------
@@ -152,6 +154,14 @@ class Worker:
         with self._lock:
             attempts.not_before_s = self._campaigns.clock() + wait_s
             attempts.queued = False
+
+    def _give_back(self) -> None:
+        """Closings that were taken and not finished are free at once, not when their time is up."""
+        now = self._campaigns.clock()
+        for key, attempts in self._attempts.items():
+            if now < attempts.claimed_until_s:
+                with suppress(GeoveilError):
+                    self._campaigns.release(*key)
 
     def _forget_old(self, now: float) -> None:
         """Closings that nobody has submitted for long were finished by another process."""

@@ -150,6 +150,9 @@ class Store(Protocol):
     def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
         """Take the work on a closing for a while, so that several processes do not all do it."""
 
+    def release(self, campaign: str, number: int) -> None:
+        """Give the work on a closing back, for whoever comes next; only whoever claimed it may."""
+
     def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
         """Keep the estimate of a closed round and open the next one, if any, in one transaction.
 

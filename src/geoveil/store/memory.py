@@ -137,6 +137,13 @@ class MemoryStore:
             kept.claimed_until_s = now_s + for_s
             return True
 
+    def release(self, campaign: str, number: int) -> None:
+        """Give the work on a closing back, for whoever comes next."""
+        with self._lock:
+            kept = self._find(campaign, number)
+            if kept:
+                kept.claimed_until_s = 0
+
     def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
         """Keep the estimate of a closed round and open the next one, if any."""
         expected = (estimate.campaign, estimate.round + 1)

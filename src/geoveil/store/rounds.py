@@ -89,6 +89,17 @@ class Rounds(Records):
                 )
             )
 
+    def release(self, campaign: str, number: int) -> None:
+        """Give the work on a closing back, for whoever comes next."""
+        with self.writing() as run:
+            run(
+                "UPDATE closing SET claimed_until_s = 0 WHERE round_key = (SELECT r.key FROM round r"
+                " JOIN campaign c ON c.key = r.campaign_key"
+                " WHERE c.id = :campaign AND r.number = :number)",
+                campaign=campaign,
+                number=number,
+            )
+
     def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
         """Keep the estimate of a closed round and open the next one, if any, in one transaction."""
         expected = (estimate.campaign, estimate.round + 1)
