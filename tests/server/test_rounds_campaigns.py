@@ -28,6 +28,7 @@ from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
 
 
 def test_the_error_falls_over_the_rounds() -> None:
+    pytest.importorskip("ot")
     city = City(campaign_settings(round_size=300))
     errors_km = []
     for number in range(1, 7):

@@ -175,6 +175,7 @@ def test_published_rule_is_the_papers_algorithm():
 
 
 def test_simulation_tells_people_once_from_people_each_round():
+    pytest.importorskip("ot")
     once = simulate(
         gv.Collection(GRID, epsilon_per_km=2.0), Crowd(PEOPLE), rounds=3, seed=1, hindsight=True
     )
@@ -190,6 +191,7 @@ def test_simulation_tells_people_once_from_people_each_round():
 
 
 def test_churn_and_fakes_change_what_arrives():
+    pytest.importorskip("ot")
     crowd = Crowd(PEOPLE, churn=0.5, fake_share=0.2, fake_report=7)
     result = simulate(gv.Collection(GRID, epsilon_per_km=2.0), crowd, rounds=1, seed=4)
     tally = result.collection.rounds[0].tally

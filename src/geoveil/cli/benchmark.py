@@ -21,8 +21,8 @@ from geoveil.cli.options import machine_options
 def command(names: tuple[str, ...], as_markdown: bool, machine: bool) -> None:
     """Time what the project promises, each beside its yardstick in the same run.
 
-    NAME is products, sampling, certificates, locating, release, estimation or collection; all of
-    them unless given.
+    NAME is products, sampling, certificates, locating, release, estimation, collection or optimal;
+    all of them unless given.
     """
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:

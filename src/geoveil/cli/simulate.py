@@ -151,7 +151,8 @@ def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: Progres
         crowd,
         rounds=options["rounds"],
         seed=options["seed"],
-        hindsight=not options["as_published"],
+        # the best stop of the plain update says nothing about the paper's rule or a guarded one
+        hindsight=not (options["as_published"] or options["guarded"]),
         progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
     )
 

@@ -13,7 +13,7 @@ from geoveil.audit import AuditReport, Certificate, audit, certify
 from geoveil.channel.base import Channel
 from geoveil.demo.city import City, simulated_city
 from geoveil.demo.collector import CollectorFailed, LocalCollector
-from geoveil.demo.crowd import Crowd
+from geoveil.demo.participants import Participants
 from geoveil.estimate import Estimate, IterativeBayesianUpdate
 from geoveil.measure.information import mutual_information_bits
 from geoveil.measure.transport import earth_movers_distance_km
@@ -143,7 +143,7 @@ def tell(
     link = collector.campaign(
         city.grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage, rounds=rounds
     )
-    crowd = Crowd(collector.folder, link, epsilon_per_km, randomness)
+    crowd = Participants(collector.folder, link, epsilon_per_km, randomness)
     checked: AuditReport | None = None
     told, tallies, reports, documents = [], [], [], []
     for number, people_now in enumerate(np.array_split(np.arange(people), rounds), start=1):

@@ -23,7 +23,7 @@ _TOGETHER = 1000
 _ANSWER_BYTES = 1 << 20
 
 
-class Crowd:
+class Participants:
     """Everybody who takes part in one campaign."""
 
     def __init__(
