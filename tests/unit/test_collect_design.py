@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.collect.weights import equalising_weights, exponential_kernel, rate_distortion_weights
+from geoveil.collect.weights import (
+    equalising_weights,
+    exponential_kernel,
+    least_leverage,
+    rate_distortion_weights,
+    with_leverage,
+)
 from geoveil.errors import InvalidInput
 
 GRID = gv.Grid(rows=7, columns=9, cell_km=0.5)
@@ -117,6 +123,48 @@ def test_a_bound_on_the_leverage_costs_camouflage(prior):
     leakage = [mechanism.leakage_bits for mechanism in (*made, free)]
     assert all(tight > loose for tight, loose in itertools.pairwise(leakage))
     assert gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=free.leverage) == free
+
+
+def test_a_loose_bound_keeps_the_camouflage(prior):
+    """Only the cells beyond the bound are reported more often: lowering the dial would leak far more."""
+    free = gv.elastic(GRID, prior, epsilon_per_km=4.0)
+    bound = 0.8 * free.leverage
+    raised = gv.elastic(GRID, prior, epsilon_per_km=4.0, most_leverage=bound)
+    shares = np.linspace(0.0, 0.5, 51)
+    dial = [gv.elastic(GRID, prior, epsilon_per_km=4.0, camouflage=share) for share in shares]
+    lowered = [mechanism for mechanism in dial if mechanism.leverage <= bound][-1]
+    assert raised.leakage_bits - free.leakage_bits < 0.3 * (
+        lowered.leakage_bits - free.leakage_bits
+    )
+
+
+def test_raised_weights_are_the_least_that_keep_the_bound(prior):
+    kernel = exponential_kernel(GRID, 3.0)
+    given = gv.blahut_arimoto(GRID, prior, beta_per_km=3.0).weights
+    raised = with_leverage(kernel, given, 5.0)
+    reached = kernel.apply(raised) / 5.0
+    scale = (given / raised).max()  # that of a cell left alone
+    assert np.allclose(raised * scale, np.maximum(given, reached * scale), rtol=1e-7)
+    assert 0 < np.isclose(raised, reached, rtol=1e-7).sum() < GRID.size
+    assert (raised * (1 + 1e-12) >= reached).all()
+
+
+@pytest.mark.parametrize("space", [GRID, gv.Line(7)], ids=["grid", "line"])
+def test_no_weights_keep_a_bound_below_the_top_eigenvalue(space):
+    kernel = exponential_kernel(space, 1.0)
+    top = np.linalg.eigvalsh(kernel.rows(np.arange(space.size)))[-1]
+    assert least_leverage(kernel, space.size) == pytest.approx(1.01 * top, rel=1e-3)
+    given = np.linspace(1, 9, space.size) / (5 * space.size)
+    assert with_leverage(kernel, given, 0.99 * top) is given
+    raised = with_leverage(kernel, given, 1.02 * top)
+    assert (kernel.apply(raised) <= 1.02 * top * raised).all()
+
+
+def test_a_bound_goes_with_a_wanted_distance(prior):
+    free = gv.elastic(GRID, prior, mean_distance_km=0.4)
+    made = gv.elastic(GRID, prior, mean_distance_km=0.4, most_leverage=0.7 * free.leverage)
+    assert made.leverage <= 0.7 * free.leverage
+    assert made.mean_distance_km == pytest.approx(0.4, rel=2e-3)
 
 
 def test_a_bound_below_the_sharpest_mechanism_is_refused(prior):

@@ -32,7 +32,7 @@ from geoveil.table.writer import binary_sink, check_target
     help="The dial: 0 the sharpest map, 1 the least leakage.",
 )  # fmt: skip
 @click.option("--most-leverage", type=float, metavar="L",
-              help="What a fake report may weigh at most; lowers the camouflage where needed.")  # fmt: skip
+              help="What a fake report may weigh at most; a low bound costs camouflage.")  # fmt: skip
 @click.option("-o", "--output", metavar="MECHANISM.json", help="Where the mechanism goes.")
 @click.option("--advise", "advice", is_flag=True, help="Show the whole dial at the promise.")
 @click.option("--people", type=click.IntRange(min=1), default=10_000, show_default=True,

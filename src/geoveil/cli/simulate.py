@@ -100,7 +100,7 @@ class People:
     help="Share of all reports that are fake.",
 )  # fmt: skip
 @click.option("--most-leverage", type=float, metavar="L",
-              help="What a fake report may weigh at most; lowers the camouflage where needed.")  # fmt: skip
+              help="What a fake report may weigh at most; a low bound costs camouflage.")  # fmt: skip
 @click.option("--guarded", is_flag=True, help="Leave out what the poisoning alarm finds fake.")
 @click.option("--fake-cell", type=click.IntRange(min=0), help="What fakes report; else the middle.")
 @click.option(

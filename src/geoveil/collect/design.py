@@ -16,8 +16,10 @@ from geoveil.collect.weights import (
     checked_prior,
     equalising_weights,
     exponential_kernel,
+    least_leverage,
     rate_distortion_weights,
     with_floor,
+    with_leverage,
 )
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent
@@ -34,6 +36,8 @@ DESIGN_STEPS = Steps(8)
 _CLOSE = 0.999
 """How near the promise the certified ε must come."""
 _TRIALS = 60
+_SHARE_TRIALS, _BETA_TRIALS = 9, 10
+"""How finely the camouflage is lowered where a bound on the leverage needs it, and the least β found."""
 
 
 class DesignedElastic(Elastic):
@@ -162,10 +166,11 @@ def elastic(
 
     Law: elastic with c = (1 − κ)·c_eq + κ·c_BA, β solved so that the *certified* ε meets the promise
     from below (to 0.1 %). With ``mean_distance_km`` the promise is solved for instead.
-    ``most_leverage`` bounds what a fake report may weigh (``DesignedElastic.leverage``): where the
-    camouflage asked for would exceed it, the largest one that does not is taken.
+    ``most_leverage`` bounds what a fake report may weigh (``DesignedElastic.leverage``): cells that would
+    exceed it are reported more often, and only where that is not enough the camouflage is lowered,
+    as little as it must be.
     Guarantee: ε per km, certified; the same worst case at every camouflage.
-    Cost: some ten designs, each of a few FFT products; ten times that where the bound binds.
+    Cost: some ten designs, each of a few FFT products; with a bound up to a hundred times that.
     Reference: method §4.
     """
     if not 0.0 <= camouflage <= 1.0:
@@ -179,35 +184,97 @@ def elastic(
     wanted = made(camouflage)
     if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
         return wanted
-    least = made(0.0).leverage
-    if least > most_leverage:
+    sharpest = made(0.0)
+    if sharpest.leverage > most_leverage:
         raise InvalidInput(
-            f"most_leverage ({most_leverage:g}) must be at least {least:.3g}, that of the sharpest "
-            "mechanism at this promise"
+            f"most_leverage ({most_leverage:g}) must be at least {sharpest.leverage:.3g}, that of the "
+            "sharpest mechanism at this promise"
         )
-    return _solve(made, lambda m: m.leverage, most_leverage, 0.0, camouflage)
+
+    steepest = sharpest.beta_per_km
+    betas = np.linspace(steepest, _least_beta(space, most_leverage, steepest), _BETA_TRIALS)
+
+    def bounded(share: float) -> DesignedElastic:
+        def build(beta: float) -> DesignedElastic:
+            return _mixed(space, known, beta, share, stop, most_leverage)
+
+        return _promising(promise, build, betas)
+
+    return _most_camouflaged(bounded, most_leverage, camouflage, sharpest)
 
 
-def _promising(promise: Promise, build: Callable[[float], DesignedElastic]) -> DesignedElastic:
-    """The mechanism that keeps the promise, ``build`` making one for every β."""
+def _least_beta(space: Space, most_leverage: float, steepest: float) -> float:
+    """The least β from half the steepest on at which some weights keep the bound: bisection."""
+    low, high = steepest / 2, steepest
+    for _ in range(_BETA_TRIALS):
+        middle = (low + high) / 2
+        kept = least_leverage(exponential_kernel(space, middle), space.size) <= most_leverage
+        low, high = (low, middle) if kept else (middle, high)
+    return high
+
+
+def _most_camouflaged(
+    bounded: Callable[[float], DesignedElastic],
+    most_leverage: float,
+    camouflage: float,
+    sharpest: DesignedElastic,
+) -> DesignedElastic:
+    """The mechanism of the largest camouflage at which the bound can be kept: bisection."""
+    best, low, high = sharpest, 0.0, 2 * camouflage  # the first trial is what was asked for
+    for _ in range(_SHARE_TRIALS):
+        share = (low + high) / 2
+        tried = bounded(share)
+        if tried.leverage > most_leverage:
+            high = share
+            continue
+        best, low = tried, share
+        if share == camouflage:
+            break
+    return best
+
+
+def _promising(
+    promise: Promise,
+    build: Callable[[float], DesignedElastic],
+    betas: FloatArray | None = None,
+) -> DesignedElastic:
+    """The mechanism that keeps the promise, ``build`` making one for every β.
+
+    The certified ε grows with β, but not where weights are raised much to bound the leverage: ``betas``,
+    falling, are then tried for a place to start from.
+    """
     if promise.mean_distance_km is not None:
         wanted = positive("mean_distance_km", promise.mean_distance_km)
         made = _solve(build, lambda m: -m.mean_distance_km, -wanted, 0.5 / wanted, 4 / wanted)
         return _claiming(made, made.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
-    made = _solve(
-        build, lambda m: m.closed_form_loss().epsilon_per_km, epsilon, epsilon / 2, epsilon
-    )
+    low, high = epsilon / 2, epsilon
+    if betas is not None:
+        kept = [_certified(build(beta)) <= epsilon for beta in betas]
+        first = kept.index(True) if any(kept) else -1
+        low, high = float(betas[first]), float(betas[max(0, first - 1)])
+    made = _solve(build, _certified, epsilon, low, high)
     return _claiming(made, epsilon)
 
 
+def _certified(made: DesignedElastic) -> float:
+    return made.closed_form_loss().epsilon_per_km
+
+
 def _mixed(
-    space: Space, prior: FloatArray, beta: float, camouflage: float, stop: Stop
+    space: Space,
+    prior: FloatArray,
+    beta: float,
+    camouflage: float,
+    stop: Stop,
+    most_leverage: float = math.inf,
 ) -> DesignedElastic:
     kernel = exponential_kernel(space, beta)
     ascent = rate_distortion_weights(kernel, prior, stop)
     sharp = equalising_weights(space, beta, kernel=kernel)
     weights = (1 - camouflage) * sharp + camouflage * ascent.distribution
+    if most_leverage < math.inf:
+        weights = with_leverage(kernel, weights, most_leverage)
     return DesignedElastic(space, prior, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
@@ -230,8 +297,7 @@ def _solve(
     low: float,
     high: float,
 ) -> DesignedElastic:
-    """The mechanism with the largest parameter (β, or the share of Blahut–Arimoto) whose measure,
-    growing with it, is still at most the target.
+    """The mechanism with the largest β whose measure, growing with it, is still at most the target.
 
     False position with the Illinois rule, which keeps a bracket; the safe end is the answer.
     """

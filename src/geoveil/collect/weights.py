@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
-from geoveil.arrays import FloatArray, IntArray, distribution, positive
+from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution, positive
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.stopping import Stop
 from geoveil.space.base import Space
+
+_INSIDE = 1e-9
+"""How far inside its bound a leverage is aimed, so that rounding leaves it there."""
+_SMALL = 32
+"""Below so many cells eigenvalues are found from the matrix."""
 
 
 class KernelLikelihood(Likelihood):
@@ -93,6 +98,56 @@ def with_floor(weights: FloatArray, floor: float) -> FloatArray:
     if not 0.0 <= floor <= 1.0:
         raise InvalidInput(f"floor ({floor!r}) must lie in [0, 1]")
     return (1 - floor) * weights + floor / weights.size
+
+
+def with_leverage(kernel: Kernel, weights: FloatArray, most: float) -> FloatArray:
+    """The weights, raised where a report would weigh for more than ``most`` people.
+
+    Law: the least c ≥ ``weights`` with c(x) ≥ Z(x)/most, scaled back to a sum of one. The cells to
+    raise are found in a few passes, each a solution of (most − K)c = Kw on those found so far by
+    conjugate gradients. No weights whatsoever keep a bound below the largest eigenvalue of K (Collatz
+    and Wielandt); where it is not ``least_leverage`` at least, the weights come back as they are.
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid(rows=6, columns=6, cell_km=0.5)
+    >>> crowd = np.array([0.9] + [0.1 / 35] * 35)
+    >>> raised = with_leverage(exponential_kernel(grid, 3.0), crowd, 4.0)
+    >>> made = gv.Elastic(grid, beta_per_km=3.0, weights=raised)
+    >>> bool(1 / np.diag(made.matrix()).min() <= 4.0)
+    True
+    """
+    size = weights.size
+    if least_leverage(kernel, size) > most:
+        return weights
+    aim, raised, low = most * (1 - _INSIDE), weights, np.zeros(size, dtype=bool)
+    while True:
+        found = low | (kernel.apply(raised) > aim * raised * (1 + _INSIDE / 2))
+        if (found == low).all():
+            scaled: FloatArray = raised / raised.sum()
+            return scaled
+        low = found
+        kept = np.where(low, 0.0, weights)
+
+        def lacking(values: FloatArray, low: BoolArray = low) -> FloatArray:
+            inside = np.where(low, values, 0.0)
+            return np.where(low, aim * values - kernel.apply(inside), values)
+
+        product = LinearOperator((size, size), matvec=lacking, dtype=np.float64)
+        wanted = np.where(low, kernel.apply(kept), 0.0)
+        solution, _ = cg(product, wanted, rtol=1e-11, maxiter=2000)
+        raised = np.where(low, np.maximum(solution, weights), weights)
+
+
+def least_leverage(kernel: Kernel, size: int) -> float:
+    """A leverage that weights can keep, a hundredth above the least there is: K's top eigenvalue."""
+    product = LinearOperator((size, size), matvec=kernel.apply, dtype=np.float64)
+    if size < _SMALL:
+        top = np.linalg.eigvalsh(kernel.rows(np.arange(size)))[-1]
+    else:
+        top = eigsh(
+            product, k=1, which="LA", v0=np.ones(size), tol=1e-4, return_eigenvectors=False
+        )[0]
+    return float(top) * 1.01
 
 
 def checked_prior(prior: npt.ArrayLike | None, size: int) -> FloatArray:
