@@ -376,17 +376,89 @@ def test_the_state_says_what_everybody_may_know() -> None:
     assert state["manipulation_gain"]["gain"] > 1
 
 
-def test_fakes_raise_the_alarm() -> None:
-    city = City()
+def poisoned_city(guarded: bool, fakes: int = 150) -> tuple[City, int]:
+    """A closed round with fakes at the cell that honest people named least."""
+    city = City(campaign_settings(guarded=guarded))
     city.report(3000)
     quietest = int(np.argmin(city.store.counts("paris")[1]))
-    city.count([quietest] * 150, city.campaigns.mechanism("paris"))
+    city.count([quietest] * fakes, city.campaigns.mechanism("paris"))
     city.campaigns.close("paris")
     city.work()
-    alarm = city.campaigns.state("paris")["alarm"]
-    assert alarm["raised"] is True
-    assert alarm["suspicious"][0] == quietest
-    assert alarm["p_value"] <= alarm["false_alarm"]
+    return city, quietest
+
+
+def test_fakes_raise_the_alarm() -> None:
+    for guarded in (True, False):
+        city, quietest = poisoned_city(guarded)
+        alarm = city.campaigns.state("paris")["alarm"]
+        assert alarm["raised"] is True
+        assert alarm["suspicious"][0] == quietest
+        assert alarm["p_value"] <= alarm["false_alarm"]
+
+
+def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanism() -> None:
+    (guarded, target), (plain, _) = poisoned_city(True), poisoned_city(False)
+    honest, _ = poisoned_city(True, fakes=0)
+    alarm = guarded.estimated()["alarm"]
+    assert alarm["left_out"]["cells"] == [target]
+    assert 110 <= alarm["left_out"]["reports"] <= 165
+    assert alarm["still_raised"] is False
+    assert f"took out {alarm['left_out']['reports']} reports" in alarm["summary"]
+    shares = [city.estimated()["distribution"][target] for city in (honest, guarded, plain)]
+    assert shares[1] - shares[0] < 0.2 * (shares[2] - shares[0])
+    weights = [
+        MechanismDocument.read(city.campaigns.mechanism("paris").document).mechanism.weights[target]
+        for city in (honest, guarded, plain)
+    ]
+    assert abs(weights[1] - weights[0]) < 0.2 * (weights[2] - weights[0])
+
+
+def test_fakes_of_a_round_long_past_stay_out() -> None:
+    city, target = poisoned_city(True)
+    before = city.estimated()["distribution"][target]
+    for _ in range(5):  # the alarm looks at the four newest rounds
+        city.report(500)
+        city.campaigns.close("paris")
+        city.work()
+    alarm = city.estimated()["alarm"]
+    assert 1 not in alarm["rounds"]
+    assert target in alarm["left_out"]["cells"]
+    assert alarm["left_out"]["reports"] > 100
+    assert city.estimated()["distribution"][target] < before + 0.01
+
+
+def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
+    """Rounds with the same mechanism are one to the estimate, and stay two on the page."""
+    city = City()
+    city.report(200)
+    city.campaigns.close("paris")
+    city.work()
+    city.report(20)
+    city.wait(721 * HOUR)
+    city.campaigns.tick()
+    target = 40
+    city.count([target] * 90, city.campaigns.mechanism("paris"))
+    city.report(2000)
+    city.campaigns.close("paris")
+    city.work()
+    body = city.estimated()
+    assert [known["reports"] for known in body["rounds"]] == [200, 2090]
+    assert body["alarm"]["left_out"]["cells"] == [target]
+    assert body["interval"]["rounds"] == [1, 3]
+
+
+def test_what_is_left_out_still_counts_as_received() -> None:
+    city, _ = poisoned_city(True)
+    body = city.estimated()
+    assert body["reports"] == 3150 == sum(known["reports"] for known in body["rounds"])
+    assert city.campaigns.state("paris")["estimate"]["reports"] == 3150
+
+
+def test_an_unguarded_campaign_leaves_nothing_out() -> None:
+    city, _ = poisoned_city(False)
+    alarm = city.estimated()["alarm"]
+    assert alarm["left_out"] == {"reports": 0, "cells": []}
+    assert alarm["still_raised"] is True
 
 
 @pytest.mark.slow

@@ -180,6 +180,37 @@ def test_without_an_alarm_the_guard_is_the_plain_update(mechanism: Channel) -> N
     assert "nothing" in guarded.summary()
 
 
+def test_a_guard_that_only_looks_takes_nothing_out(mechanism: Channel) -> None:
+    tally = counted(mechanism, 4, 20_000, fakes=400, fake=25)
+    looked = GuardedUpdate(QUICK, most=0).inspect(tally)
+    assert [alarm.raised for alarm in looked.alarms] == [True]
+    assert looked.fakes.sum() == 0
+    np.testing.assert_array_equal(looked.estimate.distribution, UPDATE.fit(tally).distribution)
+
+
+def test_known_suspects_go_before_the_alarm_is_asked(mechanism: Channel) -> None:
+    tally = counted(mechanism, 4, 20_000, fakes=400, fake=25)
+    found = GuardedUpdate(QUICK).inspect(tally)
+    again = GuardedUpdate(QUICK).inspect(tally, suspects=[25])
+    assert [alarm.raised for alarm in again.alarms] == [False]
+    np.testing.assert_array_equal(again.fakes, found.fakes)
+    (left,) = again.left
+    np.testing.assert_array_equal(left.counts, tally.counts - found.fakes)
+    with pytest.raises(InvalidInput, match="suspects"):
+        GuardedUpdate(QUICK).inspect(tally, suspects=[GRID.size])
+
+
+def test_suspecting_honest_people_hardly_costs_them(mechanism: Channel) -> None:
+    tally = counted(mechanism, 5, 20_000)
+    crowd = int(np.argmax(town()))
+    plain, suspected = (
+        GuardedUpdate(QUICK, most=0).inspect(tally, suspects=suspects) for suspects in ([], [crowd])
+    )
+    assert suspected.fakes.sum() < 0.25 * tally.counts[crowd]
+    lost = plain.estimate.distribution[crowd] - suspected.estimate.distribution[crowd]
+    assert lost < 0.5 * town()[crowd]
+
+
 # -- wrong input -----------------------------------------------------------------------------------
 
 

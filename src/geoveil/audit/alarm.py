@@ -40,6 +40,10 @@ class AlarmResult:
     surplus: FloatArray
     """Reports counted above those the model expects, for every report."""
     false_alarm: float
+    replicates: int
+    """Honest campaigns that the reports were compared with."""
+    rounds: int
+    """Tallies that were checked, those of equal mechanisms together."""
 
     def summary(self) -> str:
         """The result in words."""
@@ -111,7 +115,7 @@ class PoisoningAlarm:
         counted = _by_round(drawn, rounds)
         expected = _by_round(_expected(observations, drawn, estimate.steps), rounds)
         excess = _standardised(counted, expected).max(axis=1)
-        return self._judged(excess, counted[0, 0] - expected[0, 0])
+        return self._judged(excess, counted[0, 0] - expected[0, 0], rounds)
 
     def _drawn(self, observations: Observations, distribution: FloatArray) -> FloatArray:
         """The observed counts, and below them those of honest people under the fitted model."""
@@ -123,7 +127,7 @@ class PoisoningAlarm:
             drawn.append(np.concatenate((tally.counts[None, :], copies)))
         return np.concatenate(drawn, axis=1).astype(np.float64)
 
-    def _judged(self, excess: FloatArray, surplus: FloatArray) -> AlarmResult:
+    def _judged(self, excess: FloatArray, surplus: FloatArray, rounds: int) -> AlarmResult:
         largest = excess.max(axis=1)
         p_value = float((largest >= largest[0]).mean())
         allowed = math.floor(self.false_alarm * len(largest) + 1e-9)
@@ -133,7 +137,7 @@ class PoisoningAlarm:
         worst_first = above[np.argsort(-excess[0, above], kind="stable")]
         return AlarmResult(
             raised, p_value, float(largest[0]), threshold, worst_first, excess[0], surplus,
-            self.false_alarm,
+            self.false_alarm, self.replicates, rounds,
         )  # fmt: skip
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import FloatArray, IntArray, count, indices
 from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
 from geoveil.channel.tally import Tally
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
@@ -17,6 +18,13 @@ from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.mixture import Estimator
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import LikelihoodChange
+
+
+class Alarm(Protocol):
+    """Whatever tells suspicious reports."""
+
+    def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
+        """Whether the reports fit the estimate."""
 
 
 class FakesLikelihood(Likelihood):
@@ -84,6 +92,8 @@ class Guarded:
     """The checks in turn; the last one was quiet unless the guard gave up."""
     fakes: IntArray
     """How many of each report were taken out, over all rounds."""
+    left: tuple[Tally, ...]
+    """What the estimate is made from, those of equal mechanisms added up."""
 
     def summary(self) -> str:
         """What the guard did, in words."""
@@ -103,7 +113,8 @@ class GuardedUpdate:
 
     Law: estimate; where the alarm is raised, estimate how many of the most suspicious report are fake
     (:func:`estimated_fakes`), take them out of the tallies, and estimate and check again, ``most``
-    times at most. One report at a time, because fakes of one kind make others look suspicious too.
+    times at most (0 only looks). One report at a time, because fakes of one kind make others look
+    suspicious too.
     Guarantee: without an alarm it is the plain update, so honest campaigns are touched only as often
     as there are false alarms; fakes that honest people could have sent stay.
     Cost: an alarm and a fit for every pass. Reference: method §9.
@@ -119,28 +130,33 @@ class GuardedUpdate:
     ([13], True)
     """
 
-    alarm: PoisoningAlarm = field(default_factory=PoisoningAlarm)
+    alarm: Alarm = field(default_factory=PoisoningAlarm)
     estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
     most: int = 5
 
     def __post_init__(self) -> None:
-        count("most", self.most)
+        count("most", self.most, least=0)
 
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from what the guard left."""
         return self.inspect(tallies).estimate
 
-    def inspect(self, tallies: Tally | Iterable[Tally]) -> Guarded:
-        """The estimate, the alarms on the way to it, and how many reports were taken out."""
+    def inspect(self, tallies: Tally | Iterable[Tally], *, suspects: Sequence[int] = ()) -> Guarded:
+        """The estimate, the alarms on the way to it, and how many reports were taken out.
+
+        ``suspects`` are reports known to be faked: what is fake of them goes before the alarm is asked.
+        """
         left = list(Observations(tallies).tallies)
         before = _counted(left)
+        if len(suspects):
+            left = without_fakes(left, np.unique(indices("suspects", suspects, before.size)))
         estimate = self.estimator.fit(left)
         alarms = [self.alarm.check(left, estimate)]
         while alarms[-1].raised and len(alarms) <= self.most:
             left = without_fakes(left, alarms[-1].suspicious[:1])
             estimate = self.estimator.fit(left)
             alarms.append(self.alarm.check(left, estimate))
-        return Guarded(estimate, tuple(alarms), before - _counted(left))
+        return Guarded(estimate, tuple(alarms), before - _counted(left), tuple(left))
 
 
 def without_fakes(tallies: list[Tally], suspicious: IntArray) -> list[Tally]:

@@ -12,6 +12,7 @@ import msgspec
 
 from geoveil.errors import GeoveilError
 from geoveil.report.wire import MechanismDocument
+from geoveil.server.estimates import suspects_in
 from geoveil.server.rounds import (
     Conclusion,
     Work,
@@ -274,8 +275,16 @@ class Campaigns:
             for known in self._store.rounds(closing.campaign)
             if known.number in counts
         }
+        before = self._store.estimate(closing.campaign)
+        suspects = () if before is None else suspects_in(before.body)
         return Work(
-            closing.campaign, closing.round, closing.closed_at_s, settings, documents, counts
+            closing.campaign,
+            closing.round,
+            closing.closed_at_s,
+            settings,
+            documents,
+            counts,
+            suspects,
         )
 
 

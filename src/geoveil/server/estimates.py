@@ -6,16 +6,17 @@ from less than everything (rounds, simulated campaigns, cells tried), the body s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit.alarm import PoisoningAlarm
+from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
 from geoveil.audit.attack import Attack
+from geoveil.audit.guard import Guarded, GuardedUpdate
 from geoveil.audit.manipulation import ManipulationGain
 from geoveil.channel.tally import Tally
 from geoveil.estimate.estimate import Estimate
@@ -41,6 +42,7 @@ _SETTING_UP = 5
 """A refit takes as long as so many steps before its first."""
 _ALARM_ROUNDS = 4
 _ALARM_REPLICATES = (49, 199)
+_GUARD_PASSES = 3
 _GAIN_ROUNDS = 2
 _GAIN_CELLS = 16
 
@@ -58,11 +60,40 @@ class Used:
         return Tally(self.document.mechanism, self.counts)
 
 
+class NewestRounds:
+    """The alarm over as many of the newest rounds, against as many honest campaigns, as can be afforded."""
+
+    def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
+        """Whether the newest rounds look like honest people."""
+        given = list(tallies)
+        least, most = _ALARM_REPLICATES
+        affordable = _fits(_ALARM_EFFORT, estimate)
+        rounds = max(1, min(_ALARM_ROUNDS, len(given), affordable // least))
+        replicates = max(least, min(most, affordable // rounds))
+        return PoisoningAlarm(replicates=replicates).check(given[-rounds:], estimate)
+
+
+def inspect(used: Sequence[Used], *, guarded: bool, suspects: Sequence[int] = ()) -> Guarded:
+    """The estimate from all rounds and the alarm; ``guarded`` leaves out what the alarm finds fake.
+
+    ``suspects`` are the cells at which fakes were found before: the alarm looks at the newest rounds
+    alone, and fakes of older ones must stay out.
+    """
+    guard = GuardedUpdate(NewestRounds(), most=_GUARD_PASSES if guarded else 0)
+    return guard.inspect((known.tally for known in used), suspects=suspects if guarded else ())
+
+
+def suspects_in(body: bytes) -> tuple[int, ...]:
+    """The cells whose reports an earlier estimate left out."""
+    return tuple(read_body(body)["alarm"].get("left_out", {}).get("cells", ()))
+
+
 def estimate_body(
-    campaign: str, number: int, closed_at_s: int, used: Sequence[Used], estimate: Estimate
+    campaign: str, number: int, closed_at_s: int, used: Sequence[Used], inspected: Guarded
 ) -> bytes:
     """The estimate of a closed round with error bars, certificate, alarm and manipulation gain."""
-    newest = used[-1].document
+    newest, estimate = used[-1].document, inspected.estimate
+    left = _left(used, inspected)
     return canonical_bytes(
         {
             "geoveil": VERSION,
@@ -72,17 +103,34 @@ def estimate_body(
             "closed_at": closed_at_s,
             "epsilon_per_km": newest.epsilon_per_km,
             "space": newest.mechanism.space.to_dict(),
-            "reports": estimate.total,
+            "reports": reports_of(used),
             "rounds": [_described(known) for known in used],
             "distribution": estimate.distribution.tolist(),
-            **_error_bars(used, estimate.distribution),
+            **_error_bars(left, estimate.distribution),
             "certificate_nats_per_report": float(estimate.certificate),
             "steps": estimate.steps,
             "stopped": estimate.stopped,
-            "alarm": _alarm(used, estimate),
-            "manipulation_gain": _gain(used, estimate),
+            "alarm": _alarm(used, inspected),
+            "manipulation_gain": _gain(left, estimate),
         }
     )
+
+
+def reports_of(used: Sequence[Used]) -> int:
+    """How many reports were counted in these rounds, fakes among them."""
+    return sum(int(known.counts.sum()) for known in used)
+
+
+def _left(used: Sequence[Used], inspected: Guarded) -> list[Used]:
+    """The rounds without what the guard took out."""
+    waiting = {tally.channel: tally.counts for tally in inspected.left}
+    left = []
+    for known in used:
+        channel = known.document.mechanism
+        kept = np.minimum(known.counts, waiting[channel])
+        waiting[channel] = waiting[channel] - kept
+        left.append(replace(known, counts=kept))
+    return left
 
 
 def read_body(body: bytes) -> dict[str, Any]:
@@ -137,15 +185,10 @@ def _fits(effort: int, estimate: Estimate) -> int:
     return int(effort // each)
 
 
-def _alarm(used: Sequence[Used], estimate: Estimate) -> dict[str, Any]:
-    """Whether the newest rounds look like honest people."""
-    least, most = _ALARM_REPLICATES
-    affordable = _fits(_ALARM_EFFORT, estimate)
-    rounds = max(1, min(_ALARM_ROUNDS, len(used), affordable // least))
-    replicates = max(least, min(most, affordable // rounds))
-    checked = used[-rounds:]
-    alarm = PoisoningAlarm(replicates=replicates)
-    found = alarm.check([known.tally for known in checked], estimate)
+def _alarm(used: Sequence[Used], inspected: Guarded) -> dict[str, Any]:
+    """Whether the newest rounds look like honest people, and what was left out where they do not."""
+    found, fakes = inspected.alarms[0], inspected.fakes
+    channels = {tally.channel for tally in inspected.left[-found.rounds :]}
     return {
         "raised": found.raised,
         "p_value": found.p_value,
@@ -153,9 +196,11 @@ def _alarm(used: Sequence[Used], estimate: Estimate) -> dict[str, Any]:
         "threshold": found.threshold,
         "false_alarm": found.false_alarm,
         "suspicious": found.suspicious.tolist(),
-        "replicates": replicates,
-        "rounds": _numbers(checked),
-        "summary": found.summary(),
+        "left_out": {"reports": int(fakes.sum()), "cells": np.flatnonzero(fakes).tolist()},
+        "still_raised": inspected.alarms[-1].raised,
+        "replicates": found.replicates,
+        "rounds": _numbers([known for known in used if known.document.mechanism in channels]),
+        "summary": inspected.summary() if fakes.any() else found.summary(),
     }
 
 

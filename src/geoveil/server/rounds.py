@@ -16,10 +16,9 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.collect.design import elastic
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
-from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.report.canonical import canonical_bytes
 from geoveil.report.wire import MechanismDocument, publish
-from geoveil.server.estimates import Used, estimate_body
+from geoveil.server.estimates import Used, estimate_body, inspect, reports_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord
 
@@ -43,6 +42,8 @@ class Work:
     """Round number → its document, for the rounds to use."""
     counts: Mapping[int, IntArray]
     """Round number → counts by cell as of the closing, for the same rounds."""
+    suspects: tuple[int, ...] = ()
+    """Cells at which the estimate before found fakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def conclude(work: Work) -> Conclusion:
     """The estimate of a closing and the next document.
 
     Cost: one fit over all rounds with the minimum of reports, its error bars, the alarm, the
-    manipulation gain, one design.
+    manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
     counts = usable(work.settings, work.counts)
     if work.round not in counts:
@@ -88,14 +89,14 @@ def conclude(work: Work) -> Conclusion:
     used = [
         Used(MechanismDocument.read(work.documents[number]), counts[number]) for number in counts
     ]
-    estimate = IterativeBayesianUpdate().fit([known.tally for known in used])
-    body = estimate_body(work.campaign, work.round, work.closed_at_s, used, estimate)
+    inspected = inspect(used, guarded=work.settings.guarded, suspects=work.suspects)
+    body = estimate_body(work.campaign, work.round, work.closed_at_s, used, inspected)
     if is_last(work.settings, work.round):
-        return Conclusion(body, estimate.total, None)
-    document = _designed(
-        work.settings, work.campaign, work.round + 1, estimate.distribution, work.closed_at_s
-    )
-    return Conclusion(body, estimate.total, record_of(document, work.settings, work.closed_at_s))
+        return Conclusion(body, reports_of(used), None)
+    believed = inspected.estimate.distribution
+    document = _designed(work.settings, work.campaign, work.round + 1, believed, work.closed_at_s)
+    following = record_of(document, work.settings, work.closed_at_s)
+    return Conclusion(body, reports_of(used), following)
 
 
 # -- documents -------------------------------------------------------------------------------------

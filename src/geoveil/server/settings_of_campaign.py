@@ -63,10 +63,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = 0.5
     most_leverage: Annotated[
         float | None,
-        _between(
-            1.0, 1e6, "What a fake report may weigh at most; lowers the camouflage as needed."
-        ),
+        _between(1.0, 1e6, "What a fake report may weigh at most; a low bound costs camouflage."),
     ] = None
+    guarded: Annotated[
+        bool, Meta(description="Whether estimates leave out what the alarm finds fake.")
+    ] = True
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
     ] = None
