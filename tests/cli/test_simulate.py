@@ -142,9 +142,21 @@ def test_advice_shows_the_whole_dial(prior: Path, tmp_path: Path) -> None:
     assert [choice["camouflage"] for choice in dial] == [0, 0.25, 0.5, 0.75, 0.9, 1]
     assert dial[0]["mean_distance_km"] < dial[-1]["mean_distance_km"]
     assert dial[0]["leakage_bits"] > dial[-1]["leakage_bits"]
+    assert dial[0]["leverage"] < dial[2]["leverage"]
     assert values["recommended"] in (0, 0.25, 0.5, 0.75, 0.9)
     assert "keeps the promise" in values["sentence"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_advice_keeps_a_bound_on_the_leverage(prior: Path) -> None:
+    words = ("design", "--prior", prior, "--epsilon-per-km", 8, "--advise", "--people", 100)
+    sharpest = json.loads(geoveil(*words, "--json").stdout)["choices"][0]["leverage"]
+    bounded = geoveil(*words, "--most-leverage", 2 * sharpest)
+    assert bounded.exit_code == 0, bounded.output
+    assert "fake weighs" in bounded.stdout
+    values = json.loads(geoveil(*words, "--most-leverage", 2 * sharpest, "--json").stdout)
+    dial = [choice for choice in values["choices"] if choice["camouflage"] is not None]
+    assert all(choice["leverage"] <= 2 * sharpest for choice in dial)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from geoveil.audit import AuditReport, Certificate, audit
 from geoveil.audit.manipulation import ManipulationGain, manipulation_gain
 from geoveil.channel.base import Channel
 from geoveil.cli.choice import describe, promise_in_words
-from geoveil.cli.console import Console, two_columns
+from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.measure.distance import mean_distance_km
@@ -140,7 +139,7 @@ def _values(report: AuditReport) -> dict[str, Any]:
         "findings": list(report.findings),
         "certificate": None if report.certificate is None else _certificate(report.certificate),
         "fit_p_value": report.fit_p_value,
-        "epsilon_lower_bound_per_km": _number(report.epsilon_lower_bound_per_km),
+        "epsilon_lower_bound_per_km": json_number(report.epsilon_lower_bound_per_km),
         "draws": report.draws,
         "false_alarm": report.false_alarm,
     }
@@ -149,18 +148,13 @@ def _values(report: AuditReport) -> dict[str, Any]:
 def _certificate(certificate: Certificate) -> dict[str, Any]:
     return {
         "holds": certificate.holds,
-        "epsilon_per_km": _number(certificate.epsilon_per_km),
-        "epsilon": _number(certificate.epsilon),
+        "epsilon_per_km": json_number(certificate.epsilon_per_km),
+        "epsilon": json_number(certificate.epsilon),
         "worst_pair": certificate.worst_pair,
         "exact": certificate.exact,
         "how": certificate.how,
         "problem": certificate.problem,
     }
-
-
-def _number(value: float | None) -> float | str | None:
-    """JSON has no infinity; a word stands for it."""
-    return value if value is None or math.isfinite(value) else "infinite"
 
 
 def _show(screen: RichConsole, mechanism: Channel, report: AuditReport, costs: Costs) -> None:

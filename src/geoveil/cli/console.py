@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -50,6 +51,13 @@ class Console:
     def progress(self, description: str) -> ProgressBar:
         """A bar on a terminal for work that takes longer than a second; nothing elsewhere."""
         return ProgressBar(description, visible=sys.stderr.isatty())
+
+
+def json_number(value: float | None) -> float | str | None:
+    """A number for machines: JSON has no infinity, a word stands for it."""
+    if value is None or math.isfinite(value):
+        return value
+    return "infinite" if value > 0 else "-infinite"
 
 
 class ProgressBar:

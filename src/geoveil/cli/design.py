@@ -9,7 +9,7 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.cli.choice import describe, promise_in_words
-from geoveil.cli.console import Console, two_columns
+from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.optimum import LOSSES, check_flags, design_optimum
 from geoveil.cli.options import machine_options
 from geoveil.collect import Advice, DesignedElastic, advise, elastic
@@ -69,6 +69,7 @@ def command(machine: bool, advice: bool, optimal: bool, **options: Any) -> None:
                 prior.share,
                 epsilon_per_km=options["epsilon_per_km"],
                 people=options["people"],
+                most_leverage=options["most_leverage"],
                 progress=lambda done, total: progress.update(done / total),
             )
             _draw(found, options["plot"])
@@ -118,7 +119,7 @@ def _values(made: DesignedElastic) -> dict[str, Any]:
         "certified_epsilon_per_km": made.certified_epsilon_per_km,
         "mean_distance_km": made.mean_distance_km,
         "leakage_bits": made.leakage_bits,
-        "leverage": made.leverage,
+        "leverage": json_number(made.leverage),
         "cells_with_weight": made.cells_with_weight,
         "rank": made.rank,
         "warning": made.warning,
@@ -141,13 +142,19 @@ def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
 
 
 def _advice_values(advice: Advice) -> dict[str, Any]:
-    kept = ("name", "camouflage", "mean_distance_km", "leakage_bits", "expected_error_km",
-            "isolated_posterior")  # fmt: skip
+    kept = ("camouflage", "mean_distance_km", "leakage_bits", "expected_error_km",
+            "isolated_posterior", "leverage")  # fmt: skip
     return {
         "epsilon_per_km": advice.epsilon_per_km,
         "people": advice.people,
         "isolated_cell": advice.isolated_cell,
-        "choices": [{name: getattr(choice, name) for name in kept} for choice in advice.choices],
+        "choices": [
+            {
+                "name": choice.name,
+                **{name: json_number(getattr(choice, name)) for name in kept},
+            }
+            for choice in advice.choices
+        ],
         "recommended": advice.recommended.camouflage,
         "sentence": advice.sentence(),
     }
@@ -156,13 +163,20 @@ def _advice_values(advice: Advice) -> dict[str, Any]:
 def _show_advice(screen: RichConsole, advice: Advice) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
-    for heading in ("distance (km)", "leakage (bits)", "error (km)", "isolated place"):
+    for heading in (
+        "distance (km)",
+        "leakage (bits)",
+        "error (km)",
+        "isolated place",
+        "fake weighs",
+    ):
         table.add_column(heading, justify="right")
     for choice in advice.choices:
         style = "bold" if choice is advice.recommended else ""
         table.add_row(
             choice.name, f"{choice.mean_distance_km:.3f}", f"{choice.leakage_bits:.3f}",
-            f"{choice.expected_error_km:.4f}", f"{choice.isolated_posterior:.3f}", style=style,
+            f"{choice.expected_error_km:.4f}", f"{choice.isolated_posterior:.3f}",
+            f"{choice.leverage:.3g}", style=style,
         )  # fmt: skip
     screen.print(table)
     screen.print(advice.sentence())

@@ -13,7 +13,7 @@ from rich.console import Console as RichConsole
 
 from geoveil.arrays import IntArray
 from geoveil.channel.tally import Tally
-from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.console import Console, ProgressBar, json_number, two_columns
 from geoveil.cli.estimator import METHODS, REPAIRS, UNCERTAINTIES, EstimatorChoice, StopType
 from geoveil.cli.observed import Inputs
 from geoveil.cli.options import location_options, machine_options, space_options
@@ -144,16 +144,14 @@ def _estimated(
 def _description(
     request: Request, estimate: Estimate, tallies: Sequence[Tally], *, with_bars: bool
 ) -> dict[str, Any]:
-    """How the estimate was found, for machines; JSON has no infinity, a word stands for it."""
-    missing = estimate.certificate
-    fit = estimate.log_likelihood
+    """How the estimate was found, for machines."""
     return {
         "method": request.choice.method,
         "reports": estimate.total,
         "steps": estimate.steps,
         "stopped": estimate.stopped,
-        "certificate_nats_per_report": missing if math.isfinite(missing) else "infinite",
-        "log_likelihood_nats_per_report": fit if math.isfinite(fit) else "-infinite",
+        "certificate_nats_per_report": json_number(estimate.certificate),
+        "log_likelihood_nats_per_report": json_number(estimate.log_likelihood),
         "identifiable": bool(estimate.identifiable),
         "identifiability": estimate.identifiable.reason,
         "interval_level": request.level if with_bars else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,9 @@ class Choice:
     """Earth mover's distance of the estimate from so many people, averaged over the repeats."""
     isolated_posterior: float
     """The attacker's mean posterior on the most isolated place; its prior share is the least possible."""
+    leverage: float
+    """How many people a fake report may weigh for: the largest 1/C[x, x]; infinite where a cell is never
+    reported."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,20 @@ class Advice:
     def sentence(self) -> str:
         """The recommendation in one sentence."""
         best, sharp = self.recommended, self.dial[0]
+        promise = f"every setting keeps the promise of ε = {self.epsilon_per_km:g} per km"
+        error = f"{best.expected_error_km * 1000:.0f} m off"
+        belief = (
+            f"an attacker believes in the most isolated place with {best.isolated_posterior:.2f}"
+        )
+        if best is sharp:
+            return (
+                f"Camouflage 0: with {self.people:,} people the map is expected to be {error} and "
+                f"{belief}; more camouflage would cost more than it hides here; {promise}."
+            )
         return (
             f"Camouflage {best.camouflage:g}: with {self.people:,} people the map is expected to be "
-            f"{best.expected_error_km * 1000:.0f} m off (sharpest setting: "
-            f"{sharp.expected_error_km * 1000:.0f} m) and an attacker believes in the most isolated place "
-            f"with {best.isolated_posterior:.2f} instead of {sharp.isolated_posterior:.2f}; every setting "
-            f"keeps the promise of ε = {self.epsilon_per_km:g} per km."
+            f"{error} (sharpest setting: {sharp.expected_error_km * 1000:.0f} m) and {belief} instead of "
+            f"{sharp.isolated_posterior:.2f}; {promise}."
         )
 
 
@@ -87,6 +99,7 @@ def advise(
     *,
     epsilon_per_km: float,
     people: int = 10_000,
+    most_leverage: float | None = None,
     repeats: int = 3,
     seed: int = 1,
     progress: Progress | None = None,
@@ -96,13 +109,14 @@ def advise(
     All have the same worst-case promise (the exponential mechanism by its own accounting). The error is
     measured: ``people`` are drawn from the prior, report, and are estimated, ``repeats`` times over.
     The most isolated place is sought among cells with at least half of an equal share.
+    ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
     known = distribution("prior", prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number = count("people", people)
     lived_in = np.where(known >= 0.5 / space.size, known, 0.0)
     alone = most_isolated_cell(space, lived_in / lived_in.sum())
-    makers = _makers(space, known, epsilon)
+    makers = _makers(space, known, epsilon, most_leverage)
     choices = []
     for done, (name, camouflage, make) in enumerate(makers):
         mechanism = make()
@@ -115,6 +129,7 @@ def advise(
                 leakage_bits=mutual_information_bits(mechanism, known),
                 expected_error_km=_expected_error_km(mechanism, known, number, repeats, seed),
                 isolated_posterior=mean_posterior(mechanism, alone, known),
+                leverage=_leverage(mechanism),
             )
         )
         if progress is not None:
@@ -122,16 +137,17 @@ def advise(
     return Advice(epsilon, number, alone, tuple(choices))
 
 
+def _leverage(mechanism: Channel) -> float:
+    stays = min(mechanism.row(cell)[cell] for cell in range(mechanism.space.size))
+    return float(1 / stays) if stays > 0 else math.inf
+
+
 def _makers(
-    space: Space, prior: FloatArray, epsilon: float
+    space: Space, prior: FloatArray, epsilon: float, most_leverage: float | None
 ) -> list[tuple[str, float | None, Callable[[], Channel]]]:
+    at_promise = partial(elastic, space, prior, epsilon_per_km=epsilon, most_leverage=most_leverage)
     made: list[tuple[str, float | None, Callable[[], Channel]]] = [
-        (
-            f"camouflage {k:g}",
-            k,
-            partial(elastic, space, prior, epsilon_per_km=epsilon, camouflage=k),
-        )
-        for k in DIAL
+        (f"camouflage {k:g}", k, partial(at_promise, camouflage=k)) for k in DIAL
     ]
     if isinstance(space, Grid):
         geometric = partial(PlanarGeometric, space, epsilon_per_km=epsilon)

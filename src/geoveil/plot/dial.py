@@ -13,6 +13,7 @@ _SIDES = (
     ("leakage (bits)", "leakage_bits"),
     ("expected error of the map (km)", "expected_error_km"),
     ("attacker's belief in the isolated place", "isolated_posterior"),
+    ("people that a fake report may weigh for", "leverage"),
 )
 
 
@@ -23,10 +24,11 @@ def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("matplotlib", "plot", "drawing the dial") from None
-    figure = Figure(figsize=(9.0, 5.6), layout="constrained")
+    figure = Figure(figsize=(11.0, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
     beside = [choice for choice in advice.choices if choice.camouflage is None]
-    for axes, (title, name) in zip(figure.subplots(2, 2).ravel(), _SIDES, strict=True):
+    *sides, legend = figure.subplots(2, 3).ravel()
+    for axes, (title, name) in zip(sides, _SIDES, strict=True):
         dial = [choice.camouflage for choice in advice.dial]
         axes.plot(dial, _side(advice.dial, name), color=COLOURS[0], marker="o", markersize=4,
                   label="the dial")  # fmt: skip
@@ -37,8 +39,12 @@ def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
             axes.axhline(_side((choice,), name)[0], color=COLOURS[number], linestyle="--",
                          linewidth=1, label=choice.name)  # fmt: skip
         axes.set(title=title, xlabel="camouflage")
-        axes.set_ylim(bottom=0)
-    figure.axes[0].legend(fontsize=7)
+        if name == "leverage":
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+    legend.axis("off")
+    legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.suptitle(f"Every setting keeps the promise of ε = {advice.epsilon_per_km:g} per km")
     figure.savefig(target, format=kind, dpi=130)
 
