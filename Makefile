@@ -17,10 +17,10 @@ help: ## list the targets
 
 setup: $(READY) ## build the environment
 
-test: $(READY) ## run all tests, those of the documentation included
+test: $(READY) ## run the tests, the documentation's included; not the long ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
 
-promises: $(READY) ## the long campaigns behind the promises (minutes)
+promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m slow $(ARGS)
 
 check: $(READY) ## lint, formatting and types

@@ -1,7 +1,8 @@
 """How often the 95 % intervals hold the truth, on simulated data, near the boundary and far from it.
 
-Run ``python benchmarks/coverage.py``. Each row simulates people (their cells drawn from a known
-distribution), reports and the default estimate (cross-validated stop), many times over. *cells* is the
+Run ``python benchmarks/coverage.py``; words after it choose the scenarios whose names hold one of them.
+Each row simulates people (their cells drawn from a known distribution), reports and the default
+estimate (cross-validated stop), many times over. *cells* is the
 share of cells whose interval holds the true share, *mass* the same weighted by the true share (the
 chance that the interval of a random person's cell holds), *worst* the cell with the fewest hits,
 *empty* the share among the cells where nobody is, *region* the interval of the first third of the
@@ -10,8 +11,9 @@ cells, *width* the mean width of the interval of a cell.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +26,7 @@ from geoveil.estimate import (
     Estimate,
     FisherInformation,
     IterativeBayesianUpdate,
+    JointTally,
     Steps,
 )
 from geoveil.estimate.uncertainty import Uncertainty
@@ -35,15 +38,55 @@ METHODS: dict[str, Uncertainty] = {
 }
 
 
+Draw = Callable[[FloatArray, int, np.random.Generator], gv.Tally]
+"""The tally of so many people who follow a distribution."""
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """A truth, a channel and a number of people."""
+    """A truth, a way people report, and a number of people."""
 
     name: str
     truth: FloatArray
-    channel: Channel
+    draw: Draw
     people: int
     runs: int
+
+
+def counted(channel: Channel) -> Draw:
+    """One report of each person, counted."""
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        law = channel.push(truth)
+        return gv.Tally(channel, generator.multinomial(people, law / law.sum()))
+
+    return draw
+
+
+def vectors(mechanism: gv.Rappor) -> Draw:
+    """One bit vector of each person."""
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        cells = generator.choice(truth.size, people, p=truth)
+        return mechanism.tally(mechanism.sample(cells, randomness=fresh(generator)))
+
+    return draw
+
+
+def together(*channels: Channel) -> Draw:
+    """One report of each person through every channel."""
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        cells = generator.choice(truth.size, people, p=truth)
+        made = [channel.sample(cells, randomness=fresh(generator)) for channel in channels]
+        return JointTally(channels, np.stack(made, axis=1))
+
+    return draw
+
+
+def fresh(generator: np.random.Generator) -> gv.Randomness:
+    """Randomness of its own for every sample."""
+    return gv.seeded(int(generator.integers(2**62)))
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -65,8 +108,9 @@ def scenarios() -> Iterator[Scenario]:
         for channel_name, channel in channels.items():
             for people in (500, 5_000, 50_000) if truth_name == "block" else (500, 5_000):
                 name = f"{truth_name}, {channel_name}"
-                yield Scenario(name, weights / weights.sum(), channel, people, runs=16)
+                yield Scenario(name, weights / weights.sum(), counted(channel), people, runs=16)
     yield from city()
+    yield from seen_only()
 
 
 def city() -> Iterator[Scenario]:
@@ -80,7 +124,21 @@ def city() -> Iterator[Scenario]:
         channel = gv.PlanarGeometric(grid, epsilon_per_km=epsilon)
         for people in (1_000, 10_000):
             name = f"city, planar geometric {epsilon:g}"
-            yield Scenario(name, weights / weights.sum(), channel, people, runs=10)
+            yield Scenario(name, weights / weights.sum(), counted(channel), people, runs=10)
+
+
+def seen_only() -> Iterator[Scenario]:
+    """Tallies that hold only what was seen: RAPPOR, and two reports of each person."""
+    line = gv.Line(5)
+    first, second = (gv.RandomizedResponse(line, epsilon=e) for e in (1.5, 1.0))
+    draws = {
+        "RAPPOR 3": vectors(gv.Rappor(line, epsilon=3.0)),
+        "joint responses 1.5, 1": together(first, second),
+    }
+    truth = np.array([0.5, 0.5, 0.0, 0.0, 0.0])
+    for name, draw in draws.items():
+        for people in (20, 100, 1_000):
+            yield Scenario(f"halves, {name}", truth, draw, people, runs=200)
 
 
 @dataclass
@@ -104,12 +162,10 @@ class Score:
 def measure(scenario: Scenario) -> tuple[dict[str, Score], int]:
     """The score of every method, on the same runs, and the median number of steps."""
     generator = np.random.default_rng(1)
-    law = scenario.channel.push(scenario.truth)
     scores = {name: Score() for name in METHODS}
     steps = []
     for _ in range(scenario.runs):
-        counts = generator.multinomial(scenario.people, law / law.sum())
-        tally = gv.Tally(scenario.channel, counts)
+        tally = scenario.draw(scenario.truth, scenario.people, generator)
         steps.append(IterativeBayesianUpdate().fit(tally).steps)
         for name, method in METHODS.items():
             estimator = IterativeBayesianUpdate(stop=Steps(steps[-1]), uncertainty=method)
@@ -117,12 +173,14 @@ def measure(scenario: Scenario) -> tuple[dict[str, Score], int]:
     return scores, int(np.median(steps))
 
 
-def main() -> None:
-    """Print the table for every scenario and the summary for every method."""
+def main(words: list[str]) -> None:
+    """Print the table for every scenario named, or all, and the summary for every method."""
     summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in METHODS}
     print(f"{'truth, channel':31} {'people':>6} {'method':>9} {'steps':>5}  ", end="")
     print(" cells   mass  worst  empty region  width")
     for scenario in scenarios():
+        if words and not any(word in scenario.name for word in words):
+            continue
         scores, steps = measure(scenario)
         for name, score in scores.items():
             held, region = np.mean(score.cells, axis=0), float(np.mean(score.regions))
@@ -145,5 +203,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     began = time.perf_counter()
-    main()
+    main(sys.argv[1:])
     print(f"{time.perf_counter() - began:.0f} s")

@@ -31,7 +31,7 @@ from geoveil.collect.long_run import LongRun, long_run
 from geoveil.estimate import DenseLikelihood, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.cities import PARIS, SAN_FRANCISCO, City, load_city
-from geoveil.papers.data import DataFolder
+from geoveil.papers.data import DataFolder, MissingData
 from geoveil.papers.page import style
 from geoveil.papers.privic.campaign import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.plot.curves import COLOURS
@@ -46,7 +46,7 @@ BOUNDS = (4.0, 2.6)
 """What a report may weigh where that is bounded, at ε = 2 per cell: nearly free, and for gains below 3."""
 HEAD_STARTS = (1_000, 3_000, 10_000)
 ISLAND_CELL, ISLAND_RADIUS = 16, 2.9
-"""Row 1, column 1 and the two rows and columns around: gives the posteriors of method §10."""
+"""Row 1, column 1 and the two rows and columns around: gives the posteriors of docs/robustness.md."""
 
 
 @cache
@@ -570,4 +570,7 @@ PARTS: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:
         print(f"\n## {part}\n", flush=True)
-        PARTS[part]()
+        try:
+            PARTS[part]()
+        except MissingData as missing:
+            sys.exit(f"robustness.py: error: {missing}")

@@ -5,6 +5,8 @@ page and in one namespace; lines after ``>>>`` also compare what they print. In 
 ``bash`` blocks every line that starts with ``$ geoveil`` is run and must succeed. A page has a
 folder of its own, empty at the start. ``<!-- not run: reason -->`` above a block leaves it out;
 a block inside a longer comment runs without being shown.
+
+Below that: what pages and docstrings name exists, and lists of names are complete.
 """
 
 from __future__ import annotations
@@ -22,8 +24,15 @@ from typing import Any
 
 import pytest
 
+from geoveil.cli.choice import ON_MAPS
+from geoveil.cli.program import COMMANDS
+from geoveil.papers import PAPERS, load_paper
+from geoveil.papers.cities import PARIS, SAN_FRANCISCO
+from geoveil.papers.noise.angeles import FILE as LOS_ANGELES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKING = [page for page in PAGES if page.name != "template.md"]
 BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<language>python|pycon|console|bash) *\n"
     r"(?P<code>.*?)^(?P=indent)(?P=fence) *$",
@@ -125,3 +134,58 @@ def test_what_runs(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert run(page, tmp_path) == 3
+
+
+def source_files() -> list[Path]:
+    return sorted((ROOT / "src").rglob("*.py"))
+
+
+def test_the_source_cites_nothing_that_a_reader_cannot_have() -> None:
+    unpublished = re.compile(r"\b(method|system) §")
+    citing = [path for path in source_files() if unpublished.search(path.read_text("utf-8"))]
+    assert not citing
+
+
+def test_pages_that_the_source_names_exist() -> None:
+    named = {
+        page
+        for path in source_files()
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text("utf-8"))
+    }
+    assert "docs/privic.md" in named
+    assert not [page for page in named if not (ROOT / page).is_file()]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+    local = [link for link in links if "://" not in link]
+    built = (ROOT / "docs" / "reference").resolve()
+    targets = {link: (page.parent / link).resolve() for link in local}
+    assert not [link for link, to in targets.items() if not to.exists() or built in to.parents]
+
+
+def test_the_papers_are_cited_in_full() -> None:
+    page = (ROOT / "docs" / "notation.md").read_text("utf-8")
+    rows = [
+        line for line in page.splitlines() if re.match(r"\| (PRIVIC|IBU|FREEWILL|NOISE|AGG) ", line)
+    ]
+    for paper in map(load_paper, PAPERS):
+        assert any(paper.title in row for row in rows), paper.title
+
+
+def test_the_data_of_the_papers_is_described() -> None:
+    page = (ROOT / "docs" / "privic.md").read_text("utf-8")
+    for name in (PARIS.file, SAN_FRANCISCO.file, LOS_ANGELES):
+        assert f"| `{name}.csv.gz` |" in page
+
+
+def test_the_page_of_the_command_line_has_every_command() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_the_page_of_mechanisms_has_the_names_of_the_command_line() -> None:
+    page = (ROOT / "docs" / "mechanisms.md").read_text("utf-8")
+    (sentence,) = re.findall(r"`--mechanism` takes (.*?), whose reports", page)
+    assert set(re.findall(r"`([\w-]+)`", sentence)) == set(ON_MAPS)

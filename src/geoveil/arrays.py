@@ -50,7 +50,7 @@ def vector(name: str, value: Any, size: int) -> FloatArray:
     """The value as a finite float array whose last axis has ``size`` entries."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} must be an array of numbers") from None
     if array.ndim == 0 or array.shape[-1] != size:
         raise InvalidInput(f"{name} (shape {array.shape}) must have {size} entries, one per cell")

@@ -245,7 +245,6 @@ def test_flush_stops_where_the_network_does(path: Path) -> None:
 
 
 PROBLEMS = [
-    (404, "unknown-mechanism"),
     (410, "mechanism-expired"),
     (422, "cell-out-of-range"),
     (400, "malformed-body"),
@@ -257,12 +256,53 @@ def test_a_refusal_of_the_collector_is_final(status: int, name: str, path: Path)
     collector = Collector(faults=[problem(status, name)])
     it = device(collector, path)
     caught = refused(it.report, **PLACE)
-    assert (caught.reason, caught.detail) == ("problem", name)
-    assert refused(it.report, **PLACE).detail == name
+    assert (caught.reason, caught.detail, caught.sent) == ("problem", name, True)
+    assert str(caught) == f"sent and charged, and the collector did not count it ({name})"
+    again = refused(it.report, **PLACE)
+    assert (again.detail, again.sent, str(again)) == (name, True, str(caught))
     assert it.flush() == []
     assert len(collector.attempts) == 1
     assert [(c.state, c.problem) for c in it.history()] == [("refused", name)]
     assert it.ledger.spent_per_km == 2.0
+
+
+PASSING = [
+    (401, "unauthorised"),
+    (404, "not-found"),
+    (404, "unknown-campaign"),
+    (404, "unknown-mechanism"),
+    (405, "method-not-allowed"),
+    (409, "mechanism-not-yet-valid"),
+    (413, "body-too-large"),
+    (415, "unsupported-media-type"),
+    (422, "of-a-later-version"),
+]
+
+
+@pytest.mark.parametrize(("status", "name"), PASSING)
+def test_a_problem_that_may_pass_is_not_final(status: int, name: str, path: Path) -> None:
+    collector = Collector(faults=[problem(status, name)])
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged, match=name) as caught:
+        it.report(**PLACE)
+    assert caught.value.problem == name
+    assert [charge.state for charge in it.history()] == ["sent"]
+    (receipt,) = it.flush()
+    assert receipt == replace(caught.value.receipt, acknowledged=True)
+    assert collector.attempts[0] == collector.attempts[1]
+    assert it.ledger.spent_per_km == 2.0
+
+
+def test_flush_goes_on_past_a_problem_that_may_pass(path: Path) -> None:
+    collector = Collector(faults=[CUT] * 6)
+    it = device(collector, path)
+    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
+        with pytest.raises(Unacknowledged) as caught:
+            it.report(**place)
+        assert caught.value.problem == ""
+    collector.faults = [problem(404, "unknown-mechanism")]
+    assert len(it.flush()) == 1
+    assert [charge.state for charge in it.history()] == ["sent", "acknowledged"]
 
 
 def test_flush_goes_on_after_a_refusal(path: Path) -> None:
@@ -309,7 +349,8 @@ def test_an_unknown_campaign(path: Path) -> None:
             return problem(404, "unknown-campaign")
 
     caught = refused(device(Elsewhere(), path).report, **PLACE)
-    assert (caught.reason, caught.detail) == ("problem", "unknown-campaign")
+    assert (caught.reason, caught.detail, caught.sent) == ("problem", "unknown-campaign", False)
+    assert str(caught) == "not reported: the collector refused (unknown-campaign)"
 
 
 def test_pauses_grow_are_random_and_end() -> None:

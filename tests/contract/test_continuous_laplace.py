@@ -198,6 +198,9 @@ def test_promises_and_documents() -> None:
     )
     again = mechanism_from_dict(mechanism_to_dict(gv.ContinuousLaplace(epsilon_per_km=1 / 3)))
     assert again.epsilon_per_km == 1 / 3
+    assert again == gv.ContinuousLaplace(epsilon_per_km=1 / 3)
+    assert hash(again) == hash(gv.ContinuousLaplace(epsilon_per_km=1 / 3))
+    assert again != gv.ContinuousLaplace(epsilon_per_km=0.5)
     for asked in (
         {},
         {"epsilon_per_km": 1e-4},

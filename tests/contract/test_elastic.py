@@ -99,7 +99,7 @@ def test_the_certificate_of_uniform_weights_lies_between_beta_and_twice_that() -
 
 
 @pytest.mark.parametrize(
-    "weights", [[1.0] * 11, [0.0] * 12, [-1.0] + [1.0] * 11, [np.nan] * 12, "abc"]
+    "weights", [[1.0] * 11, [0.0] * 12, [-1.0] + [1.0] * 11, [np.nan] * 12, "abc", [10**400] * 12]
 )
 def test_weights_must_be_one_number_per_cell(weights: object) -> None:
     with pytest.raises(InvalidInput):
@@ -110,3 +110,17 @@ def test_weights_of_any_scale_give_the_same_mechanism() -> None:
     one = gv.Elastic(grid(), beta_per_km=1.0, weights=WEIGHTS)
     other = gv.Elastic(grid(), beta_per_km=1.0, weights=1e200 * WEIGHTS)
     np.testing.assert_allclose(one.matrix(), other.matrix(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{"mean_distance_km": 0.7}, {"level": 3.0}, {"level": 3.0, "radius_km": 1.0}]
+)
+def test_a_beta_and_a_promise_to_find_one_exclude_each_other(options: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match="beta_per_km must stand alone"):
+        gv.Elastic(grid(), beta_per_km=10.0, **options)
+
+
+def test_a_claim_beside_a_beta_is_kept_and_refuted() -> None:
+    boastful = gv.Elastic(grid(), beta_per_km=10.0, epsilon_per_km=0.1)
+    assert boastful.guarantee == gv.GeoIndistinguishability(0.1)
+    assert not gv.certify(boastful).holds

@@ -169,6 +169,7 @@ def test_a_thousand_hostile_weights_are_certified_within_the_claim() -> None:
     [
         ({"kernel": [KERNEL_TOP] * 11}, "12 whole numbers"),
         ({"kernel": [1.5] * 12}, "whole numbers"),
+        ({"kernel": [[1], [1, 2]]}, "12 whole numbers"),
         ({"kernel": [9] * 12}, "must lie in"),
         ({"kernel": [KERNEL_TOP + 1] * 12}, "must lie in"),
         ({"weights": [0] * 12}, "must lie in"),
@@ -200,3 +201,15 @@ def test_a_failing_generator_gives_no_report() -> None:
         made(GRID, 2.0).sample([1, 2], randomness=Broken())
     with pytest.raises(InvalidInput, match="16 random bytes"):
         made(GRID, 2.0).draw(1, b"short")
+
+
+def test_a_single_cell_is_certain() -> None:
+    one = IntegerElastic.of(gv.Elastic(gv.Grid(rows=1, columns=1, cell_km=0.5), beta_per_km=1.0))
+    assert one.matrix().tolist() == [[1.0]]
+    assert one.row(0).tolist() == one.push([1.0]).tolist() == [1.0]
+    assert one.sample([0, 0]).tolist() == [0, 0]
+
+
+def test_a_promise_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="epsilon_per_km"):
+        IntegerElastic.of(gv.Elastic(GRID, beta_per_km=1.0), epsilon_per_km=0.0)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from geoveil.server.rounds import conclude
@@ -27,8 +28,10 @@ class Gated(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Event()
+        self.begun = threading.Semaphore(0)
 
     def add(self, uploads: Sequence[Upload]) -> list[bool]:
+        self.begun.release()
         assert self.gate.wait(HANG_S)
         return super().add(uploads)
 
@@ -59,14 +62,31 @@ def test_a_full_queue_is_refused_and_what_was_taken_counts(
     assert store.counts("lyon")[1].sum() == 40
 
 
-def test_a_batch_larger_than_the_queue_is_refused_whole(inside: Callable[..., InProcess]) -> None:
-    service = inside(queue_limit=5)
+def test_a_batch_larger_than_the_queue_is_taken_whole_or_not_at_all(
+    inside: Callable[..., InProcess],
+) -> None:
+    store = Gated()
+    service = inside(store, queue_limit=5)
     service.campaign()
     mechanism = service.mechanism()["id"]
-    batch = [{"mechanism": mechanism, "id": new_id(), "cell": 1} for _ in range(6)]
-    answer = service.post(REPORTS, json={"reports": batch})
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert service.store.counts("lyon")[1].sum() == 0
+
+    def send(number: int) -> httpx.Response:
+        batch = [{"mechanism": mechanism, "id": new_id(), "cell": 1} for _ in range(number)]
+        return service.post(REPORTS, json={"reports": batch})
+
+    with ThreadPoolExecutor(2) as pool:
+        taken = [pool.submit(send, 1)]
+        assert store.begun.acquire(timeout=HANG_S)  # this one is in a commit, the next one waits
+        taken.append(pool.submit(send, 1))
+        while service.service.writer.waiting < 1:
+            time.sleep(0.01)
+        answer = send(6)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        store.gate.set()
+        assert [each.result(HANG_S).status_code for each in taken] == [200, 200]
+    assert store.counts("lyon")[1].sum() == 2
+    assert send(6).status_code == 200
+    assert store.counts("lyon")[1].sum() == 8
 
 
 def test_a_real_server_sheds_and_recovers(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from geoveil.server.problem import BASE, PROBLEMS, Problem, problem_of
+from geoveil.server.routes import OPERATIONS
 from geoveil.store import StoreFailed
 from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess
@@ -45,7 +47,13 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
         ("OPTIONS", "/api/campaigns", "method-not-allowed"),
         ("POST", "/healthz", "method-not-allowed"),
         ("GET", "/api/campaigns/nice", "unknown-campaign"),
-        ("GET", "/api/campaigns/%00", "unknown-campaign"),
+        ("GET", "/api/campaigns/%00", "not-found"),
+        ("GET", "/api/campaigns/lyon%0A", "not-found"),
+        ("GET", "/healthz%0A", "not-found"),
+        ("GET", "/api/campaigns/lyon%7F", "not-found"),
+        ("POST", "/api/campaigns/lyon/reports%0A", "not-found"),
+        ("POST", "/api/campaigns/lyon%0A/reports", "not-found"),
+        ("POST", "/api/campaigns/lyon/rounds%0A", "not-found"),
         ("GET", "/api/campaigns/..%2f", "not-found"),
         ("GET", "/api/campaigns/LYON'; --", "unknown-campaign"),
         ("GET", "/api/campaigns/nice/mechanism", "unknown-campaign"),
@@ -64,6 +72,13 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
 )
 def test_addresses(service: InProcess, method: str, path: str, name: str) -> None:
     assert_problem(service.request(method, path), name)
+
+
+def test_an_operation_without_a_handler_is_not_a_fault(service: InProcess) -> None:
+    upload = next(each for each in OPERATIONS if each.handler is None)
+    scope = {"type": "http", "client": ("198.51.100.7", 1), "headers": []}
+    answer = service.run(service.application.respond(upload, Request(scope)))
+    assert answer.status_code == 404
 
 
 def test_the_methods_that_are_allowed_are_named(service: InProcess) -> None:

@@ -10,7 +10,10 @@ from click.testing import CliRunner
 
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.server.problem import Problem
 from geoveil.server.settings import SETTINGS, Settings, load
+from geoveil.server.tokens import Tokens
+from geoveil.store.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "this-is-a-secret-token"
@@ -87,6 +90,39 @@ def test_a_secret_is_never_shown() -> None:
         program, ["serve", "--help"], env={"GEOVEIL_OPERATOR_TOKEN": SECRET}
     )
     assert SECRET not in help_text.output
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        SECRET + " ", " " + SECRET, SECRET + "\n", SECRET + "\t", "pässwörter-sind-lang", "x" * 1025,
+        "x" * 15, "this is\na secret token", "this is a\x7fsecret token", " " * 20,
+    ],
+    ids=lambda token: repr(token[-24:]),
+)  # fmt: skip
+def test_a_token_that_no_header_could_bring_is_refused(token: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="16 to 1024 printable ASCII") as found:
+        load(environment={"GEOVEIL_OPERATOR_TOKEN": token})
+    assert token not in str(found.value)
+    result = CliRunner().invoke(
+        program,
+        ["serve", "--port=0", f"--database=sqlite:///{tmp_path}/x.db"],
+        env={"GEOVEIL_OPERATOR_TOKEN": token},
+    )
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("token", ["x" * 16, "x" * 1024, 'a token: with spaces, "quotes" ~'])
+def test_a_token_that_is_taken_can_be_used(token: str) -> None:
+    tokens = Tokens(MemoryStore())
+    assert (
+        tokens.prepare(load(environment={"GEOVEIL_OPERATOR_TOKEN": token}).operator_token) is None
+    )
+    tokens.check(f"Bearer {token}")
+    tokens.check(f"bearer  {token} ")
+    with pytest.raises(Problem):
+        tokens.check(f"Bearer {token}x")
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)

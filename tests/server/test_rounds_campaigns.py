@@ -400,7 +400,7 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
     (guarded, target), (plain, _) = poisoned_city(True), poisoned_city(False)
     honest, _ = poisoned_city(True, fakes=0)
     alarm = guarded.estimated()["alarm"]
-    assert alarm["left_out"]["cells"] == [target]
+    assert alarm["left_out"]["found"] == [[1, target]]
     assert 110 <= alarm["left_out"]["reports"] <= 165
     assert alarm["still_raised"] is False
     assert f"took out {alarm['left_out']['reports']} reports" in alarm["summary"]
@@ -416,14 +416,15 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
 def test_fakes_of_a_round_long_past_stay_out() -> None:
     city, target = poisoned_city(True)
     before = city.estimated()["distribution"][target]
+    found = city.estimated()["alarm"]["left_out"]["reports"]
     for _ in range(5):  # the alarm looks at the four newest rounds
         city.report(500)
         city.campaigns.close("paris")
         city.work()
     alarm = city.estimated()["alarm"]
     assert 1 not in alarm["rounds"]
-    assert target in alarm["left_out"]["cells"]
-    assert alarm["left_out"]["reports"] > 100
+    assert alarm["left_out"]["found"] == [[1, target]]
+    assert abs(alarm["left_out"]["reports"] - found) < 15
     assert city.estimated()["distribution"][target] < before + 0.01
 
 
@@ -443,8 +444,45 @@ def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
     city.work()
     body = city.estimated()
     assert [known["reports"] for known in body["rounds"]] == [200, 2090]
-    assert body["alarm"]["left_out"]["cells"] == [target]
+    assert [3, target] in body["alarm"]["left_out"]["found"]
     assert body["interval"]["rounds"] == [1, 3]
+
+
+def test_new_fakes_at_a_known_cell_are_an_alarm_again() -> None:
+    city, target = poisoned_city(True)
+    city.report(2000)
+    city.campaigns.close("paris")
+    city.work()
+    assert city.estimated()["alarm"]["raised"] is False
+    city.report(2000)
+    city.count([target] * 150, city.campaigns.mechanism("paris"))
+    city.campaigns.close("paris")
+    city.work()
+    alarm = city.estimated()["alarm"]
+    assert alarm["raised"] is True
+    assert [3, target] in alarm["left_out"]["found"]
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 3])
+def test_a_round_of_nothing_but_fakes_is_estimated(kinds: int) -> None:
+    city = City()
+    city.count([41, 0, 20][:kinds] * 100, city.campaigns.mechanism("paris"))
+    city.campaigns.close("paris")
+    city.work()
+    alarm = city.estimated()["alarm"]
+    assert (alarm["raised"], alarm["still_raised"]) == (True, True)
+    assert city.campaigns.state("paris")["round"] == 2
+
+
+def test_no_estimate_is_made_from_fewer_than_the_minimum() -> None:
+    city = City(campaign_settings(minimum_reports=1000))
+    city.report(40)
+    city.count([20] * 960, city.campaigns.mechanism("paris"))
+    city.campaigns.close("paris")
+    city.work()
+    body = city.estimated()
+    assert body["reports"] - body["alarm"]["left_out"]["reports"] == 1000
+    assert body["alarm"]["still_raised"] is True
 
 
 def test_what_is_left_out_still_counts_as_received() -> None:
@@ -457,7 +495,7 @@ def test_what_is_left_out_still_counts_as_received() -> None:
 def test_an_unguarded_campaign_leaves_nothing_out() -> None:
     city, _ = poisoned_city(False)
     alarm = city.estimated()["alarm"]
-    assert alarm["left_out"] == {"reports": 0, "cells": []}
+    assert alarm["left_out"] == {"reports": 0, "found": []}
     assert alarm["still_raised"] is True
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from queue import Queue
 from threading import Event
@@ -15,12 +18,17 @@ from threading import Event
 import pytest
 
 from geoveil.errors import InvalidFile
+from geoveil.report.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns, NoEstimateYet
 from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
-from geoveil.server.rounds import Conclusion, Work, conclude
+from geoveil.server.logs import Log, Trace, trace_of
+from geoveil.server.rounds import SLOW_CLOCKS_S, Conclusion, Work, conclude
+from geoveil.server.service import Service
+from geoveil.server.settings import Settings
 from geoveil.server.worker import CLAIM_S, Worker
 from geoveil.store.contract import StoreFailed
-from server.rounds_support import City, campaign_settings
+from geoveil.store.memory import MemoryStore
+from server.rounds_support import HOUR, NOON, City, campaign_settings
 
 PATIENCE_S = 60.0
 """Longer than anything here takes; only a fault runs into it."""
@@ -31,8 +39,15 @@ class Watched:
 
     def __init__(self, campaigns: Campaigns, estimator: Estimator | None = None) -> None:
         self.events: Queue[str] = Queue()
-        self.worker = Worker(campaigns, event=self.events.put, estimator=estimator)
+        self.traces: list[Trace] = []
+        self.worker = Worker(
+            campaigns, event=self.events.put, fault=self._fault, estimator=estimator
+        )
         self.worker.start()
+
+    def _fault(self, name: str, trace: Trace) -> None:
+        self.traces.append(trace)
+        self.events.put(name)
 
     def next(self) -> str:
         return self.events.get(timeout=PATIENCE_S)
@@ -51,7 +66,7 @@ class Here(Estimator):
         try:
             return conclude(work)
         except InvalidFile as problem:
-            raise EstimatorFailed(str(problem)) from None
+            raise EstimatorFailed(trace_of(problem)) from None
 
 
 @pytest.fixture
@@ -180,9 +195,56 @@ def test_an_estimate_that_could_not_be_kept_is_made_again(city: City) -> None:
     work = closed(city)
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-not-kept"
+    (trace,) = watched.traces
+    assert trace.kind == "StoreFailed"
+    assert trace.where[-1].startswith("test_rounds_worker.py:")
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     assert watched.worker.stop(PATIENCE_S)
+
+
+class Lost(Here):
+    """A process that dies the first time."""
+
+    lost = 1
+
+    def conclude(self, work: Work, *, limit_s: float) -> Conclusion:
+        if self.lost:
+            self.lost -= 1
+            raise EstimatorLost("paris")
+        return super().conclude(work, limit_s=limit_s)
+
+
+async def _failing_service(city: City, said: StringIO, estimator: Estimator) -> str:
+    """A service of which one estimate fails and the next is made; its metrics then."""
+    service = Service(
+        city.store, Settings(tick_s=3600.0), log=Log("info", stream=said), clock=city.clock
+    )
+    service.worker._estimator = estimator
+    await service.start()
+    outcomes = service.metrics.estimates
+    for outcome in ("failed", "made"):
+        while not outcomes[outcome]:
+            service._look()
+            await asyncio.sleep(0.01)
+    text = service.metrics.text()
+    await service.stop(PATIENCE_S)
+    return text
+
+
+def test_a_failure_is_an_error_in_the_log_with_its_place_and_counted(city: City) -> None:
+    closed(city)
+    said = StringIO()
+    text = asyncio.run(asyncio.wait_for(_failing_service(city, said, Lost()), timeout=PATIENCE_S))
+    assert 'geoveil_estimates_total{outcome="failed"} 1' in text
+    assert 'geoveil_estimates_total{outcome="made"} 1' in text
+    lost, made = (json.loads(line) for line in said.getvalue().splitlines())
+    assert (made["event"], made["level"]) == ("estimate-made", "info")
+    assert (lost["event"], lost["level"]) == ("estimator-lost", "error")
+    assert lost["error"] == "EstimatorLost"
+    assert lost["where"][-1].startswith("test_rounds_worker.py:")
+    assert "paris" not in said.getvalue()
+    assert "/" not in "".join(lost["where"])
 
 
 def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
@@ -235,13 +297,64 @@ def test_the_process_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
     assert int(ended.stdout) > 0
 
 
+LATE = campaign_settings(mechanism_hours=1.0, grace_hours=0.5)
+
+
+@pytest.mark.parametrize("late_s", [0, HOUR // 2])
+def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int) -> None:
+    city = City(LATE)
+    work = closed(city)
+    conclusion = conclude(work)
+    city.wait(late_s)
+    assert city.campaigns.publish(work, conclusion)
+    assert conclusion.following is not None
+    opened = city.store.rounds("paris")[-1]
+    assert opened == replace(conclusion.following, opened_at_s=NOON + late_s)
+
+
+@pytest.mark.parametrize("late_s", [HOUR // 2 + 1, HOUR + 1, 100 * HOUR])
+def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
+    city = City(LATE)
+    work = closed(city)
+    conclusion = conclude(work)
+    city.wait(late_s)
+    elsewhere = MemoryStore()
+    with city.store.snapshot() as everything:
+        elsewhere.fill(everything)
+    for store in (city.store, elsewhere):
+        assert Campaigns(store, clock=city.clock).publish(work, conclusion)
+        assert not Campaigns(store, clock=city.clock).publish(work, conclusion)
+    opened = city.store.rounds("paris")[-1]
+    assert opened == elsewhere.rounds("paris")[-1]
+    assert opened.number == 2
+    assert opened.opened_at_s == NOON + late_s
+    assert opened.expires_at_s == opened.opened_at_s + HOUR
+    assert opened.accept_until_s == opened.expires_at_s + HOUR // 2
+    document = MechanismDocument.read(opened.document)
+    assert (document.id, document.round) == (opened.mechanism, 2)
+    assert document.not_before_s == opened.opened_at_s - SLOW_CLOCKS_S
+    assert conclusion.following is not None
+    intended = MechanismDocument.read(conclusion.following.document)
+    assert replace(document, not_before_s=0, expires_s=1).to_bytes() == (
+        replace(intended, not_before_s=0, expires_s=1).to_bytes()
+    )
+    city.report(150)
+    city.campaigns.close("paris")
+    city.work()
+    assert city.campaigns.estimate("paris").round == 2
+
+
 def test_a_process_that_takes_too_long_is_stopped(city: City) -> None:
     estimator = Estimator()
     work = closed(city)
     with pytest.raises(EstimatorLost):
         estimator.conclude(work, limit_s=0.0)
     assert estimator.pid is None
-    with pytest.raises(EstimatorFailed, match="RefusedDocument"):
+    with pytest.raises(EstimatorFailed, match="RefusedDocument") as caught:
         estimator.conclude(replace(work, documents={1: b"{}"}), limit_s=PATIENCE_S)
+    trace = caught.value.trace  # of the other process
+    assert trace.kind == "RefusedDocument"
+    assert trace.where[0].startswith("estimator.py:")
+    assert trace.where[-1].startswith("wire.py:")
     assert estimator.conclude(work, limit_s=PATIENCE_S).body == conclude(work).body
     estimator.close()

@@ -94,6 +94,18 @@ def test_a_full_queue_refuses_instead_of_growing(store: GatedStore) -> None:
     assert totals(store) == [4]
 
 
+def test_an_idle_writer_takes_more_than_may_wait(store: GatedStore) -> None:
+    with GroupWriter(store, most_waiting=3) as writer:
+        first = writer.submit([upload(n) for n in range(5)])
+        assert store.begun.acquire(timeout=PATIENCE_S)
+        second = writer.submit([upload(n) for n in range(5, 10)])
+        with pytest.raises(Overloaded, match="too many"):
+            writer.submit([upload(10)])
+        open_gate(store)
+        assert [first.result(PATIENCE_S), second.result(PATIENCE_S)] == [[True] * 5] * 2
+    assert totals(store) == [10]
+
+
 def test_closing_drains_and_then_refuses(store: GatedStore) -> None:
     writer = GroupWriter(store)
     futures = [writer.submit([upload(n)]) for n in range(50)]

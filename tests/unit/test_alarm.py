@@ -166,7 +166,7 @@ def test_the_guard_takes_out_the_fakes(mechanism: Channel) -> None:
 def test_the_guard_looks_at_each_round(mechanism: Channel) -> None:
     first = elastic(GRID, None, epsilon_per_km=3.0)
     tallies = [counted(first, 1, 8_000), counted(mechanism, 2, 12_000, fakes=300, fake=25)]
-    clean, poisoned = (fakes[25] for fakes in estimated_fakes(tallies, np.array([25])))
+    clean, poisoned = (fakes[25] for fakes in estimated_fakes(tallies, [(0, 25), (1, 25)]))
     assert clean < 100
     assert abs(poisoned - 300) < 100
 
@@ -191,20 +191,40 @@ def test_a_guard_that_only_looks_takes_nothing_out(mechanism: Channel) -> None:
 def test_known_suspects_go_before_the_alarm_is_asked(mechanism: Channel) -> None:
     tally = counted(mechanism, 4, 20_000, fakes=400, fake=25)
     found = GuardedUpdate(QUICK).inspect(tally)
-    again = GuardedUpdate(QUICK).inspect(tally, suspects=[25])
+    again = GuardedUpdate(QUICK).inspect(tally, suspects=[(mechanism, 25)])
     assert [alarm.raised for alarm in again.alarms] == [False]
     np.testing.assert_array_equal(again.fakes, found.fakes)
     (left,) = again.left
     np.testing.assert_array_equal(left.counts, tally.counts - found.fakes)
     with pytest.raises(InvalidInput, match="suspects"):
-        GuardedUpdate(QUICK).inspect(tally, suspects=[GRID.size])
+        GuardedUpdate(QUICK).inspect(tally, suspects=[(mechanism, GRID.size)])
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 3])
+def test_nothing_but_fakes_is_an_alarm_and_an_estimate(mechanism: Channel, kinds: int) -> None:
+    """Where all would go, the guard gives up: the alarm stays, and so do the reports."""
+    tally = mechanism.tally(np.repeat([25, 3, 10][:kinds], 200))
+    guarded = GuardedUpdate(QUICK).inspect(tally)
+    assert guarded.alarms[0].raised
+    assert guarded.estimate.total >= 1
+    known = GuardedUpdate(QUICK).inspect(tally, suspects=[(mechanism, 25)])
+    assert known.estimate.total >= 1
+
+
+def test_every_round_keeps_what_it_must(mechanism: Channel) -> None:
+    tally = counted(mechanism, 5, 460, fakes=400, fake=25)
+    free, kept = (GuardedUpdate(QUICK, least=least).inspect(tally) for least in (1, 100))
+    assert free.estimate.total < 100 <= kept.estimate.total
+    assert kept.alarms[-1].raised
+    assert "still does not fit" in kept.summary() or "took nothing out" in kept.summary()
 
 
 def test_suspecting_honest_people_hardly_costs_them(mechanism: Channel) -> None:
     tally = counted(mechanism, 5, 20_000)
     crowd = int(np.argmax(town()))
     plain, suspected = (
-        GuardedUpdate(QUICK, most=0).inspect(tally, suspects=suspects) for suspects in ([], [crowd])
+        GuardedUpdate(QUICK, most=0).inspect(tally, suspects=suspects)
+        for suspects in ([], [(mechanism, crowd)])
     )
     assert suspected.fakes.sum() < 0.25 * tally.counts[crowd]
     lost = plain.estimate.distribution[crowd] - suspected.estimate.distribution[crowd]

@@ -268,3 +268,23 @@ def test_a_failing_generator_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "urandom", fail)
     with pytest.raises(RandomnessFailed):
         audit(gv.RandomizedResponse(gv.Line(3), epsilon=1.0))
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+def test_a_certificate_speaks_in_the_unit_of_its_claim() -> None:
+    grid = gv.Grid(rows=2, columns=2, cell_km=0.5)
+    assert "found 1 by" in str(gv.certify(gv.RandomizedResponse(grid, epsilon=1.0)))
+    assert "found 2 per km by" in str(gv.certify(gv.PlanarGeometric(gv.Grid(rows=9, columns=9, cell_km=0.5),
+                                                                    epsilon_per_km=2.0)))  # fmt: skip
+
+
+def test_what_has_no_table_cannot_be_certified() -> None:
+    with pytest.raises(Unsupported, match="no table"):
+        gv.certify(gv.ContinuousLaplace(epsilon_per_km=2.0))  # type: ignore[arg-type]
+
+
+def test_a_seed_is_not_a_source_of_randomness() -> None:
+    with pytest.raises(InvalidInput, match=r"gv\.seeded"):
+        gv.RandomizedResponse(gv.Line(3), epsilon=1.0).sample([1], randomness=7)  # type: ignore[arg-type]

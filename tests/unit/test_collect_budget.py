@@ -1,9 +1,11 @@
 """The ledger of one person."""
 
+import pickle
+
 import pytest
 
 import geoveil as gv
-from geoveil.errors import InvalidInput, RandomnessFailed
+from geoveil.errors import InvalidInput, OutsideSpace, RandomnessFailed
 
 GRID = gv.Grid(rows=4, columns=4, cell_km=0.5)
 MECHANISM = gv.PlanarGeometric(GRID, epsilon_per_km=2.0)
@@ -49,3 +51,25 @@ def test_the_charge_comes_before_the_draw():
 def test_promises_without_distance_are_refused():
     with pytest.raises(InvalidInput, match="per km"):
         gv.Budget(limit_per_km=3.0).report(gv.RandomizedResponse(GRID, epsilon=1.0), 2)
+
+
+def test_a_place_outside_costs_nothing():
+    budget = gv.Budget(limit_per_km=5.0)
+    with pytest.raises(OutsideSpace):
+        budget.report(MECHANISM, 99)
+    assert budget.spent_per_km == 0.0
+
+
+def test_what_was_spent_is_not_negative():
+    with pytest.raises(InvalidInput, match="spent_per_km"):
+        gv.Budget(limit_per_km=5.0, spent_per_km=-1.0)
+
+
+def test_answers_outlive_the_process_that_gave_them():
+    """Salted hashes differ from process to process; mechanisms do not."""
+    budget = gv.Budget(limit_per_km=5.0)
+    answer = budget.report(MECHANISM, 5)
+    kept = pickle.loads(pickle.dumps(budget))
+    same = gv.PlanarGeometric(gv.Grid(rows=4, columns=4, cell_km=0.5), epsilon_per_km=2.0)
+    assert {kept.report(same, 5) for _ in range(20)} == {answer}
+    assert kept.spent_per_km == 2.0

@@ -7,7 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.collect import Crowd, simulate
-from geoveil.collect.rule import PublishedRule
+from geoveil.collect.rule import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
 
 GRID = gv.Grid(rows=6, columns=5, cell_km=0.5)
@@ -216,3 +216,81 @@ def test_rules_check_their_numbers():
         gv.Collection(GRID, epsilon_per_km=2.0, camouflage=3.0)
     with pytest.raises(InvalidInput):
         gv.Collection(GRID)
+
+
+# -- what cannot be saved, mixed or taken out ----------------------------------------------------
+
+
+def test_late_reports_do_not_change_an_estimate_made_before_them(tmp_path):
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    first = collection.mechanism
+    run_round(collection, 1)
+    collection.receive(first.tally(np.full(50, 3)))
+    collection.save(tmp_path / "collection.json")
+    resumed = gv.Collection.load(tmp_path / "collection.json")
+    assert resumed.estimate.total == collection.estimate.total
+    np.testing.assert_array_equal(resumed.estimate.distribution, resumed.distribution)
+    run_round(collection, 2)
+    run_round(resumed, 2)
+    np.testing.assert_array_equal(resumed.distribution, collection.distribution)
+
+
+def test_a_resumed_mechanism_says_what_a_designed_one_does(tmp_path):
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    run_round(collection, 1)
+    collection.save(tmp_path / "collection.json")
+    resumed = gv.Collection.load(tmp_path / "collection.json").mechanism
+    assert resumed.leverage == pytest.approx(collection.mechanism.leverage)
+    assert resumed.warning is None
+
+
+def test_an_estimator_of_ones_own_cannot_be_saved():
+    own = gv.IterativeBayesianUpdate(stop=gv.Steps(3))
+    with pytest.raises(InvalidInput, match="estimator of its own"):
+        gv.Collection(GRID, rule=PromiseRule(2.0, estimator=own)).to_dict()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": []},
+        {"prior": [0.5, 0.5]},
+        {"minimum_reports": -1},
+        {"estimated_from": [[1, 2, 3]]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_saved_collection_that_cannot_be_is_refused(change):
+    saved = gv.Collection(GRID, epsilon_per_km=2.0).to_dict()
+    with pytest.raises(InvalidFile):
+        gv.Collection.from_dict({**saved, **change})
+
+
+@pytest.mark.parametrize("option", [{"guarded": True}, {"camouflage": 0.9}, {"most_leverage": 3.0}])
+def test_a_rule_has_its_own_settings(option):
+    with pytest.raises(InvalidInput, match="rule="):
+        gv.Collection(GRID, rule=PromiseRule(2.0), **option)
+
+
+def test_a_guarded_round_of_nothing_but_fakes_closes():
+    collection = gv.Collection(GRID, epsilon_per_km=4.0, guarded=True, minimum_reports=20)
+    collection.receive(collection.mechanism.tally(np.full(40, 14)))
+    assert collection.close_round() is not None
+    assert collection.estimate.total >= 20
+
+
+def test_hindsight_is_for_the_plain_update_only():
+    crowd = Crowd(PEOPLE)
+    guarded = gv.Collection(GRID, epsilon_per_km=2.0, guarded=True)
+    published = gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=3, update_steps=3)
+    for collection in (guarded, published):
+        (only,) = simulate(collection, crowd, rounds=1, seed=1, hindsight=True).rounds
+        assert only.hindsight_km is None
+
+
+def test_the_published_rule_survives_an_estimate_that_came_to_nothing():
+    rule = PublishedRule(2.0, 3, 5)
+    tally = gv.Exponential(GRID, epsilon_per_km=2.0).tally(np.zeros(10, dtype=np.int64))
+    believed = np.zeros(GRID.size)
+    believed[0] = 1.0
+    assert rule.estimate([tally], believed).distribution[0] > 0.9

@@ -224,3 +224,48 @@ def test_large_grid_needs_no_matrix(monkeypatch):
 def test_ascent_starts_from_uniform_and_never_rises(prior):
     ascent = rate_distortion_weights(exponential_kernel(GRID, 1.0), prior, gv.Steps(20))
     assert np.all(np.diff(ascent.trace.log_likelihood) >= -1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0])
+def test_the_sharpest_mechanism_can_be_inverted_however_wide_its_noise(epsilon):
+    city = gv.Grid(rows=11, columns=15, cell_km=0.5)
+    sharpest = gv.elastic(city, epsilon_per_km=epsilon, camouflage=0.0)
+    assert sharpest.rank == city.size
+    assert sharpest.warning is None
+    assert 0.99 * epsilon <= sharpest.certified_epsilon_per_km <= epsilon
+    bound = 0.5 * sharpest.leverage
+    assert gv.elastic(city, epsilon_per_km=epsilon, most_leverage=bound).leverage <= bound
+
+
+def test_a_bound_that_a_campaign_began_with_can_be_kept_for_every_map():
+    city = gv.Grid(rows=8, columns=10, cell_km=0.5)
+    opening = gv.elastic(city, epsilon_per_km=1.0, camouflage=0.9)
+    bound = 1.05 * opening.leverage
+    for seed in range(3):
+        crowd = np.random.default_rng(seed).dirichlet(np.full(city.size, 0.05))
+        made = gv.elastic(city, crowd, epsilon_per_km=1.0, camouflage=0.9, most_leverage=bound)
+        assert made.leverage <= bound
+        assert made.certified_epsilon_per_km <= 1.0
+        np.testing.assert_array_equal(made.prior, crowd / crowd.sum())
+
+
+def test_one_cell_hides_nothing_and_needs_nothing():
+    alone = gv.elastic(gv.Grid(rows=1, columns=1, cell_km=0.5), epsilon_per_km=2.0)
+    assert alone.matrix().tolist() == [[1.0]]
+    assert alone.guarantee.epsilon_per_km == 2.0
+
+
+@pytest.mark.parametrize("distance", [100.0, 1e-300])
+def test_a_distance_out_of_reach_is_said_to_be_so(distance):
+    with pytest.raises(InvalidInput, match="reachable"):
+        gv.elastic(GRID, mean_distance_km=distance)
+
+
+def test_camouflage_must_be_a_number():
+    with pytest.raises(InvalidInput, match="camouflage"):
+        gv.elastic(GRID, epsilon_per_km=2.0, camouflage="0.5")
+
+
+def test_large_spaces_are_not_taken_for_emptied_ones():
+    large = gv.Elastic(gv.Grid(rows=1100, columns=1000, cell_km=0.1), beta_per_km=20.0)
+    assert large.cells_with_weight == large.space.size

@@ -45,8 +45,9 @@ def test_a_saved_mechanism_is_the_same_again(name: str, tmp_path: Path) -> None:
     again = gv.load_mechanism(path)
     assert mechanism_to_dict(again) == mechanism_to_dict(MECHANISMS[name])
     assert again.guarantee == MECHANISMS[name].guarantee
+    assert again == MECHANISMS[name]
+    assert hash(again) == hash(MECHANISMS[name])
     if isinstance(again, gv.Channel):
-        assert again == MECHANISMS[name]
         assert np.array_equal(again.matrix(), MECHANISMS[name].matrix())
         cells = np.arange(50) % again.space.size
         draws = [m.sample(cells, randomness=gv.seeded(3)) for m in (again, MECHANISMS[name])]
@@ -82,7 +83,7 @@ def hostile_documents() -> list[Any]:
     for mechanism in MECHANISMS.values():
         sound = mechanism_to_dict(mechanism)
         for path in list(_paths(sound))[:40]:
-            for poison in (None, "x", -1, float("nan"), [], {}, True, 1e999, 10**40):
+            for poison in (None, "x", -1, float("nan"), [], {}, True, 1e999, 10**40, 10**400):
                 hostile = copy.deepcopy(sound)
                 _put(hostile, path, poison)
                 made.append(hostile)
@@ -119,7 +120,9 @@ def test_hostile_documents_are_refused_in_one_line_or_harmless() -> None:
     refused = []
     for values in hostile_documents():
         try:
-            mechanism_from_dict(values)  # what was changed may not matter
+            made = mechanism_from_dict(values)  # what was changed may not matter
+            assert repr(made)
+            assert hash(made) == hash(made)
         except GeoveilError as problem:
             refused.append(str(problem))
     assert len(refused) > 1000
@@ -155,3 +158,54 @@ def test_what_has_no_document_says_so() -> None:
     for channel in (stacked, general):
         with pytest.raises(Unsupported):
             mechanism_to_dict(channel)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"geoveil":1', '"geoveil":1,"geoveil":1'),
+        lambda text: text.replace('"epsilon_per_km":', '"epsilon_per_km":9,"epsilon_per_km":', 1),
+        lambda text: text.replace('"geoveil":1', '"geoveil":true'),
+        lambda text: text.replace('"geoveil":1', '"geoveil":1.0'),
+        lambda text: text.replace('"geoveil":1', '"geoveil":1,"note":"x"'),
+        lambda text: text.encode("utf-16"),
+    ],
+)
+def test_a_file_is_read_as_strictly_as_a_published_document(change: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mechanism.json"
+    gv.save_mechanism(MECHANISMS["planar-geometric"], path)
+    changed = change(path.read_text(encoding="utf-8"))
+    path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
+    with pytest.raises(InvalidFile, match=r"mechanism\.json"):
+        gv.load_mechanism(path)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_unknown_entries_are_refused(name: str) -> None:
+    values = mechanism_to_dict(MECHANISMS[name])
+    with pytest.raises(InvalidFile, match="must have no entries but"):
+        mechanism_from_dict({**values, "surprise": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"),
+    [
+        ("elastic", {"kind": "local", "epsilon": 1.0}),
+        ("planar-geometric", {"kind": "within-radius", "radius_km": 1.0, "epsilon": 1.0}),
+        ("rappor", {"kind": "per-km", "epsilon_per_km": 1.0}),
+    ],
+)
+def test_a_document_cannot_claim_another_kind_of_promise(name: str, claim: Any) -> None:
+    values = {**mechanism_to_dict(MECHANISMS[name]), "guarantee": claim}
+    with pytest.raises(InvalidFile, match=f"guarantee of {name} must be of kind"):
+        mechanism_from_dict(values)
+
+
+def test_numbers_beyond_all_floats_are_refused() -> None:
+    elastic = mechanism_to_dict(MECHANISMS["elastic"])
+    elastic["parameters"]["weights"][0] = 10**400
+    dense = mechanism_to_dict(MECHANISMS["dense"])
+    dense["matrix"][0][0] = 10**400
+    for values in (elastic, dense):
+        with pytest.raises(GeoveilError, match="numbers"):
+            mechanism_from_dict(values)

@@ -11,6 +11,7 @@ import pytest
 import geoveil as gv
 from contract import formulas
 from contract.statistics import FALSE_ALARM, assert_follows, p_value
+from geoveil.channel.average import AverageChannel
 from geoveil.errors import TooLarge
 from geoveil.mechanism.noise import lattice_steps
 
@@ -152,3 +153,46 @@ def test_lattice_steps_follow_their_law_in_rings(decay: float) -> None:
     counts, wrong = np.bincount(ring, minlength=law.size), law.copy()
     wrong[:4] *= 0.95
     assert p_value(counts, wrong / wrong.sum()) < FALSE_ALARM
+
+
+def wrapped(channel: gv.Channel) -> dict[str, gv.Channel]:
+    return {
+        "plain": channel,
+        "remapped": gv.Remapped(channel, np.arange(channel.space.size)),
+        "stacked": gv.StackedChannel([channel, channel], [0.25, 0.75]),
+        "average": AverageChannel([channel, channel], [0.25, 0.75]),
+    }
+
+
+@pytest.mark.parametrize("how", ["plain", "remapped", "stacked", "average"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda grid: gv.PlanarGeometric(grid, epsilon_per_km=20.0),
+        lambda grid: gv.Elastic(grid, beta_per_km=10.0),
+    ],
+    ids=["planar-geometric", "elastic"],
+)
+def test_products_of_what_is_not_negative_are_exact_and_not_negative(
+    make: object, how: str
+) -> None:
+    grid = gv.Grid(rows=32, columns=32, cell_km=0.5)
+    channel = wrapped(make(grid))[how]
+    units = np.eye(grid.size)[[0, 500]]
+    rows = np.stack([channel.row(0), channel.row(500)])
+    np.testing.assert_allclose(channel.push(units[0]), rows[0], rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(channel.push(units), rows, rtol=1e-9, atol=1e-300)
+    values = np.eye(channel.report_count)[[0, 500]]
+    columns = np.stack([channel.likelihood(0), channel.likelihood(500)])
+    np.testing.assert_allclose(channel.pull(values[0]), columns[0], rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(channel.pull(values), columns, rtol=1e-9, atol=1e-300)
+    assert (channel.push(np.eye(grid.size)) >= 0).all()  # more than can be summed again
+    assert channel.push(np.zeros((0, grid.size))).shape == (0, channel.report_count)
+
+
+def test_a_vector_with_negative_entries_beside_others_is_left_as_it_is() -> None:
+    grid = gv.Grid(rows=32, columns=32, cell_km=0.5)
+    mechanism = gv.PlanarGeometric(grid, epsilon_per_km=20.0)
+    both = mechanism.push(np.stack([np.eye(grid.size)[0], -np.eye(grid.size)[0]]))
+    assert (both[0] >= 0).all()
+    np.testing.assert_allclose(both[1], -mechanism.row(0), rtol=0, atol=1e-14)

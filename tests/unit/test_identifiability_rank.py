@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from contract.estimators import matrices
 from geoveil.estimate import DenseLikelihood, IterativeBayesianUpdate, Steps
-from geoveil.estimate.identifiability import tell_apart
+from geoveil.estimate.identifiability import lost_directions, tell_apart
 
 LINE = gv.Line(6)
 
@@ -45,6 +45,21 @@ def test_reports_not_seen_do_not_count() -> None:
     assert "alike in every report: cells 4, 5" in found.identifiable.reason
     one_unseen = IterativeBayesianUpdate(stop=Steps(1)).fit(gv.Tally(channel, [1, 1, 1, 1, 1, 0]))
     assert one_unseen.identifiable
+
+
+def test_reports_that_no_cell_makes_do_not_count() -> None:
+    found = tell_apart(DenseLikelihood(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])), [1, 1, 1])
+    assert found
+    assert found.reason == "identifiable: the 2 kinds of reports seen tell all 2 cells apart"
+
+
+def test_lost_directions_are_invisible_changes() -> None:
+    matrix = np.random.default_rng(3).dirichlet(np.ones(3), size=5)
+    lost = lost_directions(matrix)
+    assert lost.shape == (5, 2)
+    np.testing.assert_allclose(lost.T @ matrix, 0, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(lost, axis=0), 1)
+    assert lost_directions(np.eye(5)).shape == (5, 0)
 
 
 def test_a_channel_without_information_tells_nothing_apart() -> None:

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 from geoveil.channel.dense import DenseChannel
 from geoveil.channel.tally import Tally
+from geoveil.collect.design import blahut_arimoto
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.linear import MatrixInversion
+from geoveil.estimate.newton import ActiveSetNewton
 from geoveil.estimate.simplex import clip_and_normalise, project_onto_simplex
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.estimate.system import LinearSystem
@@ -130,6 +132,58 @@ def test_errors_of_the_solution_have_the_spread_that_is_claimed() -> None:
     total, low, high = float(np.square(scores).sum()), *chi2.ppf([5e-10, 1 - 5e-10], 800)
     assert low < total < high
     assert not low < total / 0.8**2 < high
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("share", [0.95, 0.99])
+def test_the_interval_of_a_cell_with_nearly_everybody_holds(share: float) -> None:
+    """20 people, hardly any noise, 200 runs; below the line has probability 1e-6 at coverage 0.95.
+
+    A variance of p(1 − p)/n alone, near nothing where all were seen in one cell, held 0.62 of them.
+    """
+    truth = np.array([share, *np.full(4, (1 - share) / 4)])
+    mechanism = RandomizedResponse(Line(5), epsilon=9.0)
+    generator = np.random.default_rng(6)
+    hits = 0
+    for counts in generator.multinomial(20, truth @ mechanism.matrix(), size=200):
+        low, high = MatrixInversion().fit(Tally(mechanism, counts)).interval(0.95)
+        hits += int(low[0] <= share <= high[0])
+    assert hits >= binom.ppf(1e-6, 200, 0.95)
+
+
+def test_one_report_over_and_over_bounds_the_others_by_the_rule_of_three() -> None:
+    channel = DenseChannel(Line(5), np.eye(5))
+    estimate = MatrixInversion().fit(Tally(channel, [10, 0, 0, 0, 0]))
+    low, high = estimate.interval(0.95)
+    assert low[0] == pytest.approx(0.7, abs=0.01)
+    assert high[1:] == pytest.approx(np.full(4, 0.3), abs=0.01)
+    assert estimate.region(range(5)).interval() == (1.0, 1.0)
+    alone = MatrixInversion().fit(Tally(DenseChannel(Line(1), [[1.0]]), [3]))
+    assert alone.interval() == (1.0, 1.0)
+
+
+def test_reports_that_are_never_made_tell_nothing_apart() -> None:
+    matrix = np.array([[0.7, 0.3, 0.0], [0.7, 0.3, 0.0], [0.2, 0.8, 0.0]])
+    found = MatrixInversion().fit(Tally(DenseChannel(Line(3), matrix), [6, 4, 0])).identifiable
+    assert not found
+    assert (found.rank, found.alike) == (2, ((0, 1),))
+    assert found.reason.startswith("not identifiable: the 2 reports have rank 2 for 3 cells")
+    designed = blahut_arimoto(
+        Line(6), [0.9, *[0.02] * 5], beta_per_km=1.0, stop=CertifiedWithin(1e-9),
+        accelerate=ActiveSetNewton(),
+    )  # fmt: skip
+    assert (designed.weights == 0).any()
+    tally = designed.tally(designed.sample(np.zeros(100, dtype=int), randomness=seeded(1)))
+    assert not MatrixInversion().fit(tally).identifiable
+
+
+def test_identifiability_is_that_of_the_channel_inverted() -> None:
+    """An empty tally of a channel that tells nothing comes first, and says nothing."""
+    dead = DenseChannel(Line(3), [[0.5, 0.3, 0.2]] * 3)
+    alive = Tally(RandomizedResponse(Line(3), epsilon=1.0), [1, 2, 1])
+    estimate = MatrixInversion().fit([Tally(dead, [0, 0, 0]), alive])
+    assert estimate.identifiable
+    assert estimate.identifiable.reason == "identifiable: the channel has full rank 3"
 
 
 def test_the_certificate_bounds_what_the_likelihood_lacks() -> None:

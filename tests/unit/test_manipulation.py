@@ -17,7 +17,16 @@ from geoveil.channel.tally import Tally
 from geoveil.collect.collection import Collection, Round
 from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput
-from geoveil.estimate import CertifiedWithin, IterativeBayesianUpdate, Steps
+from geoveil.estimate import (
+    ActiveSetNewton,
+    AverageMechanism,
+    AverageOfEstimates,
+    CertifiedWithin,
+    IterativeBayesianUpdate,
+    MatrixInversion,
+    Steps,
+)
+from geoveil.estimate.mixture import Estimator
 from geoveil.mechanism import PlanarGeometric, RandomizedResponse
 from geoveil.papers.cities import PARIS, load_city
 from geoveil.papers.data import DataFolder
@@ -82,6 +91,36 @@ def test_the_search_finds_what_brute_force_finds(rounds: int) -> None:
     gains = np.array([fitted(fake) - fitted(None) for fake in range(16)]) / 0.01
     assert found.gain == pytest.approx(gains.max(), abs=1e-9)
     np.testing.assert_allclose(found.gains, gains.max(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MatrixInversion(),
+        AverageMechanism(MatrixInversion()),
+        IterativeBayesianUpdate(stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()),
+        AverageOfEstimates(
+            IterativeBayesianUpdate(stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton())
+        ),
+    ],
+    ids=["inversion", "average mechanism", "newton", "average of newton"],
+)
+def test_estimators_without_plain_steps_are_given_every_fake(estimator: Estimator) -> None:
+    """A single plain step, all that can be told of them, would rank the fakes wrongly."""
+    prior = np.random.default_rng(0).dirichlet(np.full(25, 0.5))
+    mechanism = elastic(Grid(rows=5, columns=5, cell_km=0.5), prior, epsilon_per_km=4.0)
+    few, every = (
+        manipulation_gain(mechanism, prior, estimator=estimator, reports=20_000, candidates=n)
+        for n in (1, 25)
+    )
+    np.testing.assert_array_equal(few.tried, np.arange(25))
+    np.testing.assert_array_equal(few.gains, every.gains)
+    honest = estimator.fit(Tally(mechanism, expected_counts(mechanism.push(prior), 20_000)))
+    counts = expected_counts(mechanism.push(prior), 19_800)
+    counts[few.fake] += 200
+    moved = estimator.fit(Tally(mechanism, counts)).distribution - honest.distribution
+    assert few.gain == pytest.approx(moved[few.target] / 0.01)
+    assert few.gain == few.gains.max() > 5
 
 
 def test_few_candidates_come_close_and_say_which() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.errors import InvalidInput
+from geoveil.mechanism import planar_geometric, planar_laplace
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 
 GRID = gv.Grid(rows=4, columns=5, cell_km=0.5)
@@ -70,3 +71,57 @@ def test_a_distance_beyond_reach_says_how_far_one_gets() -> None:
     for asked in ({}, {"epsilon": 1.0, "mean_distance_km": 1.0}):
         with pytest.raises(InvalidInput, match="exactly one of"):
             gv.RandomizedResponse(GRID, **asked)
+
+
+POINT = np.eye(20)[7]
+
+
+@pytest.mark.parametrize(
+    ("make", "reached"),
+    [
+        (lambda: gv.PlanarGeometric(GRID, mean_distance_km=1.6), "information gives 1.2"),
+        (lambda: gv.PlanarLaplace(GRID, mean_distance_km=1.6), "information gives 1.2"),
+        (lambda: gv.RandomizedResponse(GRID, mean_distance_km=1e300), "information gives 1.1"),
+        (lambda: gv.LinearGeometric(gv.Line(9), mean_distance=50.0), "information gives 4 km"),
+        (lambda: gv.Elastic(GRID, weights=POINT, mean_distance_km=0.1), "noise gives 0.8"),
+        (lambda: gv.Elastic(GRID, weights=POINT, mean_distance_km=3.0), "information gives 0.8"),
+        (
+            lambda: gv.Exponential(gv.Grid(rows=1, columns=1, cell_km=1.0), mean_distance_km=1.0),
+            "information gives 0 km",
+        ),
+    ],
+)
+def test_what_cannot_be_reached_is_told_in_every_direction(
+    make: object, reached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planar_geometric, "_LEAST_DECAY", 0.1)  # at its own end it takes seconds
+    monkeypatch.setattr(planar_laplace, "_LEAST_DECAY", 0.1)
+    with pytest.raises(InvalidInput, match=rf"must be reachable; even almost no {reached}"):
+        make()
+
+
+@pytest.mark.parametrize("wanted", [1e-300, 1e-9, 0.01, 0.6, 1.0, 1.1])
+def test_a_wanted_distance_takes_few_trials(wanted: float) -> None:
+    tried = []
+
+    def build(epsilon: float) -> gv.Exponential:
+        tried.append(epsilon)
+        return gv.Exponential(GRID, epsilon_per_km=epsilon)
+
+    epsilon = parameter_for_mean_distance(build, GRID, wanted)
+    reached = gv.Exponential(GRID, epsilon_per_km=epsilon).mean_of_distance(lambda d: d).mean()
+    assert 1 <= reached / wanted <= 1 + 1.1e-6
+    assert len(tried) <= (15 if wanted > 1e-12 else 40)
+
+
+def test_a_range_of_parameters_is_kept() -> None:
+    tried = []
+
+    def build(epsilon: float) -> gv.Exponential:
+        tried.append(epsilon)
+        return gv.Exponential(GRID, epsilon_per_km=epsilon)
+
+    for wanted in (1e-6, 1.12):
+        with pytest.raises(InvalidInput, match="must be reachable"):
+            parameter_for_mean_distance(build, GRID, wanted, least=0.5, most=8.0)
+    assert (min(tried), max(tried)) == (0.5, 8.0)

@@ -97,6 +97,8 @@ def test_a_margin_is_at_least_what_was_asked() -> None:
         ((-90.0, 2.2, -89.0, 2.4), "away from the poles"),
         ((-90.0, -180.0, 90.0, 180.0), "away from the poles"),
         ((0.0, -180.0, 1.0, 180.0), r"\(360° of longitude\) must be at most 90° wide"),
+        ((0.0, 0.0, 1.0, 360.0), r"\(360° of longitude\) must be at most 90° wide"),
+        ((0.0, -10.0, 1.0, 370.0), r"\(380° of longitude\) must be at most 90° wide"),
         ((0.0, 3.0, 1.0, 2.0), r"\(359° of longitude\) must be at most 90° wide"),
         ((0.0, 2.0, 1.0, 15.0), r"km from centre to corner\) must reach at most 500 km"),
         ((40.0, 2.0, 50.0, 3.0), r"km from centre to corner\) must reach at most 500 km"),

@@ -172,6 +172,15 @@ def test_the_antipode_and_the_far_side_do_not_fall_into_the_city() -> None:
     assert rim.all()
 
 
+def test_nobody_on_the_far_side_can_be_told_from_anybody_else_there() -> None:
+    madrid = Grid.from_box(south=40.3, west=-3.8, north=40.5, east=-3.6, cell_km=0.5)
+    generator = np.random.default_rng(3)
+    lat = np.r_[-40.7800975, -40.7800950, -40.4 + generator.normal(0, 0.5, 1000), -90.0, 0.0]
+    lng = np.r_[176.3, 176.3, 176.3 + generator.normal(0, 0.5, 1000), 0.0, 176.3]
+    assert np.unique(madrid.locate(lat=lat, lng=lng)).size == 1
+    assert not madrid.inside(lat=lat, lng=lng).any()
+
+
 def test_one_place_is_one_int() -> None:
     expected = PARIS.locate(lat=[48.85], lng=[2.33])[0]
     for lat, lng in ((48.85, 2.33), (np.float64(48.85), np.array(2.33))):

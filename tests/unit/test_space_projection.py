@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoveil.errors import InvalidInput, OutsideSpace
-from geoveil.space.projection import TangentPlane, _push_outward, wrapped
+from geoveil.space.projection import TangentPlane, wrapped
 
 CENTRES = [
     (0.0, 20.0),
@@ -96,13 +96,40 @@ def test_the_far_side_is_farther_than_the_near_side() -> None:
         assert (radius <= distance + 1e-9).all()
 
 
-def test_the_antipode_stays_away() -> None:
-    assert np.hypot(*TangentPlane(0.0, 0.0).to_plane(lat=0.0, lng=180.0)) > 12_000
-    assert np.hypot(*TangentPlane(45.0, 10.0).to_plane(lat=-45.0, lng=-170.0)) > 12_000
-    east, north = np.array([0.0, 3.0, 3.0]), np.array([0.0, 4.0, 4.0])
-    _push_outward(east, north, np.array([True, True, False]))
-    assert np.hypot(east, north).tolist() == [12_800.0, 12_795.0, 5.0]
-    assert east[1] / north[1] == pytest.approx(0.75)
+@centres
+def test_the_far_side_is_one_place(lat: float, lng: float) -> None:
+    generator = np.random.default_rng(4)
+    angle, turn = np.deg2rad(generator.uniform(0, 89.7, 5000)), generator.uniform(0, 360, 5000)
+    pole = np.rad2deg(np.arcsin(np.cos(angle)))  # around the south pole, seen from the north one
+    far = TangentPlane(90.0, 0.0).to_plane(lat=-pole, lng=turn)
+    assert (far == far[0]).all()
+    antipode = -lat + generator.normal(0, 0.3, 1000), lng + 180.0 + generator.normal(0, 0.3, 1000)
+    places = TangentPlane(lat, lng).to_plane(lat=np.clip(antipode[0], -90, 90), lng=antipode[1])
+    assert (places == far[0]).all()
+    assert np.hypot(*far[0]) > 6378.2
+
+
+@centres
+def test_neighbours_anywhere_on_the_near_side_are_no_farther_apart_in_the_plane(
+    lat: float, lng: float
+) -> None:
+    generator = np.random.default_rng(6)
+    here_lat = np.rad2deg(np.arcsin(generator.uniform(-0.999, 0.999, 20_000)))
+    here_lng = generator.uniform(-180, 180, 20_000)
+    there_lat = np.clip(here_lat + generator.normal(0, 0.01, 20_000), -90, 90)
+    there_lng = here_lng + generator.normal(0, 0.01, 20_000)
+    plane = TangentPlane(lat, lng)
+    here, there = (
+        plane.to_plane(lat=here_lat, lng=here_lng),
+        plane.to_plane(lat=there_lat, lng=there_lng),
+    )
+    far = TangentPlane(lat, lng).to_plane(lat=-lat, lng=lng + 180.0)
+    one_side = (here == far).all(axis=1) == (there == far).all(axis=1)
+    assert one_side.mean() > 0.99
+    assert 0.4 < (here == far).all(axis=1).mean() < 0.6
+    apart = np.hypot(*(here - there).T)
+    ground = geodesic_km(here_lat, here_lng, there_lat, there_lng)
+    assert (apart <= ground * (1 + 1e-9) + 1e-9)[one_side].all()
 
 
 def test_longitudes_are_wrapped() -> None:

@@ -48,3 +48,23 @@ def test_reports_must_be_reports() -> None:
             CHANNEL.tally(wrong)
     with pytest.raises(InvalidInput):
         CHANNEL.tally([0.5])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [1e19, 0, 0],
+        np.array([2**63, 0, 0], dtype=np.uint64),
+        [2**62, 2**62, 0],
+        [2**61, 2**61, 0],
+        [2**70, 0, 0],
+        [[1], [1, 2], [3]],
+    ],
+)
+def test_counts_beyond_64_bits_are_refused(wrong: object) -> None:
+    with pytest.raises(InvalidInput, match="counts"):
+        gv.Tally(CHANNEL, wrong)
+    large = gv.Tally(CHANNEL, [2**62 - 1024, 0, 0])
+    assert large.total == 2**62 - 1024
+    with pytest.raises(InvalidInput, match="less than 2"):
+        large + large

@@ -181,6 +181,111 @@ def test_intervals_half_as_wide_would_be_rejected() -> None:
     assert held(estimator, channel, 200) < 5 * binom.ppf(1e-9, 200, 0.95)
 
 
+HALVES = np.array([0.5, 0.5, 0.0, 0.0, 0.0])
+
+
+def held_by_halves(draw: Any, people: int, runs: int) -> FloatArray:
+    """How often the 95 % interval of each cell held its share, people in two cells of five."""
+    generator = np.random.default_rng(12)
+    hits = np.zeros(5)
+    for run in range(runs):
+        cells = generator.choice(5, people, p=HALVES)
+        low, high = IterativeBayesianUpdate().fit(draw(cells, run)).interval(0.95)
+        hits += (low <= HALVES + 1e-12) & (high + 1e-12 >= HALVES)
+    return hits
+
+
+def rappor_tally(cells: Any, seed: int) -> gv.Tally:
+    mechanism = gv.Rappor(LINE, epsilon=3.0)
+    return mechanism.tally(mechanism.sample(cells, randomness=gv.seeded(10**6 + seed)))
+
+
+def joint_tally(cells: Any, seed: int) -> gv.Tally:
+    channels = [gv.RandomizedResponse(LINE, epsilon=e) for e in (1.5, 1.0)]
+    made = [
+        channel.sample(cells, randomness=gv.seeded(10**6 + 2 * seed + number))
+        for number, channel in enumerate(channels)
+    ]
+    return JointTally(channels, np.stack(made, axis=1))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("draw", [rappor_tally, joint_tally])
+def test_intervals_of_tallies_that_hold_only_what_was_seen_hold_what_they_claim(draw: Any) -> None:
+    """20 people, 200 runs. At coverage 0.95, a cell with fewer hits has probability below 1e-6.
+
+    Weights taken from the counts themselves held 0.64 to 0.85 of the runs.
+    """
+    least = binom.ppf(1e-6, 200, 0.95)
+    assert least >= 172
+    assert held_by_halves(draw, 20, 200).min() >= least
+
+
+def test_rappor_has_the_errors_of_its_bit_sums() -> None:
+    """One unbiased step ends at the solution of the bit sums, brought to a sum of one."""
+    cells = np.repeat([0, 0, 1, 2, 3, 4], 500)
+    tally = rappor_tally(cells, 0)
+    estimate = IterativeBayesianUpdate(stop=Steps(200)).fit(tally)
+    bits = gv.RapporEstimator().fit(tally)
+    assert estimate.errors.method.endswith("; RAPPOR by its bit sums")
+    np.testing.assert_allclose(estimate.errors.centre, bits.errors.centre, atol=4e-3)
+    np.testing.assert_allclose(estimate.standard_error, bits.standard_error, rtol=0.1)
+    assert (estimate.standard_error <= bits.standard_error * (1 + 1e-3)).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 30.0, 200.0])
+def test_rappor_of_any_level_has_finite_errors(epsilon: float) -> None:
+    """Nearly without noise the errors are those of a poll; bits that always sum to one are no trap."""
+    mechanism = gv.Rappor(LINE, epsilon=epsilon)
+    reports = mechanism.sample(np.repeat(np.arange(5), 200), randomness=gv.seeded(3))
+    estimate = IterativeBayesianUpdate(stop=Steps(300)).fit(mechanism.tally(reports))
+    assert np.isfinite(estimate.standard_error).all()
+    if epsilon >= 30:
+        poll = (0.2 * 0.8 / 1000) ** 0.5
+        np.testing.assert_allclose(estimate.standard_error, poll, rtol=1e-3)
+
+
+def test_all_combinations_carry_the_expected_information() -> None:
+    """Two reports of each person: the same as one report of the channel of all pairs."""
+    first, second = (gv.RandomizedResponse(LINE, epsilon=e) for e in (1.5, 1.0))
+    generator = np.random.default_rng(8)
+    reports = np.stack([generator.integers(0, 5, 4000), generator.integers(0, 5, 4000)], axis=1)
+    pairs = np.einsum("xy,xz->xyz", first.matrix(), second.matrix()).reshape(5, 25)
+    counts = np.bincount(reports @ [5, 1], minlength=25)
+    joint = fisher_information(Observations(JointTally([first, second], reports)), SHARES)
+    single = fisher_information(
+        Observations(gv.Tally(gv.DenseChannel(LINE, pairs), counts)), SHARES
+    )
+    np.testing.assert_allclose(joint[0], single[0], rtol=1e-9)
+    np.testing.assert_allclose(joint[1], single[1], rtol=1e-9, atol=1e-6)
+    assert joint[2] == "; several reports of one person by all their combinations"
+
+
+def test_impossible_combinations_are_left_out() -> None:
+    """Two channels without noise never disagree."""
+    channel = gv.DenseChannel(LINE, np.eye(5))
+    tally = JointTally([channel, channel], [[0, 0]] * 600 + [[1, 1]] * 400)
+    estimate = exact().fit(tally)
+    poll = np.sqrt(np.array([240.0, 240.0, 2.4, 2.4, 2.4])) / 1000
+    np.testing.assert_allclose(estimate.standard_error, poll, rtol=0.01)
+
+
+def test_combinations_too_many_to_list_say_so() -> None:
+    channel = gv.RandomizedResponse(gv.Line(60), epsilon=4.0)
+    reports = np.random.default_rng(2).integers(0, 60, (300, 4))
+    estimate = IterativeBayesianUpdate(stop=Steps(5)).fit(JointTally([channel] * 4, reports))
+    assert "observed information of the reports seen, too narrow" in estimate.errors.method
+    bars = Bootstrap(replicates=3)
+    boot = IterativeBayesianUpdate(stop=Steps(5), uncertainty=bars)
+    assert np.isfinite(boot.fit(JointTally([channel] * 4, reports)).standard_error).all()
+
+
+def test_all_cells_together_are_known() -> None:
+    estimate = exact().fit(gv.Tally(RESPONSE, [10, 0, 0, 0, 0]))
+    assert estimate.region(range(5)).standard_error == 0.0
+    assert estimate.region(range(5)).interval() == pytest.approx((1.0, 1.0))
+
+
 class TestBootstrap:
     tally = expected_tally(RESPONSE, 3_000)
 
@@ -198,12 +303,12 @@ class TestBootstrap:
 
     def test_replicates_are_estimates_of_resampled_tallies(self) -> None:
         method = Bootstrap(replicates=3, carry_on=2, seed=5)
-        estimate = IterativeBayesianUpdate(stop=Steps(8), uncertainty=method).fit(self.tally)
-        carried = IterativeBayesianUpdate(stop=Steps(16)).fit(self.tally).distribution
+        estimate = IterativeBayesianUpdate(stop=Steps(30), uncertainty=method).fit(self.tally)
+        carried = IterativeBayesianUpdate(stop=Steps(60)).fit(self.tally).distribution
         law = carried @ RESPONSE.matrix()
         counts = np.random.default_rng(5).multinomial(3_000, law / law.sum(), size=3)
         refits = [
-            IterativeBayesianUpdate(stop=Steps(16)).fit(gv.Tally(RESPONSE, row)).distribution
+            IterativeBayesianUpdate(stop=Steps(60)).fit(gv.Tally(RESPONSE, row)).distribution
             for row in counts
         ]
         np.testing.assert_allclose(estimate.errors.replicates, refits, rtol=1e-9)
@@ -218,6 +323,82 @@ class TestBootstrap:
         boot = IterativeBayesianUpdate(uncertainty=Bootstrap(replicates=300), **options).fit(tally)
         fisher = IterativeBayesianUpdate(**options).fit(tally)
         np.testing.assert_allclose(boot.standard_error[:3], fisher.standard_error[:3], rtol=0.35)
+
+    @pytest.mark.parametrize("steps", [0, 3])
+    def test_an_estimate_that_hardly_left_its_start_is_carried_on_to_fifty_steps(
+        self, steps: int
+    ) -> None:
+        method = Bootstrap(replicates=3)
+        estimate = IterativeBayesianUpdate(stop=Steps(steps), uncertainty=method).fit(self.tally)
+        carried = IterativeBayesianUpdate(stop=Steps(50)).fit(self.tally).distribution
+        np.testing.assert_allclose(estimate.errors.centre, carried, rtol=1e-12)
+        assert estimate.errors.replicates.std(axis=0).min() > 1e-3
+
+    def test_no_steps_chosen_by_cross_validation_is_not_certainty(self) -> None:
+        channel = gv.PlanarGeometric(gv.Grid(rows=6, columns=6, cell_km=0.5), epsilon_per_km=0.3)
+        reports = channel.sample(np.full(30, 7), randomness=gv.seeded(30))
+        estimate = IterativeBayesianUpdate(uncertainty=Bootstrap()).fit(channel.tally(reports))
+        assert estimate.steps == 0
+        low, high = estimate.interval()
+        assert (high - low).min() > 0.1
+        assert estimate.standard_error.min() > 0.05
+
+    @pytest.mark.parametrize("people", [1, 10, 1000])
+    def test_counts_never_seen_follow_the_rule_of_three(self, people: int) -> None:
+        """Nearly no noise and one report over and over: what a poll of as many people would say."""
+        channel = gv.DenseChannel(LINE, 0.999 * np.eye(5) + 0.0002)
+        estimator = IterativeBayesianUpdate(stop=CertifiedWithin(1e-9), uncertainty=Bootstrap())
+        estimate = estimator.fit(gv.Tally(channel, [people, 0, 0, 0, 0]))
+        low, high = estimate.interval(0.95)
+        three = min(1.0, 3 / people)
+        assert low[0] == pytest.approx(1 - three, abs=0.05 * three)
+        np.testing.assert_allclose(high[1:], three, rtol=0.05)
+        assert estimate.standard_error == pytest.approx(np.full(5, 2.4**0.5 / people), rel=1e-6)
+
+    def test_a_region_is_never_known_better_than_in_a_poll(self) -> None:
+        """No noise at all: two empty cells share one rule of three, and all cells together are certain."""
+        estimate = IterativeBayesianUpdate(uncertainty=Bootstrap(), stop=Steps(30)).fit(
+            gv.Tally(gv.DenseChannel(LINE, np.eye(5)), [40, 40, 20, 0, 0])
+        )
+        assert estimate.region([3, 4]).interval()[1] == pytest.approx(0.03, abs=2e-3)
+        assert estimate.region([0, 1]).standard_error >= 0.999 * (0.8 * 0.2 / 100) ** 0.5
+        assert estimate.region(range(5)).interval() == pytest.approx((1.0, 1.0))
+        assert estimate.region(range(5)).standard_error == pytest.approx(0.0, abs=1e-12)
+
+    def test_cells_that_no_report_tells_apart_are_unknown_and_their_sum_is_known(self) -> None:
+        channel = gv.DenseChannel(gv.Line(4), [[0.7, 0.3], [0.7, 0.3], [0.2, 0.8], [0.2, 0.8]])
+        tally = gv.Tally(channel, [600, 400])
+        estimate = IterativeBayesianUpdate(uncertainty=Bootstrap()).fit(tally)
+        assert np.isinf(estimate.standard_error).all()
+        low, high = estimate.interval()
+        np.testing.assert_array_equal((low, high), ([0] * 4, [1] * 4))
+        together = estimate.region([0, 1])
+        assert 0.01 < together.standard_error < 0.1
+        assert 0.6 < together.interval()[0] < together.interval()[1] < 1
+
+    def test_what_one_tally_cannot_tell_apart_another_may(self) -> None:
+        first = gv.DenseChannel(gv.Line(3), [[0.7, 0.3], [0.7, 0.3], [0.2, 0.8]])
+        second = gv.DenseChannel(gv.Line(3), [[0.7, 0.3], [0.2, 0.8], [0.2, 0.8]])
+        tallies = [gv.Tally(first, [60, 40]), gv.Tally(second, [50, 50])]
+        estimator = IterativeBayesianUpdate(uncertainty=Bootstrap(replicates=50))
+        assert np.isfinite(estimator.fit(tallies).standard_error).all()
+        assert np.isinf(estimator.fit(tallies[:1]).standard_error).tolist() == [True, True, False]
+
+    def test_reports_not_seen_tell_cells_apart_as_well(self) -> None:
+        estimator = IterativeBayesianUpdate(uncertainty=Bootstrap(replicates=50))
+        estimate = estimator.fit(gv.Tally(RESPONSE, [30, 20, 0, 0, 0]))
+        assert not estimate.identifiable
+        assert np.isfinite(estimate.standard_error).all()
+
+    def test_an_empty_tally_changes_nothing(self) -> None:
+        rappor = gv.Rappor(LINE, epsilon=1.0)
+        empty = rappor.tally(np.zeros((0, 5), dtype=int))
+        estimator = IterativeBayesianUpdate(uncertainty=Bootstrap(replicates=50))
+        beside = estimator.fit([self.tally, empty])
+        np.testing.assert_array_equal(
+            beside.standard_error, estimator.fit(self.tally).standard_error
+        )
+        assert np.isfinite(estimator.fit([empty, self.tally]).interval()).all()
 
     def test_large_spaces_are_bootstrapped_by_default(self) -> None:
         line = gv.Line(4_100)

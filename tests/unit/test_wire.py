@@ -100,3 +100,29 @@ def test_the_largest_grid_fits_the_limit() -> None:
         gv.elastic(grid, epsilon_per_km=0.5), campaign="a", round=1, not_before_s=0, expires_s=1
     )
     assert len(made.served()) < LARGEST_BYTES / 2
+
+
+@pytest.mark.parametrize("given", [[1, 2], "{}", None, 3, b"[]"])
+def test_what_is_no_object_is_refused(given: object) -> None:
+    with pytest.raises(RefusedDocument) as refusal:
+        MechanismDocument.read(given)  # type: ignore[arg-type]
+    assert refusal.value.reason == "json"
+
+
+def test_only_utf_8_and_a_whole_version_are_read() -> None:
+    text = paris().served().decode()
+    with pytest.raises(RefusedDocument) as refusal:
+        MechanismDocument.read(text.encode("utf-16"))
+    assert refusal.value.reason == "json"
+    for version in (True, 1.0):
+        with pytest.raises(RefusedDocument) as refusal:
+            MechanismDocument.read({**paris().to_dict(), "geoveil": version})
+        assert refusal.value.reason == "version"
+
+
+def test_a_single_cell_is_not_published() -> None:
+    one = gv.Grid.from_box(south=48.8, west=2.3, north=48.802, east=2.302, cell_km=0.5)
+    with pytest.raises(InvalidInput, match="single cell cannot be published"):
+        publish(
+            gv.Elastic(one, beta_per_km=1.0), campaign="a", round=1, not_before_s=0, expires_s=1
+        )

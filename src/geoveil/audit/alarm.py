@@ -74,7 +74,7 @@ class PoisoningAlarm:
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
     Cost: replicates × the steps of the estimate, in one batch.
-    Reference: method §5 and §9; for the calibration, Davison & Hinkley (1997), §4.
+    Reference: docs/robustness.md; for the calibration, Davison & Hinkley (1997), §4.
 
     >>> import numpy as np
     >>> import geoveil as gv

@@ -15,6 +15,7 @@ from geoveil.channel.guarantee import (
     LocalDifferentialPrivacy,
 )
 from geoveil.channel.loss import PrivacyLoss
+from geoveil.errors import Unsupported
 from geoveil.report.table import ExactTable
 
 FLOAT_TOLERANCE = 1e-9
@@ -45,10 +46,17 @@ class Certificate:
     problem: str | None = None
     """Why it does not hold, in words."""
 
+    @property
+    def found(self) -> str:
+        """The loss in the unit of the claim: per km, or whatever the distance."""
+        if isinstance(self.claimed, LocalDifferentialPrivacy) and self.epsilon is not None:
+            return f"{self.epsilon:.9g}"
+        return f"{self.epsilon_per_km:.9g} per km"
+
     def __str__(self) -> str:
         verdict = "holds" if self.holds else f"DOES NOT HOLD: {self.problem}"
         claim = "no claim" if self.claimed is None else self.claimed.sentence()
-        return f"{claim} — {verdict}; found {self.epsilon_per_km:.9g} per km by {self.how}"
+        return f"{claim} — {verdict}; found {self.found} by {self.how}"
 
 
 def certify(channel: Channel) -> Certificate:
@@ -64,6 +72,10 @@ def certify(channel: Channel) -> Certificate:
     >>> certificate.holds, certificate.epsilon <= 1.0
     (True, True)
     """
+    if not isinstance(channel, Channel):
+        raise Unsupported(
+            f"{channel!r} has no table to certify; certify a mechanism on cells, such as PlanarLaplace"
+        )
     loss = channel.closed_form_loss()
     if loss is None or not _answers(loss, channel.guarantee):
         return _from_enumeration(channel)

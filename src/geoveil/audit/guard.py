@@ -10,6 +10,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, indices
 from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
+from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import maximise
@@ -56,31 +57,29 @@ class FakesLikelihood(Likelihood):
         return np.concatenate((honest, self.sources == observation))
 
 
-def estimated_fakes(tallies: Tally | Iterable[Tally], suspicious: IntArray) -> list[IntArray]:
-    """How many of the suspicious reports are fake, round by round, by maximum likelihood.
+Suspect = tuple[int, int]
+"""A place among the tallies, and a report of it."""
 
-    The map and the fakes of each round are estimated together by the one loop: what neighbouring
-    reports show of an honest crowd stays honest, and only the rest is fake.
+
+def estimated_fakes(tallies: Sequence[Tally], suspects: Sequence[Suspect]) -> list[IntArray]:
+    """How many of the suspicious reports are fake, tally by tally, by maximum likelihood.
+
+    The map and the fakes of each tally are estimated together by the one loop: what neighbouring
+    reports show of an honest crowd stays honest, and only the rest is fake. The tallies must be of
+    mechanisms that all differ.
     """
     observations = Observations(tallies)
     sizes = [tally.counts.size for tally in observations.tallies]
     shares = [tally.total / observations.total for tally in observations.tallies]
     starts = np.cumsum([0, *sizes[:-1]])
-    sources = (starts[:, None] + suspicious[None, :]).ravel()
+    sources = np.array([starts[place] + report for place, report in suspects])
     likelihood = FakesLikelihood(observations.likelihood, np.repeat(shares, sizes), sources)
     ascent = maximise(likelihood, observations.counts, stop=LikelihoodChange(1e-9))
     share = ascent.distribution[observations.space.size :]
-    fakes = np.rint(share * observations.total).astype(np.int64)
-    return [
-        _spread(each, suspicious, size)
-        for each, size in zip(np.split(fakes, len(sizes)), sizes, strict=True)
-    ]
-
-
-def _spread(fakes: IntArray, suspicious: IntArray, size: int) -> IntArray:
-    counts = np.zeros(size, dtype=np.int64)
-    counts[suspicious] = fakes
-    return counts
+    fakes = [np.zeros(size, dtype=np.int64) for size in sizes]
+    for (place, report), number in zip(suspects, np.rint(share * observations.total), strict=True):
+        fakes[place][report] = min(int(number), int(tallies[place].counts[report]))
+    return fakes
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,20 +89,35 @@ class Guarded:
     estimate: Estimate
     alarms: tuple[AlarmResult, ...]
     """The checks in turn; the last one was quiet unless the guard gave up."""
-    fakes: IntArray
-    """How many of each report were taken out, over all rounds."""
     left: tuple[Tally, ...]
     """What the estimate is made from, those of equal mechanisms added up."""
+    taken: tuple[IntArray, ...]
+    """What was taken out of each of them."""
+
+    @property
+    def fakes(self) -> IntArray:
+        """How many of each report were taken out, over all rounds."""
+        return np.sum(self.taken, axis=0, dtype=np.int64)
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """Where reports were taken out: the place among ``left``, and the report."""
+        return [
+            (place, int(report))
+            for place, taken in enumerate(self.taken)
+            for report in np.flatnonzero(taken)
+        ]
 
     def summary(self) -> str:
         """What the guard did, in words."""
-        taken = int(self.fakes.sum())
-        if not taken:
-            return "The guard took nothing out. " + self.alarms[-1].summary()
-        kinds = int((self.fakes > 0).sum())
+        found, fakes = self.alarms[0].summary(), self.fakes
+        if not fakes.any():
+            return f"{found} The guard took nothing out."
+        kinds = int((fakes > 0).sum())
+        rest = "still does not fit" if self.alarms[-1].raised else "fits"
         return (
-            f"The guard took out {taken} reports of {kinds} kind{'' if kinds == 1 else 's'} as fake. "
-            + self.alarms[-1].summary()
+            f"{found} The guard took out {int(fakes.sum())} reports of {kinds} "
+            f"kind{'' if kinds == 1 else 's'} as fake; what is left {rest} a map of honest people."
         )
 
 
@@ -117,7 +131,7 @@ class GuardedUpdate:
     suspicious too.
     Guarantee: without an alarm it is the plain update, so honest campaigns are touched only as often
     as there are false alarms; fakes that honest people could have sent stay.
-    Cost: an alarm and a fit for every pass. Reference: method §9.
+    Cost: an alarm and a fit for every pass. Reference: docs/robustness.md.
 
     >>> import numpy as np
     >>> import geoveil as gv
@@ -133,41 +147,60 @@ class GuardedUpdate:
     alarm: Alarm = field(default_factory=PoisoningAlarm)
     estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
     most: int = 5
+    least: int = 1
+    """Reports that every round must keep: where fewer would be left, the guard gives up instead."""
 
     def __post_init__(self) -> None:
         count("most", self.most, least=0)
+        count("least", self.least)
 
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from what the guard left."""
         return self.inspect(tallies).estimate
 
-    def inspect(self, tallies: Tally | Iterable[Tally], *, suspects: Sequence[int] = ()) -> Guarded:
+    def inspect(
+        self, tallies: Tally | Iterable[Tally], *, suspects: Iterable[tuple[Channel, int]] = ()
+    ) -> Guarded:
         """The estimate, the alarms on the way to it, and how many reports were taken out.
 
-        ``suspects`` are reports known to be faked: what is fake of them goes before the alarm is asked.
+        ``suspects`` are reports of mechanisms that were found fake before: what is fake of them goes
+        before the alarm is asked.
         """
-        left = list(Observations(tallies).tallies)
-        before = _counted(left)
-        if len(suspects):
-            left = without_fakes(left, np.unique(indices("suspects", suspects, before.size)))
+        given = list(Observations(tallies).tallies)
+        left = self._without(given, _places(given, suspects)) or given
         estimate = self.estimator.fit(left)
         alarms = [self.alarm.check(left, estimate)]
         while alarms[-1].raised and len(alarms) <= self.most:
-            left = without_fakes(left, alarms[-1].suspicious[:1])
+            worst = int(alarms[-1].suspicious[0])
+            fewer = self._without(left, [(place, worst) for place in range(len(left))])
+            if fewer is None:
+                break
+            left = fewer
             estimate = self.estimator.fit(left)
             alarms.append(self.alarm.check(left, estimate))
-        return Guarded(estimate, tuple(alarms), before - _counted(left), tuple(left))
+        taken = tuple(
+            before.counts - after.counts for before, after in zip(given, left, strict=True)
+        )
+        return Guarded(estimate, tuple(alarms), tuple(left), taken)
+
+    def _without(self, tallies: list[Tally], suspects: Sequence[Suspect]) -> list[Tally] | None:
+        """The tallies less the fakes; ``None`` where there are none, or too few reports would be left."""
+        if not suspects:
+            return None
+        fakes = estimated_fakes(tallies, suspects)
+        fewer = [
+            Tally(tally.channel, tally.counts - taken)
+            for tally, taken in zip(tallies, fakes, strict=True)
+        ]
+        pairs = list(zip(tallies, fewer, strict=True))
+        kept = all(left.total >= min(self.least, given.total) for given, left in pairs)
+        return fewer if kept and any(left.total < given.total for given, left in pairs) else None
 
 
-def without_fakes(tallies: list[Tally], suspicious: IntArray) -> list[Tally]:
-    """The tallies less the estimated fakes among the suspicious reports, round by round."""
-    fakes = estimated_fakes(tallies, suspicious)
-    return [
-        Tally(tally.channel, tally.counts - np.minimum(taken, tally.counts))
-        for tally, taken in zip(tallies, fakes, strict=True)
-    ]
-
-
-def _counted(tallies: list[Tally]) -> IntArray:
-    """Each report over all rounds."""
-    return np.sum([tally.counts for tally in tallies], axis=0, dtype=np.int64)
+def _places(tallies: list[Tally], suspects: Iterable[tuple[Channel, int]]) -> list[Suspect]:
+    """Suspects by the place of their mechanism; those of mechanisms that are not here are left out."""
+    places = {tally.channel: place for place, tally in enumerate(tallies)}
+    found = {(places[channel], int(report)) for channel, report in suspects if channel in places}
+    for place, report in found:
+        indices("suspects", report, tallies[place].counts.size)
+    return sorted(found)

@@ -100,8 +100,10 @@ def manipulation_gain(
     fake reports beats the best single one.
     Search: every fake report is tried with plain steps, as many as the estimator took without fakes
     (a linearisation would miss empty cells, whose estimates grow by factors); the ``candidates`` best
-    are then given to the estimator itself, which may stop elsewhere.
-    Cost: reports × one fit, in batches, then ``candidates`` fits. Reference: method §4 and §9.
+    are then given to the estimator itself, which may stop elsewhere. Plain steps say nothing about an
+    estimator that takes none (matrix inversion) or is accelerated: it is given every fake itself.
+    Cost: reports × one fit, in batches, then ``candidates`` fits; without plain steps reports × one
+    fit, one by one. At most 512 fake reports are tried. Reference: docs/robustness.md.
 
     >>> import geoveil as gv
     >>> from geoveil.audit.manipulation import manipulation_gain
@@ -116,8 +118,13 @@ def manipulation_gain(
     honest = used.fit(attack.tallies(None))
     totals = _totals(regions, attack.size)
     tried = attack.fakes()
-    gains = attack.screened(tried, max(1, honest.steps), totals)
-    best = np.argsort(-gains.max(axis=1), kind="stable")[: count("candidates", candidates)]
+    wanted = count("candidates", candidates)
+    if honest.steps and not _accelerated(used):
+        gains = attack.screened(tried, honest.steps, totals)
+        best = np.argsort(-gains.max(axis=1), kind="stable")[:wanted]
+    else:
+        gains = np.empty((tried.size, totals(honest.distribution).size))
+        best = np.arange(tried.size)
     for row in best:
         poisoned = used.fit(attack.tallies(int(tried[row])))
         gains[row] = totals(poisoned.distribution - honest.distribution) / attack.share
@@ -127,6 +134,14 @@ def manipulation_gain(
         float(gains[row, target]), target, int(tried[row]), attack.share, attack.reports,
         gains.max(axis=0), tried[best],
     )  # fmt: skip
+
+
+def _accelerated(estimator: Any) -> bool:
+    """Whether an estimator, or the one it hands the tallies to, leaves the path of plain steps."""
+    if getattr(estimator, "accelerate", None) is not None:
+        return True
+    inner = getattr(estimator, "estimator", None)
+    return inner is not None and _accelerated(inner)
 
 
 def campaign_manipulation_gain(
@@ -145,7 +160,7 @@ def campaign_manipulation_gain(
     designs each mechanism from an estimate that the fakes before have already moved, so they work
     on the mechanism too. Every target cell is attacked with the report of the same number; honest
     people send the expected counts.
-    Cost: a campaign for every target. Reference: method §5.
+    Cost: a campaign for every target. Reference: docs/robustness.md.
 
     >>> import geoveil as gv
     >>> from geoveil.audit.manipulation import campaign_manipulation_gain

@@ -48,6 +48,12 @@ class AverageChannel(Channel):
                 "reports to be averaged; use AverageOfEstimates or IterativeBayesianUpdate"
             )
 
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._mean([channel.push(theta) for channel in self.channels])
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        return self._mean([channel.pull(values) for channel in self.channels])
+
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._mean([channel._push(theta) for channel in self.channels])
 

@@ -66,7 +66,7 @@ class DenseChannel(Channel):
 def _stochastic(matrix: npt.ArrayLike, size: int) -> FloatArray:
     try:
         array = np.array(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput("matrix must be rows of numbers, all of one length") from None
     if array.ndim != 2 or array.shape[0] != size or array.shape[1] == 0:
         raise InvalidInput(

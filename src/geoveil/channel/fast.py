@@ -18,9 +18,10 @@ _BUDGET = 1 << 26
 class FastChannel(Channel):
     """A channel with O(m log m) products and exact single rows and columns.
 
-    ``push`` and ``pull`` of one vector without negative entries are right to 1e-9 *relative*: values
-    too close to the noise of the FFT are summed again, term by term, while that takes at most 2²⁶
-    terms (always, up to 8,192 cells). Past that, small values are right to 1e-15 of the largest.
+    ``push`` and ``pull`` of vectors without negative entries are right to 1e-9 *relative*: values too
+    close to the noise of the FFT are summed again, term by term, while that takes at most 2²⁶ terms
+    for all the vectors of one call (always, for one vector of up to 8,192 cells). Past that, small
+    values are right to 1e-15 of the largest, and never negative.
     ``_push`` and ``_pull``, for inner loops, leave that out.
     """
 
@@ -55,11 +56,13 @@ def _refined(
     given: FloatArray, result: FloatArray, noise: FloatArray, line: Callable[[int], FloatArray]
 ) -> FloatArray:
     """The product with its small values made exact: ``line(i)·given`` for each of them."""
-    if given.ndim != 1 or (given < 0).any():
-        return result
-    small = np.flatnonzero(result < noise / RelativeError)
-    if small.size * given.size <= _BUDGET:
-        for index in small:
+    vectors, values = given.reshape(-1, given.shape[-1]), result.reshape(-1, result.shape[-1])
+    sound = (vectors >= 0).all(axis=1, keepdims=True)
+    limits = (noise / RelativeError).reshape(-1, noise.shape[-1])
+    small = sound & (values < limits)
+    if np.count_nonzero(small) * given.shape[-1] <= _BUDGET:
+        for index in np.flatnonzero(small.any(axis=0)):
+            mine = small[:, index]
             # not a BLAS product: its threads would cost more than so short a sum
-            result[index] = (line(int(index)) * given).sum()
-    return np.maximum(result, 0.0)
+            values[mine, index] = (line(int(index)) * vectors[mine]).sum(axis=1)
+    return np.where(sound, np.maximum(values, 0.0), values).reshape(result.shape)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices
+from geoveil.arrays import FloatArray, IntArray, frozen, indices, vector
 from geoveil.channel.base import Channel
 from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput
@@ -51,8 +51,16 @@ class Remapped(Channel):
             loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map"
         )
 
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._gathered(self.channel.push(theta))
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        return self.channel.pull(vector("values", values, self.report_count)[..., self.map])
+
     def _push(self, theta: FloatArray) -> FloatArray:
-        law = self.channel._push(theta)
+        return self._gathered(self.channel._push(theta))
+
+    def _gathered(self, law: FloatArray) -> FloatArray:
         flat = law.reshape(-1, law.shape[-1])
         gathered: FloatArray = (self._gather @ flat.T).T.reshape(*law.shape[:-1], self.report_count)
         return gathered

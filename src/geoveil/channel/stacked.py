@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, distribution, frozen
+from geoveil.arrays import FloatArray, IntArray, distribution, frozen, vector
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import weakest
 from geoveil.channel.loss import PrivacyLoss
@@ -61,17 +61,25 @@ class StackedChannel(Channel):
         exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
         return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how)
 
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._joined([channel.push(theta) for channel in self.channels])
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        parts = self.parts(vector("values", values, self.report_count))
+        return self._summed([c.pull(part) for c, part in zip(self.channels, parts, strict=True)])
+
     def _push(self, theta: FloatArray) -> FloatArray:
-        return np.concatenate(
-            [share * channel._push(theta) for share, channel in self._shared()], axis=-1
-        )
+        return self._joined([channel._push(theta) for channel in self.channels])
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        pulled = [
-            share * channel._pull(part)
-            for (share, channel), part in zip(self._shared(), self.parts(values), strict=True)
-        ]
-        return np.sum(pulled, axis=0)
+        parts = self.parts(values)
+        return self._summed([c._pull(part) for c, part in zip(self.channels, parts, strict=True)])
+
+    def _joined(self, laws: list[FloatArray]) -> FloatArray:
+        return np.concatenate([s * law for s, law in zip(self.shares, laws, strict=True)], axis=-1)
+
+    def _summed(self, pulled: list[FloatArray]) -> FloatArray:
+        return np.sum([s * part for s, part in zip(self.shares, pulled, strict=True)], axis=0)
 
     def _row(self, cell: int) -> FloatArray:
         return np.concatenate([share * channel._row(cell) for share, channel in self._shared()])

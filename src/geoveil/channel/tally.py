@@ -12,6 +12,9 @@ from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.base import Space
 
+_MOST = 2.0**62
+"""Two tallies below this add without leaving 64 bits."""
+
 
 class Tally:
     """Counts of the reports of one channel: all an estimator needs.
@@ -50,13 +53,18 @@ class Tally:
 
 
 def _whole_counts(counts: Any, size: int) -> IntArray:
-    array = np.asarray(counts)
+    try:
+        array = np.asarray(counts)
+    except ValueError:
+        raise InvalidInput("counts must be whole numbers, in one array without gaps") from None
     if array.shape != (size,):
         raise InvalidInput(f"counts (shape {array.shape}) must have {size} entries, one per report")
     if array.dtype.kind not in "iu" and (
         array.dtype.kind != "f" or not np.isfinite(array).all() or (array != np.floor(array)).any()
     ):
-        raise InvalidInput("counts must be whole numbers")
+        raise InvalidInput("counts must be whole numbers within 64 bits")
     if (array < 0).any():
         raise InvalidInput("counts must not be negative")
+    if array.sum(dtype=np.float64) >= _MOST:
+        raise InvalidInput("counts must sum to less than 2^62")
     return np.array(array, dtype=np.int64)

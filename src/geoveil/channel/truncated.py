@@ -65,7 +65,7 @@ def summed_tables(
     rows_sum, corner_sum = np.zeros(columns), np.zeros(columns)
     for a in range(rows + reach - 1, -1, -1):
         line = noise_row(a, width)
-        tail = np.cumsum(line[::-1])[::-1][:columns]
+        tail = line[columns:].sum() + np.cumsum(line[:columns][::-1])[::-1]
         rows_sum = rows_sum + line[:columns]
         corner_sum = corner_sum + tail
         if a < rows:

@@ -72,7 +72,7 @@ def command(
             )
         prior = _prior(mechanism, source)
         report = audit(mechanism, draws=draws, false_alarm=false_alarm)
-        costs = Costs(_mean_distance(mechanism, prior), _gain(mechanism, prior))
+        costs = Costs(_mean_distance(mechanism, prior), _gain(mechanism, prior), source is None)
     values = {**_values(report), **costs.values(), **describe(mechanism)}
     console.result(values, lambda screen: _show(screen, mechanism, report, costs))
     context.exit(0 if report.passed else 1)
@@ -84,22 +84,27 @@ class Costs:
 
     mean_distance_km: float | None
     gain: ManipulationGain | None
+    assumed: bool
+    """Whether nothing was said about where people are: everywhere alike."""
 
     def values(self) -> dict[str, Any]:
         """For machines."""
         gain = self.gain and {"worst": self.gain.gain, "target": self.gain.target}
-        return {"mean_distance_km": self.mean_distance_km, "manipulation_gain": gain}
+        prior = "uniform" if self.assumed else "given"
+        distance = self.mean_distance_km
+        return {"prior": prior, "mean_distance_km": distance, "manipulation_gain": gain}
 
     def lines(self) -> dict[str, str]:
         """For people."""
-        lines = {}
+        where = "everywhere alike; --prior says otherwise" if self.assumed else "as in the prior"
+        lines = {"people": where}
         if self.mean_distance_km is not None:
             far = f"{self.mean_distance_km:.4g} km between a person and the report"
             lines["mean distance"] = far
         if self.gain is not None:
             lines["fake reports"] = (
-                f"1 % of them move at most {100 * self.gain.moved:.3g} % of the map onto one place: "
-                f"a gain of {self.gain.gain:.2g}"
+                f"the worst attack found, 1 % fakes, moves {100 * self.gain.moved:.3g} % of the map onto "
+                f"one place: a gain of {self.gain.gain:.2g}"
             )
         return lines
 
@@ -178,10 +183,11 @@ def _show(screen: RichConsole, mechanism: Channel, report: AuditReport, costs: C
 def _certificate_lines(certificate: Certificate | None) -> dict[str, str]:
     if certificate is None:
         return {"certificate": "none: too many cells to enumerate, and no closed form"}
-    loss = f"{certificate.epsilon_per_km:.9g} per km"
     kind = "exactly" if certificate.exact else "at most"
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
-    lines = {"certificate": f"{verdict}: the loss is {kind} {loss}, by {certificate.how}"}
+    lines = {
+        "certificate": f"{verdict}: the loss is {kind} {certificate.found}, by {certificate.how}"
+    }
     if certificate.worst_pair is not None:
         first, second = certificate.worst_pair
         lines["worst pair"] = f"cells {first} and {second}"

@@ -19,6 +19,9 @@ from geoveil.report.document import save_mechanism
 from geoveil.table.results import Result, read_result
 from geoveil.table.writer import binary_sink, check_target
 
+_FORETELLS = 10
+"""Up to here the leverage is near the gain that fakes have: docs/robustness.md."""
+
 
 @click.command()
 @click.option(
@@ -133,12 +136,18 @@ def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
         "certified": f"ε = {made.certified_epsilon_per_km:.6g} per km, β = {made.beta_per_km:.6g}",
         "mean distance": f"{made.mean_distance_km:.4g} km between a person and the report",
         "leakage": f"{made.leakage_bits:.4g} bits a report, on average",
-        "leverage": f"a fake report weighs for up to {made.leverage:.3g} people",
+        "fake reports": f"each may weigh for {_weight(made.leverage)} people; geoveil audit --prior "
+        "measures what they move",
         "reported cells": f"{made.cells_with_weight} of {made.space.size}",
         "warning": made.warning or "",
         "saved": output,
     }
     screen.print(two_columns({name: text for name, text in lines.items() if text}))
+
+
+def _weight(leverage: float) -> str:
+    """The leverage as far as it foretells anything: beyond ten an estimator stops long before."""
+    return f"up to {leverage:.3g}" if leverage <= _FORETELLS else f"over {_FORETELLS}"
 
 
 def _advice_values(advice: Advice) -> dict[str, Any]:
@@ -176,7 +185,7 @@ def _show_advice(screen: RichConsole, advice: Advice) -> None:
         table.add_row(
             choice.name, f"{choice.mean_distance_km:.3f}", f"{choice.leakage_bits:.3f}",
             f"{choice.expected_error_km:.4f}", f"{choice.isolated_posterior:.3f}",
-            f"{choice.leverage:.3g}", style=style,
+            _weight(choice.leverage), style=style,
         )  # fmt: skip
     screen.print(table)
     screen.print(advice.sentence())

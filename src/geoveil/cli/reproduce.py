@@ -10,6 +10,7 @@ from rich.console import Console as RichConsole
 from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.papers import PAPERS, Report, run
+from geoveil.papers.data import MissingData
 from geoveil.papers.report import Outcome
 
 
@@ -35,8 +36,16 @@ def command(paper: str, machine: bool, **options: Any) -> None:
     with console.progress("reproducing") as progress:
         for name in names:
             reports.append(run(name, progress=_teller(progress, name), **options))
+    _require_any(reports)
     values = [report.to_dict() for report in reports]
     console.result({"papers": values}, lambda screen: _show(screen, reports))
+
+
+def _require_any(reports: list[Report]) -> None:
+    """At least one experiment must have run; else say what is missing."""
+    outcomes = [outcome for report in reports for outcome in report.outcomes]
+    if all(outcome.finding is None for outcome in outcomes):
+        raise MissingData(f"nothing could be run: {outcomes[0].not_run}")
 
 
 def _teller(progress: ProgressBar, paper: str) -> Any:

@@ -151,8 +151,7 @@ def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: Progres
         crowd,
         rounds=options["rounds"],
         seed=options["seed"],
-        # the best stop of the plain update says nothing about the paper's rule or a guarded one
-        hindsight=not (options["as_published"] or options["guarded"]),
+        hindsight=True,
         progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
     )
 
@@ -160,6 +159,12 @@ def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: Progres
 def _collection(grid: Grid, options: dict[str, Any]) -> Collection:
     epsilon = options["epsilon_per_km"]
     if options["as_published"]:
+        for name in ("guarded", "most_leverage"):
+            if options[name]:
+                flag = "--" + name.replace("_", "-")
+                raise click.UsageError(
+                    f"{flag} must not go with --as-published: the paper has none"
+                )
         return Collection.as_published(
             grid,
             beta_per_km=epsilon / 2,

@@ -17,10 +17,20 @@ from geoveil.report.wire import LARGEST_BYTES
 _ANSWER_BYTES = 1 << 16
 _PROBLEMS = "https://geoveil.org/problems/"
 _LATER = frozenset({408, 425, 429})
+_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body"})
+"""Problems of the report itself, at any time and wherever it is sent. Any other may pass: a clock is put
+right, a proxy finds the right service."""
 
 
 class NoAnswer(Exception):
-    """A report was handed over and nobody said what became of it; the text says why."""
+    """A report was handed over and nobody said for good what became of it; the text says why.
+
+    ``problem`` is the name of the collector's problem, where it answered with one.
+    """
+
+    def __init__(self, why: str, problem: str = "") -> None:
+        super().__init__(why)
+        self.problem = problem
 
 
 class Collector:
@@ -52,7 +62,10 @@ class Collector:
         return self._latest
 
     def count(self, charge: Charge) -> None:
-        """Hand over a drawn report; returns once it is counted, else ``Refused`` or ``NoAnswer``."""
+        """Hand over a drawn report; returns once it is counted.
+
+        Else ``Refused``, where the report can never count, or ``NoAnswer``, where it may count later.
+        """
         report = {"mechanism": charge.mechanism, "id": charge.report, "cell": charge.cell}
         body = json.dumps(report, separators=(",", ":")).encode()
         try:
@@ -65,8 +78,11 @@ class Collector:
             raise NoAnswer("the collector did not answer")
         if answer.status == 200 and _json(answer) == {"id": charge.report, "status": "counted"}:
             return
-        if 400 <= answer.status < 500 and _problem(answer):
-            raise _refusal(answer)
+        problem = _problem(answer) if 400 <= answer.status < 500 else ""
+        if problem in _FINAL:
+            raise Refused("problem", problem, sent=True)
+        if problem:
+            raise NoAnswer(f"the collector did not count it now ({problem})", problem)
         raise NoAnswer("the answer was not a collector's")
 
     def _patiently(self, request: Callable[[], Answer]) -> Answer | None:

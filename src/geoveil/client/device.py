@@ -43,7 +43,7 @@ class Device:
 
     ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is given back.
     ``insecure`` allows plain http to other machines. ``patience``, ``transport``, ``randomness`` and
-    ``clock`` are for tests and simulations. Reference: system §3.
+    ``clock`` are for tests and simulations. Reference: docs/client.md.
     """
 
     def __init__(
@@ -76,11 +76,12 @@ class Device:
         locate: Locate | None = None,
         outside: Beyond = "refuse",
     ) -> Receipt:
-        """Send one noisy cell, or raise :class:`Refused` with nothing sent.
+        """Send one noisy cell and return what was sent, once the collector has counted it.
 
         Give ``lat`` and ``lng`` in degrees, or ``locate``, which is called only when every check has
-        passed. :class:`Unacknowledged` when the report was charged and fixed but no answer came:
-        ``flush`` sends the same one again.
+        passed. :class:`Refused` with nothing sent when a check fails; with ``sent`` when the report was
+        charged and sent and can never count. :class:`Unacknowledged` when it was charged and fixed and
+        may still count: ``flush`` sends the same one again.
         """
         where = _locator(lat, lng, locate)
         if outside not in get_args(Beyond):
@@ -102,7 +103,11 @@ class Device:
         return self._delivered(charge)
 
     def flush(self) -> list[Receipt]:
-        """Send again what was not acknowledged; the receipts of what now is. Never a new draw."""
+        """Send again what was not acknowledged; the receipts of what now is. Never a new draw.
+
+        Ends early where no answer of the collector comes, and goes on past a report that it does not
+        count, for now or for good.
+        """
         arrived = []
         for charge in self.ledger.charges():
             if charge.campaign == self.address.name and charge.state in ("drawn", "sent"):
@@ -110,8 +115,9 @@ class Device:
                     arrived.append(self._delivered(charge))
                 except Refused:
                     continue
-                except Unacknowledged:
-                    break
+                except Unacknowledged as waits:
+                    if not waits.problem:
+                        break
         return arrived
 
     def explain(self) -> str:
@@ -135,7 +141,7 @@ class Device:
     def _delivered(self, charge: Charge) -> Receipt:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":
-            raise Refused("problem", charge.problem)
+            raise Refused("problem", charge.problem, sent=True)
         receipt = self._receipt(charge)
         if not receipt.acknowledged:
             self.ledger.mark(charge.report, "sent")
@@ -146,7 +152,7 @@ class Device:
         try:
             self._collector.count(charge)
         except NoAnswer as why:
-            raise Unacknowledged(receipt, str(why)) from None
+            raise Unacknowledged(receipt, str(why), why.problem) from None
         except Refused as refused:
             self._note(charge, "refused", refused.detail)
             raise

@@ -34,31 +34,38 @@ REASONS: Mapping[str, str] = {
     "ledger-busy": "another process holds the ledger; try again",
 }
 """Reason → what was wrong, for a person."""
+_SENT = "sent and charged, and the collector did not count it"
 
 
 class Refused(GeoveilError):
-    """The device did not report; no location is in the message.
+    """The device did not report, or (``sent``) the collector will never count what it was sent.
 
     ``reason`` is a key of :data:`REASONS`. ``detail`` says more where there is more to say: the word of
-    :class:`~geoveil.report.RefusedDocument`, or the name of the collector's problem.
+    :class:`~geoveil.report.RefusedDocument`, or the name of the collector's problem. ``sent`` tells
+    whether the noisy cell has left the device, and its charge is spent. No location is in the message.
 
     >>> str(Refused("document", "certificate"))
     'not reported: the mechanism document is not sound (certificate)'
+    >>> str(Refused("problem", "mechanism-expired", sent=True))
+    'sent and charged, and the collector did not count it (mechanism-expired)'
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, sent: bool = False) -> None:
         more = f" ({detail})" if detail else ""
-        super().__init__(f"not reported: {REASONS[reason]}{more}")
+        super().__init__((_SENT if sent else f"not reported: {REASONS[reason]}") + more)
         self.reason = reason
         self.detail = detail
+        self.sent = sent
 
 
 class Unacknowledged(GeoveilError):
-    """The report may have left, but no answer came; the ledger keeps it for ``Device.flush``.
+    """The report may have left, and nobody said for good whether it counts; it waits for ``Device.flush``.
 
-    ``receipt`` says what was sent.
+    ``receipt`` says what was sent. ``problem`` is the name of the collector's problem, where it answered
+    with one that may pass; empty where no answer of a collector came.
     """
 
-    def __init__(self, receipt: Receipt, why: str) -> None:
+    def __init__(self, receipt: Receipt, why: str, problem: str = "") -> None:
         super().__init__(f"the report is not acknowledged yet: {why}; call flush() later")
         self.receipt = receipt
+        self.problem = problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from geoveil.arrays import finite, positive
+from geoveil.arrays import finite, indices, positive
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.errors import GeoveilError, InvalidInput
@@ -32,6 +32,8 @@ class Budget:
 
     A report costs its mechanism's ε per km, charged *before* it is drawn; costs add. Asking again about
     the same cell under the same mechanism gives the same answer and costs nothing: no averaging.
+    The price of that memory: whoever sees two reports of one person that differ knows that the person
+    has moved between them, though not from where to where.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -47,11 +49,12 @@ class Budget:
     spent_per_km: float = 0.0
     charges: list[tuple[str, float]] = field(default_factory=list)
     """Every charge: what for, and ε per km."""
-    answers: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
+    answers: dict[tuple[Channel, int], int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.limit_per_km = positive("limit_per_km", self.limit_per_km)
-        self.spent_per_km = finite("spent_per_km", self.spent_per_km)
+        if finite("spent_per_km", self.spent_per_km) < 0:
+            raise InvalidInput(f"spent_per_km ({self.spent_per_km:g}) must not be negative")
 
     @property
     def left_per_km(self) -> float:
@@ -75,10 +78,10 @@ class Budget:
         self, mechanism: Channel, cell: int, *, draw: Callable[[int], int] | None = None
     ) -> int:
         """The report for a cell: the remembered one, or a new one, charged first."""
-        key = (str(hash(mechanism)), int(cell))
+        key = (mechanism, int(indices("cell", cell, mechanism.space.size)))
         if key not in self.answers:
             self.charge(repr(mechanism), _cost_per_km(mechanism))
-            drawn = mechanism.sample(cell) if draw is None else draw(int(cell))
+            drawn = mechanism.sample(cell) if draw is None else draw(key[1])
             self.answers[key] = int(drawn)
         return self.answers[key]
 

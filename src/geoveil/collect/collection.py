@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, count, distribution, frozen
+from geoveil.arrays import FloatArray, count, distribution, frozen, positive
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
@@ -50,7 +50,7 @@ class Collection:
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
     ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
-    Reference: PRIVIC Alg. 1, with the corrections of method §5 and §11.
+    Reference: PRIVIC Alg. 1, with the corrections of docs/privic.md.
 
     >>> import numpy as np
     >>> import geoveil as gv
@@ -71,19 +71,26 @@ class Collection:
         space: Space,
         *,
         epsilon_per_km: float | None = None,
-        camouflage: float = 0.5,
+        camouflage: float | None = None,
         most_leverage: float | None = None,
-        guarded: bool = False,
+        guarded: bool | None = None,
         prior: Any = None,
         minimum_reports: int = 0,
         rule: Rule | None = None,
     ) -> None:
         if (rule is None) == (epsilon_per_km is None):
             raise InvalidInput("a collection must have a promise, epsilon_per_km=, or a rule=")
+        if rule is not None and not (camouflage is most_leverage is guarded is None):
+            raise InvalidInput(
+                "camouflage, most_leverage and guarded must go with epsilon_per_km; a rule= has its own"
+            )
         self.space = space
         self.rule = (
             PromiseRule(
-                float(epsilon_per_km or 0), camouflage, most_leverage=most_leverage, guarded=guarded
+                positive("epsilon_per_km", epsilon_per_km),
+                0.5 if camouflage is None else camouflage,
+                most_leverage=most_leverage,
+                guarded=bool(guarded),
             )
             if rule is None
             else rule
@@ -94,6 +101,7 @@ class Collection:
         self.prior = frozen(uniform if prior is None else distribution("prior", prior, size))
         self._rounds: list[Round] = []
         self._estimate: Estimate | None = None
+        self._estimated_from: tuple[Tally, ...] = ()
         self._open_round(self.prior)
 
     @classmethod
@@ -132,9 +140,7 @@ class Collection:
         if not closed:
             raise InvalidInput("a collection must close a round before it has an estimate")
         if self._estimate is None:  # after a resume: the same tallies give the same estimate
-            self._estimate = self.rule.estimate(
-                [done.tally for done in closed], self._before(len(closed) - 1)
-            )
+            self._estimate = self._estimated(len(closed) - 1)
         return self._estimate
 
     def receive(self, tally: Tally) -> Round:
@@ -152,11 +158,17 @@ class Collection:
         closing = self.current
         if closing.tally.total < max(1, self.minimum_reports):
             return None
-        tallies = [done.tally for done in self._rounds]
-        self._estimate = self.rule.estimate(tallies, self._before(len(self._rounds) - 1))
+        self._estimated_from = tuple(done.tally for done in self._rounds)
+        self._estimate = self._estimated(len(self._rounds) - 1)
         closing.distribution = self._estimate.distribution
         self._open_round(self._estimate.distribution)
         return closing
+
+    def _estimated(self, number: int) -> Estimate:
+        """The estimate at the close of round ``number`` (from 0), from the counts as they were then."""
+        return self.rule.estimate(
+            self._estimated_from, self._before(number), least=self.minimum_reports
+        )
 
     def _before(self, number: int) -> FloatArray:
         """What was believed before round ``number`` (from 0) closed."""
@@ -179,6 +191,7 @@ class Collection:
             "prior": self.prior.tolist(),
             "minimum_reports": self.minimum_reports,
             "rounds": [_round_to_dict(known) for known in self._rounds],
+            "estimated_from": [tally.counts.tolist() for tally in self._estimated_from],
         }
 
     @classmethod
@@ -190,11 +203,16 @@ class Collection:
             resumed = cls.__new__(cls)
             resumed.space = space_from_dict(values["space"])
             resumed.rule = rule_from_dict(values["rule"])
-            resumed.prior = frozen(np.array(values["prior"], dtype=np.float64))
-            resumed.minimum_reports = int(values["minimum_reports"])
-            resumed._rounds = _rounds_from(values["rounds"])
+            size = resumed.space.size
+            resumed.prior = frozen(_as_saved("prior", values["prior"], size))
+            resumed.minimum_reports = count("minimum_reports", values["minimum_reports"], least=0)
+            resumed._rounds = _rounds_from(values["rounds"], size)
+            resumed._estimated_from = tuple(
+                Tally(known.mechanism, counts)
+                for known, counts in zip(resumed.rounds, values["estimated_from"], strict=True)
+            )
             resumed._estimate = None
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, InvalidInput) as problem:
             raise InvalidFile(
                 f"the saved collection is incomplete or malformed: {problem}"
             ) from None
@@ -220,6 +238,12 @@ class Collection:
         return f"Collection({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
 
 
+def _as_saved(name: str, values: Any, size: int) -> FloatArray:
+    """A distribution to the last digit: checked, and not scaled again."""
+    distribution(name, values, size)
+    return np.array(values, dtype=np.float64)
+
+
 def _round_to_dict(known: Round) -> dict[str, Any]:
     return {
         "mechanism": mechanism_to_dict(known.mechanism),
@@ -228,13 +252,17 @@ def _round_to_dict(known: Round) -> dict[str, Any]:
     }
 
 
-def _rounds_from(saved: Sequence[dict[str, Any]]) -> list[Round]:
+def _rounds_from(saved: Sequence[dict[str, Any]], size: int) -> list[Round]:
     rounds = []
     for number, values in enumerate(saved, start=1):
         mechanism = mechanism_from_dict(values["mechanism"])
         if not isinstance(mechanism, Channel):
             raise InvalidFile("a round must have a mechanism over cells")
+        tally = Tally(mechanism, values["counts"])
         believed = values["distribution"]
-        distributed = None if believed is None else frozen(np.array(believed, dtype=np.float64))
-        rounds.append(Round(number, mechanism, Tally(mechanism, values["counts"]), distributed))
+        if believed is not None:
+            believed = frozen(_as_saved("distribution", believed, size))
+        rounds.append(Round(number, mechanism, tally, believed))
+    if [known.closed for known in rounds] != [True] * (len(rounds) - 1) + [False]:
+        raise InvalidFile("a saved collection must have one open round, its last")
     return rounds

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, positive
+from geoveil.arrays import FloatArray, finite, positive
 from geoveil.audit.certify import certify
 from geoveil.channel.kernel import Kernel
 from geoveil.collect.weights import (
@@ -31,11 +31,11 @@ from geoveil.mechanism.promise import Promise
 from geoveil.space.base import Space
 
 DESIGN_STEPS = Steps(8)
-"""Few Blahut–Arimoto steps: run to its limit it empties most cells (method §4)."""
+"""Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""
 
 _CLOSE = 0.999
 """How near the promise the certified ε must come."""
-_TRIALS = 60
+_TRIALS, _DOUBLINGS = 60, 40
 _SHARE_TRIALS, _BETA_TRIALS = 9, 10
 """How finely the camouflage is lowered where a bound on the leverage needs it, and the least β found."""
 
@@ -83,41 +83,6 @@ class DesignedElastic(Elastic):
         """The exact ε, rounded up."""
         return certify(self).epsilon_per_km
 
-    @cached_property
-    def leverage(self) -> float:
-        """How many people a fake report may weigh for, to first order: the largest 1/C[x, x].
-
-        Somebody in x reports x with probability C[x, x], so an estimator counts 1/C[x, x] people for a
-        report x that nobody else explains. Infinite where a cell is never reported.
-        """
-        stays = np.exp(-self.log_normaliser) * self.weights
-        return float(1 / stays.min()) if stays.min() > 0 else math.inf
-
-    @property
-    def cells_with_weight(self) -> int:
-        """How many cells are still reported: c above 1e-6."""
-        return int((self.weights > 1e-6).sum())
-
-    @cached_property
-    def rank(self) -> int:
-        """The rank of the channel; below the number of cells, the truth cannot be recovered.
-
-        C = Z⁻¹·K·c with K positive definite, so the rank is the number of cells with any weight;
-        weights below 1e-15 of the largest count as none.
-        """
-        return int((self.weights > 1e-15 * self.weights.max()).sum())
-
-    @property
-    def warning(self) -> str | None:
-        """What a user should know before collecting with this mechanism, in words."""
-        if self.cells_with_weight >= self.space.size / 2:
-            return None
-        return (
-            f"only {self.cells_with_weight} of {self.space.size} cells are still reported: Blahut–Arimoto "
-            "was run so far that the distribution can hardly be recovered; use fewer steps, a floor, or "
-            "camouflage below 1"
-        )
-
 
 def blahut_arimoto(
     space: Space,
@@ -134,7 +99,7 @@ def blahut_arimoto(
     for ``stop=CertifiedWithin(…)``, on the way to the rate–distortion optimum itself.
     Guarantee: 2β per km; the certified ε is usually smaller.
     Cost: two FFT products a step on a grid.
-    Reference: PRIVIC Alg. 2 with the normalisation of method §11.
+    Reference: PRIVIC Alg. 2, its normalisation corrected (docs/privic.md).
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -171,9 +136,15 @@ def elastic(
     as little as it must be.
     Guarantee: ε per km, certified; the same worst case at every camouflage.
     Cost: some ten designs, each of a few FFT products; with a bound up to a hundred times that.
-    Reference: method §4.
+    Reference: docs/privic.md.
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
+    >>> mechanism = elastic(grid, [1 / 16] * 16, epsilon_per_km=2.0, camouflage=0.5)
+    >>> 1.99 < mechanism.certified_epsilon_per_km <= 2.0
+    True
     """
-    if not 0.0 <= camouflage <= 1.0:
+    if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
     known = checked_prior(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
@@ -185,22 +156,30 @@ def elastic(
     if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
         return wanted
     sharpest = made(0.0)
-    if sharpest.leverage > most_leverage:
-        raise InvalidInput(
-            f"most_leverage ({most_leverage:g}) must be at least {sharpest.leverage:.3g}, that of the "
-            "sharpest mechanism at this promise"
-        )
+    least_beta = _least_beta(space, most_leverage, sharpest.beta_per_km)
+    betas = np.linspace(sharpest.beta_per_km, least_beta, _BETA_TRIALS)
 
-    steepest = sharpest.beta_per_km
-    betas = np.linspace(steepest, _least_beta(space, most_leverage, steepest), _BETA_TRIALS)
-
-    def bounded(share: float) -> DesignedElastic:
+    def bounded(share: float, of: FloatArray = known) -> DesignedElastic:
         def build(beta: float) -> DesignedElastic:
-            return _mixed(space, known, beta, share, stop, most_leverage)
+            return _mixed(space, of, beta, share, stop, most_leverage)
 
         return _promising(promise, build, betas)
 
-    return _most_camouflaged(bounded, most_leverage, camouflage, sharpest)
+    # The last two do not depend on the prior: a campaign that could begin can go on.
+    fallbacks: tuple[Callable[[], DesignedElastic], ...] = (
+        lambda: sharpest,
+        lambda: bounded(0.0),
+        lambda: bounded(camouflage, checked_prior(None, space.size)),
+    )
+    for fallback in fallbacks:
+        least = fallback()
+        if least.leverage <= most_leverage:
+            best = _most_camouflaged(bounded, most_leverage, camouflage, least)
+            return _described(best, known, best.guarantee.epsilon_per_km)
+    raise InvalidInput(
+        f"most_leverage ({most_leverage:g}) must be one that can be kept at this promise, such as "
+        f"{sharpest.leverage:.3g}, that of the sharpest mechanism"
+    )
 
 
 def _least_beta(space: Space, most_leverage: float, steepest: float) -> float:
@@ -217,10 +196,10 @@ def _most_camouflaged(
     bounded: Callable[[float], DesignedElastic],
     most_leverage: float,
     camouflage: float,
-    sharpest: DesignedElastic,
+    least: DesignedElastic,
 ) -> DesignedElastic:
-    """The mechanism of the largest camouflage at which the bound can be kept: bisection."""
-    best, low, high = sharpest, 0.0, 2 * camouflage  # the first trial is what was asked for
+    """The mechanism of the largest camouflage at which the bound can be kept, by bisection, or the least."""
+    best, low, high = least, 0.0, 2 * camouflage  # the first trial is what was asked for
     for _ in range(_SHARE_TRIALS):
         share = (low + high) / 2
         tried = bounded(share)
@@ -246,15 +225,17 @@ def _promising(
     if promise.mean_distance_km is not None:
         wanted = positive("mean_distance_km", promise.mean_distance_km)
         made = _solve(build, lambda m: -m.mean_distance_km, -wanted, 0.5 / wanted, 4 / wanted)
-        return _claiming(made, made.certified_epsilon_per_km)
+        return _described(made, made.prior, made.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
+    if (alone := build(epsilon)).space.size == 1:
+        return _described(alone, alone.prior, epsilon)
     low, high = epsilon / 2, epsilon
     if betas is not None:
-        kept = [_certified(build(beta)) <= epsilon for beta in betas]
-        first = kept.index(True) if any(kept) else -1
+        kept = (place for place, beta in enumerate(betas) if _certified(build(beta)) <= epsilon)
+        first = next(kept, len(betas) - 1)
         low, high = float(betas[first]), float(betas[max(0, first - 1)])
     made = _solve(build, _certified, epsilon, low, high)
-    return _claiming(made, epsilon)
+    return _described(made, made.prior, epsilon)
 
 
 def _certified(made: DesignedElastic) -> float:
@@ -278,10 +259,11 @@ def _mixed(
     return DesignedElastic(space, prior, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
-def _claiming(made: DesignedElastic, epsilon_per_km: float) -> DesignedElastic:
+def _described(made: DesignedElastic, prior: FloatArray, epsilon_per_km: float) -> DesignedElastic:
+    """The same mechanism with its claim, measured under a prior."""
     return DesignedElastic(
         made.space,
-        made.prior,
+        prior,
         made.ascent,
         beta_per_km=made.beta_per_km,
         weights=made.weights,
@@ -302,16 +284,24 @@ def _solve(
     False position with the Illinois rule, which keeps a bracket; the safe end is the answer.
     """
     made = build(low)
-    while measure(made) > target:
+    for _ in range(_DOUBLINGS):
+        if measure(made) <= target:
+            break
         low, high = low / 2, low
         made = build(low)
+    else:
+        raise _unreachable(made, target)
     beyond = build(high)
     below, above = measure(made) - target, measure(beyond) - target
-    while above <= 0:
+    for _ in range(_DOUBLINGS):
+        if above > 0:
+            break
         low, made, below = high, beyond, above
         high *= 2
         beyond = build(high)
         above = measure(beyond) - target
+    else:
+        raise _unreachable(beyond, target)
     for _ in range(_TRIALS):
         if -below <= (1 - _CLOSE) * abs(target) or high - low < 1e-12 * high:
             return made
@@ -326,3 +316,11 @@ def _solve(
         else:
             high, above = middle, value
     return made
+
+
+def _unreachable(made: DesignedElastic, target: float) -> InvalidInput:
+    """Only a mean distance (a negative target) can be out of reach: any ε can be kept."""
+    return InvalidInput(
+        f"mean_distance_km ({-target:g}) must be reachable; β = {made.beta_per_km:.3g} per km gives "
+        f"{made.mean_distance_km:.6g} km"
+    )

@@ -164,7 +164,7 @@ def long_run(
     mesh. All counts are enumerated where there are at most 200,000 of them; otherwise every row is
     estimated from ``samples`` draws.
     Cost: states × counts × update steps: for spaces of two to four cells.
-    Reference: PRIVIC §6; method §5.
+    Reference: PRIVIC §6.
 
     >>> import geoveil as gv
     >>> run = long_run(gv.Line(2), [0.7, 0.3], beta_per_km=1.0, design_steps=4, update_steps=8,

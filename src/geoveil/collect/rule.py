@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from geoveil.arrays import FloatArray, count, positive
+import numpy as np
+
+from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.audit.alarm import PoisoningAlarm
 from geoveil.audit.guard import GuardedUpdate
 from geoveil.channel.base import Channel
@@ -25,8 +27,13 @@ class Rule(Protocol):
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """The mechanism of the next round, given what is believed now."""
 
-    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
-        """The estimate from the tallies of all rounds so far, oldest first."""
+    def estimate(
+        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
+    ) -> Estimate:
+        """The estimate from the tallies of all rounds so far, oldest first.
+
+        ``least`` is how many reports every round must keep, whatever is left out.
+        """
 
     def to_dict(self) -> dict[str, Any]:
         """The rule as plain JSON values."""
@@ -40,7 +47,7 @@ class PromiseRule:
     ``guarded`` estimates with :class:`~geoveil.audit.guard.GuardedUpdate`: where the alarm is raised over
     all rounds, what it finds fake is left out, so that fakes steer neither the map nor the next
     mechanism. It costs some hundred estimates at every close.
-    Reference: method §4 and §5.
+    Reference: docs/privic.md.
     """
 
     epsilon_per_km: float
@@ -51,7 +58,7 @@ class PromiseRule:
 
     def __post_init__(self) -> None:
         positive("epsilon_per_km", self.epsilon_per_km)
-        if not 0.0 <= self.camouflage <= 1.0:
+        if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
             raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
@@ -64,13 +71,21 @@ class PromiseRule:
             most_leverage=self.most_leverage,
         )
 
-    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+    def estimate(
+        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
+    ) -> Estimate:
         """All rounds together, from a uniform start."""
-        update = GuardedUpdate(_ALARM, self.estimator) if self.guarded else self.estimator
+        guard = GuardedUpdate(_ALARM, self.estimator, least=max(1, least))
+        update = guard if self.guarded else self.estimator
         return update.fit([tally for tally in tallies if tally.total])
 
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound and the guard."""
+        if not _is_plain(self.estimator):
+            raise InvalidInput(
+                "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a collection "
+                "with an estimator of its own cannot go on where it stopped"
+            )
         values = {
             "kind": "promise",
             "epsilon_per_km": self.epsilon_per_km,
@@ -81,13 +96,18 @@ class PromiseRule:
         return {name: value for name, value in values.items() if value is not None}
 
 
+def _is_plain(estimator: Estimator) -> bool:
+    own = isinstance(estimator, IterativeBayesianUpdate) and estimator.start is None
+    return own and vars(estimator) == vars(IterativeBayesianUpdate())
+
+
 @dataclass(frozen=True)
 class PublishedRule:
     """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
 
     The paper's N iterations of Blahut–Arimoto are N − 1 updates of c, because its first channel comes
-    from uniform c; EM starts at the estimate before (method §10).
-    Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (method §11).
+    from uniform c; EM starts at the estimate before.
+    Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (docs/privic.md).
     """
 
     beta_per_km: float
@@ -104,9 +124,12 @@ class PublishedRule:
         stop = Steps(self.design_steps - 1)
         return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
 
-    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
-        """The last round, from what was believed before it."""
-        update = IterativeBayesianUpdate(stop=Steps(self.update_steps), start=believed)
+    def estimate(
+        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
+    ) -> Estimate:
+        """The last round, from what was believed before it; nothing is left out."""
+        start = np.maximum(believed, np.finfo(np.float64).tiny)  # EM never comes back from zero
+        update = IterativeBayesianUpdate(stop=Steps(self.update_steps), start=start / start.sum())
         return update.fit(tallies[-1])
 
     def to_dict(self) -> dict[str, Any]:

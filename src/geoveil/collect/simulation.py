@@ -9,10 +9,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, indices
+from geoveil.arrays import FloatArray, IntArray, count, finite, indices
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.collection import Collection
+from geoveil.collect.rule import PromiseRule
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
 from geoveil.estimate.objective import Objective, uniform
@@ -47,7 +48,7 @@ class Crowd:
         if self.everybody not in ("once", "each round"):
             raise InvalidInput(f"everybody ({self.everybody!r}) must be 'once' or 'each round'")
         for name in ("churn", "fake_share"):
-            if not 0.0 <= getattr(self, name) < 1.0:
+            if not 0.0 <= finite(name, getattr(self, name)) < 1.0:
                 raise InvalidInput(f"{name} ({getattr(self, name)!r}) must lie in [0, 1)")
 
     def rounds(self, number: int, generator: np.random.Generator) -> Iterator[IntArray]:
@@ -107,11 +108,12 @@ def simulate(
     """Run a population through the rounds of a collection, with seeded randomness.
 
     The truth is the distribution of all people of the crowd. ``hindsight`` also finds the best stop
-    of the update on the pooled rounds, which costs an earth mover's distance at some 25 step counts.
+    of the update on the pooled rounds, which costs an earth mover's distance at some 25 step counts;
+    it says nothing about a guarded collection or the paper's rule, which have none.
     """
     people = indices("people", crowd.people, collection.space.size)
     truth = np.bincount(people, minlength=collection.space.size) / max(1, people.size)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(count("seed", seed, least=0))
     met = np.zeros(collection.space.size)
     results = []
     number = count("rounds", rounds)
@@ -145,7 +147,8 @@ def _result(
     space = collection.space
     closed = collection.rounds[-1]
     believed = collection.distribution
-    best = best_in_hindsight_km(collection, truth) if hindsight else None
+    plain = isinstance(collection.rule, PromiseRule) and not collection.rule.guarded
+    best = best_in_hindsight_km(collection, truth) if hindsight and plain else None
     return RoundResult(
         number=closed.number,
         reports=sum(done.tally.total for done in collection.rounds),

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from geoveil.arrays import FloatArray
-from geoveil.estimate.uncertainty import ErrorBars, around, checked_level, combined
+from geoveil.estimate.uncertainty import ErrorBars, around, certain, checked_level, combined
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,8 @@ class DiagonalErrors:
         else:
             shared = np.square(combinations @ self.factors.T).sum(axis=-1)
             variance = np.square(combinations) @ self.spread - shared
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+        known = certain(self.distribution.size, combinations)
+        return np.where(known, 0.0, np.sqrt(np.maximum(variance, 0.0)))
 
     def interval(
         self, level: float, combinations: FloatArray | None = None

@@ -23,6 +23,9 @@ from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import ErrorBars, FisherInformation, Uncertainty
 from geoveil.space.base import MATRIX_LIMIT
 
+_LEAST_STEPS = 50
+"""A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
+
 
 @dataclass(frozen=True, eq=False)
 class IterativeBayesianUpdate:
@@ -34,7 +37,7 @@ class IterativeBayesianUpdate:
     ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
     ``uncertainty`` is ``FisherInformation()`` (the default up to 4,096 cells) or ``Bootstrap()``.
     Cost: a push and a pull of every channel per step, whatever the number of reports.
-    Reference: IBU §II and Alg. 1 (IBU), FREEWILL Alg. 1 (GIBU), method §3 for certificate and stop.
+    Reference: IBU §II and Alg. 1 (IBU), FREEWILL Alg. 1 (GIBU); docs/estimation.md.
 
     >>> import geoveil as gv
     >>> from geoveil.estimate import CertifiedWithin, IterativeBayesianUpdate
@@ -88,7 +91,8 @@ class IterativeBayesianUpdate:
         method = default if self.uncertainty is None else self.uncertainty
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
-            return self._refit(observations, ascent.steps * carry_on, counts)
+            steps = max(ascent.steps * carry_on, _LEAST_STEPS)
+            return self._refit(observations, steps, counts)
 
         return method.errors(observations, ascent.distribution, refit, self.progress)
 

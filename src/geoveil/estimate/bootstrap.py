@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
-from geoveil.arrays import FloatArray, count
+from geoveil.arrays import BoolArray, FloatArray, count
 from geoveil.errors import TooLarge
+from geoveil.estimate.identifiability import lost_directions
+from geoveil.estimate.information import RARE, telling_columns
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress
-from geoveil.estimate.uncertainty import Refit, around, checked_level, combined
+from geoveil.estimate.uncertainty import LOST, Refit, around, checked_level, combined
+from geoveil.space.base import MATRIX_LIMIT
 
 _CHUNK_ENTRIES = 1 << 22
 _MOST_ENTRIES = 1 << 28
@@ -22,42 +26,68 @@ class BootstrapErrors:
 
     Interval: whatever the percentile and the basic bootstrap interval hold, one or the other; for
     estimates near zero either alone misses far too often. Standard error: the spread of the replicates
-    and how far the estimate itself still moves when it is carried on.
+    and how far the estimate itself still moves when it is carried on. Neither is ever less than in a
+    poll of as many people without noise, where a count has a variance of at least ``RARE``. What
+    the reports cannot tell apart has an infinite error and the interval [0, 1].
     """
 
     distribution: FloatArray
     centre: FloatArray
     """The estimate carried on, from which the data were resampled."""
     replicates: FloatArray
+    people: int
+    lost: FloatArray
+    """(cells, k): directions the data say nothing about."""
     method: str
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         spread = self._drawn(combinations).std(axis=0, ddof=1)
         moved = combined(self.centre - self.distribution, combinations)
-        return np.asarray(np.hypot(spread, moved))
+        errors = np.maximum(np.hypot(spread, moved), self._poll(combinations))
+        return np.where(self._unknown(combinations), np.inf, errors)
 
     def interval(
         self, level: float, combinations: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         tail = (1 - checked_level(level)) / 2
         low, high = np.quantile(self._drawn(combinations), [tail, 1 - tail], axis=0)
-        twice = 2 * combined(self.centre, combinations)
-        estimate = combined(self.distribution, combinations)
-        return around(estimate, np.minimum(low, twice - high), np.maximum(high, twice - low))
+        centre = combined(self.centre, combinations)
+        reach = np.where(
+            self._unknown(combinations), np.inf, -ndtri(tail) * self._poll(combinations)
+        )
+        lowest = np.minimum.reduce([low, 2 * centre - high, centre - reach])
+        highest = np.maximum.reduce([high, 2 * centre - low, centre + reach])
+        return around(combined(self.distribution, combinations), lowest, highest)
 
     def _drawn(self, combinations: FloatArray | None) -> FloatArray:
         return self.replicates if combinations is None else self.replicates @ combinations.T
+
+    def _poll(self, combinations: FloatArray | None) -> FloatArray:
+        """The standard error that as many people would leave who all said where they are."""
+        share = combined(self.centre, combinations)
+        if combinations is None:
+            squares, reach = share, np.array(float(share.size > 1))
+        else:
+            squares, reach = np.square(combinations) @ self.centre, np.ptp(combinations, axis=-1)
+        variance = np.maximum(self.people * (squares - share**2), RARE * reach**2)
+        return np.asarray(np.sqrt(variance) / self.people)
+
+    def _unknown(self, combinations: FloatArray | None) -> BoolArray:
+        """Which cells or combinations hold something of a lost direction."""
+        return np.asarray((np.abs(combined(self.lost, combinations)) > LOST).any(axis=-1))
 
 
 @dataclass(frozen=True)
 class Bootstrap:
     """Error bars by parametric bootstrap over the tallies, for any number of cells.
 
-    Law: the estimate is carried on to ``carry_on`` times its steps, which takes most of the
-    smoothing out of it; each tally is drawn again from the law of reports of that distribution
-    (multinomial, same total), and estimated with as many steps. Where a tally holds only what was
-    seen (RAPPOR, several reports of one person), its counts are resampled instead.
-    Cost: replicates × carry_on times that of the estimate; replicates advance as one batch.
+    Law: the estimate is carried on to ``carry_on`` times its steps and at least to 50, which takes
+    most of the smoothing out of it; each tally is drawn again from the law of reports of that
+    distribution (multinomial, same total), and estimated with as many steps. Where a tally holds only
+    what was seen (RAPPOR, several reports of one person), its counts are resampled instead. Up to
+    4,096 cells the directions no report shows are found first; their cells have the interval [0, 1].
+    Cost: replicates × carry_on times that of the estimate, and one QR factorisation of the channels
+    up to 4,096 cells; replicates advance as one batch.
     Guarantee: none on coverage. Early stopping hides some of the bias: see ``benchmarks/coverage.py``.
 
     >>> Bootstrap(replicates=500).seed
@@ -95,16 +125,33 @@ class Bootstrap:
             if progress is not None:
                 progress(min(first + chunk, self.replicates), self.replicates)
         words = f"parametric bootstrap, {self.replicates} replicates"
-        return BootstrapErrors(distribution, centre, replicates, words)
+        lost = _lost(observations)
+        return BootstrapErrors(distribution, centre, replicates, observations.total, lost, words)
 
     def _resampled(self, observations: Observations, centre: FloatArray) -> FloatArray:
         """(replicates, observations): new counts of every tally."""
         generator = np.random.default_rng(self.seed)
         drawn = []
         for number, tally in enumerate(observations.tallies):
+            if not tally.total:
+                drawn.append(np.zeros((self.replicates, tally.counts.size), dtype=np.int64))
+                continue
             law = tally.counts.astype(np.float64)
             if observations.complete(number):
                 law = np.maximum(observations.parts[number].push(centre), 0.0)
             shares = law / max(law.sum(), np.finfo(float).tiny)
             drawn.append(generator.multinomial(tally.total, shares, size=self.replicates))
         return np.concatenate(drawn, axis=1).astype(np.float64)
+
+
+def _lost(observations: Observations) -> FloatArray:
+    """(cells, k): the directions that no tally shows; none are looked for above 4,096 cells."""
+    cells = observations.space.size
+    if cells > MATRIX_LIMIT:
+        return np.zeros((cells, 0))
+    lost, told = np.eye(cells), []
+    for number, tally in enumerate(observations.tallies):
+        if tally.total and lost.shape[1]:
+            told.append(telling_columns(observations, number))
+            lost = lost_directions(np.concatenate(told, axis=1))
+    return lost

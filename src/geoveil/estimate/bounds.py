@@ -56,6 +56,15 @@ def rappor_mixture(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> Mixture:
     )
 
 
+def rappor_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """d and u: the bits of one report have covariance diag(d) − u·uᵀ.
+
+    Bits of mean μ have variance μ(1−μ); two of them share −gain²·θ_x·θ_y through the true cell.
+    """
+    mean, shared = group.noise + group.gain * theta, group.gain * theta
+    return mean * (1.0 - mean) + np.square(shared), shared
+
+
 def randomized_response_level(
     epsilon: npt.ArrayLike, *, size: int, people: npt.ArrayLike = 1
 ) -> float:
@@ -95,7 +104,7 @@ def randomized_response_error_bound(
     (1 − Σθ²)/n + (k−1)(k + 2(e^{ε[n]}−1)) / (n(e^{ε[n]}−1)²), before any repair. Exact when all use
     the same level. ``epsilon`` lists the levels, ``people`` how many use each.
 
-    Reference: FREEWILL Proposition 2; method §6.
+    Reference: FREEWILL Proposition 2.
 
     >>> round(randomized_response_error_bound([0.5, 0.5], 1.0, people=100), 8)
     0.02341347
@@ -114,7 +123,7 @@ def rappor_error_bound(
     (1 − Σθ²)/n + k e^{ε[n]/2} / (n(e^{ε[n]/2}−1)²), before any repair. Exact when all use the same
     level. ``epsilon`` lists the levels, ``people`` how many use each.
 
-    Reference: FREEWILL Proposition 3; method §6.
+    Reference: FREEWILL Proposition 3.
 
     >>> round(rappor_error_bound([0.5, 0.5], 2.0, people=100), 8)
     0.02341347

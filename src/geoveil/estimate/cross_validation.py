@@ -31,7 +31,7 @@ class CrossValidated:
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step.
     ``seed`` makes the result reproducible.
 
-    Reference: method §3 and §10.
+    Reference: docs/estimation.md and docs/decisions/0006-stopping.md.
 
     >>> CrossValidated().folds, CrossValidated(repeats=4).repeats
     (5, 4)

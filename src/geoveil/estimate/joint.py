@@ -13,6 +13,8 @@ from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.errors import ImpossibleReport, InvalidInput
 
+_MOST_ENTRIES = 1 << 23
+
 
 class ObservedCombinations(Channel):
     """The columns of the combinations that were seen, P(z₁|x)·P(z₂|x)·…, each up to a factor.
@@ -50,6 +52,22 @@ class ObservedCombinations(Channel):
 
     def matrix(self) -> FloatArray:
         return self._matrix
+
+    def numbers(self) -> IntArray:
+        """Which of all combinations each of those seen is, as ``every_combination`` orders them."""
+        sizes = tuple(channel.report_count for channel in self.channels)
+        return np.asarray(np.ravel_multi_index(tuple(self.combinations.T), sizes))
+
+    def every_combination(self) -> FloatArray | None:
+        """(cells, combinations): the law of all combinations; ``None`` beyond 8,388,608 entries."""
+        cells = self.space.size
+        if cells * math.prod(channel.report_count for channel in self.channels) > _MOST_ENTRIES:
+            return None
+        law = np.ones((cells, 1))
+        for channel in self.channels:
+            columns = np.maximum(channel.matrix(), 0.0)
+            law = (law[:, :, None] * columns[:, None, :]).reshape(cells, -1)
+        return law
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -13,11 +13,13 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.fit import fit_of
 from geoveil.estimate.identifiability import Identifiability, tell_apart
+from geoveil.estimate.information import RARE
+from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.mixture import by_mechanism
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.simplex import REPAIRS, Repair, checked_repair
 from geoveil.estimate.system import LinearSystem
-from geoveil.estimate.uncertainty import RARE, GaussianErrors
+from geoveil.estimate.uncertainty import GaussianErrors
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class MatrixInversion:
     zero and rescales. v is unbiased where C has full rank; the repaired estimate is not. Error bars
     are those of v (delta method), cut to [0, 1] and stretched to hold the estimate.
     Cost: m³, once; refused above 4,096 cells.
-    Reference: FREEWILL §5.1 (INV, INV-P, INV-N); method §6.
+    Reference: FREEWILL §5.1 (INV, INV-P, INV-N).
 
     >>> import geoveil as gv
     >>> mechanism = gv.RandomizedResponse(gv.Line(3), epsilon=2.0)
@@ -60,7 +62,7 @@ class MatrixInversion:
             stopped=f"{system.how}, then {repair_words(self.repair, solution)}",
             find_fit=lambda: fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
-            find_identifiability=lambda: _identifiability(observations, system),
+            find_identifiability=lambda: _identifiability(tally, system),
         )
 
 
@@ -88,9 +90,14 @@ def _only_mechanism(observations: Observations) -> Tally:
 def _errors(
     system: LinearSystem, total: int, solution: FloatArray, distribution: FloatArray
 ) -> GaussianErrors:
-    """Cov(v) = Pᵀ(diag(p) − pᵀp)P/n with p = θC, where v = qP; rare reports count as in ``RARE``."""
+    """Cov(v) = Pᵀ(diag(p) − pᵀp)P/n with p = θC, where v = qP.
+
+    Each count has a variance n·p(1 − p) of at least ``RARE``: a report that nearly everybody makes is
+    known no better than one that hardly anybody makes.
+    """
     law = distribution @ system.matrix
-    spread = system.solve(np.diag(np.sqrt(np.maximum(total * law, RARE)) / total))
+    own = np.maximum(total * law * (1.0 - law), RARE) + total * np.square(law)
+    spread = system.solve(np.diag(np.sqrt(own) / total))
     mean = system.solve(law)
     return GaussianErrors(
         distribution=distribution,
@@ -101,10 +108,9 @@ def _errors(
     )
 
 
-def _identifiability(observations: Observations, system: LinearSystem) -> Identifiability:
-    """The rank with all reports of the channel: those never seen count as well here."""
-    part = observations.parts[0]
-    found = tell_apart(part, np.ones(part.observations))
+def _identifiability(tally: Tally, system: LinearSystem) -> Identifiability:
+    """The rank with all reports of the inverted channel: those never seen count as well here."""
+    found = tell_apart(ChannelLikelihood(tally.channel), np.ones(tally.channel.report_count))
     if found:
         return replace(found, reason=f"identifiable: the channel has full rank {system.cells}")
     return replace(found, reason=found.reason.replace("kinds of reports seen", "reports"))

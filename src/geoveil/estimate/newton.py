@@ -34,8 +34,8 @@ class ActiveSetNewton:
     expectation–maximisation. A step is taken only if f rises. Cells below 1e-11 become empty.
     Cost: s²·n + s³/3 per step for s cells in the support and n reports seen, after ``warm_steps``
     steps of :class:`Squarem` on the matrix of the columns seen (at most 4,096 cells).
-    Reference: method §3; the quadratic model is that of Kim, Carbonetto, Stephens & Anitescu,
-    Journal of Computational and Graphical Statistics 29 (2020).
+    Reference: the quadratic model is that of Kim, Carbonetto, Stephens & Anitescu, Journal of
+    Computational and Graphical Statistics 29 (2020).
 
     >>> ActiveSetNewton().warm_steps
     30

@@ -15,14 +15,20 @@ from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.channel.tally import Tally
 from geoveil.errors import Unsupported
 from geoveil.estimate.bars import DiagonalErrors
-from geoveil.estimate.bounds import Mixture, pooled, randomized_response_mixture, rappor_mixture
+from geoveil.estimate.bounds import (
+    Mixture,
+    pooled,
+    randomized_response_mixture,
+    rappor_mixture,
+    rappor_moments,
+)
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.fit import fit_of
 from geoveil.estimate.identifiability import Identifiability
+from geoveil.estimate.information import RARE
 from geoveil.estimate.linear import repair_words
 from geoveil.estimate.observations import Observations, checked_tallies
 from geoveil.estimate.simplex import REPAIRS, Repair, checked_repair
-from geoveil.estimate.uncertainty import RARE
 from geoveil.mechanism.randomized_response import RandomizedResponse
 from geoveil.mechanism.rappor import RapporTally
 
@@ -91,7 +97,7 @@ class RapporEstimator:
         given = [_rappor(tally) for tally in checked_tallies(tallies) if tally.total]
         groups = [rappor_mixture(tally.mechanism.epsilon, tally.total) for tally in given]
         seen = np.sum([tally.bit_sums for tally in given], axis=0)
-        return _estimate(given, groups, seen, self.repair, _rappor_moments)
+        return _estimate(given, groups, seen, self.repair, rappor_moments)
 
 
 def _level(tally: Tally) -> float:
@@ -158,12 +164,6 @@ def _response_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, Fl
     """One report of law p, as a one-hot vector: diag(p) − ppᵀ."""
     law = group.noise + group.gain * theta
     return law, law
-
-
-def _rappor_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Bits of mean μ and variance μ(1−μ); two of them share −gain²·θ_x·θ_y through the true cell."""
-    mean, shared = group.noise + group.gain * theta, group.gain * theta
-    return mean * (1.0 - mean) + np.square(shared), shared
 
 
 def _identifiable(cells: int) -> Identifiability:

@@ -18,21 +18,20 @@ import numpy as np
 from scipy.linalg import eigh, lapack
 from scipy.special import ndtri
 
-from geoveil.arrays import FloatArray, finite
+from geoveil.arrays import BoolArray, FloatArray, finite
 from geoveil.errors import InvalidInput, TooLarge
+from geoveil.estimate.information import tally_information
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress
 from geoveil.space.base import MATRIX_LIMIT
 
-RARE = 2.4
-"""Reports expected less often count as if expected this often: a report never seen then bounds a
-share by 1.96·√2.4 ≈ 3 reports, the rule of three, instead of by nothing."""
-
 _SINGULAR = 1e-12
-_LOST = 1e-6
+LOST = 1e-6
+"""A combination that holds more than this of a direction without information is unknown."""
 
 Refit = Callable[[FloatArray, int], FloatArray]
-"""Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor."""
+"""Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor, but at
+least 50."""
 
 
 class ErrorBars(Protocol):
@@ -87,7 +86,8 @@ class GaussianErrors:
             variance = np.einsum("...i,ij,...j->...", combinations, self.covariance, combinations)
             lost = combinations @ self.lost
         errors: FloatArray = np.sqrt(np.maximum(variance, 0.0))
-        errors[(np.abs(lost) > _LOST).any(axis=-1)] = np.inf
+        errors[(np.abs(lost) > LOST).any(axis=-1)] = np.inf
+        errors[certain(self.distribution.size, combinations)] = 0.0
         return errors
 
     def interval(
@@ -107,9 +107,11 @@ class FisherInformation:
 
     Law: J = Σ_A n_A·C_A·diag(1/p_A)·C_Aᵀ, the expected information of all reports, p_A = θC_A (at least
     2.4 reports, see ``RARE``); the companion is θ + J⁺·Σ_A C_A((counts_A − n_A p_A)/p_A) and its
-    covariance J⁺, both within Σθ = 1. Where a tally holds only what was seen (RAPPOR, several reports of
-    one person) the observed information stands in.
-    Cost: m²·n for the information, m³ to invert it.
+    covariance J⁺, both within Σθ = 1. RAPPOR enters by the sums of its bits and their covariance,
+    several reports of one person by all combinations (at least 2.4 people in each cell). Where
+    cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
+    intervals are then too narrow unless each combination seen was seen many times.
+    Cost: m²·n for the information, n the reports or combinations; m³ to invert it.
     """
 
     def errors(
@@ -119,21 +121,21 @@ class FisherInformation:
         refit: Refit,
         progress: Progress | None,
     ) -> GaussianErrors:
-        information, score = fisher_information(observations, distribution)
+        information, score, how = fisher_information(observations, distribution)
         covariance, lost = tangent_inverse(information)
         return GaussianErrors(
             distribution=distribution,
             centre=distribution + covariance @ score,
             covariance=covariance,
             lost=lost,
-            method="Fisher information, one unbiased step from the estimate",
+            method=f"Fisher information, one unbiased step from the estimate{how}",
         )
 
 
 def fisher_information(
     observations: Observations, distribution: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The information matrix of all tallies at a distribution, and the score (up to a constant)."""
+) -> tuple[FloatArray, FloatArray, str]:
+    """The information of all tallies at a distribution, the score (up to a constant), and how."""
     cells = observations.space.size
     if cells > MATRIX_LIMIT:
         raise TooLarge(
@@ -141,22 +143,14 @@ def fisher_information(
             "use uncertainty=Bootstrap(), which needs no matrix"
         )
     information, score = np.zeros((cells, cells)), np.zeros(cells)
+    ways: dict[str, None] = {}
     for number, tally in enumerate(observations.tallies):
-        if not tally.total:
-            continue
-        complete = observations.complete(number)
-        reports = np.arange(tally.counts.size) if complete else np.flatnonzero(tally.counts)
-        columns, counts = observations.parts[number].columns(reports), tally.counts[reports]
-        law = np.maximum(distribution @ columns, np.finfo(float).tiny)
-        if complete:
-            expected = tally.total * law
-            variance = np.maximum(expected, RARE)
-            information += (columns * (tally.total**2 / variance)) @ columns.T
-            score += columns @ ((counts - expected) * tally.total / variance)
-        else:
-            information += (columns * (counts / law**2)) @ columns.T
-            score += columns @ (counts / law)
-    return information, score
+        if tally.total:
+            added = tally_information(observations, number, distribution)
+            information += added.matrix
+            score += added.score
+            ways[added.how] = None
+    return information, score, "".join(f"; {how}" for how in ways if how)
 
 
 def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -195,6 +189,13 @@ def _singular_inverse(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:
     """The values themselves, or their combinations."""
     return values if combinations is None else combinations @ values
+
+
+def certain(cells: int, combinations: FloatArray | None) -> BoolArray:
+    """Which cells or combinations have the same value for every distribution, such as all cells."""
+    if combinations is None:
+        return np.full(cells, cells == 1)
+    return np.asarray(np.ptp(combinations, axis=-1) == 0)
 
 
 def around(

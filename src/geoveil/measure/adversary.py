@@ -31,7 +31,7 @@ def adversary_error_km(channel: Channel, prior: npt.ArrayLike | None = None) -> 
     Cost: (cells with positive prior) × cells × reports in matrix products: seconds for 4,096 cells.
     Refused when the rows where the prior is positive hold more than 4096² numbers.
 
-    Reference: Shokri et al. (2012), the objective; FREEWILL §8.2.4; method §9.
+    Reference: Shokri et al. (2012), the objective; FREEWILL §8.2.4.
 
     >>> from geoveil.channel.dense import DenseChannel
     >>> from geoveil.space.line import Line
@@ -55,7 +55,7 @@ def adversary_guesses(
     Among equally good guesses the first cell is taken. A report that the prior makes impossible is
     answered as if none had been seen.
 
-    Reference: method §2 (the same map remaps reports without touching the guarantee).
+    Reference: docs/optimal.md (the same map remaps reports without touching the guarantee).
 
     >>> from geoveil.channel.dense import DenseChannel
     >>> from geoveil.space.line import Line

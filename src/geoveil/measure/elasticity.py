@@ -154,7 +154,7 @@ def elasticity(
 ) -> Elasticity:
     """How a mechanism hides an isolated and a crowded cell (by default the most extreme ones).
 
-    Reference: PRIVIC §3.3 and Fig. 2; method §4 and §10.
+    Reference: PRIVIC §3.3 and Fig. 2.
 
     >>> import numpy as np
     >>> import geoveil as gv

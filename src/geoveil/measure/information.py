@@ -65,7 +65,7 @@ def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None
     Cost: one product and the entropies of the rows, one at a time unless the channel has a formula
     for them; never an m×m array. Accurate to about 1e-15·log m.
 
-    Reference: method §9; PRIVIC §3 (rate of a rate–distortion problem).
+    Reference: PRIVIC §3 (rate of a rate–distortion problem).
 
     >>> from geoveil.channel.dense import DenseChannel
     >>> from geoveil.space.line import Line

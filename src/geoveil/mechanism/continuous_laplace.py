@@ -76,5 +76,11 @@ class ContinuousLaplace:
         third = (words[size:] & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
         return -np.log(first * second) / self.epsilon_per_km, third * (2 * math.pi)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ContinuousLaplace) and self.epsilon_per_km == other.epsilon_per_km
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.epsilon_per_km))
+
     def __repr__(self) -> str:
         return f"ContinuousLaplace(epsilon_per_km={self.epsilon_per_km:.6g})"

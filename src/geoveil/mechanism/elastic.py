@@ -38,9 +38,10 @@ class Elastic(FastChannel, Mechanism):
     Law: C[x, y] = c(y)e^{−βd(x,y)}/Z(x), Z(x) = Σ_z c(z)e^{−βd(x,z)}.
     Guarantee: 2β per km for any weights c ≥ 0 by the triangle inequality alone; ``certify`` gives the
     exact ``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, often well below. With ``epsilon_per_km=`` and no β,
-    the largest β is found whose *certified* ε meets the promise.
+    the largest β is found whose *certified* ε meets the promise. Beside a β, ``epsilon_per_km=`` is
+    a claim and no more: it is kept as given, may be false, and only ``certify`` says whether it holds.
     Cost: O(m log m) per product on a grid or line. Units: β and ε per km.
-    Reference: PRIVIC §4; method §4 (the normalisation of PRIVIC Alg. 2 corrected).
+    Reference: PRIVIC §4 (the normalisation of PRIVIC Alg. 2 corrected: docs/privic.md).
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -67,6 +68,11 @@ class Elastic(FastChannel, Mechanism):
         self.space = space
         self.report_count = space.size
         self.weights = frozen(_normalised(weights, space.size))
+        if beta_per_km is not None and not (level is radius_km is mean_distance_km is None):
+            raise InvalidInput(
+                "beta_per_km must stand alone or beside a claimed epsilon_per_km; "
+                "leave out level, radius_km and mean_distance_km, or let them find β"
+            )
         if beta_per_km is None:
             promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
             beta_per_km = self._solve(promise)
@@ -210,6 +216,43 @@ class Elastic(FastChannel, Mechanism):
         logs = np.where(self.weights > 0, self._log_weights, 0.0)
         mean_distance = self.mean_of_distance(lambda distance: distance)
         return self.log_normaliser + self.beta_per_km * mean_distance - self._pull(logs)
+
+    # -- what a collector should know ------------------------------------------------------------
+
+    @cached_property
+    def leverage(self) -> float:
+        """How many people a fake report may weigh for, to first order: the largest 1/C[x, x].
+
+        Somebody in x reports x with probability C[x, x], so an estimator counts 1/C[x, x] people for a
+        report x that nobody else explains. Infinite where a cell is never reported.
+        """
+        stays = np.exp(-self.log_normaliser) * self.weights
+        return float(1 / stays.min()) if stays.min() > 0 else math.inf
+
+    @property
+    def cells_with_weight(self) -> int:
+        """How many cells are still reported: c above 1e-6 (on large spaces a thousandth of its mean)."""
+        return int((self.weights > min(1e-6, 1e-3 / self.space.size)).sum())
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank of the channel; below the number of cells, the truth cannot be recovered.
+
+        C = Z⁻¹·K·c with K positive definite, so the rank is the number of cells with any weight;
+        weights below 1e-15 of the largest count as none.
+        """
+        return int((self.weights > 1e-15 * self.weights.max()).sum())
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know before collecting with this mechanism, in words."""
+        if self.rank == self.space.size and self.cells_with_weight >= self.space.size / 2:
+            return None
+        return (
+            f"only {self.cells_with_weight} of {self.space.size} cells are still reported: the weights were "
+            "emptied so far that the distribution can hardly be recovered; use fewer steps of "
+            "Blahut–Arimoto, a floor, or camouflage below 1"
+        )
 
     # -- sampling ------------------------------------------------------------------------------
 

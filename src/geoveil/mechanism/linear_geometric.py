@@ -52,7 +52,10 @@ class LinearGeometric(Mechanism):
         promise = Promise(epsilon_per_unit, level, radius, mean_distance)
         self.epsilon_per_unit = promise.resolve(
             lambda distance: parameter_for_mean_distance(
-                lambda value: LinearGeometric(space, epsilon_per_unit=value), space, distance
+                lambda value: LinearGeometric(space, epsilon_per_unit=value),
+                space,
+                distance,
+                least=_LEAST,
             )
         )
         if self.epsilon_per_unit < _LEAST:

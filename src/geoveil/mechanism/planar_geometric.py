@@ -18,13 +18,18 @@ from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
 
+_LEAST_DECAY = 0.002
+MOST_DECAY = 700.0
+"""Beyond, what leaves its cell has no probability that a float can hold."""
+
 
 class PlanarGeometric(TruncatedLattice, Mechanism):
     """Lattice noise that fades with the true distance, clamped to the grid.
 
     Law: P(z|x) = λ·e^{−ε·d(x, z)} on the infinite lattice of the grid's pitch s,
     λ = 1/Σ e^{−εs√(i²+j²)}; a point outside goes to its nearest cell (both coordinates clamped).
-    Guarantee: ε-geo-indistinguishability, tight; clamping is post-processing.
+    Guarantee: ε-geo-indistinguishability, tight but for narrow grids (one row or column, or two by two);
+    clamping is post-processing.
     Cost: O(m log m) per product, O(1) per sample.
     Units: ε per km.
     Reference: NOISE §5 and FREEWILL §8 (truncated geometric); the tail left out of the sums is below 1e-15.
@@ -54,7 +59,11 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
         epsilon = promise.resolve(
             lambda distance: parameter_for_mean_distance(
-                lambda value: PlanarGeometric(space, epsilon_per_km=value), space, distance
+                lambda value: PlanarGeometric(space, epsilon_per_km=value),
+                space,
+                distance,
+                least=_LEAST_DECAY / space.cell_km,
+                most=MOST_DECAY / space.cell_km,
             )
         )
         self.epsilon_per_km = epsilon
@@ -93,11 +102,11 @@ def check_grid(name: str, space: object) -> None:
         )
 
 
-def check_decay(decay: float, *, least: float = 0.002) -> None:
+def check_decay(decay: float, *, least: float = _LEAST_DECAY) -> None:
     """ε·cell within what the sums over the infinite lattice can reach."""
-    if not least <= decay <= 700:
+    if not least * (1 - 1e-12) <= decay <= MOST_DECAY * (1 + 1e-12):
         raise InvalidInput(
-            f"epsilon_per_km × cell_km ({decay:.3g}) must lie in {least:g} … 700; "
+            f"epsilon_per_km × cell_km ({decay:.3g}) must lie in {least:g} … {MOST_DECAY:g}; "
             "choose other cells or another ε"
         )
 
@@ -107,10 +116,14 @@ def geometric_tables(rows: int, columns: int, decay: float) -> Tables:
     reach = math.ceil((TAIL + math.log1p(1 / decay)) / decay) + 1
     squares = np.square(np.arange(columns + reach, dtype=np.float64))
 
-    def noise_row(a: int, width: int) -> FloatArray:
-        return np.exp(-decay * np.sqrt(a * a + squares[:width]))
+    sums = np.zeros(rows + reach)
 
+    def noise_row(a: int, width: int) -> FloatArray:
+        line = np.exp(-decay * np.sqrt(a * a + squares[:width]))
+        sums[a] = line.sum()
+        return line
+
+    tables = summed_tables(rows, columns, reach, noise_row)
     # One quadrant with its axes: Σ over the lattice = 4·quadrant − 4·half axis + 1.
-    quadrant = np.array([noise_row(a, reach).sum() for a in range(reach)])
-    total = 4 * float(quadrant.sum()) - 4 * float(quadrant[0]) + 1.0
-    return summed_tables(rows, columns, reach, lambda a, width: noise_row(a, width) / total)
+    total = 4 * float(sums.sum()) - 4 * float(sums[0]) + 1.0
+    return tables.map(lambda table: table / total)

@@ -13,7 +13,7 @@ from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.noise import TAIL, planar_laplace_polar
-from geoveil.mechanism.planar_geometric import check_decay, check_grid
+from geoveil.mechanism.planar_geometric import MOST_DECAY, check_decay, check_grid
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
@@ -57,7 +57,11 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
         epsilon = promise.resolve(
             lambda distance: parameter_for_mean_distance(
-                lambda value: PlanarLaplace(space, epsilon_per_km=value), space, distance
+                lambda value: PlanarLaplace(space, epsilon_per_km=value),
+                space,
+                distance,
+                least=_LEAST_DECAY / space.cell_km,
+                most=MOST_DECAY / space.cell_km,
             )
         )
         self.epsilon_per_km = epsilon

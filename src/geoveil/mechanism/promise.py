@@ -14,7 +14,10 @@ from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.base import Space
 
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-6
+_STEPS = 60
+_EXTREME = 1e100
+"""No parameter beyond this, or below its inverse, is tried."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,13 @@ def parameter_for_mean_distance(
     mean_distance_km: float,
     *,
     prior: npt.ArrayLike | None = None,
+    least: float = 1 / _EXTREME,
+    most: float = _EXTREME,
 ) -> float:
-    """The largest parameter whose mean distance is still at least the wanted one (so: not less private).
+    """A parameter whose mean distance is the wanted one or up to 1e-6 more (so: not less private).
 
-    The mean distance falls as the parameter grows; bisection on its logarithm to 1e-9.
+    The mean distance falls as the parameter grows from ``least`` to ``most``, the range that ``build``
+    takes: false position on its logarithm, after a search by growing factors; at most 60 steps each.
     """
     weights = (
         np.full(space.size, 1 / space.size)
@@ -62,29 +68,81 @@ def parameter_for_mean_distance(
         else distribution("prior", prior, space.size)
     )
 
-    def distance(parameter: float) -> float:
-        return float(weights @ build(parameter).mean_of_distance(lambda d: d))
+    def excess(parameter: float) -> float:
+        reached = float(weights @ build(parameter).mean_of_distance(lambda d: d))
+        return math.log(reached / mean_distance_km) if reached > 0 else -math.inf
 
-    low, high = _bracket(distance, mean_distance_km, 2 / mean_distance_km)
-    while high / low > 1 + _TOLERANCE:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if distance(middle) >= mean_distance_km else (low, middle)
-    return low
+    if space.size == 1:
+        raise _unreachable(mean_distance_km, _Tried(least, -math.inf), "information")
+    # from where the noise is neither much smaller than a cell nor much larger
+    step_km = space.least_distance_km
+    start = 2 / min(max(mean_distance_km, step_km / 10), 10 * step_km)
+    low, high = _bracket(excess, min(max(start, least), most), least, most, mean_distance_km)
+    return _false_position(excess, low, high)
 
 
 def _bracket(
-    distance: Callable[[float], float], wanted: float, start: float
-) -> tuple[float, float]:
-    low = high = start
-    for _ in range(12):
-        if distance(low) >= wanted:
+    excess: Callable[[float], float], start: float, least: float, most: float, wanted_km: float
+) -> tuple[_Tried, _Tried]:
+    """Two parameters, the first on the safe side; ``excess`` is log(mean distance / the wanted one)."""
+    low = high = _Tried(start, excess(start))
+    for step in range(_STEPS):
+        if low.excess >= 0 or low.parameter <= least:
             break
-        low /= 4
-    else:
-        raise InvalidInput(
-            f"mean_distance_km ({wanted:.6g}) must be reachable; even almost no information gives "
-            f"{distance(low * 4):.6g} km in this space"
-        )
-    while distance(high) >= wanted:
-        high *= 4
+        lower = max(low.parameter / _stride(step), least)
+        low, high = _Tried(lower, excess(lower)), low
+    if low.excess < 0:
+        raise _unreachable(wanted_km, low, "information")
+    for step in range(_STEPS):
+        if high.excess <= _TOLERANCE or high.parameter >= most:
+            break
+        higher = min(high.parameter * _stride(step), most)
+        low, high = high, _Tried(higher, excess(higher))
+    if high.excess > _TOLERANCE:
+        raise _unreachable(wanted_km, high, "noise")
     return low, high
+
+
+def _stride(step: int) -> float:
+    """A factor of 4 at first, then more and more: 20 steps go to the end of any range."""
+    return 4.0 ** max(1, step - 1)
+
+
+def _false_position(excess: Callable[[float], float], low: _Tried, high: _Tried) -> float:
+    """A parameter with an excess in 0 … 1e-6: lines through both ends aim at the middle of that.
+
+    An end that stays twice is counted half as far off (the Illinois rule).
+    """
+    left, right = _aimed(low), _aimed(high)
+    stayed = 0
+    for _ in range(_STEPS):
+        if high.excess >= 0:
+            return high.parameter
+        if low.excess <= _TOLERANCE:
+            break
+        middle = low.parameter * (high.parameter / low.parameter) ** (left / (left - right))
+        tried = _Tried(middle, excess(middle))
+        if _aimed(tried) >= 0:
+            low, left = tried, _aimed(tried)
+            right, stayed = (right / 2, 1) if stayed == 1 else (right, 1)
+        else:
+            high, right = tried, _aimed(tried)
+            left, stayed = (left / 2, -1) if stayed == -1 else (left, -1)
+    return low.parameter
+
+
+def _aimed(tried: _Tried) -> float:
+    return max(tried.excess, -1.0) - _TOLERANCE / 2
+
+
+@dataclass(frozen=True)
+class _Tried:
+    parameter: float
+    excess: float
+
+
+def _unreachable(wanted_km: float, tried: _Tried, without: str) -> InvalidInput:
+    return InvalidInput(
+        f"mean_distance_km ({wanted_km:.6g}) must be reachable; even almost no {without} gives "
+        f"{wanted_km * math.exp(tried.excess):.6g} km in this space"
+    )

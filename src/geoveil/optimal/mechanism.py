@@ -111,7 +111,7 @@ def optimal_mechanism(
     still private, and never better than the optimum for ε/t; useful beyond 150 cells.
     Cost: 48 cells in about half a second, 120 in half a minute; up to 400 cells. A prior may hold
     zeros. Units: those of the loss.
-    Reference: Bordenabe, Chatzikokolakis & Palamidessi, CCS 2014, eq. (1) and §3.2; method §2.
+    Reference: Bordenabe, Chatzikokolakis & Palamidessi, CCS 2014, eq. (1) and §3.2.
 
     >>> import geoveil as gv
     >>> best = optimal_mechanism(gv.Line(3), [0.25, 0.5, 0.25], epsilon_per_km=1.0)

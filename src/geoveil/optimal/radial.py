@@ -88,7 +88,7 @@ def optimal_noise(
     staircase: flat, falling by e^{−ε} at c, c + D, c + 2D, …
     Cost: one small linear program per ring width; under a second for ε per km and a gap of 0.1 %.
     Units: km, per km². The loss must not decrease.
-    Reference: NOISE, Theorems 4, 8 and 9; method §7.
+    Reference: NOISE, Theorems 4, 8 and 9.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
     >>> noise = optimal_noise(privacy=GeoIndistinguishability(1.0))

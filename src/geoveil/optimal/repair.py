@@ -29,7 +29,7 @@ def repair(matrix: FloatArray, constraints: PrivacyConstraints, costs: FloatArra
     a = (1 − t)/max S, and what is missing, 1 − a·S(x), goes to one report. These vectors are private
     too once t ≥ (1 − min S/max S)/(e^{w_min} − 1), so their sum is, and every row sums to one.
     ``costs[x, y]`` = π(x)·L(x, y) chooses the report. Cost: m²·n.
-    Reference: method §2; scaling a sum of private columns needs no smaller ε, unlike scaling rows.
+    Reference: docs/optimal.md; scaling a sum of private columns needs no smaller ε, unlike scaling rows.
     """
     raised = majorant(np.maximum(matrix, 0.0), constraints)
     sums = raised.sum(axis=1)

@@ -1,6 +1,6 @@
 """The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre.
 
-Found by reproducing PRIVIC's tables (method §10): Paris is 11 × 15 cells and San Francisco 16 × 24;
+Found by reproducing PRIVIC's tables (docs/privic.md): Paris is 11 × 15 cells and San Francisco 16 × 24;
 upper edges are closed, lower ones open; the authors' loader loses the first point.
 """
 

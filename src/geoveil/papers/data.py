@@ -97,7 +97,8 @@ class DataFolder:
                     return cast(TextIO, gzip.open(path, "rt", encoding="utf-8", newline=""))
                 return path.open(encoding="utf-8", newline="")
         raise MissingData(
-            f"{name}.csv.gz is not in {self.path}; name its folder with --data or GEOVEIL_DATA"
+            f"{name}.csv.gz is not in {self.path}; name its folder with GEOVEIL_DATA or --data "
+            "(docs/privic.md says what it holds and where it comes from)"
         )
 
 

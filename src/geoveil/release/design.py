@@ -36,7 +36,7 @@ class ReleaseDesign:
     Guarantee: one person who goes elsewhere changes the probability of any release by at most a factor
     e^{2√2·λ}, whatever the prior (the elastic family's 2λ per unit of distance, a move being √2).
     Cost: two FFT products in L − 1 dimensions a step. Units: d in people, λ per person.
-    Reference: AGG Alg. 1; method §8.
+    Reference: AGG Alg. 1.
     """
 
     def __init__(self, law: CountLaw, multiplier: float, ascent: Ascent) -> None:

@@ -39,7 +39,7 @@ class CountRelease:
     probability of a release by at most e^{ε}, ε = 2√2·λ for each timestamp (``epsilon``).
     Each ``sample`` is a release: releases of the same counts add up.
     Cost: two FFT products in L − 1 dimensions a step; some 10⁵ to 10⁷ vectors in seconds.
-    Units: bits, people. Reference: AGG Alg. 1, Thm 1; method §8.
+    Units: bits, people. Reference: AGG Alg. 1, Thm 1.
 
     >>> release = CountRelease(people=20, prior=[0.8, 0.1, 0.1], multiplier=1.0)
     >>> round(release.leakage_bits, 3), round(release.distortion, 3)

@@ -28,6 +28,22 @@ def document_id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_bytes(values)).hexdigest()
 
 
+def strict_json(given: bytes) -> Any:
+    """The value of a JSON text in UTF-8 that names no entry twice; a ``ValueError`` for any other text."""
+    return json.loads(given.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("an entry is named twice")
+    return values
+
+
 def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield "{"

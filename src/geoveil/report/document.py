@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
-from geoveil.report.canonical import canonical_bytes
+from geoveil.report.canonical import canonical_bytes, strict_json
 from geoveil.report.integer_elastic import IntegerElastic
 from geoveil.report.wire import KIND, MechanismDocument
 from geoveil.space import space_from_dict
@@ -72,16 +71,18 @@ def mechanism_from_dict(values: object) -> AnyMechanism:
     """
     if isinstance(values, Mapping) and values.get("kind") == KIND:
         return MechanismDocument.read(values).mechanism
-    if not isinstance(values, Mapping) or values.get("geoveil") != VERSION:
+    version = values.get("geoveil") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
         raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
     try:
-        return _build(values)
+        return _build({name: value for name, value in values.items() if name != "geoveil"})
     except (KeyError, TypeError, AttributeError) as problem:
         raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
 
 
 def _build(values: Mapping[str, Any]) -> AnyMechanism:
     name = values["mechanism"]
+    _check_entries(name, values)
     if name == "remapped":
         inner = _build(values["of"])
         if not isinstance(inner, Channel):
@@ -104,8 +105,32 @@ def _build(values: Mapping[str, Any]) -> AnyMechanism:
     made: Channel = MECHANISMS[name](space_from_dict(values["space"]), **values["parameters"])
     claimed = _guarantee_from_dict(values.get("guarantee"))
     if claimed is not None:
+        _check_kind(name, made.guarantee, claimed)
         made.guarantee = claimed
     return made
+
+
+def _check_entries(name: Any, values: Mapping[str, Any]) -> None:
+    described = {"space", "guarantee"}
+    entries = {
+        "remapped": {"of", "map"},
+        "dense": {"matrix", *described},
+        ContinuousLaplace.name: {"parameters"},
+    }
+    known = {"mechanism", *entries.get(str(name), {"parameters", *described})}
+    unknown = set(values) - known
+    if unknown:
+        raise InvalidFile(
+            f"a document of {name!r} must have no entries but {', '.join(sorted(known))}; "
+            f"{len(unknown)} are unknown"
+        )
+
+
+def _check_kind(name: str, own: Guarantee | None, claimed: Guarantee) -> None:
+    """A document may claim other numbers than the law has, but not another kind of promise."""
+    if type(claimed) is not type(own):
+        kinds = [kind for kind, known in _GUARANTEES.items() if isinstance(own, known)]
+        raise InvalidFile(f"the guarantee of {name} must be of kind {', '.join(kinds)}")
 
 
 def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
@@ -137,14 +162,12 @@ def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
 def load_mechanism(path: str | Path) -> AnyMechanism:
     """Read a mechanism's document."""
     try:
-        values = json.loads(Path(path).read_bytes(), parse_constant=_refuse)
+        values = strict_json(Path(path).read_bytes())
     except (ValueError, RecursionError):
-        raise InvalidFile(f"{path} must be a JSON mechanism document") from None
+        raise InvalidFile(
+            f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
+        ) from None
     try:
         return mechanism_from_dict(values)
     except GeoveilError as problem:
         raise InvalidFile(f"{path}: {problem}") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

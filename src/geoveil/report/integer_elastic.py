@@ -48,7 +48,7 @@ class IntegerElastic(FastChannel, Mechanism):
     Guarantee: ε per km as claimed; ``closed_form_loss`` bounds the true one from the integers,
     by the steepness of log k plus that of log S, rounded up.
     Cost: m steps a report whatever the cell; products O(m log m); the certificate O(m²) at most.
-    Units: ε per km. Reference: system §3; PRIVIC §4.
+    Units: ε per km. Reference: PRIVIC §4; docs/decisions/0007-whole-numbers-on-the-wire.md.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -85,7 +85,9 @@ class IntegerElastic(FastChannel, Mechanism):
         """The mechanism in whole numbers, with β lowered until the certified ε meets the promise."""
         if not isinstance(mechanism.space, Grid):
             raise InvalidInput("only a mechanism on a grid can be published in whole numbers")
-        grid, promise = mechanism.space, epsilon_per_km or mechanism.guarantee.epsilon_per_km
+        grid, promise = mechanism.space, mechanism.guarantee.epsilon_per_km
+        if epsilon_per_km is not None:
+            promise = positive("epsilon_per_km", epsilon_per_km)
         weights = 1 + np.floor(mechanism.weights * (WEIGHTS_TOTAL - grid.size)).astype(np.int64)
         beta = mechanism.beta_per_km
         for _ in range(60):
@@ -213,7 +215,7 @@ class IntegerElastic(FastChannel, Mechanism):
 
     def matrix(self) -> FloatArray:
         size = self.space.size
-        whole = self._windows.reshape(size, size) * self.weights
+        whole = (self._windows.reshape(size, size) * self.weights).view(np.uint64)
         made: FloatArray = whole / self.sums.astype(np.float64)[:, None]
         return made
 
@@ -222,7 +224,10 @@ class IntegerElastic(FastChannel, Mechanism):
 
 
 def _whole(name: str, values: npt.ArrayLike, size: int, least: int, most: int) -> IntArray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.empty(0)  # rows of different lengths
     if array.dtype.kind not in "iu" or array.shape != (size,):
         raise InvalidInput(f"{name} must be {size} whole numbers, one per cell")
     if (array < least).any() or (array > most).any():

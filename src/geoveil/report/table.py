@@ -26,7 +26,7 @@ class ExactTable(Channel):
     large and rounding stays strictly inside the claim: mixing in a constant row only lowers ratios.
     Guarantee: the channel's claim; ``certify`` recomputes it from the integers.
     Cost: one scan over the row per report, of the same length whatever the true cell; memory m × n.
-    Reference: system §3 (sampling on the device is exact).
+    Reference: docs/decisions/0004-exact-tables.md.
 
     >>> import geoveil as gv
     >>> table = ExactTable(gv.RandomizedResponse(gv.Line(3), epsilon=1.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.mechanism.elastic import Elastic
-from geoveil.report.canonical import canonical_bytes, document_id
+from geoveil.report.canonical import canonical_bytes, document_id, strict_json
 from geoveil.report.integer_elastic import IntegerElastic
 from geoveil.space.base import MATRIX_LIMIT
 from geoveil.space.grid import Grid
@@ -96,7 +95,10 @@ class MechanismDocument:
     @classmethod
     def read(cls, given: bytes | Mapping[str, Any]) -> MechanismDocument:
         """The document, checked in every respect, or :class:`RefusedDocument` with the reason."""
-        values = _parsed(given) if isinstance(given, bytes) else dict(given)
+        parsed = _parsed(given) if isinstance(given, bytes) else given
+        if not isinstance(parsed, Mapping):
+            raise RefusedDocument("json", "it is not a JSON object")
+        values = dict(parsed)
         claimed_id = values.pop("id", None)
         _check_fields(values)
         document = cls(
@@ -134,6 +136,11 @@ def publish(
 
     The promise is that of the mechanism, such as a ``Collection``'s current one, unless stated.
     """
+    if mechanism.space.size == 1:
+        raise InvalidInput(
+            "a mechanism of a single cell cannot be published: its reports tell nothing; "
+            "choose smaller cells or a larger box"
+        )
     exact = IntegerElastic.of(mechanism, epsilon_per_km=epsilon_per_km)
     document = MechanismDocument(
         campaign, round, exact, exact.beta_per_km, int(not_before_s), int(expires_s)
@@ -141,31 +148,18 @@ def publish(
     return MechanismDocument.read(document.to_bytes())
 
 
-def _parsed(given: bytes) -> dict[str, Any]:
+def _parsed(given: bytes) -> Any:
     if len(given) > LARGEST_BYTES:
         raise RefusedDocument("size", f"it has more than {LARGEST_BYTES} bytes")
     try:
-        values = json.loads(given, parse_constant=_refuse, object_pairs_hook=_once)
+        return strict_json(given)
     except (ValueError, RecursionError):
-        raise RefusedDocument("json", "it is not JSON, or names an entry twice") from None
-    if not isinstance(values, dict):
-        raise RefusedDocument("json", "it is not a JSON object")
-    return values
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("an entry is named twice")
-    return values
+        raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
 
 
 def _check_fields(values: Mapping[str, Any]) -> None:
-    if values.get("geoveil") != VERSION or values.get("kind") != KIND:
+    version = values.get("geoveil")
+    if type(version) is not int or version != VERSION or values.get("kind") != KIND:
         raise RefusedDocument("version", f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"')
     if set(values) != _FIELDS:
         raise RefusedDocument("fields", "entries are missing or unknown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,8 @@ _SECURITY = {
 _OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin"}
 _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""No address has these; the router's patterns would let a newline at the end pass."""
 
 
 class Application:
@@ -50,14 +53,16 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        campaign = campaign_of_upload(scope)
-        if campaign is not None:
-            await self._upload(campaign, scope, receive, send)
-            return
         scope["app"] = self
         try:
-            await self._router(scope, receive, send)
-        except HTTPException as error:
+            if _CONTROL.search(scope["path"]):
+                raise Problem("not-found")
+            campaign = campaign_of_upload(scope)
+            if campaign is None:
+                await self._router(scope, receive, send)
+            else:
+                await self._upload(campaign, scope, receive, send)
+        except (HTTPException, Problem) as error:
             response = problem_of(error).response()
             self.finish(response, ELSEWHERE, Audience.PUBLIC, 0.0)
             await _send(response, scope, receive, send)
@@ -85,7 +90,8 @@ class Application:
             if operation.audience is Audience.OPERATOR:
                 token = request.headers.get("authorization")
                 await service.blocking(service.tokens.check, token)
-            assert operation.handler is not None
+            if operation.handler is None:
+                raise Problem("not-found")
             return await operation.handler(service, request)
         except ClientGone:
             raise

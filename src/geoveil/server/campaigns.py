@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -19,6 +18,7 @@ from geoveil.server.rounds import (
     first_document,
     is_due,
     is_last,
+    opened,
     record_of,
     renewed,
     usable,
@@ -196,11 +196,14 @@ class Campaigns:
         self._store.release(campaign, number)
 
     def publish(self, work: Work, conclusion: Conclusion) -> bool:
-        """Keep what a closing led to; ``False`` where another process has done so."""
+        """Keep what a closing led to; ``False`` where another process has done so.
+
+        The next round opens now; a document of which too little is left gets a lifetime that begins now.
+        """
         now = self._now_s()
         made = EstimateRecord(work.campaign, work.round, now, conclusion.reports, conclusion.body)
-        opened = conclusion.following and replace(conclusion.following, opened_at_s=now)
-        published = self._store.publish(made, opened)
+        following = conclusion.following and opened(conclusion.following, work.settings, now)
+        published = self._store.publish(made, following)
         self._forget(work.campaign)
         return published
 

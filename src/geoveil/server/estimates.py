@@ -18,6 +18,7 @@ from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
 from geoveil.audit.attack import Attack
 from geoveil.audit.guard import Guarded, GuardedUpdate
 from geoveil.audit.manipulation import ManipulationGain
+from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.observations import Observations
@@ -60,6 +61,10 @@ class Used:
         return Tally(self.document.mechanism, self.counts)
 
 
+Suspicion = tuple[int, int]
+"""A round in which fakes were found, and the cell they name."""
+
+
 class NewestRounds:
     """The alarm over as many of the newest rounds, against as many honest campaigns, as can be afforded."""
 
@@ -73,19 +78,24 @@ class NewestRounds:
         return PoisoningAlarm(replicates=replicates).check(given[-rounds:], estimate)
 
 
-def inspect(used: Sequence[Used], *, guarded: bool, suspects: Sequence[int] = ()) -> Guarded:
+def inspect(
+    used: Sequence[Used], *, guarded: bool, suspects: Sequence[Suspicion] = (), least: int = 1
+) -> Guarded:
     """The estimate from all rounds and the alarm; ``guarded`` leaves out what the alarm finds fake.
 
-    ``suspects`` are the cells at which fakes were found before: the alarm looks at the newest rounds
-    alone, and fakes of older ones must stay out.
+    ``suspects`` are where fakes were found before: the alarm looks at the newest rounds alone, and fakes
+    of older ones must stay out. Every round keeps ``least`` reports, or all it has.
     """
-    guard = GuardedUpdate(NewestRounds(), most=_GUARD_PASSES if guarded else 0)
-    return guard.inspect((known.tally for known in used), suspects=suspects if guarded else ())
+    guard = GuardedUpdate(NewestRounds(), most=_GUARD_PASSES if guarded else 0, least=least)
+    mechanisms = {known.document.round: known.document.mechanism for known in used}
+    known = [(mechanisms[number], cell) for number, cell in suspects if number in mechanisms]
+    return guard.inspect((each.tally for each in used), suspects=known if guarded else ())
 
 
-def suspects_in(body: bytes) -> tuple[int, ...]:
-    """The cells whose reports an earlier estimate left out."""
-    return tuple(read_body(body)["alarm"].get("left_out", {}).get("cells", ()))
+def suspects_in(body: bytes) -> tuple[Suspicion, ...]:
+    """Where an earlier estimate left reports out."""
+    found = read_body(body)["alarm"].get("left_out", {}).get("found", ())
+    return tuple((number, cell) for number, cell in found)
 
 
 def estimate_body(
@@ -187,8 +197,9 @@ def _fits(effort: int, estimate: Estimate) -> int:
 
 def _alarm(used: Sequence[Used], inspected: Guarded) -> dict[str, Any]:
     """Whether the newest rounds look like honest people, and what was left out where they do not."""
-    found, fakes = inspected.alarms[0], inspected.fakes
-    channels = {tally.channel for tally in inspected.left[-found.rounds :]}
+    found, left = inspected.alarms[0], inspected.left
+    channels = {tally.channel for tally in left[-found.rounds :]}
+    rounds: dict[Channel, int] = {known.document.mechanism: known.document.round for known in used}
     return {
         "raised": found.raised,
         "p_value": found.p_value,
@@ -196,11 +207,14 @@ def _alarm(used: Sequence[Used], inspected: Guarded) -> dict[str, Any]:
         "threshold": found.threshold,
         "false_alarm": found.false_alarm,
         "suspicious": found.suspicious.tolist(),
-        "left_out": {"reports": int(fakes.sum()), "cells": np.flatnonzero(fakes).tolist()},
+        "left_out": {
+            "reports": int(inspected.fakes.sum()),
+            "found": [[rounds[left[place].channel], cell] for place, cell in inspected.suspects],
+        },
         "still_raised": inspected.alarms[-1].raised,
         "replicates": found.replicates,
         "rounds": _numbers([known for known in used if known.document.mechanism in channels]),
-        "summary": inspected.summary() if fakes.any() else found.summary(),
+        "summary": inspected.summary(),
     }
 
 

@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from threading import Lock
 
 from geoveil.errors import GeoveilError
+from geoveil.server.logs import Trace, trace_of
 from geoveil.server.rounds import Conclusion, Work, conclude
 
 _NICE = 10
@@ -25,7 +26,11 @@ class EstimatorLost(GeoveilError):
 
 
 class EstimatorFailed(GeoveilError):
-    """The process could not make an estimate of these counts."""
+    """The process could not make an estimate of these counts; ``trace`` says what was raised there."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(f"the estimate failed with {trace.kind}")
+        self.trace = trace
 
 
 class Estimator:
@@ -52,14 +57,14 @@ class Estimator:
         try:
             pipe.send(work)
             wait([pipe, process.sentinel], timeout=limit_s)
-            answer = pipe.recv() if pipe.poll() else None
+            answer: Conclusion | Trace | None = pipe.recv() if pipe.poll() else None
         except (EOFError, OSError):
             answer = None
         if answer is None:
             self.close()
             raise EstimatorLost("the process that estimates must live until it has answered")
-        if not isinstance(answer, Conclusion):
-            raise EstimatorFailed(f"the estimate failed with {answer}")
+        if isinstance(answer, Trace):
+            raise EstimatorFailed(answer)
         return answer
 
     def stop(self) -> None:
@@ -95,7 +100,7 @@ class Estimator:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of the process: closings in, conclusions (or the name of what was raised) out."""
+    """The life of the process: closings in, conclusions (or the trace of what was raised) out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when to stop
     with suppress(AttributeError, OSError):
         os.nice(_NICE)
@@ -105,8 +110,8 @@ def _serve(pipe: Connection) -> None:
         except (EOFError, OSError):
             return
         try:
-            answer: Conclusion | str = conclude(work)
+            answer: Conclusion | Trace = conclude(work)
         except Exception as problem:
-            answer = type(problem).__name__
+            answer = trace_of(problem)
         with suppress(OSError):
             pipe.send(answer)

@@ -16,10 +16,31 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_FRAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """An error as it may be logged: its kind and its place in the code, never its message or values.
+
+    It can be sent to another process.
+    """
+
+    kind: str
+    where: tuple[str, ...]
+    """File names without folders, with lines: ``em.py:98``; the innermost last."""
+
+
+def trace_of(error: BaseException) -> Trace:
+    """What may be said of an error."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    where = tuple(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+    return Trace(type(error).__name__, where)
 
 
 class Log:
@@ -65,11 +86,10 @@ class Log:
         for (route, status), number in sorted(counted.items()):
             self.event("requests", route=route, status=status, number=number)
 
-    def fault(self, name: str, error: BaseException, **facts: Any) -> None:
+    def fault(self, name: str, error: BaseException | Trace, **facts: Any) -> None:
         """An error nobody foresaw: its kind and where it happened, without its message or values."""
-        frames = traceback.extract_tb(error.__traceback__)[-8:]
-        where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
-        self.event(name, level="error", error=type(error).__name__, where=where, **facts)
+        trace = error if isinstance(error, Trace) else trace_of(error)
+        self.event(name, level="error", error=trace.kind, where=trace.where, **facts)
 
 
 def _stamp(now_s: float) -> str:

@@ -48,6 +48,8 @@ class Metrics:
         self.requests: Counter[tuple[str, int]] = Counter()
         """(route template, status) → requests."""
         self.reports: Counter[str] = Counter(counted=0, repeated=0, refused=0)
+        self.estimates: Counter[str] = Counter(made=0, failed=0)
+        """Attempts by what became of them; one that failed is made again."""
         self.commit_s = Histogram()
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
@@ -68,6 +70,11 @@ class Metrics:
         yield from _head("geoveil_reports_total", "counter", "Reports by what became of them.")
         for outcome, count in sorted(self.reports.items()):
             yield f'geoveil_reports_total{{outcome="{outcome}"}} {count}'
+        yield from _head(
+            "geoveil_estimates_total", "counter", "Attempts at an estimate by outcome."
+        )
+        for outcome, count in sorted(self.estimates.items()):
+            yield f'geoveil_estimates_total{{outcome="{outcome}"}} {count}'
         yield from self._histogram()
         yield from _gauges(self.gauges)
 

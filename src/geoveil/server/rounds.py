@@ -18,7 +18,7 @@ from geoveil.collect.design import elastic
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
 from geoveil.report.canonical import canonical_bytes
 from geoveil.report.wire import MechanismDocument, publish
-from geoveil.server.estimates import Used, estimate_body, inspect, reports_of
+from geoveil.server.estimates import Suspicion, Used, estimate_body, inspect, reports_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord
 
@@ -42,8 +42,8 @@ class Work:
     """Round number → its document, for the rounds to use."""
     counts: Mapping[int, IntArray]
     """Round number → counts by cell as of the closing, for the same rounds."""
-    suspects: tuple[int, ...] = ()
-    """Cells at which the estimate before found fakes."""
+    suspects: tuple[Suspicion, ...] = ()
+    """Rounds and cells in which the estimate before found fakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,10 @@ def conclude(work: Work) -> Conclusion:
     used = [
         Used(MechanismDocument.read(work.documents[number]), counts[number]) for number in counts
     ]
-    inspected = inspect(used, guarded=work.settings.guarded, suspects=work.suspects)
+    settings = work.settings
+    inspected = inspect(
+        used, guarded=settings.guarded, suspects=work.suspects, least=settings.minimum_reports
+    )
     body = estimate_body(work.campaign, work.round, work.closed_at_s, used, inspected)
     if is_last(work.settings, work.round):
         return Conclusion(body, reports_of(used), None)
@@ -174,3 +177,16 @@ def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
 def _uniform(settings: CampaignSettings) -> FloatArray:
     cells = settings.grid.size
     return np.full(cells, 1 / cells)
+
+
+def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> RoundRecord:
+    """The next round as it opens now; with a lifetime counted from now where half of its own is over.
+
+    Its document was made for the moment of the closing, and the estimate may have come much later.
+    """
+    if 2 * (following.expires_at_s - now_s) >= settings.mechanism_s:
+        return replace(following, opened_at_s=now_s)
+    not_before_s, expires_s = _validity(settings, now_s)
+    document = MechanismDocument.read(following.document)
+    later = replace(document, not_before_s=not_before_s, expires_s=expires_s)
+    return record_of(later, settings, now_s)

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.limits import Limits
-from geoveil.server.logs import Log
+from geoveil.server.logs import Log, Trace
 from geoveil.server.metrics import Metrics
 from geoveil.server.problem import Problem
 from geoveil.server.settings import Settings
@@ -47,7 +47,7 @@ class Service:
         self.clock = clock
         self.campaigns = Campaigns(store, clock=clock)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
-        self.worker = Worker(self.campaigns, event=self.log.event)
+        self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
         self.tokens = Tokens(store, clock=clock)
         self.metrics = Metrics()
         self.limits = Limits(
@@ -114,6 +114,14 @@ class Service:
     def _look(self) -> None:
         for work in self.campaigns.tick():
             self.worker.submit(work)
+
+    def _estimated(self, name: str) -> None:
+        self.metrics.estimates["made"] += 1
+        self.log.event(name)
+
+    def _not_estimated(self, name: str, trace: Trace) -> None:
+        self.metrics.estimates["failed"] += 1
+        self.log.fault(name, trace)
 
     async def _summarise(self) -> None:
         self.log.summary()

@@ -17,7 +17,7 @@ from geoveil.errors import InvalidFile, InvalidInput
 
 PREFIX = "GEOVEIL_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
-SHORTEST_TOKEN = 16
+SHORTEST_TOKEN, LONGEST_TOKEN = 16, 1024
 ELSEWHERE = frozenset({"GEOVEIL_DATA", "GEOVEIL_CONFIG"})
 """Variables with the same prefix that other parts of the program read."""
 _WORDS = {"true": True, "1": True, "yes": True, "on": True}
@@ -96,8 +96,11 @@ class Settings:
             )
         if self.port > 65_535:
             raise InvalidInput(f"port ({self.port}) must be at most 65535")
-        if 0 < len(self.operator_token) < SHORTEST_TOKEN:
-            raise InvalidInput(f"operator_token must have at least {SHORTEST_TOKEN} characters")
+        if self.operator_token and not _sendable(self.operator_token):
+            raise InvalidInput(
+                f"operator_token must have {SHORTEST_TOKEN} to {LONGEST_TOKEN} printable ASCII characters "
+                "and no white space around them"
+            )
         if self.base_url and urlsplit(self.base_url).scheme not in ("http", "https"):
             raise InvalidInput("base_url must begin with http:// or https://")
         if self.processes > 1 and not self.database.startswith("postgres"):
@@ -144,6 +147,12 @@ class Setting:
         except (KeyError, ValueError):
             shown = "" if self.secret else f" ({text})"
             raise InvalidInput(f"{self.name}{shown} must be {_article(self.type)}") from None
+
+
+def _sendable(token: str) -> bool:
+    """Whether a header ``Authorization: Bearer TOKEN`` brings a token to the service as it was given."""
+    plain = token.isascii() and token.isprintable() and token == token.strip()
+    return plain and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN
 
 
 def _article(kind: type) -> str:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from geoveil.server.problem import Problem
+from geoveil.server.settings import LONGEST_TOKEN
 from geoveil.store.contract import Store
 
 _BYTES = 24
-_LONGEST = 1024
 
 
 def digest_of(token: str) -> bytes:
@@ -29,7 +29,10 @@ class Tokens:
         self._known: tuple[bytes, ...] = ()
 
     def prepare(self, given: str) -> str | None:
-        """Keep the given token; without one, make a first token, returned so that it can be shown once."""
+        """Keep the given token; without one, make a first token, returned so that it can be shown once.
+
+        The token must be one that ``Settings`` takes: :meth:`check` never sees any other.
+        """
         if given:
             self._keep(given, "given at start")
             return None
@@ -49,10 +52,11 @@ class Tokens:
         Digests are compared, in constant time where they are known already; the store sees a digest
         only, so the time its search takes says nothing about a token.
         """
-        scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token or len(token) > _LONGEST:
+        scheme, _, given = (authorization or "").partition(" ")
+        token = given.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             raise Problem("unauthorised", "this call needs the header Authorization: Bearer TOKEN")
-        digest = hashlib.sha256(token.strip().encode("utf-8", "replace")).digest()
+        digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         if any(hmac.compare_digest(digest, known) for known in self._known):
             return
         if not self._store.token_known(digest):

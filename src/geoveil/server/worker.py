@@ -15,6 +15,7 @@ from threading import Event, Lock, Thread
 from geoveil.errors import GeoveilError
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
+from geoveil.server.logs import Trace, trace_of
 from geoveil.server.rounds import Work
 
 CLAIM_S = 60
@@ -27,6 +28,10 @@ ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
 
 _log = logging.getLogger(__name__)
+
+
+def _log_fault(name: str, trace: Trace) -> None:
+    _log.error("%s: %s at %s", name, trace.kind, ", ".join(trace.where))
 
 
 class WorkedElsewhere(GeoveilError):
@@ -52,7 +57,9 @@ class Worker:
     """Works on closings one after another and publishes what they lead to.
 
     ``submit`` what ``Campaigns.tick`` returns, as often as it returns it: what waits, runs or failed a
-    moment ago is not taken twice. ``event`` is told names such as "estimate-made"; no counts, no cells.
+    moment ago is not taken twice. ``event`` is told "estimate-made"; ``fault`` is told
+    "estimate-failed", "estimator-lost" or "estimate-not-kept", and the trace of what was raised: no
+    counts, no cells.
     """
 
     def __init__(
@@ -60,11 +67,13 @@ class Worker:
         campaigns: Campaigns,
         *,
         event: Callable[[str], None] = _log.info,
+        fault: Callable[[str, Trace], None] = _log_fault,
         estimator: Estimator | None = None,
         limit_s: float = LIMIT_S,
     ) -> None:
         self._campaigns = campaigns
         self._event = event
+        self._fault = fault
         self._limit_s = limit_s
         self._estimator = estimator or Estimator()
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
@@ -116,30 +125,24 @@ class Worker:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None and not self._stopping.is_set():
-            name = self._tried(work, self._attempts[work.campaign, work.round])
-            if name and not self._stopping.is_set():
-                self._event(name)
+            self._try(work, self._attempts[work.campaign, work.round])
 
-    def _tried(self, work: Work, attempts: _Attempts) -> str | None:
-        """Work on a closing once; the event to tell, where there is any."""
+    def _try(self, work: Work, attempts: _Attempts) -> None:
+        """Work on a closing once, and tell what became of it."""
         try:
             made = self._attempt(work, attempts)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
-            return None
-        except EstimatorLost:
-            name = "estimator-lost"
-        except EstimatorFailed:
-            name = "estimate-failed"
-        except Exception:
-            name = "estimate-not-kept"
+        except Exception as error:
+            self._put_off(attempts, _wait_s(attempts.failures))
+            attempts.failures += 1
+            if not self._stopping.is_set():
+                self._fault(*_told(error))
         else:
             with self._lock:
                 del self._attempts[work.campaign, work.round]
-            return "estimate-made" if made else None
-        self._put_off(attempts, _wait_s(attempts.failures))
-        attempts.failures += 1
-        return name
+            if made and not self._stopping.is_set():
+                self._event("estimate-made")
 
     def _attempt(self, work: Work, attempts: _Attempts) -> bool:
         now = self._campaigns.clock()
@@ -168,3 +171,11 @@ class Worker:
         for key, attempts in list(self._attempts.items()):
             if not attempts.queued and now - attempts.not_before_s > LONGEST_WAIT_S:
                 del self._attempts[key]
+
+
+def _told(error: Exception) -> tuple[str, Trace]:
+    """The name of a failure, and the trace of what was raised, here or in the process."""
+    if isinstance(error, EstimatorFailed):
+        return "estimate-failed", error.trace
+    name = "estimator-lost" if isinstance(error, EstimatorLost) else "estimate-not-kept"
+    return name, trace_of(error)

@@ -38,11 +38,12 @@ class Box:
     def __post_init__(self) -> None:
         for name in ("south", "west", "north", "east"):
             object.__setattr__(self, name, finite(name, getattr(self, name)))
+        turn = self.east - self.west
         for name in ("west", "east"):
             edge = getattr(self, name)
             object.__setattr__(self, name, edge if edge == 180.0 else float(wrapped(edge)))
         self._check_latitudes()
-        self._check_sound()
+        self._check_sound(turn if turn >= 360.0 else self.width)  # a turn would be wrapped to 0
 
     @classmethod
     def around(cls, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> Box:
@@ -118,14 +119,14 @@ class Box:
                 f"south ({self.south:g}) must be below north ({self.north:g}); swap them"
             )
 
-    def _check_sound(self) -> None:
+    def _check_sound(self, width: float) -> None:
         # no edges in these messages: a box drawn around data ends at somebody's place
         if self.north > 90.0 - _POLE_MARGIN or self.south < _POLE_MARGIN - 90.0:
             raise InvalidInput(
                 f"the box must stay {_POLE_MARGIN}° away from the poles, where rows and columns "
                 "have no meaning; choose a smaller box"
             )
-        _check_width(self.width)
+        _check_width(width)
         west, south, east, north = self.rectangle_km
         check_reach("the box", east - west, north - south)
 

@@ -189,9 +189,10 @@ class Grid(Space):
     ) -> int | IntArray:
         """Cells of places in degrees: an ``int`` for one place, else an array of the same shape.
 
-        Outside places go to the nearest cell (``"clamp"``), are left out (``"drop"``: the cells of
-        the others, flat; ``inside`` tells which) or refused (``"raise"``). A place at most 1 % of a
-        cell off the lattice counts as inside, and so does all of the box.
+        Outside places go to the nearest cell (``"clamp"``; all those more than a quarter of the globe
+        away to one and the same), are left out (``"drop"``: the cells of the others, flat;
+        ``inside`` tells which) or refused (``"raise"``). A place at most 1 % of a cell off the
+        lattice counts as inside, and so does all of the box.
         """
         check_outside(outside)
         return self._settled(Places.in_degrees(self.plane, lat, lng), outside)

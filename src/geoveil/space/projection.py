@@ -7,6 +7,11 @@ components of P − P₀. Dropping the up component can only shorten, so
 
 and a promise of ε per kilometre kept in the plane is kept on the ground. Within 25 km of the origin
 the plane keeps more than 0.99999 of every distance, within 100 km 0.99988.
+
+That is so between any two places on the near side of the globe. The far side, more than a quarter of
+the globe away, is one single place in the plane, so nobody there can be told from anybody else there.
+Only the outline between the two sides is torn, and no map could do without: two people close
+together but on either side of it, 10,000 km from the origin, may be told apart.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ class TangentPlane:
         """Plane coordinates (…, 2) in km of places given in degrees; any real longitude is wrapped.
 
         The far side of the globe, which an orthographic map would fold back onto the near one, is
-        pushed outward in its own direction instead, beyond every point of the near side.
+        one place instead: due north of the origin, just beyond every point of the near side.
         """
         latitude, longitude = coordinates(lat=lat, lng=lng)
         flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
@@ -80,8 +85,7 @@ class TangentPlane:
         north = normal * (cosine0 * (1.0 - _ECCENTRICITY_SQUARED) * sine - sine0 * axial)
         north += _ECCENTRICITY_SQUARED * normal0 * sine0 * cosine0
         hidden = cosine0 * axial + sine0 * sine < 0.0  # the surface faces away from the plane
-        if hidden.any():
-            _push_outward(east, north, hidden)
+        east[hidden], north[hidden] = 0.0, _LIMB_KM
         return east, north
 
     def to_latlng(self, xy: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -122,18 +126,6 @@ class TangentPlane:
 
 
 _BEYOND = "xy must lie within the outline of the globe, about 6,356 km around the origin"
-
-
-def _push_outward(east: FloatArray, north: FloatArray, hidden: BoolArray) -> None:
-    """Mirror hidden points at the outline of the globe, in place; the antipode goes north."""
-    radius = np.hypot(east[hidden], north[hidden])
-    antipode = radius == 0.0
-    radius[antipode] = 1.0
-    factor = 2.0 * _LIMB_KM / radius - 1.0
-    pushed = north[hidden] * factor
-    pushed[antipode] = 2.0 * _LIMB_KM
-    east[hidden] *= factor
-    north[hidden] = pushed
 
 
 def wrapped(lng: Any) -> Any:

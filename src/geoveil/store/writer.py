@@ -28,8 +28,8 @@ class GroupWriter:
 
     A future is resolved after the commit its reports were part of; where that commit failed, with
     ``StoreFailed``, and the next commit tries the store again. Beyond ``most_waiting`` reports new ones
-    are refused with ``Overloaded``. The store stays the caller's: ``close`` drains the queue and leaves
-    it open.
+    are refused with ``Overloaded``; where none wait, reports handed in together are taken however many
+    they are. The store stays the caller's: ``close`` drains the queue and leaves it open.
 
     >>> from geoveil.store import MemoryStore
     >>> with GroupWriter(MemoryStore()) as writer:
@@ -87,7 +87,7 @@ class GroupWriter:
         with self._changed:
             if self._closing:
                 raise Overloaded("the server is stopping; try again later")
-            if self._waiting + size > self._most_waiting:
+            if self._waiting and self._waiting + size > self._most_waiting:
                 raise Overloaded(f"reports waiting ({self._waiting}) are too many; try again later")
             self._queue.append(submission)
             self._waiting += size

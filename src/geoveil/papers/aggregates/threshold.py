@@ -18,7 +18,7 @@ VALUES = {
     (20, "p1"): (1.553, 1.742),
     (20, "p3"): (0.823, 1.518),
 }
-"""Leakage in bits and distortion at λ = 1 and the paper's threshold (method §10)."""
+"""Leakage in bits and distortion at λ = 1 and the paper's threshold (docs/release.md)."""
 THRESHOLDS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 _PEOPLE, _REPEATS, _QUICK_REPEATS = 20, 5, 1
 

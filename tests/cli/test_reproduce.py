@@ -1,0 +1,57 @@
+"""``geoveil reproduce`` and the benchmark on check-ins, where those are missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from geoveil.cli.program import program
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GEOVEIL_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("machine", [[], ["--json"]])
+def test_where_nothing_can_run_it_says_so_once(no_data: Path, machine: list[str]) -> None:
+    arguments = ["reproduce", "privic", "--quick", "--out", str(no_data / "out"), *machine]
+    result = CliRunner().invoke(program, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("geoveil: error: nothing could be run: gowalla-")
+    assert "GEOVEIL_DATA" in result.stderr
+    assert "docs/privic.md" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_needs_no_data_runs_and_the_rest_is_said_not_to(no_data: Path) -> None:
+    chosen = ["--only", "figure-2", "--only", "figure-5"]
+    arguments = ["reproduce", "noise", "--quick", "--out", str(no_data / "out"), *chosen]
+    result = CliRunner().invoke(program, arguments)
+    assert result.exit_code == 0
+    assert result.stdout.count("not run: gowalla-los-angeles.csv.gz") == 1
+
+
+def test_the_benchmark_says_in_one_line_what_it_needs(no_data: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "robustness.py", "elastic"],
+        cwd=no_data,
+        env={**os.environ, "GEOVEIL_DATA": str(no_data)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode != 0
+    assert finished.stderr.startswith("robustness.py: error: gowalla-paris.csv.gz is not in ")
+    assert finished.stderr.count("\n") == 1
