@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -251,6 +252,51 @@ def test_the_input_is_not_overwritten(checkins: Path) -> None:
     assert checkins.read_bytes() == before
 
 
+def test_the_mechanism_document_is_not_overwritten(checkins: Path) -> None:
+    saved = checkins.with_name("mechanism.json")
+    assert (
+        obfuscate(
+            checkins, "-o", checkins.with_name("a.csv"), *PROMISE, *BOX, "--save-mechanism", saved
+        ).exit_code
+        == 0
+    )
+    before = saved.read_bytes()
+    result = obfuscate(checkins, "--mechanism", saved, "-o", saved)
+    assert result.exit_code == 2
+    assert "must not be the same file" in result.stderr
+    assert saved.read_bytes() == before
+
+
+def test_points_of_a_geoparquet_file_do_not_leak(tmp_path: Path) -> None:
+    point = struct.pack("<BIdd", 1, 1, 2.35, 48.85)
+    geo = {"primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB"}}}
+    table = pa.table({"geometry": [point] * 3})
+    source = tmp_path / "geo.parquet"
+    pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), source)
+    result = obfuscate(
+        source, "-o", tmp_path / "leak.parquet", *PROMISE, *BOX, "--keep", "geometry"
+    )
+    assert result.exit_code == 2
+    assert "(geometry) must not be the true coordinates" in result.stderr
+    assert names(tmp_path) == ["geo.parquet"]
+
+
+def test_places_outside_are_counted_and_most_of_them_are_a_warning(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    swapped = obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--lat", "lon", "--lng", "lat")
+    assert swapped.exit_code == 0
+    assert "warning" in swapped.stderr
+    assert "latitude and longitude in the right order" in swapped.stderr
+    assert "1,000 of 1,000 rows moved to the nearest cell" in swapped.stdout
+    with checkins.open("a") as file:
+        file.write("far,10,10\n")
+    few = obfuscate(checkins, "-o", target, *PROMISE, *BOX)
+    assert few.stderr == ""
+    assert re.search(r"outside +1 of 1,001 rows moved to the nearest cell", few.stdout)
+    values = json.loads(obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--json").stdout)
+    assert (values["outside_clamped"], values["outside_dropped"]) == (1, 0)
+
+
 def geojson(kind: str, coordinates: str) -> bytes:
     geometry = f'{{"type":"{kind}","coordinates":{coordinates}}}'
     return f'{{"type":"FeatureCollection","features":[{{"geometry":{geometry}}}]}}'.encode()
@@ -276,6 +322,8 @@ HOSTILE: dict[str, bytes] = {
     "short-row.csv": f"lat,lng\n{ROW}{CANARY}\n".encode(),
     "long-row.csv": f"lat,lng\n{ROW}{CANARY},{CANARY},{CANARY}\n".encode(),
     "open-quote.csv": f'lat,lng\n"{CANARY},2.35\n{ROW}'.encode(),
+    "late-quote.csv": f'lat,lng,who\n{CANARY},2,x\n{CANARY},2,"Joe\n{CANARY},2,x\n'.encode(),
+    "degrees.csv": b"48\xc2\xb051'24N,2\xc2\xb021'07E\n",
     "junk.csv": bytes(range(256)) * 40,
     "nul.csv": f"lat,lng\n{CANARY}\0,2\n".encode(),
     "latin-1.csv": f"lat,lng\n{ROW}{CANARY}°,2\n".encode("latin-1"),

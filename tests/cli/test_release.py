@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from geoveil.cli.leakage import Published
 from geoveil.cli.program import program
+from geoveil.errors import InvalidInput
 from geoveil.release import CountRelease
 
 COUNTS = "place,09:00,18:00\nstation,6,2\nmarket,1,5\npark,1,1\n"
@@ -159,6 +161,9 @@ def test_merged_places_pipes_seeds_and_pictures(folder: Path) -> None:
         (None, "place,u,v\npark,0.2,0.2\nstation,0.5,0.5\nmarket,0.3,0.3\n", "one column of prob"),
         (None, "name,station,market,park\na,0.5,0.3,0.2\nb,0.5,0.3,0.2\n", "one per person"),
         (None, "timestamp,station,market,park\n09:00,0.5,0.3,0.2\n", "the same people at every"),
+        (None, "name,station,market,park\na,0.5,0.3,0.2\n", "must be 8, one per person"),
+        (None, "station,market,park\n0.5,0.3,0.2\n", "must be 8, one per person"),
+        (None, "name,station,market,park\n" + "anna,0.5,0.3,0.2\n" * 8, "different names"),
     ],
 )
 def test_bad_tables_are_one_line_and_nothing_is_written(
@@ -191,6 +196,13 @@ def test_bad_tables_are_one_line_and_nothing_is_written(
             "must not be the same file",
         ),
         (["--multiplier", 1, "--plot", "curve.txt"], "must end in .png"),
+        (["--multiplier", 1, "-o", "out.geojson"], "must end in .csv, .csv.gz or .parquet"),
+        (
+            ["--multiplier", 1, "-o", "o.csv", "--personal", "p.json"],
+            "must end in .csv, .csv.gz or",
+        ),
+        (["--multiplier", 1, "--personal", "-"], "only one output can go to a pipe"),
+        (["--multiplier", 1, "-o", "-", "--personal", "-", "--json"], "only one output"),
         (["--multiplier", 1, "--merge", "town=station"], "NAME=PLACE,PLACE"),
         (["--multiplier", 1, "--merge", "t=station,harbour"], "with places of: station, market"),
         (["--multiplier", 1, "--merge", "park=station,market"], "a name of its own"),
@@ -216,3 +228,59 @@ def test_beyond_reach_names_the_coarsening(folder: Path) -> None:
     assert result.exit_code == 2
     assert "merge the places into" in result.stderr
     assert result.stdout == ""
+
+
+def test_for_machines_the_counts_are_in_the_document_alone(folder: Path) -> None:
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1, "--json"]
+    result = done(*asked)
+    values = json.loads(result.stdout)
+    assert values["output"] is None
+    assert values["places"] == ["station", "market", "park"]
+    assert valid(values["released"])
+    assert result.stderr == ""
+    beside = done(*asked, "-o", "-")
+    assert valid(table(beside.stdout))
+    assert json.loads(beside.stderr)["output"] == "-"
+
+
+def test_past_visits_of_too_few_people_are_refused(folder: Path) -> None:
+    (folder / "visits.csv").write_text("person,place\nanna,station\nanna,park\n")
+    asked = [folder / "counts.csv", "--history", folder / "visits.csv", "--multiplier", 1]
+    result = run(*asked, "-o", folder / "out.csv")
+    assert result.exit_code == 2
+    assert "(1) must be 8, one per person" in result.stderr
+    assert not (folder / "out.csv").exists()
+
+
+def test_what_fails_fails_before_anything_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: Published, written: object) -> None:
+        raise InvalidInput("no words")
+
+    monkeypatch.setattr(Published, "lines", fails)
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1]
+    result = run(*asked, "-o", folder / "out.csv", "--personal", folder / "personal.csv")
+    assert "no words" in result.stderr
+    assert not (folder / "out.csv").exists()
+    assert not (folder / "personal.csv").exists()
+
+
+@pytest.mark.parametrize("shares", ["1,0,0", "0.99998,0.00001,0.00001"])
+def test_counts_that_the_prior_does_not_know_are_warned_about(folder: Path, shares: str) -> None:
+    station, market, park = shares.split(",")
+    (folder / "prior.csv").write_text(
+        f"place,share\nstation,{station}\nmarket,{market}\npark,{park}\n"
+    )
+    (folder / "counts.csv").write_text(COUNTS.replace("6", "8").replace(",1,", ",0,"))
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "--multiplier", 1]
+    result = done(*asked, "-o", folder / "out.csv")
+    assert "warning: the counts at 18:00 are all but impossible under the prior" in result.stderr
+
+
+def test_a_limit_that_limits_nothing_is_warned_about(folder: Path) -> None:
+    asked = [folder / "counts.csv", "--prior", folder / "prior.csv", "-o", folder / "out.csv"]
+    loose = done(*asked, "--leakage-bits", 100)
+    assert "warning: the limit (100 bits) is not below the" in loose.stderr
+    assert "practically unchanged" in loose.stderr
+    assert done(*asked, "--leakage-bits", 1).stderr == ""

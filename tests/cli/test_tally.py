@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile
+from geoveil.report import save_mechanism
 from geoveil.table.tallies import load_tally, save_tally
 
 CANARY = "48.8512345"
@@ -77,6 +78,36 @@ def test_the_json_summary_counts_what_was_left_out(checkins: Path) -> None:
     told = {name: values[name] for name in ("rows_read", "reports_counted")}
     assert told == {"rows_read": 5002, "reports_counted": 5000}
     assert (values["bad_rows_dropped"], values["outside_dropped"]) == (1, 1)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_places_outside_are_counted_and_most_of_them_are_a_warning(
+    checkins: Path, processes: str
+) -> None:
+    target = checkins.with_name("tally.json")
+    options = [*PROMISE, *BOX, "--lat", "lon", "--lng", "lat", "--processes", processes]
+    swapped = tally(checkins, "-o", target, *options, "--json")
+    assert json.loads(swapped.stdout)["outside_clamped"] == 5000
+    assert "latitude and longitude in the right order" in swapped.stderr
+
+
+def test_few_places_outside_are_said_without_a_warning(checkins: Path) -> None:
+    with checkins.open("a") as file:
+        file.write("far,10,10\n")
+    result = tally(checkins, "-o", checkins.with_name("tally.json"), *PROMISE, *BOX)
+    assert result.stderr == ""
+    assert "1 of 5,001 rows moved to the nearest cell" in result.stdout
+
+
+def test_the_mechanism_document_is_not_overwritten(checkins: Path) -> None:
+    saved = checkins.with_name("mechanism.json")
+    grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=0.5)
+    save_mechanism(gv.PlanarGeometric(grid, epsilon_per_km=2.0), saved)
+    before = saved.read_bytes()
+    result = tally(checkins, "--mechanism", saved, "-o", saved)
+    assert result.exit_code == 2
+    assert "must not be the same file" in result.stderr
+    assert saved.read_bytes() == before
 
 
 def test_a_pipe_gives_the_document_on_standard_output(checkins: Path) -> None:

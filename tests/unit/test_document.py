@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +59,38 @@ def test_a_saved_mechanism_is_the_same_again(name: str, tmp_path: Path) -> None:
         assert np.array_equal(*draws)
     values = json.loads(path.read_bytes())
     assert path.read_bytes() == canonical_bytes(values) + b"\n"
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 64 bytes, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_document_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "mechanism.json"
+    gv.save_mechanism(MECHANISMS["elastic"], path)
+    with pytest.raises(OSError, match=r"'[^']*/mechanism\.json'$"), small_files():
+        gv.save_mechanism(MECHANISMS["planar-geometric"], path)
+    assert gv.load_mechanism(path) == MECHANISMS["elastic"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_document_goes_through_links_and_into_devices(tmp_path: Path) -> None:
+    path, link = tmp_path / "mechanism.json", tmp_path / "link.json"
+    link.symlink_to(path)
+    gv.save_mechanism(MECHANISMS["rappor"], link)
+    assert link.is_symlink()
+    assert gv.load_mechanism(path) == MECHANISMS["rappor"]
+    gv.save_mechanism(MECHANISMS["rappor"], os.devnull)
+    assert not Path(os.devnull).is_file()
 
 
 def test_the_identity_is_that_of_the_canonical_bytes() -> None:

@@ -178,3 +178,13 @@ def test_it_can_be_saved_and_audited(tmp_path):
     again = gv.load_mechanism(tmp_path / "mechanism.json")
     assert gv.certify(again).holds
     np.testing.assert_array_equal(again.matrix(), best.matrix())
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_where_the_place_is_known_nothing_is_lost_and_nothing_is_missing(epsilon):
+    space = gv.Grid(rows=3, columns=3, cell_km=1.0)
+    best = gv.optimal_mechanism(space, np.eye(9)[4], epsilon_per_km=epsilon).optimality
+    assert best.expected_loss == pytest.approx(0.0, abs=1e-12)
+    assert best.lower_bound == 0.0
+    assert best.gap == 0.0
+    assert best.stopped == "within the gap"

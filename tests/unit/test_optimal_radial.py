@@ -177,6 +177,7 @@ def test_promises_that_no_noise_can_keep(privacy, words):
         ({"tightness": lambda r: 2 + 0 * r}, "probability"),
         ({"gap": 0.0}, "gap"),
         ({"region": Region.cells(gv.Line(3))}, "connected"),
+        ({"privacy": gv.WithinRadius(radius_km=1.0, epsilon=800.0)}, "at most 700"),
     ],
 )
 def test_bad_input(wrong, words):

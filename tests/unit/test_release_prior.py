@@ -137,3 +137,13 @@ def test_one_fixed_vector_is_the_widest_distortion() -> None:
 def test_priors_that_are_none_are_refused(prior: object, people: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         Prior.parse(prior, people)  # type: ignore[arg-type]
+
+
+def test_surprise_is_the_probability_of_counts_no_likelier() -> None:
+    law = CountLaw.of(Prior.parse([0.5, 0.5], 4))
+    surprises = [law.surprise(np.array([k, 4 - k])) for k in range(5)]
+    assert surprises == pytest.approx([2 / 16, 10 / 16, 1.0, 10 / 16, 2 / 16])
+    assert CountLaw.of(Prior.parse([1.0, 0.0], 4)).surprise(np.array([3, 1])) == 0.0
+    wide = CountLaw.of(Prior.parse([0.5, 0.5], 5000))
+    assert wide.surprise(np.array([2500, 2500])) == pytest.approx(1.0)
+    assert wide.surprise(np.array([5000, 0])) == 0.0

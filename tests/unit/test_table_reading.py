@@ -124,16 +124,24 @@ def test_missing_or_ambiguous_columns_are_listed(tmp_path: Path, header: str) ->
         read(path)
 
 
+DEGREES = [
+    "48°51'24N,2°21'07E",
+    "48 51 24 N,2 21 07 E",
+    "N48:51:24,E2:21:07",
+    "48d51m24s,2d21m07s",
+    "ann,48° 51′",
+]
+
+
 @pytest.mark.parametrize(
-    "first", ["48.8512345,2.35", "ann,48.8512345,2.35", "48.8512345;2.35", "7,x"]
+    "first", ["48.8512345,2.35", "ann,48.8512345,2.35", "48.8512345;2.35", "7,x", *DEGREES]
 )
 def test_a_missing_header_is_not_repeated(tmp_path: Path, first: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"{first}\n{first}\n")
     with pytest.raises(InvalidFile, match="looks like data") as caught:
         read(path)
-    assert "48.85" not in str(caught.value)
-    assert "ann" not in str(caught.value)
+    assert not any(part in str(caught.value) for part in ("48", "51", "ann"))
 
 
 CANARY = "48.8512345"
@@ -224,6 +232,114 @@ def test_true_coordinates_cannot_be_kept(tmp_path: Path) -> None:
     path.write_text("lat,lng\n1,2\n")
     with pytest.raises(InvalidInput, match="must not be the true coordinates"):
         read(path, keep=["lat"])
+
+
+@pytest.mark.parametrize("columns", [{}, {"lat": "a", "lng": "b"}])
+@pytest.mark.parametrize("keep", ["geometry", "home", "arrow"])
+def test_geometry_of_a_parquet_file_cannot_be_kept(
+    tmp_path: Path, columns: dict[str, str], keep: str
+) -> None:
+    wkb = [struct.pack("<BIdd", 1, 1, 2.0, 1.0)]
+    geometry = {"encoding": "WKB"}
+    geo = {"primary_column": "geometry", "columns": {"geometry": geometry, "home": geometry}}
+    arrow = pa.field("arrow", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"})
+    fields = [pa.field(name, pa.binary()) for name in ("geometry", "home")]
+    numbers = [pa.field("a", pa.float64()), pa.field("b", pa.float64())]
+    schema = pa.schema([*fields, arrow, *numbers], metadata={"geo": json.dumps(geo)})
+    pq.write_table(pa.table([wkb, wkb, wkb, [1.0], [2.0]], schema=schema), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", **columns)[:2] == ([1.0], [2.0])
+    with pytest.raises(InvalidInput, match=rf"\({keep}\) must not be the true coordinates"):
+        read(tmp_path / "a.parquet", keep=[keep], **columns)
+
+
+def test_geometry_among_the_properties_of_geojson_cannot_be_kept(tmp_path: Path) -> None:
+    place = {"type": "Point", "coordinates": [2, 1]}
+    collection = {"type": "FeatureCollection", "features": [feature(1, 2, home=place, a=1, b=2)]}
+    (tmp_path / "a.geojson").write_text(json.dumps(collection))
+    with pytest.raises(InvalidInput, match=r"\(home\) must not be the true coordinates"):
+        read(tmp_path / "a.geojson", keep=["home"])
+    with pytest.raises(InvalidInput, match=r"\(a\) must not be the true coordinates"):
+        read(tmp_path / "a.geojson", lat="a", lng="b", keep=["a"])
+    with pytest.raises(InvalidFile, match="no column named 'geometry'"):
+        read(tmp_path / "a.geojson", keep=["geometry"])
+
+
+def projjson(kind: str, name: str, authority: str = "", code: Any = None) -> dict[str, Any]:
+    identity = {"id": {"authority": authority, "code": code}} if authority else {}
+    return {"type": kind, "name": name, **identity}
+
+
+def geoparquet(path: Path, **described: Any) -> Path:
+    wkb = [struct.pack("<BIdd", 1, 1, 2.0, 1.0)]
+    geo = {"primary_column": "g", "columns": {"g": {"encoding": "WKB", **described}}}
+    table = pa.table({"g": wkb, "a": [1.0], "b": [2.0]})
+    pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "crs",
+    [
+        None,
+        projjson("GeographicCRS", "WGS 84", "EPSG", 4326),
+        projjson("GeographicCRS", "WGS 84 (CRS84)", "OGC", "CRS84"),
+        projjson("GeographicCRS", "WGS 84"),
+        'GEOGCRS["WGS 84",ENSEMBLE[]]',
+        "EPSG:4326",
+    ],
+)
+def test_geoparquet_in_degrees_is_read(tmp_path: Path, crs: Any) -> None:
+    assert read(geoparquet(tmp_path / "a.parquet", crs=crs))[:2] == ([1.0], [2.0])
+
+
+@pytest.mark.parametrize(
+    ("crs", "shown"),
+    [
+        (projjson("ProjectedCRS", "RGF93 v1 / Lambert-93", "EPSG", 2154), "EPSG:2154"),
+        (projjson("GeographicCRS", "NAD27", "EPSG", 4267), "EPSG:4267"),
+        (projjson("ProjectedCRS", "unknown"), "unknown"),
+        (projjson("ProjectedCRS", "WGS 84"), "WGS 84"),
+        ('PROJCRS["WGS 84 / UTM zone 31N"]', "PROJCRS"),
+        ("EPSG:43260", "EPSG:43260"),
+        ("+proj=aeqd +lat_0=48.8512345", "one of its own"),
+        ({}, "one of its own"),
+        (7, "one of its own"),
+    ],
+)
+def test_geoparquet_in_metres_is_refused(tmp_path: Path, crs: Any, shown: str) -> None:
+    path = geoparquet(tmp_path / "a.parquet", crs=crs)
+    with pytest.raises(InvalidFile, match="convert it to EPSG:4326") as caught:
+        read(path)
+    assert f"system is {shown}" in str(caught.value)
+    assert "48.85" not in str(caught.value)
+    assert read(path, lat="a", lng="b")[:2] == ([1.0], [2.0])  # other columns are degrees
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        ("urn:ogc:def:crs:OGC:1.3:CRS84", True),
+        ("urn:ogc:def:crs:EPSG::4326", True),
+        ("EPSG:4326", True),
+        ("urn:ogc:def:crs:EPSG::2154", False),
+        ("urn:ogc:def:crs:OGC:1.3:CRS27", False),
+    ],
+)
+def test_the_reference_system_of_geojson(
+    tmp_path: Path, name: str, fine: bool, after: bool
+) -> None:
+    crs = {"crs": {"type": "name", "properties": {"name": name}}}
+    features = {"features": [feature(1, 2, a=1, b=2)]}
+    parts = features | crs if after else crs | features
+    path = tmp_path / "a.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", **parts}))
+    if fine:
+        assert read(path)[:2] == ([1.0], [2.0])
+        return
+    with pytest.raises(InvalidFile, match=f"system is {name}; convert"):
+        read(path)
+    assert read(path, lat="a", lng="b")[:2] == ([1.0], [2.0])
 
 
 @pytest.mark.parametrize(
@@ -393,3 +509,50 @@ def test_old_line_ends_are_read_too(tmp_path: Path) -> None:
         path = tmp_path / "a.csv"
         path.write_bytes(f"lat,lng{end}1,2{end}3,4{end}".encode())
         assert read(path)[:2] == ([1.0, 3.0], [2.0, 4.0])
+
+
+OPEN = '48.85,2.34,"Joe'
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    "others", [["48.85,2.34,x"], ['48.85,2.34,5" pipe', "48.85,2.34,x"]], ids=["plain", "stray"]
+)
+def test_a_quote_left_open_is_named_by_its_row(
+    tmp_path: Path, others: list[str], end: str, delimiter: str
+) -> None:
+    rows = [others[k % len(others)] for k in range(1000)]
+    path = tmp_path / "a.csv"
+
+    def written(lines: list[str]) -> Path:
+        text = end.join(["lat,lon,name", *lines]) + end
+        path.write_bytes(text.replace(",", delimiter).encode())
+        return path
+
+    assert len(read(written(rows), delimiter=delimiter)[0]) == 1000
+    with pytest.raises(InvalidFile, match=r"row 11 of .* must close its quote") as caught:
+        read(written([*rows[:10], OPEN, *rows[11:]]), delimiter=delimiter)
+    assert "Joe" not in str(caught.value)
+    lines = [*rows[:10], "1,2", OPEN, *rows[12:]]
+    with pytest.raises(InvalidFile, match=r"row 12 of .* must close its quote"):
+        read(written(lines), delimiter=delimiter, drop_bad=True, bad_rows="drop")
+    with pytest.raises(InvalidFile, match=r"row 11 of .* must close its quote"):
+        read(written([*rows[:10], OPEN, *rows[11:500], OPEN, *rows[501:]]), delimiter=delimiter)
+    assert len(read(written([*rows, '48.85,2.34,"a"'][1:]), delimiter=delimiter)[0]) == 1000
+
+
+@given(
+    fields=st.lists(
+        st.sampled_from(["a", '"a"b', 'a"b', '"a"', '"a\nb"', '"a""\n"', ""]), min_size=1
+    ),
+    size=st.integers(1, 30),
+)
+def test_stray_quotes_do_not_part_quoted_rows(fields: list[str], size: int) -> None:
+    text = "".join(f"{field},1\n" for field in fields)
+    source: Any = _Drip(text.encode(), size)
+    blocks = list(blocks_of_rows(source, b"\n", size=size))
+    read_back = [
+        row for block in blocks for row in csv.reader(io.StringIO(block.decode(), newline=""))
+    ]
+    assert read_back == list(csv.reader(io.StringIO(text, newline="")))

@@ -91,6 +91,13 @@ def test_places_outside_are_clamped_dropped_or_refused_by_number() -> None:
         refusing.report(lat=lat, lng=lng)
 
 
+def test_clamped_places_are_counted() -> None:
+    reporter = reporter_for(TRUTHFUL)
+    for _ in range(2):
+        reporter.report(lat=np.array([48.85, 0.0, 2.35]), lng=np.array([2.35, 2.35, 48.85]))
+    assert (reporter.clamped, reporter.left_out) == (4, 0)
+
+
 def test_continuous_noise_has_points_and_no_cells() -> None:
     reporter = reporter_for(ContinuousLaplace(epsilon_per_km=100.0), randomness=seeded(1))
     columns = reporter.report(lat=LAT, lng=LNG).columns
@@ -154,6 +161,14 @@ def test_coordinates_and_cells_cannot_be_kept(keep: list[str]) -> None:
         obfuscate({"lat": LAT, "lon": LNG, "cell": [1, 2, 3]}, MECHANISM, keep=keep)
 
 
+def test_geometry_of_a_pyarrow_table_cannot_be_kept() -> None:
+    arrow = pa.field("geom", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"})
+    schema = pa.schema([("lat", pa.float64()), ("lon", pa.float64()), arrow])
+    table = pa.table([LAT, LNG, [b"", b"", b""]], schema=schema)
+    with pytest.raises(InvalidInput, match="geom"):
+        obfuscate(table, MECHANISM, keep=["geom"])
+
+
 @pytest.mark.parametrize(
     ("frame", "problem"),
     [
@@ -213,3 +228,24 @@ def test_a_geo_data_frame_gives_points_in_degrees() -> None:
     assert noisy.crs.to_epsg() == 4326
     assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
     assert np.abs(noisy.geometry.y - LAT).max() < 0.01
+
+
+@needs_geopandas
+def test_geometry_cannot_be_kept() -> None:
+    import geopandas
+    import pandas as pd
+
+    points = geopandas.points_from_xy(LNG, LAT, crs="EPSG:4326")
+    series = geopandas.GeoSeries(points)
+    columns = {"lat": LAT, "lon": LNG, "geom": series}
+    frames = [
+        geopandas.GeoDataFrame({"lat": LAT, "lon": LNG}, geometry=points).rename_geometry("geom"),
+        geopandas.GeoDataFrame(columns, geometry=points),
+        pd.DataFrame(columns),
+        pd.DataFrame(columns | {"geom": [None, *list(series)[1:]]}, dtype=object),
+        columns,
+    ]
+    for frame in frames:
+        for lat, lng in ((None, None), ("lat", "lon")):
+            with pytest.raises(InvalidInput, match=r"\(geom\) must not be coordinates"):
+                obfuscate(frame, MECHANISM, keep=["geom"], lat=lat, lng=lng)

@@ -127,6 +127,39 @@ def test_the_new_file_has_usual_permissions(tmp_path: Path) -> None:
     assert len(modes) == 1
 
 
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for mode in (0o600, 0o640, 0o666):
+        path.write_text("old")
+        path.chmod(mode)
+        with replaced_file(str(path)) as handle:
+            (partial,) = tmp_path.glob(".*.partial")
+            assert stat.S_IMODE(partial.stat().st_mode) == mode
+            handle.write(b"new")
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["x"]]),
+        pa.array([{"a": 1}]),
+        pa.array([b"\xff"]),
+        pa.array([b"x"]),
+        pa.array(["x"], pa.string_view()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_what_csv_cannot_hold_is_named(tmp_path: Path, column: pa.Array) -> None:
+    batch = pa.record_batch({"cell": [1], "lat": [1.0], "lng": [2.0], "tags": column})
+    with pytest.raises(InvalidInput, match=r"\(tags\) must hold numbers .* Parquet or GeoJSON"):
+        write(tmp_path / "a.csv", [batch])
+    assert not list(tmp_path.iterdir())
+    for name in ("a.parquet", "a.geojson"):
+        write(tmp_path / name, [batch])
+
+
 def test_a_link_is_written_through(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import Console as RichConsole
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.cli.console import two_columns
 from geoveil.release import CountRelease, CurvePoint
 from geoveil.table.counts import CountTable
 from geoveil.table.format import PIPE
 from geoveil.table.writer import create_table
 
 _SHOWN = 5
+_UNLIKELY = 1e-6
+"""Counts are all but impossible where no likelier ones have less probability together."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Published:
     """A release that was drawn: the table it stands for, what comes out, and the curve behind it."""
 
     table: CountTable
+    counts: IntArray
+    """(timestamps, places): the true ones."""
     named: tuple[str, ...]
     """The names of the people where a file has them."""
     release: CountRelease
@@ -53,6 +55,24 @@ class Published:
         priors = [made.law.prior for made in self.release.designs]
         each = [entr(prior.rows).sum(axis=1)[prior.kind] for prior in priors]
         return np.sum(each, axis=0) / np.log(2)
+
+    def cautions(self, wanted_bits: float | None) -> Iterator[str]:
+        """What the figures do not say: counts they do not describe, a limit that limits nothing."""
+        laws = [made.law for made in self.release.designs]
+        rows = zip(self.table.timestamps, laws, self.counts, strict=True)
+        unlikely = [when for when, law, row in rows if law.surprise(row) < _UNLIKELY]
+        if unlikely:
+            more = f" and {len(unlikely) - _SHOWN} more" if len(unlikely) > _SHOWN else ""
+            yield (
+                f"the counts at {', '.join(unlikely[:_SHOWN])}{more} are all but impossible under the "
+                "prior: leakage and distortion are averages that do not describe them, only the worst "
+                "case does; check the prior"
+            )
+        if wanted_bits is not None and wanted_bits >= self.unchanged_bits > 0:
+            yield (
+                f"the limit ({wanted_bits:.4g} bits) is not below the {self.unchanged_bits:.4g} bits that "
+                "unchanged counts would tell: the counts are released practically unchanged; lower it"
+            )
 
     def write_personal(self, path: str, format: str | None) -> None:
         """A table of what leaks about each person."""
@@ -88,8 +108,8 @@ class Published:
             "curve": [asdict(point) for point in self.curve],
         }
 
-    def show(self, screen: RichConsole, written: Mapping[str, str | None]) -> None:
-        """For people."""
+    def lines(self, written: Mapping[str, str | None]) -> dict[str, str]:
+        """For people: what there is to say, by its name."""
         release = self.release
         moments = f" at {release.timestamps} timestamps" if release.timestamps > 1 else ""
         where = "standard output" if written["output"] == PIPE else written["output"]
@@ -109,7 +129,7 @@ class Published:
             "personal": written["personal"] or "",
             "curve": written["plot"] or "",
         }
-        screen.print(two_columns({name: text for name, text in lines.items() if text}))
+        return {name: text for name, text in lines.items() if text}
 
     def _exposed(self) -> str:
         """The people who are told most about, beside what is unknown about them."""

@@ -63,7 +63,8 @@ class Request:
         """Refuse names that cannot be, before anything is read."""
         format_of(self.source, self.format)
         format_of(self.output, self.format)
-        check_target(self.output, self.source)
+        documents = [self.choice.name] if self.choice.is_document else []
+        check_target(self.output, self.source, *documents)
         if self.save_mechanism is not None:
             check_target(self.save_mechanism, self.source, self.output)
         if self.box is None and self.choice.needs_box and self.source == PIPE:
@@ -130,6 +131,7 @@ def command(mechanism: str, machine: bool, **options: Any) -> None:
         summary = _obfuscate(request, built, progress)
     if request.save_mechanism is not None:
         save_mechanism(built, request.save_mechanism)
+    warn_of_outside(console, summary.outside_clamped, summary.reports_written)
     values = {"output": request.output, **asdict(summary), **describe(built), "seed": request.seed}
     console.result(values, lambda screen: _show(screen, request, built, summary))
 
@@ -179,6 +181,20 @@ def _obfuscate(
         )
 
 
+def outside_in_words(moved: int, rows: int) -> str:
+    """How many places were moved into the box; nothing where none was."""
+    return f"{moved:,} of {rows:,} rows moved to the nearest cell" if moved else ""
+
+
+def warn_of_outside(console: Console, moved: int, rows: int) -> None:
+    """Ask about the coordinates where most of the places lie outside the box."""
+    if 2 * moved > rows:
+        console.warn(
+            f"{outside_in_words(moved, rows)}, because they lie outside the box; are latitude and "
+            "longitude in the right order, and is it the right box?"
+        )
+
+
 def _show(
     screen: RichConsole, request: Request, mechanism: AnyMechanism, summary: ObfuscationSummary
 ) -> None:
@@ -194,6 +210,7 @@ def _show(
     lines = {
         "reports": f"{summary.reports_written:,} from {summary.rows_read:,} rows, in {where}",
         "left out": ", ".join(dropped),
+        "outside": outside_in_words(summary.outside_clamped, summary.reports_written),
         "mechanism": repr(mechanism),
         **promise_in_words(mechanism),
         "saved": request.save_mechanism or "",

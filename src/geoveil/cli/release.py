@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from geoveil.arrays import IntArray
-from geoveil.cli.console import Console, ProgressBar
+from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.cli.leakage import Published
 from geoveil.cli.options import machine_options, one_mark
 from geoveil.errors import InvalidInput
@@ -33,7 +33,7 @@ from geoveil.table.counts import (
     read_prior,
     write_counts,
 )
-from geoveil.table.format import PIPE, format_of
+from geoveil.table.format import PIPE, Format, format_of
 from geoveil.table.writer import binary_sink, check_target
 
 TARGETS = ("multiplier", "distortion", "leakage_bits")
@@ -46,7 +46,7 @@ class Request:
     """Everything that was asked for."""
 
     source: str
-    output: str
+    output: str | None
     prior: str | None
     history: str | None
     multiplier: float | None
@@ -59,6 +59,11 @@ class Request:
     format: str | None
     delimiter: str
 
+    @property
+    def targets(self) -> list[str]:
+        """Everything that is written to."""
+        return [name for name in (self.output, self.personal, self.plot) if name is not None]
+
     def check(self) -> None:
         """Refuse what cannot be, before anything is read."""
         if (self.prior is None) == (self.history is None):
@@ -69,11 +74,15 @@ class Request:
         sources = [self.source, self.prior or self.history or ""]
         if sources.count(PIPE) > 1:
             raise click.UsageError("only one of the tables can come from a pipe")
-        targets = [name for name in (self.output, self.personal, self.plot) if name is not None]
-        for number, target in enumerate(targets):
-            check_target(target, *sources, *targets[:number])
-        for table in (self.source, self.output, *([self.personal] if self.personal else [])):
-            format_of(table, self.format)
+        if self.targets.count(PIPE) > 1:
+            raise click.UsageError("only one output can go to a pipe; name a file for the others")
+        for number, target in enumerate(self.targets):
+            check_target(target, *sources, *self.targets[:number])
+        for table in (*sources, self.output, self.personal):
+            if table is not None and format_of(table, self.format) is Format.GEOJSON:
+                raise InvalidInput(
+                    f"table of counts ({table}) must end in .csv, .csv.gz or .parquet"
+                )
         if self.plot is not None:
             picture_kind(self.plot)
 
@@ -90,7 +99,10 @@ class Request:
 
 @click.command()
 @click.argument("source", metavar="COUNTS")
-@click.option("-o", "--output", default=PIPE, metavar="OUT", help="Where the released counts go.")
+@click.option(
+    "-o", "--output", metavar="OUT",
+    help="Where the released counts go; standard output unless given, with --json into its document.",
+)  # fmt: skip
 @click.option(
     "--prior", metavar="FILE", help="Where people are likely to be, by place or by person."
 )
@@ -126,30 +138,40 @@ def command(machine: bool, **options: Any) -> None:
     geoveil release counts.csv --prior prior.csv --multiplier 1 -o released.csv
     geoveil release counts.csv --history past.csv --leakage-bits 2 --plot curve.png
     """
+    if options["output"] is None and not machine:
+        options["output"] = PIPE
     request = Request(**options)
     request.check()
-    console = Console(machine=machine, data_on_stdout=request.output == PIPE)
+    console = Console(machine=machine, data_on_stdout=PIPE in request.targets)
     if request.seed is not None:
         console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
     with console.progress("reading") as progress:
         published = _published(request, progress)
-        if request.personal is not None:
-            published.write_personal(request.personal, request.format)
-        if request.plot is not None:
-            with binary_sink(request.plot) as sink:
-                save_leakage_curve(
-                    sink, picture_kind(request.plot), published.curve, published.chosen
-                )
-        write_counts(request.output, published.table, published.released, format=request.format)
     written = {"output": request.output, "personal": request.personal, "plot": request.plot}
     values = {**written, "seed": request.seed, **published.to_dict()}
-    console.result(values, lambda screen: published.show(screen, written))
+    shown = two_columns(published.lines(written))
+    for caution in published.cautions(request.leakage_bits):
+        console.warn(caution)
+    _write(request, published)
+    console.result(values, lambda screen: screen.print(shown))
+
+
+def _write(request: Request, published: Published) -> None:
+    """The counts last: what fails before is no release."""
+    if request.personal is not None:
+        published.write_personal(request.personal, request.format)
+    if request.plot is not None:
+        with binary_sink(request.plot) as sink:
+            save_leakage_curve(sink, picture_kind(request.plot), published.curve, published.chosen)
+    if request.output is not None:
+        write_counts(request.output, published.table, published.released, format=request.format)
 
 
 def _published(request: Request, progress: ProgressBar) -> Published:
     """Everything in memory, so that nothing is written unless all went well."""
     table, known = request.read()
     counts = _checked(table)
+    _check_people(known, int(counts[0].sum()), str(request.prior or request.history))
     release = _designed(request, table, known, counts, progress)
     progress.stage("what leaks about whom")
     release.chain  # noqa: B018 (the personal leakages are found here, under the progress bar)
@@ -157,7 +179,7 @@ def _published(request: Request, progress: ProgressBar) -> Published:
     given = counts[0] if release.timestamps == 1 else counts
     randomness = SYSTEM if request.seed is None else seeded(request.seed)
     released = np.atleast_2d(release.sample(given, randomness=randomness))
-    return Published(table, known.people, release, released, curve)
+    return Published(table, counts, known.people, release, released, curve)
 
 
 def _merged(
@@ -192,6 +214,16 @@ def _checked(table: CountTable) -> IntArray:
     if people < 1:
         raise InvalidInput("counts must hold at least one person")
     return checked_counts(table.counts, people, len(table.places))
+
+
+def _check_people(known: PriorTable, people: int, path: str) -> None:
+    """Refuse a file by person that does not have each of the people once."""
+    names = known.people
+    told = len(names) or (known.prior.shape[0] if known.prior.ndim == 2 else people)
+    if told != people:
+        raise InvalidInput(f"people in {path} ({told}) must be {people}, one per person counted")
+    if len(set(names)) != len(names):
+        raise InvalidInput(f"people in {path} must have different names; two of them have the same")
 
 
 def _designed(

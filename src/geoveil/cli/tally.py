@@ -13,7 +13,7 @@ from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, promise_in_words
 from geoveil.cli.console import Console, ProgressBar, two_columns
-from geoveil.cli.obfuscate import Request, build_mechanism
+from geoveil.cli.obfuscate import Request, build_mechanism, outside_in_words, warn_of_outside
 from geoveil.cli.options import (
     PROMISE_NAMES,
     location_options,
@@ -86,6 +86,7 @@ def command(
         progress.stage("counting")
         tally, summary = _count(request, built, processes or _processes(request.source), progress)
         save_tally(tally, request.output)
+    warn_of_outside(console, summary.outside_clamped, summary.reports_counted)
     values = {"output": request.output, **asdict(summary), **describe(built), "seed": request.seed}
     console.result(values, lambda screen: _show(screen, request, tally, summary))
 
@@ -135,6 +136,7 @@ def _show(screen: RichConsole, request: Request, tally: Tally, summary: TallySum
         "counted": f"{tally.total:,} reports from {summary.rows_read:,} rows, in {where}",
         "seen": f"{seen:,} of {tally.counts.size:,} cells were reported",
         "left out": ", ".join(dropped),
+        "outside": outside_in_words(summary.outside_clamped, summary.reports_counted),
         "mechanism": repr(tally.channel),
         **promise_in_words(tally.channel),
     }

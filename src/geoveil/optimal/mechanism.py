@@ -31,6 +31,8 @@ MARGIN = 1e-10
 _AT_ONCE = 64  # up to so many cells all constraints that matter are written down from the start
 _FIRST_STRETCH = 1.03
 _FIRST_GAP = 1e-2
+_NEGLIGIBLE = 1e-12  # of the largest cost: less of a loss is rounding
+_WITHIN = "within the gap"
 _ADDED = 1e-3  # constraints broken by more than this fraction of the worst are added
 
 Progress = Callable[[float, str], None]
@@ -56,12 +58,14 @@ class Optimality:
     stretch: float
     """1, or the stretch t of a spanner: the program was then solved for the loss divided by t."""
     stopped: str
+    negligible_loss: float = 0.0
+    """Loss and bound that are no farther apart than this count as equal: it is rounding."""
 
     @property
     def gap(self) -> float:
         """(loss − bound)/loss: the true optimum is at most this fraction below."""
         missing = self.expected_loss - self.lower_bound
-        return 0.0 if missing <= 0 else missing / self.expected_loss
+        return 0.0 if missing <= self.negligible_loss else missing / self.expected_loss
 
     def __str__(self) -> str:
         spanner = "" if self.stretch == 1 else f", spanner of stretch {self.stretch:.3g}"
@@ -196,7 +200,12 @@ class _Task:
         matrix = repair(found.columns, self.kept, self.costs)
         loss = float(np.vdot(self.costs, matrix))
         extra = loss - float(np.vdot(self.costs, found.columns))
-        return matrix, Optimality(loss, bound, extra, found.steps, 1, pairs, stretch, found.stopped)
+        least = max(bound, 0.0)  # no loss is negative
+        negligible = _NEGLIGIBLE * float(self.costs.max())
+        stopped = _WITHIN if loss - least <= negligible else found.stopped
+        return matrix, Optimality(
+            loss, least, extra, found.steps, 1, pairs, stretch, stopped, negligible
+        )
 
     def _broken(self, columns: FloatArray) -> npt.NDArray[np.bool_]:
         """The pairs whose constraint some report breaks by a share of the worst."""

@@ -18,6 +18,7 @@ from geoveil.optimal.rings import RingLimits, Rings, Tightness, chained
 from geoveil.optimal.segments import Segments
 from geoveil.space.loss import RadialLoss, distance_km
 
+_STEEPEST = 700.0  # e to a larger loss leaves double precision
 _FLAT = 1e-7  # rings that differ by less are one step
 
 Progress = Callable[[float, str], None]
@@ -123,6 +124,11 @@ def _lower_bound(rings: Rings, loss: RadialLoss, limits: RingLimits) -> float:
     """What every noise loses at least; where not even means over rings exist, there is no noise."""
     level = float(rings.levels[1])
     free = math.isinf(level)
+    if not free and level > _STEEPEST:
+        raise InvalidInput(
+            f"privacy (a loss of {level:.6g} between neighbours) must allow at most {_STEEPEST:g} there: "
+            "ε above that promises nothing that noise could be made for"
+        )
     costs = rings.least_losses(loss, 0.0 if free else math.exp(level))
     found = rings.solve(costs, limits, beyond=float(loss.at(rings.edges[-1])))
     if found is None:

@@ -178,8 +178,8 @@ def design(
 ) -> ReleaseDesign:
     """The channel with least leakage + λ·distortion for a law of the counts.
 
-    It is certified within 1e-6 nats of the least on a whole lattice and 1e-3 on a window, or as the
-    rule ``stop`` has it.
+    It is brought within 1e-6 nats of the least on a whole lattice and 1e-3 on a window, or as the rule
+    ``stop`` has it; ``certificate_nats`` has what is proven, the vectors left out included.
     """
     rate = positive("multiplier", multiplier)
     rule = (FINE if law.is_whole else COARSE) if stop is None else stop

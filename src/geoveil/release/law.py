@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, frozen
+from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.channel.kernel import kernel_on
 from geoveil.measure.information import entropy_bits
 from geoveil.release.box import WHOLE_LIMIT, transform_points
@@ -16,6 +16,8 @@ from geoveil.release.prior import Prior
 
 TAIL = 1e-9
 """Vectors together less likely than this are left out of sums where there are more than 1,024."""
+_EQUALLY_LIKELY = 1e-9
+"""Relative difference of two probabilities that is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,17 @@ class CountLaw:
     def entropy_bits(self) -> float:
         """H(A): what an unchanged release would tell about the counts, in bits."""
         return entropy_bits(self.probabilities)
+
+    def surprise(self, counts: IntArray) -> float:
+        """P(p(A) ≤ p(a)) for valid counts a: how likely counts are that are no likelier than these.
+
+        0 for counts that are impossible under the prior or were left out.
+        """
+        if not self.vectors.holds(counts):
+            return 0.0
+        own = float(self.probabilities[self.vectors.index(counts)])
+        no_likelier = self.probabilities <= own * (1 + _EQUALLY_LIKELY)
+        return float(self.probabilities[no_likelier].sum()) if own > 0 else 0.0
 
     @cached_property
     def widest_distortion(self) -> float:

@@ -18,7 +18,14 @@ LATITUDE_NAMES = ("lat", "latitude", "y")
 LONGITUDE_NAMES = ("lng", "lon", "long", "longitude", "x")
 
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-_DATA = re.compile(r"^\s*[-+]?\d+([.,]\d*)?\s*$|\d[.,]\d")
+_DATA = re.compile(
+    r"^\s*[-+]?\d+([.,]\d*)?\s*$"  # a number
+    r"|\d[.,]\d"
+    r"|\d\s*[°º˚'’′\"”″]"  # degrees, minutes or seconds
+    r"|^\s*[-+]?\d[\d\s:dm]*s?\s*[NSEW]?\s*$"  # 48 51 24 N, 48d51m24s
+    r"|^\s*[NSEW]\s*\d+[\s:d]\s*\d",  # N48:51:24
+    re.IGNORECASE,
+)
 
 
 def find_column(columns: Sequence[str], usual: Sequence[str], what: str, source: str) -> str:

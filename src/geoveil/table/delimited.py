@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from geoveil.errors import InvalidFile
 from geoveil.table.columns import list_columns
 from geoveil.table.reader import TableReader
-from geoveil.table.rows import blocks_of_rows
+from geoveil.table.rows import OpenQuote, blocks_of_rows
 from geoveil.table.source import Source, unpacking
 
 if TYPE_CHECKING:
@@ -55,10 +55,18 @@ class DelimitedReader(TableReader):
         wanted = {str(self.columns.index(name)): kind for name, kind in types.items()}
         try:
             with unpacking(self.name):
-                for block in blocks_of_rows(self._source, self._line_end):
+                for block in blocks_of_rows(
+                    self._source, self._line_end, delimiter=self._delimiter.encode()
+                ):
                     table = self._parse(block, wanted).rename_columns(list(types))
                     self._rows += table.num_rows
                     yield from table.combine_chunks().to_batches()
+        except OpenQuote:
+            row = self._rows + self.refused + 1
+            raise InvalidFile(
+                f"row {row} of {self.name} must close its quote; the rows after it cannot be told "
+                "apart; close it, or write a quote inside quotes twice"
+            ) from None
         except pa.ArrowInvalid:  # its message would repeat the row
             raise InvalidFile(self._problem()) from None
 

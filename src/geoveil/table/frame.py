@@ -15,6 +15,7 @@ from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside
 from geoveil.table.columns import check_column, coordinate_columns
+from geoveil.table.geometry import geometry_columns
 from geoveil.table.reports import Reports, reporter_for
 
 _WGS84 = "EPSG:4326"
@@ -35,7 +36,8 @@ def obfuscate(
     The result is of the same kind, in the same order, and holds the report only: ``cell``, ``lat``
     and ``lng`` (the centre of the reported cell), or ``lat`` and ``lng`` of continuous noise, and
     points for a GeoDataFrame. Other columns, and the index, may tell who somebody is and are left
-    behind; name the ones to ``keep``. Columns are found by their usual names unless given.
+    behind; name the ones to ``keep``, which must not be geometry. Columns are found by their usual
+    names unless given.
 
     Guarantee: that of the mechanism, for each row; rows about one person add up.
     Cost: that of sampling, and of locating: about 0.2 µs a row.
@@ -52,7 +54,7 @@ def obfuscate(
     true_lat, true_lng, used = _coordinates(frame, columns, lat, lng)
     kept = [check_column(columns, name, "the table") for name in dict.fromkeys(keep)]
     reporter = reporter_for(mechanism, outside=outside, randomness=randomness)
-    check_kept(kept, [*used, *reporter.column_names])
+    check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
     reports = reporter.report(lat=true_lat, lng=true_lng)
     return _like(frame, reports, kept)
 
@@ -89,6 +91,18 @@ def _coordinates(
     if first.shape != second.shape:
         raise InvalidInput(f"columns {lat!r} and {lng!r} must have the same length")
     return first, second, [lat, lng]
+
+
+def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
+    """Those of the named columns that hold geometry: true places in another form."""
+    if _is(frame, "pyarrow", "Table"):
+        return geometry_columns(frame.schema)
+    return [name for name in names if _is_geometry(frame[name])]
+
+
+def _is_geometry(values: Any) -> bool:
+    first = next((each for each in values if each is not None), None)
+    return str(getattr(values, "dtype", "")) == "geometry" or hasattr(first, "__geo_interface__")
 
 
 def _floats(values: Any, name: str) -> FloatArray:

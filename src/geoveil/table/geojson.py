@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.errors import InvalidFile
+from geoveil.table.geometry import check_degrees
 from geoveil.table.reader import GEOMETRY, TableReader
 from geoveil.table.source import Source, unpacking
 
@@ -42,6 +43,9 @@ class GeoJSONReader(TableReader):
             raise
         self._features = chain([] if first is None else [first], self._features)
         self.columns = list(_properties(first))
+        self.geometries = [
+            name for name, value in _properties(first).items() if _is_geometry(value)
+        ]
         self.metadata = self._scanner.document
 
     @property
@@ -62,17 +66,24 @@ class GeoJSONReader(TableReader):
                 for name in stored:
                     texts = [_text(_properties(feature).get(name)) for feature in features]
                     arrays[name] = pa.array(texts, type=pa.string())
+                self._check_degrees(columns)
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
+        self._check_degrees(columns)
 
     def close(self) -> None:
         self._source.close()
+
+    def _check_degrees(self, columns: Sequence[str]) -> None:
+        """Look at the reference system as far as it was read: it may stand after the features."""
+        if GEOMETRY[0] in columns:
+            check_degrees(self._scanner.crs, self.name)
 
 
 class FeatureScanner:
     """The members of a FeatureCollection in the order in which they stand in the file.
 
     Cost: one pass; memory for the largest feature. Members other than ``features`` are read whole;
-    a mechanism document under ``geoveil`` is kept in ``document``.
+    a mechanism document under ``geoveil`` is kept in ``document``, a reference system in ``crs``.
     """
 
     def __init__(self, source: Source, name: str) -> None:
@@ -84,6 +95,7 @@ class FeatureScanner:
         self._ended = False
         self._rest = b""
         self.document: dict[str, Any] | None = None
+        self.crs: Any = None
 
     def features(self) -> Iterator[Any]:
         """Each feature as parsed JSON. Refuses what is not a FeatureCollection."""
@@ -125,6 +137,8 @@ class FeatureScanner:
             self._refuse()
         if key == "geoveil" and isinstance(value, dict):
             self.document = value
+        if key == "crs":
+            self.crs = value
 
     def _value(self) -> Any:
         """One JSON value; a number may go on in the next piece, so its end must be seen."""
@@ -195,6 +209,10 @@ def _point(feature: Any) -> tuple[float, float]:
 def _properties(feature: Any) -> Mapping[str, Any]:
     properties = feature.get("properties") if isinstance(feature, dict) else None
     return properties if isinstance(properties, dict) else {}
+
+
+def _is_geometry(value: Any) -> bool:
+    return isinstance(value, dict) and bool({"coordinates", "geometries"} & set(value))
 
 
 def _text(value: Any) -> str | None:

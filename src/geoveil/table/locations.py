@@ -53,8 +53,12 @@ class LocationTable:
         self.name = reader.name
         self._lat, self._lng = _coordinates(reader, lat, lng)
         self.keep = [check_column(reader.columns, each, self.name) for each in dict.fromkeys(keep)]
-        if {self._lat, self._lng} & set(self.keep):
-            raise InvalidInput("columns to keep must not be the true coordinates; leave them out")
+        true = {self._lat, self._lng, *reader.geometries}.intersection(self.keep)
+        if true:
+            raise InvalidInput(
+                f"columns to keep ({', '.join(sorted(true))}) must not be the true coordinates; "
+                "leave them out"
+            )
         self._drop = bad_rows == "drop"
         self._bad = 0
         self._rows = 0

@@ -24,6 +24,7 @@ class ObfuscationSummary:
     reports_written: int
     bad_rows_dropped: int
     outside_dropped: int
+    outside_clamped: int
 
 
 def obfuscate_table(
@@ -54,6 +55,7 @@ def obfuscate_table(
         reports_written=written,
         bad_rows_dropped=locations.bad,
         outside_dropped=reporter.left_out,
+        outside_clamped=reporter.clamped,
     )
 
 

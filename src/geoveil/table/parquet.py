@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
+from geoveil.table.geometry import check_degrees, geo_metadata, geometry_columns
 from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ class ParquetReader(TableReader):
         self.columns = list(self._file.schema_arrow.names)
         metadata = self._file.schema_arrow.metadata or {}
         self.metadata = _document(metadata.get(METADATA_KEY), path)
-        self._geometry = _point_column(metadata.get(b"geo"), self.columns)
+        self.geometries = geometry_columns(self._file.schema_arrow)
+        geo = geo_metadata(metadata.get(b"geo"))
+        self._geometry = _point_column(geo, self.columns)
+        self._crs = None if self._geometry is None else geo["columns"][self._geometry].get("crs")
         if self._geometry is not None:
             self.coordinates = GEOMETRY
         self._read = 0
@@ -55,6 +59,8 @@ class ParquetReader(TableReader):
         import pyarrow as pa
 
         columns = list(dict.fromkeys([*coordinates, *kept]))
+        if GEOMETRY[0] in columns:
+            check_degrees(self._crs, self.name)
         stored = [self._geometry if name in GEOMETRY else name for name in columns]
         try:
             for batch in self._file.iter_batches(
@@ -89,13 +95,12 @@ def _document(stored: bytes | None, name: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _point_column(stored: bytes | None, columns: Sequence[str]) -> str | None:
-    """The main geometry column of a GeoParquet file, when it holds well-known binary in degrees."""
+def _point_column(geo: Mapping[str, Any], columns: Sequence[str]) -> str | None:
+    """The main geometry column of a GeoParquet file, when it holds well-known binary."""
     try:
-        geo = json.loads(stored or b"{}")
-        primary = geo["primary_column"]
+        primary = str(geo["primary_column"])
         encoding = geo["columns"][primary]["encoding"]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     return primary if encoding == "WKB" and primary in columns else None
 

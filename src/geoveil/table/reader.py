@@ -25,14 +25,16 @@ class TableReader(ABC):
     """A table read once from front to back, in batches of rows.
 
     ``columns`` are its names; ``coordinates`` the columns that are latitude and longitude by the
-    format itself (GeoJSON, GeoParquet), else ``None``; ``metadata`` the mechanism document that
-    a table of noisy reports carries, else ``None``; ``refused`` counts the rows that could not be
-    taken apart, where they are to be dropped.
+    format itself (GeoJSON, GeoParquet), else ``None``; ``geometries`` the columns that hold
+    geometry, which are true places whether or not the coordinates come from them; ``metadata`` the
+    mechanism document that a table of noisy reports carries, else ``None``; ``refused`` counts the
+    rows that could not be taken apart, where they are to be dropped.
     """
 
     name: str
     columns: list[str]
     coordinates: tuple[str, str] | None = None
+    geometries: Sequence[str] = ()
     metadata: dict[str, Any] | None = None
     refused: int = 0
 

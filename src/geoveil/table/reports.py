@@ -32,11 +32,13 @@ class Reporter(ABC):
     """Turns true latitudes and longitudes into columns of noisy reports, one report per place.
 
     Nothing but the report is in the columns. Guarantee: that of the mechanism, for each row; rows
-    about one person add up. ``left_out`` counts the places dropped because they lie outside.
+    about one person add up. ``left_out`` counts the places dropped because they lie outside,
+    ``clamped`` those that were moved to the nearest cell.
     """
 
     column_names: list[str]
     left_out: int = 0
+    clamped: int = 0
 
     @abstractmethod
     def report(self, *, lat: FloatArray, lng: FloatArray) -> Reports:
@@ -95,7 +97,7 @@ class CellReporter(Reporter):
         self, *, lat: FloatArray, lng: FloatArray, randomness: Randomness
     ) -> tuple[IntArray, BoolArray | None]:
         """The reported cells alone, and which of the places they answer (``None``: all)."""
-        answered = None if self._outside == "clamp" else self._answered(lat, lng)
+        answered = self._answered(lat, lng)
         self._places += lat.size
         if answered is not None:
             lat, lng = lat[answered], lng[answered]
@@ -103,9 +105,14 @@ class CellReporter(Reporter):
         return self._mechanism.sample(cells, randomness=randomness), answered
 
     def _answered(self, lat: FloatArray, lng: FloatArray) -> BoolArray | None:
-        """Which places are in the space; ``None`` when all are."""
+        """Which places get a report; ``None`` when all do. Those outside are counted."""
+        if not hasattr(self._space, "inside"):
+            return None
         inside: BoolArray = self._space.inside(lat=lat, lng=lng)
         missing = int(inside.size - np.count_nonzero(inside))
+        if self._outside == "clamp":
+            self.clamped += missing
+            return None
         if missing and self._outside == "raise":
             number = self._places + int(np.flatnonzero(~inside)[0]) + 1
             raise OutsideSpace(

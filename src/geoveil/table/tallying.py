@@ -25,8 +25,8 @@ from geoveil.table.reports import CellReporter
 Part = tuple[int, FloatArray, FloatArray]
 """Number of a batch, its latitudes, its longitudes."""
 
-Counted = tuple[IntArray, int]
-"""How often each cell was reported in a batch, and how many places were left out."""
+Counted = tuple[IntArray, int, int]
+"""How often each cell was reported in a batch; how many places were left out, and how many moved."""
 
 _AHEAD = 2  # batches that wait for each process
 
@@ -39,6 +39,7 @@ class TallySummary:
     reports_counted: int
     bad_rows_dropped: int
     outside_dropped: int
+    outside_clamped: int
 
 
 class BatchCounter:
@@ -56,9 +57,10 @@ class BatchCounter:
 
     def __call__(self, part: Part) -> Counted:
         number, lat, lng = part
-        cells, answered = self._reporter.draw(lat=lat, lng=lng, randomness=self._source(number))
-        missing = 0 if answered is None else lat.size - cells.size
-        return np.bincount(cells, minlength=self._size), missing
+        before = self._reporter.left_out, self._reporter.clamped
+        cells, _ = self._reporter.draw(lat=lat, lng=lng, randomness=self._source(number))
+        missing, moved = self._reporter.left_out - before[0], self._reporter.clamped - before[1]
+        return np.bincount(cells, minlength=self._size), missing, moved
 
     def _source(self, number: int) -> Randomness:
         if self._seed is None:
@@ -84,17 +86,18 @@ def tally_table(
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
     counter = BatchCounter(mechanism, outside, seed)  # refuses what has no cells on a map
     parts = ((number, part.lat, part.lng) for number, part in enumerate(locations))
-    counts, left_out = np.zeros(mechanism.report_count, dtype=np.int64), 0
-    for found, missing in _counted(counter, parts, count("processes", processes)):
+    counts, left_out, clamped = np.zeros(mechanism.report_count, dtype=np.int64), 0, 0
+    for found, missing, moved in _counted(counter, parts, count("processes", processes)):
         counts += found
         left_out += missing
+        clamped += moved
         advance(locations.read)
     tally = Tally(mechanism, counts)
     if not tally.total:
         raise InvalidFile(
             f"{locations.name} must have a usable location; none of {locations.read} rows has one"
         )
-    return tally, TallySummary(locations.read, tally.total, locations.bad, left_out)
+    return tally, TallySummary(locations.read, tally.total, locations.bad, left_out, clamped)
 
 
 def usable_processes() -> int:

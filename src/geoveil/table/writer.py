@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import secrets
 import stat
 import sys
@@ -19,6 +20,8 @@ from geoveil.table.parquet import METADATA_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
 class TableWriter(ABC):
@@ -73,16 +76,20 @@ def check_target(target: str, *others: str) -> None:
 
 @contextmanager
 def replaced_file(path: str) -> Iterator[IO[bytes]]:
-    """A file written under a passing name beside its own, renamed when the block ends well."""
+    """A file written under a passing name beside its own, renamed when the block ends well.
+
+    A file that was there before leaves its permissions to the new one.
+    """
     target = Path(path).resolve()
-    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
         with target.open("wb") as special:  # a device or a named pipe cannot be replaced
             yield special
         return
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         try:
-            handle = partial.open("xb")
+            handle = _new_file(partial, mode)
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         with handle:
@@ -92,6 +99,16 @@ def replaced_file(path: str) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def _new_file(path: Path, mode: int | None) -> IO[bytes]:
+    """A file that did not exist, with these permissions from its first byte, else the usual ones."""
+    if mode is None:
+        return path.open("xb")
+    permissions = stat.S_IMODE(mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, permissions)
+    path.chmod(permissions)
+    return os.fdopen(descriptor, "wb")
 
 
 @contextmanager
@@ -126,6 +143,7 @@ class DelimitedWriter(TableWriter):
     """CSV with a header line; text is quoted in the batches where some of it has to be."""
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+        _check_plain(schema)
         self._sink = sink
         sink.write((",".join(map(_quoted, schema.names)) + "\n").encode())
 
@@ -185,6 +203,30 @@ class _Kept:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _check_plain(schema: pa.Schema) -> None:
+    """Refuse columns whose values have no text of their own: lists, structures, bytes."""
+    wrong = [each.name for each in schema if not _is_plain(each)]
+    if wrong:
+        raise InvalidInput(
+            f"columns of CSV ({', '.join(wrong)}) must hold numbers or text, not lists, structures "
+            "or bytes; write Parquet or GeoJSON, or leave them out"
+        )
+
+
+def _is_plain(field: pa.Field) -> bool:
+    """Whether CSV can hold the column, found by writing none of its rows."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    if "binary" in str(field.type):  # is written where it happens to be text, and fails elsewhere
+        return False
+    try:
+        arrow_csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+    except (pa.ArrowInvalid, NotImplementedError):
+        return False
+    return True
 
 
 def _has_marks(column: pa.Array) -> bool:
