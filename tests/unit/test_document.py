@@ -77,7 +77,7 @@ def small_files() -> Iterator[None]:
 def test_a_document_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "mechanism.json"
     gv.save_mechanism(MECHANISMS["elastic"], path)
-    with pytest.raises(OSError, match=r"'[^']*/mechanism\.json'$"), small_files():
+    with pytest.raises(OSError, match="File too large"), small_files():
         gv.save_mechanism(MECHANISMS["planar-geometric"], path)
     assert gv.load_mechanism(path) == MECHANISMS["elastic"]
     assert list(tmp_path.iterdir()) == [path]

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoveil.errors import InvalidInput
+from geoveil.files import replaced_file
 from geoveil.table import LocationTable, create_table, open_table
-from geoveil.table.writer import check_target, replaced_file
+from geoveil.table.writer import check_target
 
 BATCHES = [
     pa.record_batch({"cell": [3, 4], "lat": [1.5, 2.5], "lng": [-3.25, 4.0], "who": ["a", "b"]}),

@@ -16,6 +16,7 @@ from geoveil.channel.tally import Tally
 from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
+from geoveil.files import replaced_file
 from geoveil.report.canonical import canonical_bytes
 from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.space import space_from_dict
@@ -220,10 +221,9 @@ class Collection:
 
     def save(self, path: str | Path) -> None:
         """Write the collection to a file; written beside it first, so that a crash leaves the old one."""
-        target = Path(path)
-        beside = target.with_name(target.name + ".new")
-        beside.write_bytes(canonical_bytes(self.to_dict()) + b"\n")
-        beside.replace(target)
+        data = canonical_bytes(self.to_dict()) + b"\n"
+        with replaced_file(path) as handle:
+            handle.write(data)
 
     @classmethod
     def load(cls, path: str | Path) -> Collection:

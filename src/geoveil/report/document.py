@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.remapped import Remapped
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
@@ -158,19 +158,8 @@ def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
 def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
     """Write the mechanism's document; beside its name first, so that a failure leaves the old one."""
     data = canonical_bytes(mechanism_to_dict(mechanism)) + b"\n"
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        Path(path).write_bytes(data)  # a device or a named pipe cannot be replaced
-        return
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    try:
-        beside.write_bytes(data)
-        beside.replace(target)
-    except BaseException as error:
-        beside.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+    with replaced_file(path) as handle:
+        handle.write(data)
 
 
 def load_mechanism(path: str | Path) -> AnyMechanism:

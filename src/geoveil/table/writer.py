@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import gzip
-import os
-import secrets
-import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from geoveil.errors import InvalidInput
+from geoveil.files import replaced_file
 from geoveil.report.canonical import canonical_bytes
 from geoveil.table.format import PIPE, Format, format_of, is_compressed, require_pyarrow
 from geoveil.table.parquet import METADATA_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
 class TableWriter(ABC):
@@ -72,43 +68,6 @@ def check_target(target: str, *others: str) -> None:
             raise InvalidInput(
                 f"output ({target}) must not be the same file as {other}; choose another name"
             )
-
-
-@contextmanager
-def replaced_file(path: str) -> Iterator[IO[bytes]]:
-    """A file written under a passing name beside its own, renamed when the block ends well.
-
-    A file that was there before leaves its permissions to the new one.
-    """
-    target = Path(path).resolve()
-    mode = target.stat().st_mode if target.exists() else None
-    if mode is not None and not stat.S_ISREG(mode):
-        with target.open("wb") as special:  # a device or a named pipe cannot be replaced
-            yield special
-        return
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    try:
-        try:
-            handle = _new_file(partial, mode)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from None
-        with handle:
-            yield handle
-        partial.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
-
-
-def _new_file(path: Path, mode: int | None) -> IO[bytes]:
-    """A file that did not exist, with these permissions from its first byte, else the usual ones."""
-    if mode is None:
-        return path.open("xb")
-    permissions = stat.S_IMODE(mode)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, permissions)
-    path.chmod(permissions)
-    return os.fdopen(descriptor, "wb")
 
 
 @contextmanager

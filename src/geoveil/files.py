@@ -1,0 +1,50 @@
+"""Files that appear whole: written beside their name, and renamed when all is there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
+
+
+@contextmanager
+def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file written under a passing name beside its own, renamed when the block ends well.
+
+    A file that was there before leaves its permissions to the new one.
+    """
+    target = Path(path).resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        with target.open("wb") as special:  # a device or a named pipe cannot be replaced
+            yield special
+        return
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        try:
+            handle = _new_file(partial, mode)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        with handle:
+            yield handle
+        partial.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def _new_file(path: Path, mode: int | None) -> IO[bytes]:
+    """A file that did not exist, with these permissions from its first byte, else the usual ones."""
+    if mode is None:
+        return path.open("xb")
+    permissions = stat.S_IMODE(mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, permissions)
+    path.chmod(permissions)
+    return os.fdopen(descriptor, "wb")
