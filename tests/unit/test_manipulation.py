@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -223,6 +224,21 @@ def test_a_bound_on_the_leverage_bounds_the_gain_in_paris(
     city = load_city(PARIS, DataFolder(shared_data("gowalla-paris.csv.gz").parent))
     mechanism = elastic(city.grid, city.truth, epsilon_per_km=2.0, most_leverage=2.6)
     assert 2 < manipulation_gain(mechanism, city.truth, share=share, candidates=3).gain <= 3
+
+
+def test_a_guarded_campaign_in_paris_keeps_the_line_that_a_plain_one_breaks(
+    shared_data: Callable[[str], Path],
+) -> None:
+    """1 % fakes, all in the last of four rounds, ε = 2 per cell: the line is 3."""
+    city = load_city(PARIS, DataFolder(shared_data("gowalla-paris.csv.gz").parent))
+    plain, guarded = (
+        campaign_manipulation_gain(
+            partial(Collection, city.grid, epsilon_per_km=2.0, guarded=guarded),
+            city.truth, rounds=4, targets=[96], onset=4,
+        ).gain
+        for guarded in (False, True)
+    )  # fmt: skip
+    assert guarded < 1 < 3 < plain
 
 
 @pytest.mark.parametrize(
