@@ -235,6 +235,15 @@ def test_late_reports_do_not_change_an_estimate_made_before_them(tmp_path):
     np.testing.assert_array_equal(resumed.distribution, collection.distribution)
 
 
+def test_a_file_saved_before_late_reports_were_told_apart_is_read():
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    run_round(collection, 1)
+    saved = collection.to_dict()
+    del saved["estimated_from"]
+    resumed = gv.Collection.from_dict(saved)
+    np.testing.assert_array_equal(resumed.estimate.distribution, collection.distribution)
+
+
 def test_a_resumed_mechanism_says_what_a_designed_one_does(tmp_path):
     collection = gv.Collection(GRID, epsilon_per_km=2.0)
     run_round(collection, 1)

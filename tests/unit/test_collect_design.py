@@ -105,7 +105,9 @@ def test_camouflage_trades_distance_for_leakage(prior):
 
 def test_leverage_is_the_rarest_truth(prior):
     mechanism = gv.elastic(GRID, prior, epsilon_per_km=4.0)
-    assert mechanism.leverage == pytest.approx(1 / np.diag(mechanism.matrix()).min(), rel=1e-12)
+    rarest = 1 / np.diag(mechanism.matrix()).min()
+    assert mechanism.leverage == pytest.approx(rarest, rel=1e-12)
+    assert gv.DenseChannel(GRID, mechanism.matrix()).leverage == pytest.approx(rarest, rel=1e-12)
     prior = np.zeros(GRID.size)
     prior[[3, 30]] = 0.5
     emptied = gv.blahut_arimoto(GRID, prior, beta_per_km=8.0, stop=gv.Steps(4000))

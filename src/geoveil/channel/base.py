@@ -6,6 +6,7 @@ supplies two products, one row at a time, a sampler and a guarantee; all else fo
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -104,6 +105,17 @@ class Channel(ABC):
     def row_entropies_nats(self) -> FloatArray:
         """The entropy of the report of somebody in x, in nats, for every cell x."""
         return np.array([entr(self._row(x)).sum() for x in range(self.space.size)])
+
+    @property
+    def leverage(self) -> float:
+        """How many people a fake report may weigh for, to first order: the largest 1/C[x, x].
+
+        Somebody in x reports x with probability C[x, x], so an estimator counts 1/C[x, x] people for a
+        report x that nobody else explains. Infinite where a cell is never reported.
+        """
+        self._check_reports_are_cells()
+        stays = min(float(self._row(cell)[cell]) for cell in range(self.space.size))
+        return 1 / stays if stays > 0 else math.inf
 
     def _check_reports_are_cells(self) -> None:
         if self.report_count != self.space.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -42,8 +41,7 @@ class Choice:
     isolated_posterior: float
     """The attacker's mean posterior on the most isolated place; its prior share is the least possible."""
     leverage: float
-    """How many people a fake report may weigh for: the largest 1/C[x, x]; infinite where a cell is never
-    reported."""
+    """How many people a fake report may weigh for, to first order (``Channel.leverage``)."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +127,12 @@ def advise(
                 leakage_bits=mutual_information_bits(mechanism, known),
                 expected_error_km=_expected_error_km(mechanism, known, number, repeats, seed),
                 isolated_posterior=mean_posterior(mechanism, alone, known),
-                leverage=_leverage(mechanism),
+                leverage=mechanism.leverage,
             )
         )
         if progress is not None:
             progress(done + 1, len(makers))
     return Advice(epsilon, number, alone, tuple(choices))
-
-
-def _leverage(mechanism: Channel) -> float:
-    stays = min(mechanism.row(cell)[cell] for cell in range(mechanism.space.size))
-    return float(1 / stays) if stays > 0 else math.inf
 
 
 def _makers(

@@ -208,9 +208,12 @@ class Collection:
             resumed.prior = frozen(_as_saved("prior", values["prior"], size))
             resumed.minimum_reports = count("minimum_reports", values["minimum_reports"], least=0)
             resumed._rounds = _rounds_from(values["rounds"], size)
+            now = [known.tally.counts for known in resumed.rounds]  # all that older files have
             resumed._estimated_from = tuple(
                 Tally(known.mechanism, counts)
-                for known, counts in zip(resumed.rounds, values["estimated_from"], strict=True)
+                for known, counts in zip(
+                    resumed.rounds, values.get("estimated_from", now), strict=True
+                )
             )
             resumed._estimate = None
         except (KeyError, TypeError, ValueError, InvalidInput) as problem:

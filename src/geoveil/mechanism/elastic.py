@@ -221,11 +221,7 @@ class Elastic(FastChannel, Mechanism):
 
     @cached_property
     def leverage(self) -> float:
-        """How many people a fake report may weigh for, to first order: the largest 1/C[x, x].
-
-        Somebody in x reports x with probability C[x, x], so an estimator counts 1/C[x, x] people for a
-        report x that nobody else explains. Infinite where a cell is never reported.
-        """
+        """As every channel has it, here from the weights alone."""
         stays = np.exp(-self.log_normaliser) * self.weights
         return float(1 / stays.min()) if stays.min() > 0 else math.inf
 
