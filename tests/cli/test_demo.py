@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import nullcontext
+from email.message import Message
 from pathlib import Path
+from urllib.error import HTTPError
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from geoveil.arrays import FloatArray
 from geoveil.cli import demo
 from geoveil.cli.program import program
 from geoveil.demo import LocalCollector, Story, simulated_city, tell
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
+from geoveil.demo.collector import CollectorFailed
 from geoveil.randomness import seeded
 from geoveil.report import load_mechanism
 
@@ -92,3 +97,63 @@ def test_districts_hold_about_their_share() -> None:
     for place in DISTRICTS:
         share = city.distribution[city.cells_of(place)].sum()
         assert 0.55 * place.share < share < 1.6 * place.share, place.name
+
+
+@pytest.fixture
+def never_started() -> Iterator[LocalCollector]:
+    collector = LocalCollector()
+    yield collector
+    collector.__exit__(None, None, None)
+
+
+def test_a_slow_round_is_waited_for(
+    never_started: LocalCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An estimate that takes two hours by the clock is not an error."""
+    clock = [0.0]
+    monkeypatch.setattr("time.sleep", lambda seconds: clock.append(clock[-1] + seconds))
+
+    def text(path: str, body: object = None) -> str:
+        if path.endswith("/estimate") and clock[-1] < 7200:
+            clock.append(clock[-1] + 60)
+            raise HTTPError(path, 404, "not yet", Message(), None)
+        return '{"distribution": [0.25, 0.75]}'
+
+    monkeypatch.setattr(never_started, "_text", text)
+    assert never_started.close_round("a", 1).tolist() == [0.25, 0.75]
+    assert clock[-1] >= 7200
+
+
+def test_an_estimate_that_keeps_failing_is_not_waited_for(
+    never_started: LocalCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def text(path: str, body: object = None) -> str:
+        if path.endswith("/estimate"):
+            raise HTTPError(path, 404, "not yet", Message(), None)
+        return 'geoveil_estimates_total{outcome="failed"} 3' if path == "/metrics" else "{}"
+
+    monkeypatch.setattr(never_started, "_text", text)
+    with pytest.raises(CollectorFailed, match="round 2 failed 3 times"):
+        never_started.close_round("a", 2)
+
+
+def test_finished_rounds_are_kept_when_the_collector_dies() -> None:
+    class Mortal(LocalCollector):
+        def close_round(self, campaign: str, number: int) -> FloatArray:
+            if number == 2 and self._process is not None:
+                self._process.kill()
+                self._process.wait()
+            return super().close_round(campaign, number)
+
+    with Mortal() as collector:
+        story = tell(collector, people=4000, rounds=3, randomness=seeded(3))
+    assert [told.number for told in story.rounds] == [1]
+    assert story.people == story.cells.size == 1334
+    assert "round 2 of 3 failed" in story.problem
+
+
+@pytest.mark.usefixtures("run")
+def test_without_a_terminal_it_ends_by_itself(tmp_path: Path) -> None:
+    again = CliRunner().invoke(program, ["demo", "--output", str(tmp_path / "three")])
+    assert again.exit_code == 0
+    assert "goes on" not in again.stderr

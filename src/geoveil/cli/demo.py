@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +25,11 @@ from geoveil.report.document import save_mechanism
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End after the summary; else the collector goes on.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="End after the summary, as without a terminal or where CI is set; else the collector goes on.",
+)
 @click.option("--people", type=click.IntRange(min=100), default=100_000, show_default=True)
 @click.option("--epsilon-per-km", type=float, default=2.0, show_default=True)
 @click.option("--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True)
@@ -33,7 +39,15 @@ from geoveil.report.document import save_mechanism
     "--output", default="out/demo", show_default=True, metavar="FOLDER", help="Where results go."
 )
 @machine_options
-def command(once: bool, seed: int | None, output: str, machine: bool, **options: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    once: bool,
+    seed: int | None,
+    output: str,
+    machine: bool,
+    **options: Any,
+) -> None:
     """Simulate a city, collect it in rounds through a real collector, bring the map back.
 
     Everybody reports once, to a server on this machine; each round's mechanism is shaped by the estimate
@@ -47,7 +61,10 @@ def command(once: bool, seed: int | None, output: str, machine: bool, **options:
             progress.stage("drawing the picture")
             files = _save(story, Path(output))
         console.result(_values(story, files), lambda screen: _show(screen, story, files))
-        if not once:
+        if story.problem:
+            console.warn(f"{story.problem}; this is what the rounds before it gave")
+            context.exit(1)
+        if not (once or machine or os.environ.get("CI") or not sys.stdout.isatty()):
             console.note(f"the collector goes on at {collector.url}; Ctrl-C ends it")
             threading.Event().wait()
 

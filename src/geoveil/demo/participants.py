@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from time import time
 
 import numpy as np
@@ -13,29 +12,37 @@ from geoveil.client import Device, Patience
 from geoveil.client.address import Address
 from geoveil.client.collector import Collector
 from geoveil.client.document import Verified
-from geoveil.client.transport import Network
-from geoveil.demo.collector import CollectorFailed
+from geoveil.client.transport import Network, Unreachable
+from geoveil.demo.collector import CollectorFailed, LocalCollector
 from geoveil.load.fleet import report_texts
 from geoveil.randomness import Randomness
 
 DEVICES_A_ROUND = 20
 _TOGETHER = 1000
 _ANSWER_BYTES = 1 << 20
+_REQUEST_S = 600.0
+"""For one request: the machine may be slow and the collector runs on it too."""
+_BUSY = frozenset({429, 503})
 
 
 class Participants:
     """Everybody who takes part in one campaign."""
 
     def __init__(
-        self, folder: Path, link: str, max_epsilon_per_km: float, randomness: Randomness
+        self,
+        collector: LocalCollector,
+        link: str,
+        max_epsilon_per_km: float,
+        randomness: Randomness,
     ) -> None:
-        self._folder = folder
+        self._folder = collector.folder
         self._link = link
         self._limit = max_epsilon_per_km
         self._randomness = randomness
         self._address = Address.of(link)
-        self._network = Network(self._address)
-        self._collector = Collector(self._address, self._network, Patience())
+        self._network = Network(self._address, timeout_s=_REQUEST_S)
+        self._patience = Patience(attempts=12, total_s=2 * _REQUEST_S, sleep=collector.pause)
+        self._collector = Collector(self._address, self._network, self._patience)
         self.devices = 0
 
     def mechanism(self) -> Verified:
@@ -64,12 +71,26 @@ class Participants:
             budget_per_km=self._limit,
             ledger=self._folder / f"ledger-{self.devices}.json",
             randomness=self._randomness,
+            transport=self._network,
+            patience=self._patience,
         )
         return device.report(lat=lat, lng=lng, outside="clamp").cell
 
     def _send(self, texts: list[bytes]) -> None:
+        """Hand reports over together, again while the collector is busy: an id is counted once."""
         body = b'{"reports":[%s]}' % b",".join(texts)
-        answer = self._network.post(self._address.reports_path, body, limit=_ANSWER_BYTES)
-        results = json.loads(answer.body).get("results", []) if answer.status == 200 else []
-        if sum(result["status"] == "counted" for result in results) != len(texts):
+        counted: list[int] = []
+
+        def attempt() -> float | None:
+            try:
+                answer = self._network.post(self._address.reports_path, body, limit=_ANSWER_BYTES)
+            except Unreachable:
+                return 0.0
+            if answer.status in _BUSY:
+                return answer.retry_after_s
+            results = json.loads(answer.body).get("results", []) if answer.status == 200 else []
+            counted.append(sum(result["status"] == "counted" for result in results))
+            return None
+
+        if not self._patience.until(attempt) or counted != [len(texts)]:
             raise CollectorFailed("the collector must count every report of the story")

@@ -14,6 +14,7 @@ from geoveil.channel.base import Channel
 from geoveil.demo.city import City, simulated_city
 from geoveil.demo.collector import CollectorFailed, LocalCollector
 from geoveil.demo.participants import Participants
+from geoveil.errors import GeoveilError
 from geoveil.estimate import Estimate, IterativeBayesianUpdate
 from geoveil.measure.information import mutual_information_bits
 from geoveil.measure.transport import earth_movers_distance_km
@@ -41,6 +42,8 @@ class RoundStory:
     mean_distance_km: float
     leakage_bits: float
     estimated_error_km: float
+    released: FloatArray
+    """The map that the collector released."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Story:
     rounds: tuple[RoundStory, ...]
     devices: int
     """How many people reported through a device with a ledger of its own."""
+    problem: str = ""
+    """What ended the story before its last round; the rounds before it are all here."""
 
     @property
     def mechanism(self) -> Channel:
@@ -136,34 +141,42 @@ def tell(
     each round some people report through the whole :class:`~geoveil.client.Device`, ledger included; the
     others check the document and draw with the same code and send their reports together. ``seed`` makes
     the city; the noise comes from the operating system unless ``randomness`` is given. ``stage`` hears
-    what happens next, for progress.
+    what happens next, for progress. A collector that fails ends the story with the rounds finished till
+    then; ``problem`` says so.
     """
     stage("simulating a city")
     city = simulated_city(people=people, seed=seed)
     link = collector.campaign(
         city.grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage, rounds=rounds
     )
-    crowd = Participants(collector.folder, link, epsilon_per_km, randomness)
+    crowd = Participants(collector, link, epsilon_per_km, randomness)
     checked: AuditReport | None = None
-    told, tallies, reports, documents = [], [], [], []
+    told, tallies, reports, documents, problem = [], [], [], [], ""
     for number, people_now in enumerate(np.array_split(np.arange(people), rounds), start=1):
         stage(f"round {number} of {rounds}")
-        current = crowd.mechanism()
-        channel = current.document.mechanism
-        checked = checked or audit(channel, randomness=randomness)
-        made = crowd.report(current, city.lat[people_now], city.lng[people_now])
-        released = collector.close_round(current.document.campaign, number)
+        try:
+            current = crowd.mechanism()
+            channel = current.document.mechanism
+            checked = checked or audit(channel, randomness=randomness)
+            made = crowd.report(current, city.lat[people_now], city.lng[people_now])
+            released = collector.close_round(current.document.campaign, number)
+        except (GeoveilError, OSError) as error:
+            if not told:
+                raise
+            problem = f"round {number} of {rounds} failed ({error})"
+            break
         tallies.append(channel.tally(made))
         reports.append(made)
         documents.append(current.document)
         told.append(_told(city, current.document, city.cells[people_now], made, released))
     assert checked is not None
     estimate = IterativeBayesianUpdate().fit(tallies)
-    if not np.allclose(estimate.distribution, released, atol=1e-9):
+    if not np.allclose(estimate.distribution, told[-1].released, atol=1e-9):
         raise CollectorFailed("the released map must be the one that the reports give")
+    made = np.concatenate(reports)
     return Story(
-        city, city.cells, np.concatenate(reports), tuple(documents), estimate, checked,
-        tuple(told), crowd.devices,
+        city, city.cells[: made.size], made, tuple(documents), estimate, checked,
+        tuple(told), crowd.devices, problem,
     )  # fmt: skip
 
 
@@ -176,4 +189,5 @@ def _told(
         float(city.grid.distance_km(cells, made).mean()),
         mutual_information_bits(document.mechanism, city.distribution),
         earth_movers_distance_km(city.distribution, released, city.grid),
+        released,
     )
