@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite
+from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.em import em_path
@@ -105,6 +105,7 @@ class PoisoningAlarm:
                 f"{1 / self.false_alarm:g}"
             )
 
+    @one_blas_thread()
     def check(self, tallies: Tally | Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the reports fit the model that was estimated from them."""
         observations = Observations(tallies)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from geoveil.arrays import IntArray, count, finite
+from geoveil.arrays import IntArray, count, finite, one_blas_thread
 from geoveil.audit.certify import Certificate, certify
 from geoveil.audit.draws import Fault, View, view_of
 from geoveil.audit.evidence import loss_bounds
@@ -51,6 +51,7 @@ class AuditReport:
         return f"{verdict} ({self.draws:,} draws, false alarm at most {self.false_alarm:g})"
 
 
+@one_blas_thread()
 def audit(
     channel: Channel,
     *,

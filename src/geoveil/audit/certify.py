@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import (
     GeoIndistinguishability,
@@ -59,6 +59,7 @@ class Certificate:
         return f"{claim} — {verdict}; found {self.found} by {self.how}"
 
 
+@one_blas_thread()
 def certify(channel: Channel) -> Certificate:
     """The exact loss of a channel by closed form or enumeration, rounded up, against its claim.
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, indices
+from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
@@ -154,6 +154,7 @@ class GuardedUpdate:
         count("most", self.most, least=0)
         count("least", self.least)
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from what the guard left."""
         return self.inspect(tallies).estimate

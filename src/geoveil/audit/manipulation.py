@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, indices
+from geoveil.arrays import FloatArray, IntArray, count, distribution, indices, one_blas_thread
 from geoveil.audit.attack import Attack, checked_share, expected_counts
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
@@ -80,6 +80,7 @@ class ManipulationGain:
         )
 
 
+@one_blas_thread()
 def manipulation_gain(
     mechanisms: Channel | Sequence[Channel],
     prior: npt.ArrayLike,
@@ -144,6 +145,7 @@ def _accelerated(estimator: Any) -> bool:
     return inner is not None and _accelerated(inner)
 
 
+@one_blas_thread()
 def campaign_manipulation_gain(
     start: Callable[[], Campaign],
     prior: npt.ArrayLike,

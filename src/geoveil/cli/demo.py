@@ -42,6 +42,7 @@ from geoveil.report.document import save_mechanism
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     once: bool,
     seed: int | None,
     output: str,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, count, distribution, frozen, positive
+from geoveil.arrays import FloatArray, count, distribution, frozen, one_blas_thread, positive
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
@@ -154,6 +154,7 @@ class Collection:
             "the tally must come from a mechanism that this collection has published"
         )
 
+    @one_blas_thread()
     def close_round(self) -> Round | None:
         """Estimate, and publish the next mechanism; ``None`` while the round has too few reports."""
         closing = self.current

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, finite, positive
+from geoveil.arrays import FloatArray, finite, one_blas_thread, positive
 from geoveil.audit.certify import certify
 from geoveil.channel.kernel import Kernel
 from geoveil.collect.weights import (
@@ -84,6 +84,7 @@ class DesignedElastic(Elastic):
         return certify(self).epsilon_per_km
 
 
+@one_blas_thread()
 def blahut_arimoto(
     space: Space,
     prior: npt.ArrayLike,
@@ -115,6 +116,7 @@ def blahut_arimoto(
     return DesignedElastic(space, known, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
+@one_blas_thread()
 def elastic(
     space: Space,
     prior: npt.ArrayLike | None = None,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy
 from scipy.special import gammaln, xlogy
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen
+from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen, one_blas_thread
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.chain import Chain
@@ -145,6 +145,7 @@ class LongRun:
         )
 
 
+@one_blas_thread()
 def long_run(
     space: Space,
     truth: npt.ArrayLike,

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, indices
+from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.collection import Collection
@@ -96,6 +96,7 @@ class Simulation:
         return earth_movers_distance_km(uniform(self.space.size), self.truth, self.space)
 
 
+@one_blas_thread()
 def simulate(
     collection: Collection,
     crowd: Crowd,

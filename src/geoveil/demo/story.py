@@ -151,7 +151,8 @@ def tell(
     )
     crowd = Participants(collector, link, epsilon_per_km, randomness)
     checked: AuditReport | None = None
-    told, tallies, reports, documents, problem = [], [], [], [], ""
+    told: list[RoundStory] = []
+    tallies, reports, documents, problem = [], [], [], ""
     for number, people_now in enumerate(np.array_split(np.arange(people), rounds), start=1):
         stage(f"round {number} of {rounds}")
         try:

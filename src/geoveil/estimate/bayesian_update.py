@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bootstrap import Bootstrap
@@ -63,6 +63,7 @@ class IterativeBayesianUpdate:
                 "counts plain steps; pass stop=CertifiedWithin(1e-9)"
             )
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from one tally or from several of the same space."""
         observations = Observations(tallies)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices
+from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread
 from geoveil.errors import InvalidInput
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.uncertainty import ErrorBars
@@ -77,6 +77,7 @@ class Estimate:
         self._find_identifiability = find_identifiability
 
     @cached_property
+    @one_blas_thread()
     def _fit(self) -> Fit:
         return self._find_fit()
 
@@ -91,11 +92,13 @@ class Estimate:
         return self._fit.certificate
 
     @cached_property
+    @one_blas_thread()
     def errors(self) -> ErrorBars:
         """The error bars, found at first use; ``errors.method`` says how."""
         return self._find_errors()
 
     @cached_property
+    @one_blas_thread()
     def identifiable(self) -> Identifiability:
         """False where the reports cannot tell cells apart; its ``reason`` says which and why."""
         return self._find_identifiability()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.estimate import Estimate
@@ -47,6 +47,7 @@ class MatrixInversion:
     def __post_init__(self) -> None:
         checked_repair(self.repair)
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from one tally, or from several of one mechanism."""
         observations = Observations(tallies)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from geoveil.arrays import one_blas_thread
 from geoveil.channel.average import AverageChannel
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
@@ -51,6 +52,7 @@ class AverageOfEstimates:
 
     estimator: Estimator
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of one space, whatever their mechanisms."""
         joined = by_mechanism(checked_tallies(tallies))
@@ -92,6 +94,7 @@ class AverageMechanism:
 
     estimator: Estimator
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of one space whose channels have the same reports."""
         observations = Observations(by_mechanism(checked_tallies(tallies)))

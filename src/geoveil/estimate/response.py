@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import Unsupported
 from geoveil.estimate.bars import DiagonalErrors
@@ -59,6 +59,7 @@ class RandomizedResponseEstimator:
     def __post_init__(self) -> None:
         checked_repair(self.repair)
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of randomised response over one space."""
         given = [tally for tally in checked_tallies(tallies) if tally.total]
@@ -92,6 +93,7 @@ class RapporEstimator:
     def __post_init__(self) -> None:
         checked_repair(self.repair)
 
+    @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from RAPPOR tallies over one space."""
         given = [_rappor(tally) for tally in checked_tallies(tallies) if tally.total]

@@ -1,0 +1,49 @@
+"""Small products run on one thread of BLAS, and what a user had is put back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import geoveil as gv
+from geoveil.arrays import one_blas_thread
+
+
+def threads() -> set[int]:
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+def test_entries_nest() -> None:
+    with threadpool_limits(limits=2, user_api="blas"):
+        with one_blas_thread(), one_blas_thread():
+            assert threads() == {1}
+        assert threads() == {2}
+
+
+class _Watching(gv.DenseChannel):
+    """A matrix that remembers with how many threads it was multiplied."""
+
+    seen: set[int]
+
+    def _push(self, theta: np.ndarray) -> np.ndarray:
+        self.seen |= threads()
+        return super()._push(theta)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda channel: gv.IterativeBayesianUpdate().fit(channel.tally([0, 1, 2, 2])).interval(),
+        lambda channel: gv.manipulation_gain(channel, [0.2, 0.3, 0.5], reports=1000),
+        lambda channel: gv.audit(channel, draws=1000),
+    ],
+)
+def test_a_library_user_gets_one_thread(work) -> None:
+    line = gv.Line(3)
+    channel = _Watching(line, gv.RandomizedResponse(line, epsilon=1.0).matrix())
+    channel.seen = set()
+    with threadpool_limits(limits=2, user_api="blas"):
+        work(channel)
+        assert threads() == {2}
+    assert channel.seen <= {1}
