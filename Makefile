@@ -36,7 +36,7 @@ demo: $(READY) ## the whole loop on a simulated city
 	$(BIN)/geoveil demo --once $(ARGS)
 
 benchmark: $(READY) ## each figure beside its yardstick
-	$(BIN)/geoveil benchmark $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(READY) ## build the documentation into site/; warnings are errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet \

@@ -264,7 +264,7 @@ def rounds(
 
 def history(setting: Setting, *rest: Any) -> tuple[list[Tally], Estimate]:
     """A campaign whose first round is honest."""
-    return rounds(setting, *rest, honest=1)
+    return partial(rounds, honest=1)(setting, *rest)
 
 
 def poisoned(
@@ -288,7 +288,7 @@ Scenario = Callable[..., tuple[list[Tally], Estimate]]
 
 
 def checks(
-    setting: Setting, scenario: Scenario, targets: list[int | None], reports: int, share: float
+    setting: Setting, scenario: Scenario, targets: Sequence[int | None], reports: int, share: float
 ) -> Iterator[tuple[bool, bool, float]]:
     """For each target: whether the alarm was raised, whether it named the target, and the gain."""
     generator = np.random.default_rng(11)

@@ -34,7 +34,6 @@ COMMANDS = {
     "audit": "geoveil.cli.audit",
     "release": "geoveil.cli.release",
     "reproduce": "geoveil.cli.reproduce",
-    "benchmark": "geoveil.cli.benchmark",
     "completion": "geoveil.cli.completion",
 }
 """Each command and the module that holds it, under the name ``command``."""

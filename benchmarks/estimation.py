@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
+from benchmarks.core import kernel_transforms
+from benchmarks.timing import Figure, Inside, city_prior, duration, faster, ratio, share
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.benchmark.city import city_prior
-from geoveil.benchmark.products import kernel_transforms
-from geoveil.benchmark.timing import Figure, Inside, duration, faster, ratio, share
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.collect.design import blahut_arimoto

@@ -1,4 +1,4 @@
-"""``geoveil benchmark``: figures beside yardsticks; nothing here is a timed test."""
+"""The benchmarks: figures beside yardsticks; nothing here is a timed test."""
 
 from __future__ import annotations
 
@@ -9,18 +9,31 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.core import (
+    bare_laplace,
+    bare_lattice,
+    bare_response,
+    bare_transforms,
+    both_products,
+    kernel_transforms,
+)
+from benchmarks.design import design_step, plain_iteration, update_step, whole_program
+from benchmarks.estimation import bare_rappor, best_stop_km
+from benchmarks.timing import (
+    Figure,
+    Inside,
+    best_of,
+    city_prior,
+    duration,
+    faster,
+    markdown,
+    ratio,
+    share,
+    slope,
+)
 
-from geoveil.benchmark import BENCHMARKS, Figure, markdown
-from geoveil.benchmark.city import city_prior
-from geoveil.benchmark.collection import design_step, plain_iteration, update_step
-from geoveil.benchmark.estimation import bare_rappor, best_stop_km
-from geoveil.benchmark.optimal import whole_program
-from geoveil.benchmark.products import bare_transforms, both_products, kernel_transforms
-from geoveil.benchmark.sampling import bare_laplace, bare_lattice, bare_response
-from geoveil.benchmark.timing import Inside, best_of, duration, faster, ratio, share, slope
 from geoveil.channel.tally import Tally
-from geoveil.cli.program import program
 from geoveil.collect import blahut_arimoto
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
@@ -41,22 +54,26 @@ def only_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("only_two")
-def test_the_table_the_json_and_the_markdown() -> None:
-    table = CliRunner().invoke(program, ["benchmark"])
-    assert table.exit_code == 0
-    assert "quick thing" in table.stdout
-    assert "MISSED" in table.stdout
-    values = json.loads(CliRunner().invoke(program, ["benchmark", "two", "--json"]).stdout)
-    assert [figure["met"] for figure in values["figures"]] == [True, False]
-    lines = CliRunner().invoke(program, ["benchmark", "--markdown"]).stdout.splitlines()
+def test_the_table_and_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 1, "a line is missed"
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("| figure | ours |")
+    assert "quick thing" in lines[2]
+    assert "MISSED" in lines[3]
     assert len({line.count("|") for line in lines}) == 1
+    main(["two", "--json"])
+    values = json.loads(capsys.readouterr().out)
+    assert [figure["met"] for figure in values["figures"]] == [True, False]
 
 
-def test_unknown_benchmarks_are_refused_with_the_known_ones() -> None:
-    result = CliRunner().invoke(program, ["benchmark", "speed"])
-    assert result.exit_code == 2
-    assert all(name in result.stderr for name in BENCHMARKS)
+def test_unknown_benchmarks_are_refused_with_the_known_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["speed"])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in BENCHMARKS)
 
 
 def test_best_of_measures_and_takes_turns() -> None:

@@ -1,0 +1,1 @@
+"""Each figure of the project beside its yardstick, outside the package."""

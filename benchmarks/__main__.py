@@ -1,0 +1,47 @@
+"""``python -m benchmarks``: each figure beside its yardstick, timed in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+
+from benchmarks.core import certificates, locating, products, sampling
+from benchmarks.design import collection, optimal, release
+from benchmarks.estimation import estimation
+from benchmarks.timing import Figure, markdown
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "products": products,
+    "sampling": sampling,
+    "certificates": certificates,
+    "locating": locating,
+    "release": release,
+    "estimation": estimation,
+    "collection": collection,
+    "optimal": optimal,
+}
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure what was asked for, or everything; 1 where a line is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", action="store_true", help="for other programs")
+    asked = parser.parse_args(given)
+    unknown = [name for name in asked.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"NAME ({unknown[0]}) must be one of {', '.join(BENCHMARKS)}")
+    figures: list[Figure] = []
+    for name in dict.fromkeys(asked.names or BENCHMARKS):
+        print(f"measuring {name} ...", file=sys.stderr)
+        figures += BENCHMARKS[name]()
+    values = [{**asdict(figure), "met": figure.met} for figure in figures]
+    print(json.dumps({"figures": values}, indent=2) if asked.json else markdown(figures))
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
