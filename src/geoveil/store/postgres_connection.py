@@ -6,13 +6,14 @@ import re
 import select
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import psycopg
 from psycopg import Connection, IsolationLevel
 from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
 
 from geoveil.errors import InvalidInput
 from geoveil.store.contract import StoreFailed
@@ -22,6 +23,15 @@ from geoveil.store.records import Run
 
 _PATIENCE_S = 5
 _SHARED = 4
+_WAIT_S = 3
+"""For a free connection, or for a lost server to come back, before the store says that it failed."""
+_SETTINGS: dict[str, Any] = {
+    "autocommit": True,
+    "connect_timeout": _PATIENCE_S,
+    "keepalives_idle": _PATIENCE_S,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+}
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 MIGRATING, SHARD = 0x67766C31, 0x67766C32
 """First halves of the advisory locks: one program migrates, one process has a shard."""
@@ -69,10 +79,14 @@ def check_address(url: str) -> None:
 def connect(url: str) -> Connection[Row]:
     """A connection whose commits are on the disk when they are acknowledged."""
     with translated():
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=_PATIENCE_S)
-        connection.execute("SET synchronous_commit = on")
-        connection.execute("SET client_min_messages = warning")
+        connection = psycopg.connect(url, **_SETTINGS)
+        _configure(connection)
         return connection
+
+
+def _configure(connection: Connection[Row]) -> None:
+    connection.execute("SET synchronous_commit = on")
+    connection.execute("SET client_min_messages = warning")
 
 
 def alive(connection: Connection[Row]) -> bool:
@@ -88,48 +102,30 @@ class Pool:
     """A few connections shared by all threads; a broken one is replaced when next needed."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._free: list[Connection[Row]] = []
-        self._places = threading.BoundedSemaphore(_SHARED)
-        self._closed = False
+        self._pool = ConnectionPool(
+            url,
+            kwargs=_SETTINGS,
+            min_size=1,
+            max_size=_SHARED,
+            timeout=_WAIT_S,
+            reconnect_timeout=1,
+            configure=_configure,
+            check=ConnectionPool.check_connection,
+            open=True,
+        )
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[Run]:
         """One transaction; a reading one sees one moment."""
-        with self._places, translated():
-            connection = self._take()
-            try:
-                connection.isolation_level = None if write else IsolationLevel.REPEATABLE_READ
-                connection.read_only = not write
-                with connection.transaction():
-                    yield runner(connection)
-            finally:
-                self._give_back(connection)
+        with translated(), self._pool.connection() as connection:
+            connection.isolation_level = None if write else IsolationLevel.REPEATABLE_READ
+            connection.read_only = not write
+            with connection.transaction():
+                yield runner(connection)
 
     def close(self) -> None:
         """Close all, each when what it is doing is done."""
-        self._closed = True
-        for _ in range(_SHARED):
-            self._places.acquire()
-        for connection in self._free:
-            connection.close()
-        for _ in range(_SHARED):
-            self._places.release()
-
-    def _take(self) -> Connection[Row]:
-        if self._closed:
-            raise StoreFailed("the store is closed")
-        with suppress(IndexError):
-            while True:
-                connection = self._free.pop()
-                if alive(connection):
-                    return connection
-                connection.close()
-        return connect(self._url)
-
-    def _give_back(self, connection: Connection[Row]) -> None:
-        if not connection.closed:
-            self._free.append(connection)
+        self._pool.close()
 
 
 class Counter:
