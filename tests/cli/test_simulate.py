@@ -44,7 +44,8 @@ def test_a_campaign_comes_closer_every_round(checkins: Path, tmp_path: Path) -> 
     assert len(errors) == 3
     assert errors[-1] < values["start_error_km"] / 3
     assert values["rounds"][-1]["reports"] == 2000
-    assert values["spent_per_person_per_km"] == 4
+    assert values["reports_per_person"] is None  # the rows of a file may be one person's
+    assert values["spent"] == "Each report spends ε = 4 per km; the reports of one person add up."
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (curve, maps))
 
 
@@ -56,14 +57,21 @@ def test_the_papers_rule_and_everybody_each_round(checkins: Path) -> None:
         "kind": "published", "beta_per_km": 2.0, "design_steps": 8, "update_steps": 10,
     }  # fmt: skip
     assert values["rounds"][-1]["reports"] == 4000
-    assert values["spent_per_person_per_km"] == 8
+    assert "Every person" not in values["spent"]
 
 
 def test_a_city_is_simulated_where_no_file_is_given() -> None:
     result = geoveil("simulate", "--people", 3000, "--rounds", 1, "--epsilon-per-km", 4,
                      "--cell-km", 1, "--fakes", 0.1, "--churn", 0.2)  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "spent at most ε = 4 per km" in " ".join(result.stdout.split())
+    assert "Every person has spent at most ε = 4 per km" in " ".join(result.stdout.split())
+
+
+def test_rounds_that_did_not_close_are_spent_all_the_same() -> None:
+    result = geoveil("simulate", "--people", 50, "--rounds", 3, "--epsilon-per-km", 4, "--cell-km", 2,
+                     "--everybody", "each-round", "--minimum-reports", 1000)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "at most ε = 12 per km, in at most 3 reports" in " ".join(result.stdout.split())
 
 
 def test_fakes_are_bounded_and_left_out(checkins: Path) -> None:

@@ -95,8 +95,9 @@ def test_levels_and_radii() -> None:
 
 
 def test_promises_in_plain_words() -> None:
-    assert "200 m apart" in PER_KM.explain(0.2)
-    assert "1.49 times" in PER_KM.explain(0.2)
+    assert PER_KM.explain(0.2).startswith("Two places 200 m apart that the mechanism tells apart: ")
+    assert "at most 1.5 times" in PER_KM.explain(0.2)  # 1.4918: rounded up
+    assert "of 100 such reports from one, at least 67 " in PER_KM.explain(0.2)
     assert "2.5 km apart" in PER_KM.explain(2.5)
     assert "with certainty" in NEAR.explain(3.0)
     assert "e^200" in PER_KM.explain(100.0)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray, indices, vector
+from geoveil.channel import words
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.base import Space
@@ -91,6 +92,18 @@ class Channel(ABC):
         """The whole channel as an array, rows true cells; refused above 4,096 cells."""
         self.space.check_matrix("the matrix of the channel")
         return np.stack([self._row(cell) for cell in range(self.space.size)])
+
+    def explain(self, distance_km: float) -> str:
+        """What a report tells about two people this far apart, in plain words.
+
+        >>> import geoveil as gv
+        >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
+        >>> print(gv.PlanarGeometric(grid, epsilon_per_km=2.0).explain(0.2))
+        Two people 200 m apart, wherever they stand in their cells: any report is at most 4.12 times as \
+        likely from one as from the other; of 100 such reports from one, at least 24 on average \
+        would also come from the other.
+        """
+        return words.explain(self.guarantee, self.space, distance_km)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y C[x, y]·f(d(x, y)) for every cell x, where reports are cells; f takes kilometres."""

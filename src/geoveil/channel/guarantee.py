@@ -1,11 +1,10 @@
-"""Guarantees as values: what a channel promises about two people d apart.
+"""Guarantees as values: what a channel promises about two places d apart.
 
 All are ℓ-privacy (NOISE, Def. 1): P(y|x) ≤ exp(ℓ(d(x, x′)))·P(y|x′) for all x, x′, y. They differ in ℓ.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, finite, positive
+from geoveil.channel import words
 from geoveil.errors import InvalidInput
 
 
 class Guarantee(ABC):
-    """A bound ℓ(d) on the privacy loss, in nats, between two people d kilometres apart.
+    """A bound ℓ(d) on the privacy loss, in nats, between two places d apart that a channel tells apart.
+
+    The places are cells, or exact positions where nobody is moved to a cell.
 
     Guarantees add (several reports about one place), multiply by a number of reports, and compare
     with :meth:`implies`.
@@ -30,32 +32,29 @@ class Guarantee(ABC):
         """ℓ(d) in nats for each distance; 0 at distance 0."""
 
     @abstractmethod
-    def sentence(self) -> str:
-        """The promise in one plain sentence."""
+    def sentence(self, unit: str = "km") -> str:
+        """The promise in one plain sentence; ``unit`` is that of the space."""
+
+    def amount(self, unit: str = "km") -> str:
+        """How much it is, in a few words."""
+        return self.sentence(unit)
 
     def level_within(self, radius_km: float) -> float:
-        """The largest loss between two people at most ``radius_km`` apart, in nats."""
+        """The largest loss between two places at most ``radius_km`` apart, in nats."""
         return float(self.loss(positive("radius_km", radius_km)))
 
-    def explain(self, distance_km: float, *, cell_diagonal_km: float = 0.0) -> str:
-        """What the promise means for two people this far apart, in plain words.
+    def explain(self, distance_km: float) -> str:
+        """What the promise means between two places that a channel tells apart, in plain words.
 
-        A promise between the centres of cells covers people anywhere in theirs at ℓ(d + diagonal).
+        How far apart the places of two people are only a mechanism knows: its own ``explain`` speaks
+        of people.
 
-        >>> GeoIndistinguishability(epsilon_per_km=2.0).explain(0.2)
-        'Two people 200 m apart: any report is at most 1.49 times as likely from one as from the other.'
+        >>> print(GeoIndistinguishability(epsilon_per_km=2.0).explain(0.2))
+        Two places 200 m apart that the mechanism tells apart: any report is at most 1.5 times as \
+        likely from one as from the other; of 100 such reports from one, at least 67 on average \
+        would also come from the other.
         """
-        distance = positive("distance_km", distance_km)
-        metres = f"{distance * 1000:.0f} m" if distance < 1 else f"{distance:.3g} km"
-        where = ", anywhere in their cells" if cell_diagonal_km else ""
-        level = float(self.loss(distance + cell_diagonal_km))
-        if math.isinf(level):
-            return f"Two people {metres} apart{where}: a report may tell them apart with certainty."
-        factor = f"{math.exp(level):.3g}" if level < 50 else f"e^{level:.3g}"
-        return (
-            f"Two people {metres} apart{where}: any report is at most {factor} times as likely "
-            "from one as from the other."
-        )
+        return words.between_places(self, distance_km)
 
     def implies(self, other: Guarantee) -> bool:
         """Whether this promise is at least as strong as ``other`` at every distance.
@@ -119,17 +118,20 @@ class GeoIndistinguishability(Guarantee):
 
     @classmethod
     def from_level(cls, *, level: float, radius_km: float) -> GeoIndistinguishability:
-        """Loss at most ``level`` nats between people within ``radius_km``: ε = level / radius."""
+        """Loss at most ``level`` nats between places within ``radius_km``: ε = level / radius."""
         return cls(positive("level", level) / positive("radius_km", radius_km))
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return self.epsilon_per_km * np.asarray(distance_km, dtype=np.float64)
 
-    def sentence(self) -> str:
+    def sentence(self, unit: str = "km") -> str:
         return (
-            f"geo-indistinguishability, ε = {self.epsilon_per_km:.6g} per km: "
-            "the loss is at most ε times the distance"
+            f"geo-indistinguishability, {self.amount(unit)}: the loss between two places that the "
+            "mechanism tells apart is at most ε times their distance"
         )
+
+    def amount(self, unit: str = "km") -> str:
+        return f"ε = {words.rounded_up(self.epsilon_per_km)} per {unit}"
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, GeoIndistinguishability):
@@ -161,11 +163,14 @@ class LocalDifferentialPrivacy(Guarantee):
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.where(np.asarray(distance_km, dtype=np.float64) > 0, self.epsilon, 0.0)
 
-    def sentence(self) -> str:
+    def sentence(self, unit: str = "km") -> str:
         return (
-            f"local differential privacy, ε = {self.epsilon:.6g}: "
+            f"local differential privacy, ε = {words.rounded_up(self.epsilon)}: "
             "the loss is at most ε whatever the distance"
         )
+
+    def amount(self, unit: str = "km") -> str:
+        return f"ε = {words.rounded_up(self.epsilon)} whatever the distance"
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, LocalDifferentialPrivacy):
@@ -196,11 +201,17 @@ class WithinRadius(Guarantee):
         near = np.where(distance > 0, self.epsilon, 0.0)
         return np.where(distance <= self.radius_km, near, np.inf)
 
-    def sentence(self) -> str:
+    def sentence(self, unit: str = "km") -> str:
         return (
-            f"location privacy within {self.radius_km:.6g} km, ε = {self.epsilon:.6g}: "
-            "people no farther apart differ by at most ε; farther ones may be told apart"
+            f"location privacy within {words.rounded_down(self.radius_km)} {unit}, "
+            f"ε = {words.rounded_up(self.epsilon)}: the loss between two places that the mechanism "
+            "tells apart is at most ε if they are no farther from each other; farther ones may be "
+            "told apart with certainty"
         )
+
+    def amount(self, unit: str = "km") -> str:
+        within = words.rounded_down(self.radius_km)
+        return f"ε = {words.rounded_up(self.epsilon)} between places within {within} {unit}"
 
     def _corners(self) -> FloatArray:
         return np.array([self.radius_km, np.nextafter(self.radius_km, np.inf)])
@@ -223,7 +234,10 @@ class GeneralPrivacy(Guarantee):
         values = np.asarray(self.function(distance), dtype=np.float64)
         return np.where(distance > 0, values, 0.0)
 
-    def sentence(self) -> str:
+    def sentence(self, unit: str = "km") -> str:
+        return f"{self.amount(unit)}, d in {unit} between places that the mechanism tells apart"
+
+    def amount(self, unit: str = "km") -> str:
         return f"ℓ-privacy with ℓ(d) = {self.name}"
 
 
@@ -245,8 +259,11 @@ class SumOfGuarantees(Guarantee):
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.sum([part.loss(distance_km) for part in self.parts], axis=0)
 
-    def sentence(self) -> str:
-        return " plus ".join(part.sentence() for part in self.parts)
+    def sentence(self, unit: str = "km") -> str:
+        return " plus ".join(part.sentence(unit) for part in self.parts)
+
+    def amount(self, unit: str = "km") -> str:
+        return " plus ".join(part.amount(unit) for part in self.parts)
 
     def _corners(self) -> FloatArray:
         return np.concatenate([part._corners() for part in self.parts])

@@ -171,7 +171,7 @@ def _certificate(certificate: Certificate) -> dict[str, Any]:
 
 def _show(screen: RichConsole, mechanism: Channel, report: AuditReport, costs: Costs) -> None:
     lines = {"mechanism": repr(mechanism), **promise_in_words(mechanism)}
-    lines.pop("add up", None)
+    lines.pop("spent", None)
     lines |= costs.lines() | _certificate_lines(report.certificate)
     fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
     lines["sampler"] = (

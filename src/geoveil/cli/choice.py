@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from geoveil.channel.base import Channel
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.cli.options import PROMISE_NAMES
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
@@ -90,26 +90,25 @@ def lay_grid(box: Iterable[float], cell_km: float) -> Grid:
 def describe(mechanism: AnyMechanism) -> dict[str, Any]:
     """The mechanism for machines: its document, the document's name, and its promise in words."""
     document = mechanism_to_dict(mechanism)
-    promise = mechanism.guarantee.sentence() if mechanism.guarantee else None
-    return {"guarantee": promise, "mechanism_id": document_id(document), "mechanism": document}
+    promise = promise_of(mechanism) if mechanism.guarantee else None
+    said = {"guarantee": promise, "explanation": mechanism.explain(NEARBY_KM)}
+    return {**said, "mechanism_id": document_id(document), "mechanism": document}
 
 
-def promise_in_words(mechanism: AnyMechanism) -> dict[str, str]:
-    """What the mechanism promises, what it means at a walking distance, and what a cell adds."""
-    guarantee = mechanism.guarantee
-    if guarantee is None:
-        return {"promise": "none"}
-    diagonal = mechanism.space.cell_diagonal_km if isinstance(mechanism, Channel) else 0.0
-    words = {
-        "promise": guarantee.sentence(),
-        "so": guarantee.explain(0.2, cell_diagonal_km=diagonal),
-    }
-    if diagonal and isinstance(guarantee, GeoIndistinguishability):
-        words["cells"] = (
-            f"distances are those of cell centres; for two people anywhere in their cells "
-            f"{diagonal:.3g} km, the diagonal of a cell, are added"
-        )
-    return words | {"add up": "each row is one report; reports about one person add up"}
+def promise_of(mechanism: AnyMechanism) -> str:
+    """The promise in one sentence, in the unit of the mechanism's space."""
+    if mechanism.guarantee is None:
+        return "none"
+    unit = mechanism.space.unit if isinstance(mechanism, Channel) else "km"
+    return mechanism.guarantee.sentence(unit)
+
+
+def promise_in_words(
+    mechanism: AnyMechanism, reports_per_person: int | None = None
+) -> dict[str, str]:
+    """What the mechanism promises, what it means at a walking distance, and what a person spends."""
+    words = {"promise": promise_of(mechanism), "so": mechanism.explain(NEARBY_KM)}
+    return words | {"spent": spend_in_words(mechanism.guarantee, reports_per_person)}
 
 
 def _flags(names: Iterable[str]) -> str:

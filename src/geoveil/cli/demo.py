@@ -15,7 +15,7 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import rounded_up
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
 from geoveil.demo.collector import LocalCollector
@@ -91,6 +91,8 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
         "people": story.people,
         "devices": story.devices,
         "epsilon_per_km": story.epsilon_per_km,
+        "explanation": story.promise,
+        "spent": story.spent,
         "certificate": {
             "holds": story.certificate.holds,
             "epsilon_per_km": story.certificate.epsilon_per_km,
@@ -117,8 +119,6 @@ def _round(told: RoundStory) -> dict[str, Any]:
 
 
 def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
-    guarantee = GeoIndistinguishability(story.epsilon_per_km)
-    diagonal = story.city.grid.cell_diagonal_km
     screen.print(
         f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
         f"{len(story.rounds)} rounds, to a collector on this machine; {story.devices} of them through a "
@@ -126,12 +126,13 @@ def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
     )
     screen.print(
         f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on average. "
-        f"{guarantee.explain(0.2, cell_diagonal_km=diagonal)}"
+        f"{story.promise}"
     )
     verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
     screen.print(
-        f"  The promise, ε = {guarantee.epsilon_per_km:g} per km, {verdict} in every round: the exact "
-        f"loss of the integers drawn from is at most {story.certificate.epsilon_per_km:.6f}."
+        f"  The promise, ε = {rounded_up(story.epsilon_per_km)} per km between cells for each report, "
+        f"{verdict} in every round: the exact loss of the integers drawn from is at most "
+        f"{rounded_up(story.certificate.epsilon_per_km, 7)}. {story.spent}"
     )
     screen.print(f"  Audit of the sampler: {story.audit}.")
     screen.print(
@@ -154,7 +155,7 @@ def _round_table(story: Story) -> Table:
     for told in story.rounds:
         table.add_row(
             str(told.number),
-            f"{told.certificate.epsilon_per_km:.4f}",
+            rounded_up(told.certificate.epsilon_per_km, 5),
             f"{told.mean_distance_km:.2f} km",
             f"{told.leakage_bits:.2f} bits",
             f"[bold]{told.estimated_error_km * 1000:.0f} m[/]",

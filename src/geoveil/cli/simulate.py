@@ -11,6 +11,8 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.arrays import IntArray
+from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import spend_in_words
 from geoveil.cli.choice import lay_grid
 from geoveil.cli.console import Console, ProgressBar
 from geoveil.cli.options import location_options, machine_options, space_options
@@ -200,16 +202,26 @@ def _values(simulation: Simulation, options: dict[str, Any]) -> dict[str, Any]:
         "rule": simulation.collection.rule.to_dict(),
         "cells": simulation.space.size,
         "everybody": options["everybody"],
-        "spent_per_person_per_km": _spent(simulation, options),
+        "reports_per_person": _reports_per_person(options),
+        "spent": _spent_in_words(options),
         "start_error_km": simulation.start_km,
         "rounds": [{name: getattr(done, name) for name in kept} for done in simulation.rounds],
     }
 
 
-def _spent(simulation: Simulation, options: dict[str, Any]) -> float:
-    """What one person has spent at most: ε for each round they reported in."""
-    times = len(simulation.rounds) if options["everybody"] == "each-round" else 1
-    return float(options["epsilon_per_km"]) * times
+def _reports_per_person(options: dict[str, Any]) -> int | None:
+    """How often one person has reported at most, in rounds that did not close as well.
+
+    Unknown for a file, whose rows may be those of one person.
+    """
+    if options["source"] is not None:
+        return None
+    return int(options["rounds"]) if options["everybody"] == "each-round" else 1
+
+
+def _spent_in_words(options: dict[str, Any]) -> str:
+    guarantee = GeoIndistinguishability(options["epsilon_per_km"])
+    return spend_in_words(guarantee, _reports_per_person(options))
 
 
 def _show(screen: RichConsole, simulation: Simulation, options: dict[str, Any]) -> None:
@@ -228,7 +240,6 @@ def _show(screen: RichConsole, simulation: Simulation, options: dict[str, Any]) 
         f"{simulation.space!r}; knowing nothing, the error is {simulation.start_km:.4f} km"
     )
     screen.print(table)
-    spent = _spent(simulation, options)
-    screen.print(f"Every person has spent at most ε = {spent:g} per km.")
+    screen.print(_spent_in_words(options))
     if not simulation.rounds:
         screen.print("No round reached the minimum of reports: nothing was released.")

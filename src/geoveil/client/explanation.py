@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from geoveil.channel.words import NEARBY_KM, rounded_down
 from geoveil.client.address import Address
 from geoveil.client.document import Verified
-
-_NEARBY_KM = 0.2
 
 
 def explanation(
@@ -13,17 +12,16 @@ def explanation(
 ) -> str:
     """Four sentences: where to, what, how far off, and what it costs."""
     document = current.document
-    mechanism, cost = document.mechanism, document.epsilon_per_km
+    mechanism = document.mechanism
     grid = mechanism.space
     cell_m = 1000 * grid.cell_km
-    promise = mechanism.guarantee.explain(_NEARBY_KM, cell_diagonal_km=grid.cell_diagonal_km)
     return (
         f"Round {document.round} of the campaign {document.campaign} at {address.origin}: one of "
         f"{grid.size} cells of {cell_m:.0f} m would be sent, drawn at random around yours, with a "
         "random number and the id of the rule it was drawn by; "
         f"nothing else. From the middle of the map it lies {_mean_distance_km(current):.2g} km away "
-        f"on average. {promise} This costs ε = {cost:.6g} per km; {left_per_km:.6g} of "
-        f"{budget_per_km:.6g} per km are left."
+        f"on average. {mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
+        f"{rounded_down(left_per_km)} of {rounded_down(budget_per_km)} per km are left."
     )
 
 

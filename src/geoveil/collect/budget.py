@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from geoveil.arrays import finite, indices, positive
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
 from geoveil.errors import GeoveilError, InvalidInput
 
 
@@ -86,12 +88,17 @@ class Budget:
         return self.answers[key]
 
     def summary(self) -> str:
-        """The ledger in words."""
-        count = len(self.charges)
-        return (
-            f"{count} report{'' if count == 1 else 's'} so far, together ε = {self.spent_per_km:.6g} per km; "
-            f"{self.left_per_km:.6g} of {self.limit_per_km:.6g} left. {self.guarantee.explain(0.2)}"
-        )
+        """The ledger in words: about people where it knows how they came into every mechanism."""
+        number, left = len(self.charges), rounded_down(self.left_per_km)
+        said = f"{number} report{'' if number == 1 else 's'} so far, together {self.guarantee.amount()}"
+        return f"{said}; {left} of {rounded_down(self.limit_per_km)} left. {self._meaning()}"
+
+    def _meaning(self) -> str:
+        channels = [mechanism for mechanism, _ in self.answers]
+        costs = sum(map(_cost_per_km, channels))
+        if channels and math.isclose(self.spent_per_km, costs, rel_tol=1e-9):
+            return explain_together(channels, NEARBY_KM)
+        return between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
 
 
 def _cost_per_km(mechanism: Channel) -> float:

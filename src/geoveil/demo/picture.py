@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import rounded_up
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
 from geoveil.errors import MissingExtra
@@ -143,9 +143,5 @@ def _estimated(story: Story) -> str:
 
 
 def _promise(story: Story) -> str:
-    guarantee = GeoIndistinguishability(story.epsilon_per_km)
-    diagonal = story.city.grid.cell_diagonal_km
-    return (
-        f"Promise, certified exactly: ε = {guarantee.epsilon_per_km:g} per km between cell centres. "
-        f"{guarantee.explain(0.2, cell_diagonal_km=diagonal)} Map error: earth mover's distance."
-    )
+    certified = f"Promise, certified exactly: ε = {rounded_up(story.epsilon_per_km)} per km between"
+    return f"{certified} cells. {story.promise} Map error: earth mover's distance."

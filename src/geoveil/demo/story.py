@@ -11,6 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.audit import AuditReport, Certificate, audit, certify
 from geoveil.channel.base import Channel
+from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.demo.city import City, simulated_city
 from geoveil.demo.collector import CollectorFailed, LocalCollector
 from geoveil.demo.participants import Participants
@@ -74,6 +75,16 @@ class Story:
     def epsilon_per_km(self) -> float:
         """The promise, the same in every round."""
         return self.documents[-1].epsilon_per_km
+
+    @property
+    def promise(self) -> str:
+        """What a report tells about two people close to each other, in words."""
+        return self.mechanism.explain(NEARBY_KM)
+
+    @property
+    def spent(self) -> str:
+        """What taking part has cost everybody, in words: each reports once."""
+        return spend_in_words(self.documents[-1].mechanism.guarantee, 1)
 
     @property
     def certificate(self) -> Certificate:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.promise import Promise
 from geoveil.mechanism.sphere import noisy_km, noisy_latlng
@@ -57,6 +58,10 @@ class ContinuousLaplace:
         """The density ε²/(2π)·e^{−εr} in the plane, at each distance."""
         radius = np.asarray(radius_km, dtype=np.float64)
         return self.epsilon_per_km**2 / (2 * math.pi) * np.exp(-self.epsilon_per_km * radius)
+
+    def explain(self, distance_km: float) -> str:
+        """What a noisy point tells about two people this far apart, in plain words."""
+        return explain(self.guarantee, None, distance_km)
 
     def sample_km(self, xy_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen, indices
 from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
 from geoveil.measure.distance import Loss, loss_values
 from geoveil.randomness import SYSTEM, Randomness
@@ -53,6 +54,10 @@ class RemappedNoise(ABC):
         self.noise = noise
         self.space = space
         self.guarantee = noise.guarantee
+
+    def explain(self, distance_km: float) -> str:
+        """What a report of ``sample`` tells about two people this far apart, in plain words."""
+        return explain(self.guarantee, self.space, distance_km)
 
     @abstractmethod
     def _remap(self, points: FloatArray) -> IntArray:

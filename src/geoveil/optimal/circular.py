@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.sphere import noisy_km, noisy_latlng
 from geoveil.optimal.region import Region
@@ -177,6 +178,10 @@ class CircularNoise:
         around = np.concatenate([near - nudge, near + nudge, np.linspace(0, farthest, _TESTED)])
         inside = around[(around >= 0) & (around <= farthest)]
         return np.unique(inside), nudge
+
+    def explain(self, distance_km: float) -> str:
+        """What a noisy point tells about two people this far apart, in plain words."""
+        return explain(self.guarantee, None, distance_km)
 
     # -- sampling ----------------------------------------------------------------------------------
 

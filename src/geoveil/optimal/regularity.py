@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
 
 _TOLERANCE = 1e-9
@@ -48,10 +49,15 @@ class TablePrivacy(Guarantee):
         found = values[np.searchsorted(self.distances_km, distance, side="left")]
         return np.where(distance > 0, found, 0.0)
 
-    def sentence(self) -> str:
+    def sentence(self, unit: str = "km") -> str:
         parts = zip(self.losses, self.distances_km, strict=True)
-        listed = ", ".join(f"{loss:.6g} up to {distance:.6g} km" for loss, distance in parts)
-        return f"ℓ-privacy: the loss is at most {listed}; farther people may be told apart"
+        listed = ", ".join(
+            f"{rounded_up(loss)} up to {rounded_down(distance)} {unit}" for loss, distance in parts
+        )
+        return (
+            "ℓ-privacy: the loss between two places that the mechanism tells apart is at most "
+            f"{listed}; farther ones may be told apart with certainty"
+        )
 
     def _corners(self) -> FloatArray:
         corners = np.asarray(self.distances_km)
@@ -69,8 +75,9 @@ class WithinRegion(Guarantee):
         distance = np.asarray(distance_km, dtype=np.float64)
         return np.where(distance <= self.diameter_km, self.privacy.loss(distance), math.inf)
 
-    def sentence(self) -> str:
-        return f"{self.privacy.sentence()}, in a region of diameter {self.diameter_km:.6g} km"
+    def sentence(self, unit: str = "km") -> str:
+        wide = f"{rounded_down(self.diameter_km)} {unit}"
+        return f"{self.privacy.sentence(unit)}, in a region of diameter {wide}"
 
     def _corners(self) -> FloatArray:
         edge = [self.diameter_km, np.nextafter(self.diameter_km, np.inf)]

@@ -38,6 +38,14 @@ class Space(ABC):
         second = self.centres[indices("cells", b, self.size)]
         return self._norm(first - second)
 
+    def apart_km(self, distance_km: float) -> FloatArray:
+        """How far apart the cells of two people may be who are ``distance_km`` apart.
+
+        Here people are at the cells themselves; where they are moved to the centre of a cell first,
+        a space says by how much that may part them.
+        """
+        return np.array([distance_km])
+
     def distances_km(self) -> FloatArray:
         """The full matrix of distances; refused above 4,096 cells."""
         self.check_matrix("the matrix of distances")

@@ -166,6 +166,20 @@ class Grid(Space):
         rows, columns = np.arange(self.rows) - row, np.arange(self.columns) - column
         return self.lattice.distance_km(rows[:, None], columns).ravel()
 
+    def apart_km(self, distance_km: float) -> FloatArray:
+        """How far apart the centres may be of the cells of two people ``distance_km`` apart.
+
+        Cells i rows and j columns apart hold two such people if √(max(i−1, 0)² + max(j−1, 0)²) cells,
+        the gap between them, are no more than that: neighbours hold people a step apart. Whoever is
+        outside and taken to the nearest cell comes no farther from anybody (clamping to a rectangle).
+        """
+        reach = distance_km / self.cell_km * (1 + 1e-9)
+        down = np.arange(min(self.rows, math.floor(reach) + 2))
+        across = np.arange(min(self.columns, math.floor(reach) + 2))
+        gap = np.hypot(np.maximum(down - 1, 0)[:, None], np.maximum(across - 1, 0))
+        row, column = np.nonzero(gap <= reach)
+        return self.lattice.distance_km(row, column)
+
     # -- cells -----------------------------------------------------------------------------------
 
     def cell_at(self, row: npt.ArrayLike, column: npt.ArrayLike) -> IntArray:

@@ -1,0 +1,165 @@
+"""Every sentence about privacy, made in one place from a guarantee and the way people come into it.
+
+A guarantee bounds the loss between the places that a channel tells apart. Between two people it depends
+on how they came to these places: continuous noise starts where they stand; on a grid each of them is
+taken to the centre of a cell, so that two people a step apart may be a whole diagonal apart; among
+places of interest and on a line the promise is between the places themselves. Numbers that bound a
+loss are rounded up, and those that bound how much two people have in common are rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import TYPE_CHECKING
+
+from geoveil.arrays import count, positive
+from geoveil.space.base import Space
+from geoveil.space.grid import Grid
+from geoveil.space.points import Points
+
+if TYPE_CHECKING:
+    from geoveil.channel.base import Channel
+    from geoveil.channel.guarantee import Guarantee
+
+NEARBY_KM = 0.2
+"""How far apart the two people are whom a sentence speaks of where nobody asks for another distance."""
+
+_NOTHING = "It promises nothing: a report may tell any two people apart."
+_ROUNDING = Decimal("1e-12")  # what doubles are off by is no reason to round to the next digit
+_MOST_IN_WORDS = 1e6
+"""Larger factors are printed as powers of e, and smaller shares are not spoken of."""
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """A number that is not negative with so many digits, never below it.
+
+    >>> rounded_up(1.4918, 3), rounded_up(2.0), rounded_up(0.1 + 0.2)
+    ('1.5', '2', '0.3')
+    """
+    return _rounded(value, digits, ROUND_CEILING, 1 - _ROUNDING)
+
+
+def rounded_down(value: float, digits: int = 6) -> str:
+    """A number that is not negative with so many digits, never above it."""
+    return _rounded(value, digits, ROUND_FLOOR, 1 + _ROUNDING)
+
+
+def _rounded(value: float, digits: int, rounding: str, slack: Decimal) -> str:
+    if not math.isfinite(value):
+        return f"{value:g}"
+    context = Context(prec=digits, rounding=rounding)
+    return f"{float(context.create_decimal(Decimal(value) * slack)):.{digits}g}"
+
+
+def spend_in_words(guarantee: Guarantee | None, reports_per_person: int | None = None) -> str:
+    """What a person has spent, where it is known how often anybody reports; else what a report costs.
+
+    >>> from geoveil.channel.guarantee import GeoIndistinguishability
+    >>> spend_in_words(GeoIndistinguishability(2.0))
+    'Each report spends ε = 2 per km; the reports of one person add up.'
+    >>> spend_in_words(GeoIndistinguishability(2.0), 3)
+    'Every person has spent at most ε = 6 per km, in at most 3 reports.'
+    """
+    if guarantee is None:
+        return _NOTHING
+    if reports_per_person is None:
+        return f"Each report spends {guarantee.amount()}; the reports of one person add up."
+    reports = count("reports_per_person", reports_per_person)
+    often = "one report" if reports == 1 else f"at most {reports:,} reports"
+    return f"Every person has spent at most {(guarantee * reports).amount()}, in {often}."
+
+
+def explain(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
+    """What a report tells about two people this far apart who come into ``space``, in plain words.
+
+    Without a space they come in with their exact positions, as in continuous noise.
+    """
+    distance = positive("distance_km", distance_km)
+    if guarantee is None:
+        return _NOTHING
+    return _sentence(_two_people(space, distance), loss_between(guarantee, space, distance))
+
+
+def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
+    """The same for all reports that somebody sent who stayed in one place, each through its channel."""
+    distance = positive("distance_km", distance_km)
+    total = 0.0
+    for channel in channels:
+        if channel.guarantee is None:
+            return _NOTHING
+        total += loss_between(channel.guarantee, channel.space, distance)
+    spaces = [channel.space for channel in channels]
+    coarsest = max(spaces, key=lambda space: space.cell_diagonal_km)
+    pair = f"{_two_people(coarsest, distance)}, who do not move"
+    return _sentence(pair, total, reports=len(channels))
+
+
+def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1) -> str:
+    """What a report tells about two places that a channel tells apart: all that a bare promise knows."""
+    distance = positive("distance_km", distance_km)
+    far = _length(distance, "km")
+    teller = "mechanism tells" if reports == 1 else "mechanisms tell"
+    places = f"Two places {far} apart that the {teller} apart"
+    return _sentence(places, float(guarantee.loss(distance)), reports=reports)
+
+
+def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:
+    """The largest loss between two people this far apart, in nats: over all places they may be taken to."""
+    apart = distance_km if space is None else space.apart_km(distance_km)
+    return float(guarantee.loss(apart).max())
+
+
+def _two_people(space: Space | None, distance: float) -> str:
+    if space is None:
+        return f"Two people {_length(distance, 'km')} apart"
+    far = _length(distance, space.unit)
+    if isinstance(space, Grid):
+        return f"Two people {far} apart, wherever they stand in their cells"
+    if isinstance(space, Points):
+        return f"Two people at places {far} apart (whoever is elsewhere counts as at the nearest)"
+    return f"Two cells {far} apart"
+
+
+def _length(distance: float, unit: str) -> str:
+    if unit != "km":
+        return f"{distance:.9g} {unit}{'' if distance == 1 else 's'}"
+    return f"{distance * 1000:.9g} m" if distance < 1 else f"{distance:.9g} km"
+
+
+def _sentence(pair: str, level: float, *, reports: int = 1) -> str:
+    """The ratio in words, and as a frequency.
+
+    A report y with C[x, y] ≤ e^ℓ·C[x′, y] comes from x′ at least 100·e^{−ℓ} times on average in as many
+    draws as bring it 100 times from x: so N = ⌊100·e^{−ℓ}⌋ holds for whichever report was seen. The
+    overlap of the two laws, Σ_y min(C[x, y], C[x′, y]) ≥ 2/(1 + e^ℓ) ≥ e^{−ℓ}, is larger, but holds
+    for reports as they come and not for the telling ones among them.
+    """
+    several = reports > 1
+    if math.isinf(level):
+        what = f"{reports:,} reports together" if several else "a report"
+        return f"{pair}: {what} may tell them apart with certainty."
+    what = f"any {reports:,} reports together are" if several else "any report is"
+    if level == 0:
+        return f"{pair}: {what} exactly as likely from one as from the other."
+    return (
+        f"{pair}: {what} at most {_factor(level)} times as likely from one as from the other"
+        f"{_frequency(level, 'sets of reports' if several else 'reports')}."
+    )
+
+
+def _factor(level: float) -> str:
+    if level >= math.log(_MOST_IN_WORDS):
+        return f"e^{rounded_up(level, 3)}"
+    return f"{float(rounded_up(math.exp(level), 3)):,g}"
+
+
+def _frequency(level: float, what: str) -> str:
+    of = 100
+    while of * math.exp(-level) < 1 and of < _MOST_IN_WORDS:
+        of *= 10
+    least = math.floor(of * math.exp(-level) * (1 + 1e-12))
+    if least == 0:
+        return ""
+    return f"; of {of:,} such {what} from one, at least {least} on average would also come from the other"
