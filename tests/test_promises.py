@@ -1,4 +1,4 @@
-"""The page of promises names all thirty, and every test it names is there."""
+"""The page of promises names them in order, and every test it names is there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROWS = {
 }
 
 
-def test_all_thirty_are_named_in_order() -> None:
-    assert list(ROWS) == list(range(1, 31))
+def test_all_are_named_in_order() -> None:
+    assert list(ROWS) == [*range(1, 31), 39]
 
 
 @pytest.mark.parametrize("number", ROWS)

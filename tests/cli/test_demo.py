@@ -16,11 +16,12 @@ from click.testing import CliRunner, Result
 from geoveil.arrays import FloatArray
 from geoveil.cli import demo
 from geoveil.cli.program import program
-from geoveil.demo import LocalCollector, Story, simulated_city, tell
+from geoveil.demo import LocalCollector, Story, picture, simulated_city, tell
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.collector import CollectorFailed
 from geoveil.randomness import seeded
 from geoveil.report import load_mechanism
+from sentences import check
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("ot")
@@ -57,7 +58,7 @@ def test_the_summary_is_in_plain_words(run: Result) -> None:
     for words in (
         "20,000 people",
         "60 of them through a device",
-        "anywhere in their cells",
+        "wherever they stand in their cells",
         "holds",
         "Old Town",
         "city.png",
@@ -74,13 +75,24 @@ def test_the_files_are_what_they_say(tmp_path: Path) -> None:
     assert sum(cell["properties"]["share"] for cell in cells) == pytest.approx(1.0)
 
 
+def test_what_it_says_about_privacy_is_true(run: Result, story: Story) -> None:
+    """Promise 39, in the summary and in the picture."""
+    (said,) = check(run.stdout, story.mechanism)
+    assert said.in_cells
+    assert "Every person has spent at most ε = 2 per km, in one report." in " ".join(
+        run.stdout.split()
+    )
+    assert check(picture._promise(story), story.mechanism) == [said]
+
+
 @pytest.mark.usefixtures("run")
-def test_the_json_form(tmp_path: Path) -> None:
+def test_the_json_form(tmp_path: Path, story: Story) -> None:
     result = CliRunner().invoke(
         program, ["demo", "--once", "--json", "--output", str(tmp_path / "two")]
     )
     values = json.loads(result.stdout)
     assert values["people"] == 20_000
+    assert check(f"{values['explanation']} {values['spent']}", story.mechanism)[0].in_cells
     assert len(values["districts"]) == len(DISTRICTS)
 
 

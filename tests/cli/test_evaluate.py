@@ -60,7 +60,7 @@ def test_coverage_counts_cells_whose_interval_holds_the_truth(folder: Path) -> N
     """The intervals of cells 0 and 1 miss; all empty cells hold."""
     coverage = values(folder / "estimate.parquet", "--truth", folder / "truth.csv")["coverage"]
     assert coverage["all_cells"] == pytest.approx(1 - 2 / GRID.size)
-    assert coverage["cells_with_people"] == 0.0
+    assert coverage["occupied_cells"] == 0.0
     assert coverage["level"] == 0.9
 
 

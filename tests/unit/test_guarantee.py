@@ -101,7 +101,7 @@ def test_promises_in_plain_words() -> None:
     assert "2.5 km apart" in PER_KM.explain(2.5)
     assert "with certainty" in NEAR.explain(3.0)
     assert "e^200" in PER_KM.explain(100.0)
-    assert str(PER_KM + LOCAL) == f"{PER_KM.sentence()} plus {LOCAL.sentence()}"
+    assert str(PER_KM + LOCAL).startswith(f"{PER_KM.amount()} plus {LOCAL.amount()}: the losses ")
     for guarantee in (PER_KM, LOCAL, NEAR, SQUARE):
         assert "\n" not in guarantee.sentence()
 

@@ -14,12 +14,10 @@ from geoveil.channel.guarantee import (
     Guarantee,
     LocalDifferentialPrivacy,
 )
-from geoveil.channel.loss import PrivacyLoss
+from geoveil.channel.loss import FLOAT_TOLERANCE, PrivacyLoss
+from geoveil.channel.words import rounded_up
 from geoveil.errors import Unsupported
 from geoveil.report.table import ExactTable
-
-FLOAT_TOLERANCE = 1e-9
-"""What a table of floats can show: its claim is met to nine digits. Integer tables get none."""
 
 _ENUMERATED = 1024
 _ROUNDING = 1e-12
@@ -45,17 +43,19 @@ class Certificate:
     how: str
     problem: str | None = None
     """Why it does not hold, in words."""
+    unit: str = "km"
+    """That of the space: ``epsilon_per_km`` reads in it."""
 
     @property
     def found(self) -> str:
         """The loss in the unit of the claim: per km, or whatever the distance."""
         if isinstance(self.claimed, LocalDifferentialPrivacy) and self.epsilon is not None:
-            return f"{self.epsilon:.9g}"
-        return f"{self.epsilon_per_km:.9g} per km"
+            return rounded_up(self.epsilon, 9)
+        return f"{rounded_up(self.epsilon_per_km, 9)} per {self.unit}"
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else f"DOES NOT HOLD: {self.problem}"
-        claim = "no claim" if self.claimed is None else self.claimed.sentence()
+        claim = "no claim" if self.claimed is None else self.claimed.sentence(self.unit)
         return f"{claim} — {verdict}; found {self.found} by {self.how}"
 
 
@@ -98,13 +98,14 @@ def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
 def _from_closed_form(channel: Channel, loss: PrivacyLoss) -> Certificate:
     claim = channel.guarantee
     local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
-    found, unit = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, " per km")
+    unit = channel.space.unit
+    found, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
     allowed = math.inf if claim is None else float(claim.loss(1.0))
     holds = found <= allowed * (1 + FLOAT_TOLERANCE)
-    problem = None if holds else f"{found:.9g}{unit} is more than the {allowed:.9g} claimed"
+    problem = None if holds else f"{found:.9g}{per} is more than the {allowed:.9g} claimed"
     return Certificate(
-        loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem
-    )
+        loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem, unit
+    )  # fmt: skip
 
 
 def _from_enumeration(channel: Channel) -> Certificate:
@@ -112,9 +113,11 @@ def _from_enumeration(channel: Channel) -> Certificate:
         channel.integers.astype(np.float64) if isinstance(channel, ExactTable) else channel.matrix()
     )
     how = "enumeration of its integers" if isinstance(channel, ExactTable) else "enumeration"
-    problem = malformed(table, integers=isinstance(channel, ExactTable))
+    problem, unit = malformed(table, integers=isinstance(channel, ExactTable)), channel.space.unit
     if problem is not None:
-        return Certificate(math.inf, math.inf, channel.guarantee, False, None, True, how, problem)
+        return Certificate(
+            math.inf, math.inf, channel.guarantee, False, None, True, how, problem, unit
+        )
     losses = pairwise_losses(table)
     distances = channel.space.distances_km().copy()
     np.fill_diagonal(distances, 1.0)
@@ -124,7 +127,7 @@ def _from_enumeration(channel: Channel) -> Certificate:
     problem = _broken_claim(channel, losses, distances, tolerance)
     return Certificate(
         _up(float(per_km[worst])), _up(float(losses.max())), channel.guarantee, problem is None,
-        worst, True, how, problem,
+        worst, True, how, problem, unit,
     )  # fmt: skip
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit.certify import FLOAT_TOLERANCE, malformed, pairwise_losses
+from geoveil.audit.certify import malformed, pairwise_losses
 from geoveil.audit.draws import Fault, spread_cells
 from geoveil.channel.base import Channel
+from geoveil.channel.loss import FLOAT_TOLERANCE
 from geoveil.errors import Unsupported
 from geoveil.randomness import seeded
 from geoveil.space.base import Space

@@ -29,7 +29,7 @@ class AverageChannel(Channel):
     """
 
     def __init__(self, channels: Sequence[Channel], weights: npt.ArrayLike) -> None:
-        self.channels = tuple(channels)
+        self.channels = self.made_of = tuple(channels)
         if not self.channels:
             raise InvalidInput("channels must hold at least one channel")
         self.weights: FloatArray = frozen(distribution("weights", weights, len(self.channels)))

@@ -38,6 +38,8 @@ class Channel(ABC):
     report_count: int
     guarantee: Guarantee | None
     """What the channel promises; ``None`` where it promises nothing."""
+    made_of: tuple[Channel, ...] = ()
+    """The channels whose promises it passes on, if it has none of its own."""
 
     # -- what a channel supplies ---------------------------------------------------------------
 
@@ -103,7 +105,17 @@ class Channel(ABC):
         likely from one as from the other; of 100 such reports from one, at least 24 on average \
         would also come from the other.
         """
-        return words.explain(self.guarantee, self.space, distance_km)
+        said = words.explain(self.guarantee, self.space, distance_km)
+        return words.if_claimed(said, claimed=self.only_claimed)
+
+    @property
+    def only_claimed(self) -> bool:
+        """Whether the guarantee is a claim that the law does not prove: ``certify`` may."""
+        if self.made_of:
+            return any(part.only_claimed for part in self.made_of)
+        loss = self.closed_form_loss()
+        claim = self.guarantee
+        return claim is not None and loss is not None and not loss.proves(claim)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y C[x, y]·f(d(x, y)) for every cell x, where reports are cells; f takes kilometres."""

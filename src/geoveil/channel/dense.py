@@ -32,6 +32,10 @@ class DenseChannel(Channel):
         self.report_count = self._matrix.shape[1]
         self.guarantee = guarantee
 
+    @property
+    def only_claimed(self) -> bool:
+        return self.guarantee is not None
+
     def _push(self, theta: FloatArray) -> FloatArray:
         return theta @ self._matrix
 

@@ -260,7 +260,7 @@ class SumOfGuarantees(Guarantee):
         return np.sum([part.loss(distance_km) for part in self.parts], axis=0)
 
     def sentence(self, unit: str = "km") -> str:
-        return " plus ".join(part.sentence(unit) for part in self.parts)
+        return f"{self.amount(unit)}: the losses between two places that the mechanism tells apart add up"
 
     def amount(self, unit: str = "km") -> str:
         return " plus ".join(part.amount(unit) for part in self.parts)

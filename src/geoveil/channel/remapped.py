@@ -29,6 +29,7 @@ class Remapped(Channel):
 
     def __init__(self, channel: Channel, map: npt.ArrayLike) -> None:
         self.channel = channel
+        self.made_of = (channel,)
         self.space = channel.space
         self.report_count = channel.space.size
         self.guarantee = channel.guarantee

@@ -35,7 +35,7 @@ class StackedChannel(Channel):
             raise InvalidInput("channels must not be empty")
         if any(channel.space != channels[0].space for channel in channels):
             raise InvalidInput("channels must share one space")
-        self.channels = tuple(channels)
+        self.channels = self.made_of = tuple(channels)
         self.space = channels[0].space
         self.report_count = sum(channel.report_count for channel in channels)
         equal = np.full(len(channels), 1 / len(channels))

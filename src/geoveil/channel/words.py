@@ -71,15 +71,21 @@ def spend_in_words(guarantee: Guarantee | None, reports_per_person: int | None =
     return f"Every person has spent at most {(guarantee * reports).amount()}, in {often}."
 
 
+def if_claimed(sentence: str, *, claimed: bool) -> str:
+    """The sentence, on the condition that a claim holds which nothing has proven yet."""
+    return f"If its claim holds, {sentence[0].lower()}{sentence[1:]}" if claimed else sentence
+
+
 def explain(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 
     Without a space they come in with their exact positions, as in continuous noise.
     """
-    distance = positive("distance_km", distance_km)
+    wanted = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
-    return _sentence(_two_people(space, distance), loss_between(guarantee, space, distance))
+    distance = _possible(space, wanted)
+    return _sentence(_two_people(space, wanted), loss_between(guarantee, space, distance))
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
@@ -89,7 +95,8 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
     for channel in channels:
         if channel.guarantee is None:
             return _NOTHING
-        total += loss_between(channel.guarantee, channel.space, distance)
+        possible = _possible(channel.space, distance)
+        total += loss_between(channel.guarantee, channel.space, possible)
     spaces = [channel.space for channel in channels]
     coarsest = max(spaces, key=lambda space: space.cell_diagonal_km)
     pair = f"{_two_people(coarsest, distance)}, who do not move"
@@ -111,20 +118,30 @@ def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) 
     return float(guarantee.loss(apart).max())
 
 
+def _possible(space: Space | None, distance: float) -> float:
+    """The distance, or that of the closest two places where people are at places and none are so close."""
+    if space is None or isinstance(space, Grid) or space.size == 1:
+        return distance
+    return max(distance, space.least_distance_km)
+
+
 def _two_people(space: Space | None, distance: float) -> str:
     if space is None:
         return f"Two people {_length(distance, 'km')} apart"
-    far = _length(distance, space.unit)
+    possible = _possible(space, distance)
+    far = f"{_length(possible, space.unit)} apart"
     if isinstance(space, Grid):
-        return f"Two people {far} apart, wherever they stand in their cells"
+        return f"Two people {far}, wherever they stand in their cells"
+    if possible > distance:
+        far = f"{far}, the closest there are"
     if isinstance(space, Points):
-        return f"Two people at places {far} apart (whoever is elsewhere counts as at the nearest)"
-    return f"Two cells {far} apart"
+        return f"Two people at places {far} (whoever is elsewhere counts as at the nearest)"
+    return f"Two cells {far}"
 
 
 def _length(distance: float, unit: str) -> str:
     if unit != "km":
-        return f"{distance:.9g} {unit}{'' if distance == 1 else 's'}"
+        return f"{distance:.9g} {unit}{'s' if unit == 'unit' and distance != 1 else ''}"
     return f"{distance * 1000:.9g} m" if distance < 1 else f"{distance:.9g} km"
 
 

@@ -14,6 +14,7 @@ from geoveil.arrays import FloatArray
 from geoveil.audit import AuditReport, Certificate, audit
 from geoveil.audit.manipulation import ManipulationGain, manipulation_gain
 from geoveil.channel.base import Channel
+from geoveil.channel.words import rounded_down
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.options import machine_options
@@ -176,7 +177,7 @@ def _show(screen: RichConsole, mechanism: Channel, report: AuditReport, costs: C
     fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
     lines["sampler"] = (
         f"{report.draws:,} draws follow the rows ({fit}) and prove a loss of at least "
-        f"{report.epsilon_lower_bound_per_km:.4g} per km"
+        f"{rounded_down(report.epsilon_lower_bound_per_km, 4)} per {mechanism.space.unit}"
     )
     screen.print(two_columns(lines))
     for finding in report.findings:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from geoveil.channel.base import Channel
-from geoveil.channel.words import NEARBY_KM, spend_in_words
+from geoveil.channel.words import NEARBY_KM, if_claimed, spend_in_words
 from geoveil.cli.options import PROMISE_NAMES
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
@@ -99,16 +99,23 @@ def promise_of(mechanism: AnyMechanism) -> str:
     """The promise in one sentence, in the unit of the mechanism's space."""
     if mechanism.guarantee is None:
         return "none"
-    unit = mechanism.space.unit if isinstance(mechanism, Channel) else "km"
-    return mechanism.guarantee.sentence(unit)
+    if not isinstance(mechanism, Channel):
+        return mechanism.guarantee.sentence()
+    sentence = mechanism.guarantee.sentence(mechanism.space.unit)
+    return if_claimed(sentence, claimed=mechanism.only_claimed)
 
 
 def promise_in_words(
     mechanism: AnyMechanism, reports_per_person: int | None = None
 ) -> dict[str, str]:
     """What the mechanism promises, what it means at a walking distance, and what a person spends."""
-    words = {"promise": promise_of(mechanism), "so": mechanism.explain(NEARBY_KM)}
-    return words | {"spent": spend_in_words(mechanism.guarantee, reports_per_person)}
+    spent = spend_in_words(mechanism.guarantee, reports_per_person)
+    claimed = isinstance(mechanism, Channel) and mechanism.only_claimed
+    return {
+        "promise": promise_of(mechanism),
+        "so": mechanism.explain(NEARBY_KM),
+        "spent": if_claimed(spent, claimed=claimed),
+    }
 
 
 def _flags(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ import click
 from rich.console import Console as RichConsole
 from rich.table import Table
 
+from geoveil.channel.words import rounded_up
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.optimum import LOSSES, check_flags, design_optimum
@@ -39,7 +40,7 @@ _FORETELLS = 10
 @click.option("-o", "--output", metavar="MECHANISM.json", help="Where the mechanism goes.")
 @click.option("--advise", "advice", is_flag=True, help="Show the whole dial at the promise.")
 @click.option("--people", type=click.IntRange(min=1), default=10_000, show_default=True,
-              help="For how many people the advice expects an error.")  # fmt: skip
+              help="For how many people, one report each, the advice expects an error.")  # fmt: skip
 @click.option("--plot", metavar="FILE", help="Draw the dial (.png, .svg, .pdf); with --advise.")
 @click.option("--optimal", is_flag=True, help="The least loss at the promise (at most 400 cells).")
 @click.option("--loss", type=click.Choice(list(LOSSES)), default="distance", show_default=True,
@@ -133,10 +134,10 @@ def _values(made: DesignedElastic) -> dict[str, Any]:
 def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
     lines = {
         **promise_in_words(made),
-        "certified": f"ε = {made.certified_epsilon_per_km:.6g} per km, β = {made.beta_per_km:.6g}",
+        "certified": f"ε = {rounded_up(made.certified_epsilon_per_km)} per km, β = {made.beta_per_km:.6g}",
         "mean distance": f"{made.mean_distance_km:.4g} km between a person and the report",
         "leakage": f"{made.leakage_bits:.4g} bits a report, on average",
-        "fake reports": f"each may weigh for {_weight(made.leverage)} people; geoveil audit --prior "
+        "fake reports": f"each may weigh for {_weight(made.leverage)} honest ones; geoveil audit --prior "
         "measures what they move",
         "reported cells": f"{made.cells_with_weight} of {made.space.size}",
         "warning": made.warning or "",

@@ -147,7 +147,7 @@ def _distance(other: FloatArray, truth: FloatArray, space: Space) -> Distance:
 
 
 def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
-    """The share of cells whose interval holds the truth; of those with people, by themselves too."""
+    """The share of cells whose interval holds the truth; of those where anybody was, by themselves too."""
     if result.low is None or result.high is None:
         return None
     held = (result.low <= truth) & (truth <= result.high)
@@ -155,7 +155,7 @@ def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
     return {
         "level": (result.description or {}).get("interval_level"),
         "all_cells": float(held.mean()),
-        "cells_with_people": float(held[occupied].mean()),
+        "occupied_cells": float(held[occupied].mean()),
     }
 
 
@@ -190,5 +190,5 @@ def _coverage_words(coverage: dict[str, Any]) -> str:
     kind = "the intervals" if level is None else f"the {100 * level:g} % intervals"
     return (
         f"{kind} hold the true share of {100 * coverage['all_cells']:.1f} % of all cells "
-        f"and of {100 * coverage['cells_with_people']:.1f} % of those with people"
+        f"and of {100 * coverage['occupied_cells']:.1f} % of those where anybody was"
     )

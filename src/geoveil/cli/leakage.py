@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.words import rounded_up
 from geoveil.release import CountRelease, CurvePoint
 from geoveil.table.counts import CountTable
 from geoveil.table.format import PIPE
@@ -124,7 +125,7 @@ class Published:
             "about one person": self._exposed(),
             "worst case": (
                 "whatever is known before, one person elsewhere changes the probability of a "
-                f"release by at most e^{release.epsilon:.3g}"
+                f"release by at most e^{rounded_up(release.epsilon, 3)}"
             ),
             "personal": written["personal"] or "",
             "curve": written["plot"] or "",

@@ -89,7 +89,7 @@ def _show(screen: RichConsole, made: OptimalMechanism, options: dict[str, Any]) 
     unit = "km²" if options["loss"] == "squared-distance" else "km"
     lines = {
         **promise_in_words(made),
-        "certified": f"ε = {made.certificate.epsilon_per_km:.9g} per km",
+        "certified": f"ε = {made.certificate.found}",
         "expected loss": f"{found.expected_loss:.6g} {unit}; no mechanism with this promise is below "
         f"{found.lower_bound:.6g} {unit}",
         "solved": f"{found.stopped}, {found.steps} steps, {found.pairs} pairs of cells",

@@ -111,8 +111,8 @@ def promise_options(command: Command) -> Command:
 
 
 _PROMISES = (
-    ("--epsilon-per-km", "Promise: loss per kilometre between two people."),
-    ("--level", "Promise: loss between people within --radius-km."),
+    ("--epsilon-per-km", "Promise: loss per kilometre between two places."),
+    ("--level", "Promise: loss between places within --radius-km of each other."),
     ("--radius-km", "The radius that --level speaks of."),
     ("--mean-distance-km", "Promise the wanted mean distance between place and report."),
     ("--beta-per-km", "Promise of the elastic mechanism by its β (loss at most 2β per km)."),

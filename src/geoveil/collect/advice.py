@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, distribution, positive
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.collect.design import elastic
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import mean_distance_km
@@ -37,11 +38,11 @@ class Choice:
     mean_distance_km: float
     leakage_bits: float
     expected_error_km: float
-    """Earth mover's distance of the estimate from so many people, averaged over the repeats."""
+    """Earth mover's distance of the estimate from one report of so many people each, on average."""
     isolated_posterior: float
     """The attacker's mean posterior on the most isolated place; its prior share is the least possible."""
     leverage: float
-    """How many people a fake report may weigh for, to first order (``Channel.leverage``)."""
+    """How many honest reports a fake one may weigh for, to first order (``Channel.leverage``)."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +72,28 @@ class Advice:
             key=lambda c: c.expected_error_km * (c.leakage_bits * c.isolated_posterior) ** 0.5,
         )
 
+    @property
+    def promise(self) -> str:
+        """What every setting keeps, in words."""
+        unit = self.choices[0].mechanism.space.unit
+        amount = GeoIndistinguishability(self.epsilon_per_km).amount(unit)
+        return f"{amount} between cells for each report"
+
     def sentence(self) -> str:
         """The recommendation in one sentence."""
         best, sharp = self.recommended, self.dial[0]
-        promise = f"every setting keeps the promise of ε = {self.epsilon_per_km:g} per km"
+        promise = f"every setting keeps the promise, {self.promise}"
         error = f"{best.expected_error_km * 1000:.0f} m off"
         belief = (
             f"an attacker believes in the most isolated place with {best.isolated_posterior:.2f}"
         )
         if best is sharp:
             return (
-                f"Camouflage 0: with {self.people:,} people the map is expected to be {error} and "
+                f"Camouflage 0: with {self.people:,} reports the map is expected to be {error} and "
                 f"{belief}; more camouflage would cost more than it hides here; {promise}."
             )
         return (
-            f"Camouflage {best.camouflage:g}: with {self.people:,} people the map is expected to be "
+            f"Camouflage {best.camouflage:g}: with {self.people:,} reports the map is expected to be "
             f"{error} (sharpest setting: {sharp.expected_error_km * 1000:.0f} m) and {belief} instead of "
             f"{sharp.isolated_posterior:.2f}; {promise}."
         )

@@ -26,7 +26,7 @@ class ObservedCombinations(Channel):
     """
 
     def __init__(self, channels: Sequence[Channel], combinations: IntArray) -> None:
-        self.channels = tuple(channels)
+        self.channels = self.made_of = tuple(channels)
         self.space = channels[0].space
         self.combinations = frozen(np.array(combinations))
         self.report_count = len(combinations)

@@ -89,6 +89,10 @@ class OptimalMechanism(DenseChannel):
         self.optimality = optimality
         self.certificate: Certificate = certify(self)
 
+    @property
+    def only_claimed(self) -> bool:
+        return not self.certificate.holds
+
     def __repr__(self) -> str:
         return f"OptimalMechanism({self.space!r}, {self.optimality})"
 

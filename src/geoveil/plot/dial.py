@@ -13,7 +13,7 @@ _SIDES = (
     ("leakage (bits)", "leakage_bits"),
     ("expected error of the map (km)", "expected_error_km"),
     ("attacker's belief in the isolated place", "isolated_posterior"),
-    ("people that a fake report may weigh for", "leverage"),
+    ("honest reports that a fake one may weigh for", "leverage"),
 )
 
 
@@ -45,7 +45,7 @@ def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
             axes.set_ylim(bottom=0)
     legend.axis("off")
     legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
-    figure.suptitle(f"Every setting keeps the promise of ε = {advice.epsilon_per_km:g} per km")
+    figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
     figure.savefig(target, format=kind, dpi=130)
 
 

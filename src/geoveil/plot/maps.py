@@ -40,7 +40,7 @@ def draw_maps(
     space: Space,
     panels: Sequence[Panel],
     *,
-    label: str = "share of people per cell",
+    label: str = "share per cell",
     gamma: float = 0.5,
     columns: int | None = None,
 ) -> None:

@@ -41,6 +41,7 @@ class ExactTable(Channel):
                 f"{MATRIX_LIMIT} cells and reports"
             )
         self.channel = channel
+        self.made_of = (channel,)
         self.space = channel.space
         self.report_count = channel.report_count
         self.guarantee = channel.guarantee

@@ -1,0 +1,144 @@
+"""Reading sentences about privacy back, and the exact ratios they have to be true to.
+
+Nothing here uses how the sentences are made: ratios come from the rows of the channel, and which
+cells two people may be in from moving two points about the map and locating both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.audit.certify import pairwise_losses
+from geoveil.channel.base import Channel
+
+_LENGTH = r"(?P<far>[\d.]+) (?P<unit>m|km|units?) apart"
+RATIO = re.compile(
+    rf"[Tt]wo (?P<who>people at places|people|places|cells) {_LENGTH}(?P<how>[^:]*): "
+    r"(?P<what>any report is|any [\d,]+ reports together are|a report|[\d,]+ reports together) "
+    r"(?:at most (?P<factor>e\^[\d.e+]+|[\d.,e+]+) times as likely from one as from the other"
+    r"(?:; of (?P<of>[\d,]+) such (?:sets of )?reports from one, at least (?P<least>\d+) on average "
+    r"would also come from the other)?"
+    r"|(?P<equal>exactly as likely from one as from the other)"
+    r"|(?P<certain>may tell them apart with certainty))"
+)
+EPSILON = re.compile(
+    r"ε = (?P<epsilon>[\d.e+-]+) (?:per (?P<unit>km|unit)|(?P<any>whatever the distance))"
+)
+_ANOTHER = r"ε = [\d.e+-]+ (?:per (?:km|unit)|whatever the distance)"
+_SPEAKS = re.compile(r"times as likely|exactly as likely|tell them apart with certainty")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One sentence: about whom, how far apart, the factor, and the frequency (1 where none is given)."""
+
+    who: str
+    distance_km: float
+    level: float
+    share: float
+    several: bool
+    in_cells: bool
+
+
+def read(text: str) -> list[Said]:
+    """Every sentence about a ratio in a text; one that cannot be read is an error."""
+    plain = " ".join(text.split())
+    found = [_said(match) for match in RATIO.finditer(plain)]
+    assert len(found) == len(_SPEAKS.findall(plain)), f"a sentence in other words: {plain}"
+    return found
+
+
+def _said(match: re.Match[str]) -> Said:
+    far = float(match["far"]) / (1000 if match["unit"] == "m" else 1)
+    share = float(match["least"]) / float(match["of"].replace(",", "")) if match["of"] else 0.0
+    level = math.inf
+    if match["equal"]:
+        level, share = 0.0, 1.0
+    elif match["factor"]:
+        factor = match["factor"].replace(",", "")
+        level = float(factor[2:]) if factor.startswith("e^") else math.log(float(factor))
+    several = "together" in match["what"]
+    return Said(match["who"], far, level, share, several, "in their cells" in match["how"])
+
+
+@cache
+def losses(channel: Channel) -> FloatArray:
+    """The exact loss between every two cells, from the rows."""
+    return pairwise_losses(np.stack([channel.row(x) for x in range(channel.space.size)]))
+
+
+@cache
+def cell_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, FloatArray]:
+    """Cells of two people this far apart: one at corners, edges and elsewhere, the other all around."""
+    generator = np.random.default_rng(5)
+    west, south = grid.lattice.corner_km
+    size = np.array([grid.columns, grid.rows]) * grid.cell_km
+    corners = np.stack(np.meshgrid(*(np.arange(n + 1) for n in grid.shape[::-1])), -1).reshape(
+        -1, 2
+    )
+    beside = np.array([[i, j] for i in (-1e-7, 1e-7) for j in (-1e-7, 1e-7)])
+    at_corners = (corners[:, None] * grid.cell_km + beside).reshape(-1, 2)
+    one = np.concatenate([at_corners, generator.uniform(-0.2, 1.2, (1000, 2)) * size])
+    one += np.array([west, south])
+    angle = np.concatenate([np.arange(48) * np.pi / 24, generator.uniform(0, 2 * np.pi, 24)])
+    step = distance_km * np.stack([np.cos(angle), np.sin(angle)], -1)
+    other = (one[:, None] + step).reshape(-1, 2)
+    return located(grid, np.repeat(one, len(step), axis=0)), located(grid, other)
+
+
+def located(grid: gv.Grid, xy: FloatArray) -> FloatArray:
+    """Cells of positions, in degrees where the grid has a map; outside ones to the nearest."""
+    if grid.box is None:
+        return np.asarray(grid.locate_km(xy, outside="clamp"))
+    lat, lng = grid.plane.to_latlng(xy)
+    return np.asarray(grid.locate(lat=lat, lng=lng, outside="clamp"))
+
+
+def worst_loss(channel: Channel, said: Said) -> float:
+    """The exact largest loss between those whom a sentence speaks of."""
+    between, space = losses(channel), channel.space
+    if said.in_cells:
+        assert isinstance(space, gv.Grid)
+        one, other = cell_pairs(space, said.distance_km)
+        return float(between[one, other].max())
+    apart = space.distances_km()
+    near = (apart <= said.distance_km * (1 + 1e-9)) & (apart > 0)
+    return float(between[near].max(initial=0.0))
+
+
+def check(text: str, *channels: Channel) -> list[Said]:
+    """Every sentence in the text is true of the channels together; there is at least one."""
+    said = read(text)
+    assert said, f"no sentence about privacy: {text}"
+    for sentence in said:
+        used = channels if sentence.several else channels[:1]
+        _true(sentence, sum(worst_loss(channel, sentence) for channel in used))
+    _check_epsilons(text, channels)
+    return said
+
+
+def _true(said: Said, exact: float) -> None:
+    assert said.level >= exact * (1 - 1e-9) - 1e-9, f"{said} where e^{exact} is true"
+    assert said.share <= math.exp(-exact) * (1 + 1e-9), f"{said} where e^-{exact} is true"
+
+
+def _check_epsilons(text: str, channels: tuple[Channel, ...]) -> None:
+    """What stands as ε covers the exact loss, per km of cells or between any two; sums are added."""
+    plain = " ".join(text.split())
+    for part in re.finditer(rf"{EPSILON.pattern}(?: plus {_ANOTHER})*", plain):
+        for channel in channels:
+            apart = channel.space.distances_km()
+            allowed = np.zeros_like(apart)
+            for term in EPSILON.finditer(part[0]):
+                allowed += float(term["epsilon"]) * (1.0 if term["any"] else apart)
+                assert term["any"] or term["unit"] == channel.space.unit
+            excess = losses(channel) - allowed * (1 + 1e-9)
+            np.fill_diagonal(excess, 0.0)
+            assert excess.max() <= 1e-9, f"{part[0]} is {excess.max()} too little"
