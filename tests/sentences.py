@@ -45,6 +45,7 @@ class Said:
     share: float
     several: bool
     in_cells: bool
+    closest: bool = False
 
 
 def read(text: str) -> list[Said]:
@@ -65,7 +66,8 @@ def _said(match: re.Match[str]) -> Said:
         factor = match["factor"].replace(",", "")
         level = float(factor[2:]) if factor.startswith("e^") else math.log(float(factor))
     several = "together" in match["what"]
-    return Said(match["who"], far, level, share, several, "in their cells" in match["how"])
+    in_cells, closest = "in their cells" in match["how"], "the closest" in match["how"]
+    return Said(match["who"], far, level, share, several, in_cells, closest)
 
 
 @cache
@@ -109,7 +111,9 @@ def worst_loss(channel: Channel, said: Said) -> float:
         one, other = cell_pairs(space, said.distance_km)
         return float(between[one, other].max())
     apart = space.distances_km()
-    near = (apart <= said.distance_km * (1 + 1e-9)) & (apart > 0)
+    far = space.least_distance_km if said.closest else said.distance_km
+    near = (apart <= far * (1 + 1e-9)) & (apart > 0)
+    assert near.any() or not said.closest
     return float(between[near].max(initial=0.0))
 
 

@@ -82,7 +82,15 @@ def test_what_it_says_about_privacy_is_true(run: Result, story: Story) -> None:
     assert "Every person has spent at most ε = 2 per km, in one report." in " ".join(
         run.stdout.split()
     )
-    assert check(picture._promise(story), story.mechanism) == [said]
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = picture.draw(story)
+    footer = figure.texts[-1]
+    assert check(footer.get_text(), story.mechanism) == [said]
+    shown = footer.get_window_extent(FigureCanvasAgg(figure).get_renderer())
+    assert shown.x1 < figure.bbox.x1
+    assert shown.y0 > 0
+    assert shown.y1 < figure.axes[0].get_window_extent().y0
 
 
 @pytest.mark.usefixtures("run")

@@ -232,6 +232,16 @@ def test_the_ledger_speaks_of_all_reports_together() -> None:
     assert read(gv.Budget(limit_per_km=5.0).summary())[0].level == 0
 
 
+def test_reports_over_different_kinds_of_places_are_about_places_only() -> None:
+    """Nobody knows how far apart the nearest places of two people on a grid are."""
+    budget = gv.Budget(limit_per_km=5.0)
+    budget.report(gv.PlanarGeometric(ABSTRACT, epsilon_per_km=1.0), 1)
+    budget.report(gv.Exponential(PLACES, epsilon_per_km=2.0), 1)
+    (said,) = read(budget.summary())
+    assert (said.who, said.several, said.in_cells) == ("places", True, False)
+    assert said.level >= 0.6
+
+
 def test_a_person_is_spoken_of_only_where_reports_are_counted() -> None:
     promise = gv.GeoIndistinguishability(2.0)
     assert "Every person" not in words.spend_in_words(promise)

@@ -47,7 +47,6 @@ def random_places(grid: Grid, size: int, beyond: float = 0.0) -> tuple[np.ndarra
 def test_paris_as_in_the_interface_page() -> None:
     assert PARIS.shape == (12, 16)
     assert PARIS.size == 192
-    assert PARIS.cell_diagonal_km == pytest.approx(0.5 * np.sqrt(2), rel=1e-15)
     assert repr(PARIS) == "Grid(12 × 16 cells of 0.5 km, lat 48.8286…48.8798, lng 2.2855…2.3909)"
     assert repr(Grid(rows=11, columns=15, cell_km=1.0)) == "Grid(11 × 15 cells of 1 km)"
 

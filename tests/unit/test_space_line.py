@@ -19,7 +19,6 @@ def test_distances_are_differences() -> None:
     assert line.distances_from_km(3).tolist() == expected[3]
     assert line.centres.shape == (7, 1)
     assert line.unit == "unit"
-    assert line.cell_diagonal_km == 0.0
 
 
 def test_values_go_to_the_nearest_whole_number() -> None:

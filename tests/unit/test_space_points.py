@@ -59,7 +59,6 @@ def test_plane_coordinates() -> None:
     assert ABSTRACT.locate_km([2.9, 3.0]) == 1
     assert type(ABSTRACT.locate_km([2.9, 3.0])) is int
     assert ABSTRACT.locate_km([[1e300, 1e300], [-1e300, 0]]).tolist() == [1, 2]  # type: ignore[union-attr]
-    assert ABSTRACT.cell_diagonal_km == 0.0
     for call in (
         ABSTRACT.centres_latlng,
         ABSTRACT.to_geojson,

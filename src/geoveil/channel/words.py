@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from geoveil.arrays import count, positive
 from geoveil.space.base import Space
 from geoveil.space.grid import Grid
@@ -53,7 +55,9 @@ def _rounded(value: float, digits: int, rounding: str, slack: Decimal) -> str:
     return f"{float(context.create_decimal(Decimal(value) * slack)):.{digits}g}"
 
 
-def spend_in_words(guarantee: Guarantee | None, reports_per_person: int | None = None) -> str:
+def spend_in_words(
+    guarantee: Guarantee | None, reports_per_person: int | None = None, *, unit: str = "km"
+) -> str:
     """What a person has spent, where it is known how often anybody reports; else what a report costs.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
@@ -65,10 +69,10 @@ def spend_in_words(guarantee: Guarantee | None, reports_per_person: int | None =
     if guarantee is None:
         return _NOTHING
     if reports_per_person is None:
-        return f"Each report spends {guarantee.amount()}; the reports of one person add up."
+        return f"Each report spends {guarantee.amount(unit)}; the reports of one person add up."
     reports = count("reports_per_person", reports_per_person)
     often = "one report" if reports == 1 else f"at most {reports:,} reports"
-    return f"Every person has spent at most {(guarantee * reports).amount()}, in {often}."
+    return f"Every person has spent at most {(guarantee * reports).amount(unit)}, in {often}."
 
 
 def if_claimed(sentence: str, *, claimed: bool) -> str:
@@ -89,33 +93,41 @@ def explain(guarantee: Guarantee | None, space: Space | None, distance_km: float
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
-    """The same for all reports that somebody sent who stayed in one place, each through its channel."""
-    distance = positive("distance_km", distance_km)
-    total = 0.0
-    for channel in channels:
-        if channel.guarantee is None:
-            return _NOTHING
-        possible = _possible(channel.space, distance)
-        total += loss_between(channel.guarantee, channel.space, possible)
-    spaces = [channel.space for channel in channels]
-    coarsest = max(spaces, key=lambda space: space.cell_diagonal_km)
-    pair = f"{_two_people(coarsest, distance)}, who do not move"
-    return _sentence(pair, total, reports=len(channels))
+    """The same for all reports that somebody sent who stayed in one place, each through its channel.
+
+    About people where all channels are over grids, or over one space; else only about places.
+    """
+    distance, reports = positive("distance_km", distance_km), len(channels)
+    promises = [channel.guarantee for channel in channels if channel.guarantee is not None]
+    if len(promises) < reports:
+        return _NOTHING
+    space = channels[0].space
+    alike = all(channel.space == space for channel in channels)
+    if not (alike or all(isinstance(channel.space, Grid) for channel in channels)):
+        total = math.fsum(float(promise.loss(distance)) for promise in promises)
+        return _sentence(_two_places(distance, reports), total, reports=reports)
+    possible = _possible(space, distance)
+    losses = (
+        loss_between(promise, channel.space, possible)
+        for promise, channel in zip(promises, channels, strict=True)
+    )
+    pair = f"{_two_people(space, distance)}, who do not move"
+    said = _sentence(pair, math.fsum(losses), reports=reports)
+    return if_claimed(said, claimed=any(channel.only_claimed for channel in channels))
 
 
 def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1) -> str:
     """What a report tells about two places that a channel tells apart: all that a bare promise knows."""
     distance = positive("distance_km", distance_km)
-    far = _length(distance, "km")
-    teller = "mechanism tells" if reports == 1 else "mechanisms tell"
-    places = f"Two places {far} apart that the {teller} apart"
-    return _sentence(places, float(guarantee.loss(distance)), reports=reports)
+    return _sentence(
+        _two_places(distance, reports), float(guarantee.loss(distance)), reports=reports
+    )
 
 
 def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:
     """The largest loss between two people this far apart, in nats: over all places they may be taken to."""
     apart = distance_km if space is None else space.apart_km(distance_km)
-    return float(guarantee.loss(apart).max())
+    return float(np.max(guarantee.loss(apart)))
 
 
 def _possible(space: Space | None, distance: float) -> float:
@@ -139,10 +151,19 @@ def _two_people(space: Space | None, distance: float) -> str:
     return f"Two cells {far}"
 
 
+def _two_places(distance: float, reports: int) -> str:
+    teller = "mechanism tells" if reports == 1 else "mechanisms tell"
+    return f"Two places {_length(distance, 'km')} apart that the {teller} apart"
+
+
 def _length(distance: float, unit: str) -> str:
+    """A distance, rounded down: what holds for a longer one holds for it."""
     if unit != "km":
-        return f"{distance:.9g} {unit}{'s' if unit == 'unit' and distance != 1 else ''}"
-    return f"{distance * 1000:.9g} m" if distance < 1 else f"{distance:.9g} km"
+        several = "s" if unit == "unit" and distance != 1 else ""
+        return f"{rounded_down(distance, 4)} {unit}{several}"
+    if distance < 1:
+        return f"{rounded_down(distance * 1000, 4)} m"
+    return f"{rounded_down(distance, 4)} km"
 
 
 def _sentence(pair: str, level: float, *, reports: int = 1) -> str:

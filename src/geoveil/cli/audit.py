@@ -107,7 +107,7 @@ class Costs:
         where = "everywhere alike; --prior says otherwise" if self.assumed else "as in the prior"
         lines = {"people": where}
         if self.mean_distance_km is not None:
-            far = f"{self.mean_distance_km:.4g} km between a person and the report"
+            far = f"{self.mean_distance_km:.4g} km between the cell of a person and the report"
             lines["mean distance"] = far
         if self.gain is not None:
             lines["fake reports"] = (

@@ -99,23 +99,28 @@ def promise_of(mechanism: AnyMechanism) -> str:
     """The promise in one sentence, in the unit of the mechanism's space."""
     if mechanism.guarantee is None:
         return "none"
-    if not isinstance(mechanism, Channel):
-        return mechanism.guarantee.sentence()
-    sentence = mechanism.guarantee.sentence(mechanism.space.unit)
-    return if_claimed(sentence, claimed=mechanism.only_claimed)
+    return _if_claimed(mechanism, mechanism.guarantee.sentence(_unit(mechanism)))
 
 
 def promise_in_words(
     mechanism: AnyMechanism, reports_per_person: int | None = None
 ) -> dict[str, str]:
     """What the mechanism promises, what it means at a walking distance, and what a person spends."""
-    spent = spend_in_words(mechanism.guarantee, reports_per_person)
-    claimed = isinstance(mechanism, Channel) and mechanism.only_claimed
+    spent = spend_in_words(mechanism.guarantee, reports_per_person, unit=_unit(mechanism))
     return {
         "promise": promise_of(mechanism),
         "so": mechanism.explain(NEARBY_KM),
-        "spent": if_claimed(spent, claimed=claimed),
+        "spent": _if_claimed(mechanism, spent),
     }
+
+
+def _unit(mechanism: AnyMechanism) -> str:
+    return mechanism.space.unit if isinstance(mechanism, Channel) else "km"
+
+
+def _if_claimed(mechanism: AnyMechanism, sentence: str) -> str:
+    claimed = isinstance(mechanism, Channel) and mechanism.only_claimed
+    return if_claimed(sentence, claimed=claimed)
 
 
 def _flags(names: Iterable[str]) -> str:

@@ -125,7 +125,7 @@ def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
         "device with a ledger of its own."
     )
     screen.print(
-        f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on average. "
+        f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from the cell of its person on average. "
         f"{story.promise}"
     )
     verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"

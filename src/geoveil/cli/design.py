@@ -135,7 +135,7 @@ def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
     lines = {
         **promise_in_words(made),
         "certified": f"ε = {rounded_up(made.certified_epsilon_per_km)} per km, β = {made.beta_per_km:.6g}",
-        "mean distance": f"{made.mean_distance_km:.4g} km between a person and the report",
+        "mean distance": f"{made.mean_distance_km:.4g} km between the cell of a person and the report",
         "leakage": f"{made.leakage_bits:.4g} bits a report, on average",
         "fake reports": f"each may weigh for {_weight(made.leverage)} honest ones; geoveil audit --prior "
         "measures what they move",

@@ -91,7 +91,7 @@ class People:
 @click.option("--update-steps", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option(
     "--everybody", type=click.Choice(["once", "each-round"]), default="once", show_default=True,
-    help="Each person reports in one round, or in all (and spends the promise each time).",
+    help="Each person (row of a file) reports in one round, or in all and spends the promise each time.",
 )  # fmt: skip
 @click.option(
     "--churn", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,

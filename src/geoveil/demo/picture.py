@@ -39,7 +39,7 @@ def draw(story: Story) -> Figure:
         _heading(axes, title, words)
     _legend(figure, image)
     figure.text(0.016, 0.925, _headline(story), color=_INK, fontsize=15, weight="bold")
-    figure.text(0.016, 0.032, _promise(story), color=_MUTED, fontsize=9.5)
+    figure.text(0.016, 0.016, _promise(story), color=_MUTED, fontsize=9.5, linespacing=1.3)
     return figure
 
 
@@ -144,4 +144,4 @@ def _estimated(story: Story) -> str:
 
 def _promise(story: Story) -> str:
     certified = f"Promise, certified exactly: ε = {rounded_up(story.epsilon_per_km)} per km between"
-    return f"{certified} cells. {story.promise} Map error: earth mover's distance."
+    return f"{certified} cells. Map error: earth mover's distance.\n{story.promise}"

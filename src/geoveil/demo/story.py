@@ -105,7 +105,7 @@ class Story:
 
     @cached_property
     def mean_distance_km(self) -> float:
-        """How far a report was from its person, on average."""
+        """How far a report was from the cell of its person, on average."""
         return float(self.city.grid.distance_km(self.cells, self.reports).mean())
 
     @cached_property

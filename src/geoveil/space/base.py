@@ -29,9 +29,6 @@ class Space(ABC):
     centres: FloatArray
     """(size, 1 or 2): the centres of the cells, in kilometres."""
 
-    cell_diagonal_km: float = 0.0
-    """How far a person can be from another in the same cell: added to d in a promise about true places."""
-
     def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast)."""
         first = self.centres[indices("cells", a, self.size)]

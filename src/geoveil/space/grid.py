@@ -48,14 +48,13 @@ class Grid(Space):
     cell_km: float
     box: Box | None = None
     size: int = field(init=False)
-    cell_diagonal_km: float = field(init=False)
 
     def __post_init__(self) -> None:
         rows, columns = count("rows", self.rows), count("columns", self.columns)
         check_cell_count(rows, columns)
         cell_km = side_km(self.cell_km)
         checked = {"rows": rows, "columns": columns, "cell_km": cell_km, "size": rows * columns}
-        for name, value in {**checked, "cell_diagonal_km": cell_km * math.sqrt(2.0)}.items():
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.box is not None:
             self._check_map(self.box)
