@@ -304,6 +304,16 @@ def test_obfuscate_tally_and_audit(
         assert "Every person" not in text
 
 
+def test_noise_on_points_is_obfuscated_from_where_people_stand(
+    checkins: Path, tmp_path: Path
+) -> None:
+    shown = geoveil("obfuscate", checkins, "-o", tmp_path / "out.csv", "--mechanism",
+                    "continuous-laplace", "--epsilon-per-km", 2)  # fmt: skip
+    (said,) = read(shown)
+    assert (said.who, said.in_cells, said.distance_km) == ("people", False, 0.2)
+    assert said.level >= 0.4
+
+
 def _sentences(output: str) -> str:
     """What a JSON document says in words."""
     values = json.loads(output)
