@@ -1,10 +1,11 @@
-"""docs/service.md is true: its curl lines run against a real server, its tables list what there is."""
+"""docs/service.md and README.md are true: their lines run on a real server, tables list what there is."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -16,7 +17,8 @@ from geoveil.server.routes import OPERATIONS
 from geoveil.server.settings_of_campaign import CampaignSettings
 from server.live import Live
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -41,6 +43,40 @@ def test_the_walk_through_runs_as_printed(live: Live) -> None:
     assert '{"status":"ok"}{"status":"ready"}' in said
     assert 'geoveil_reports_total{outcome="counted"} 3' in said
     assert '"openapi":"3.1.0"' in said
+
+
+def test_the_readme_runs_from_the_operator_to_the_device(live: Live, tmp_path: Path) -> None:
+    """The campaign of the shell is the one that the device reports to; only the server is ours."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shell,) = re.findall(r"^```sh\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (device,) = re.findall(r"^```python\n(import os\n.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    steps = [
+        line
+        for line in shell.splitlines()
+        if not line.startswith(("geoveil", "sleep", "export GEO"))
+    ]
+    assert len(shell.splitlines()) - len(steps) == 3
+    script = "\n".join(["set -eu", *steps, 'exec "$PYTHON" -c "$DEVICE"'])
+    done = subprocess.run(
+        ["bash", "-c", script.replace("localhost:8000", f"127.0.0.1:{live.port}")],
+        env={
+            **os.environ,
+            "no_proxy": "*",
+            "GEOVEIL_OPERATOR_TOKEN": live.token,
+            "PYTHON": sys.executable,
+            "DEVICE": device,
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    link, cell = done.stdout.split()
+    assert "/c/" in link
+    assert int(cell) >= 0
+    assert (tmp_path / "ledger.json").exists()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
