@@ -53,6 +53,14 @@ def test_cities_have_the_published_people_and_start(setting: Setting) -> None:
         assert city.grid.unit == "cells"
 
 
+def test_a_point_on_an_edge_is_in_the_cell_below_it(tmp_path: Path) -> None:
+    """−122.464153 is the upper edge of column 8: nine steps of 0.005683 from −122.5153."""
+    lines = ["lat,lon", "37.75,-122.40", "37.75,-122.464153", "37.75,-122.464152"]
+    (tmp_path / "gowalla-san-francisco.csv").write_text("\n".join(lines) + "\n")
+    city = load_city(SAN_FRANCISCO, DataFolder(tmp_path))
+    assert (city.people % 24).tolist() == [8, 9]
+
+
 def test_first_cycles_of_paris_are_the_published_ones(setting: Setting) -> None:
     city = PARIS_CAMPAIGN.city(setting)
     runs = errors(re_reporting(PARIS_CAMPAIGN, city, 1.0, setting, 1))

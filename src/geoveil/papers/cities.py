@@ -59,8 +59,18 @@ class City:
 def load_city(cut: Cut, data: DataFolder) -> City:
     """The check-ins of a city by cell, as the authors' loader sees them."""
     points = data.check_ins(cut.file)
-    row = np.ceil((points.lat - cut.south) / cut.lat_step).astype(np.int64) - 1
-    column = np.ceil((points.lng - cut.west) / cut.lng_step).astype(np.int64) - 1
+    row = _between_edges(points.lat, cut.south, cut.lat_step, cut.rows)
+    column = _between_edges(points.lng, cut.west, cut.lng_step, cut.columns)
     inside = (row >= 0) & (row < cut.rows) & (column >= 0) & (column < cut.columns)
     cells = (row * cut.columns + column)[inside]
     return City(cut.name, CellGrid(rows=cut.rows, columns=cut.columns, cell_km=1.0), cells[1:])
+
+
+def _between_edges(degrees: FloatArray, first: float, step: float, cells: int) -> IntArray:
+    """Which step each coordinate lies in, upper edges closed.
+
+    Compared with the edges themselves, as the authors do: dividing by the step would round 21 points
+    of San Francisco, whose longitude is an edge, into the next column.
+    """
+    edges = np.arange(first, first + (cells + 0.5) * step, step)
+    return np.searchsorted(edges, degrees, side="left") - 1
