@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     places = near + generator.normal(0, 0.002, near.shape)
     rows = "\n".join(f"{lat:.6f},{lng:.6f}" for lat, lng in places)
     (tmp_path / "checkins.csv").write_text("lat,lng\n" + rows + "\n")
-    promise = ["--epsilon-per-km", "3", *BOX, "--seed", "1"]
+    promise = ["--epsilon-per-km", "3", *BOX, "--seed", "1", "--outside", "clamp"]
     for ending in ("parquet", "csv", "geojson"):
         saved = ["--save-mechanism", tmp_path / "mechanism.json"]
         done(
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
             *saved,
         )
     done("tally", tmp_path / "checkins.csv", "-o", tmp_path / "tally.json", "--epsilon-per-km", "1",
-         *BOX, "--seed", "2")  # fmt: skip
+         *BOX, "--seed", "2", "--outside", "clamp")  # fmt: skip
     return tmp_path
 
 

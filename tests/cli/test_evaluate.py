@@ -76,13 +76,40 @@ def test_the_truth_may_be_shares(folder: Path) -> None:
 def test_places_outside_go_to_the_nearest_cell_or_nowhere(folder: Path) -> None:
     with (folder / "truth.csv").open("a") as file:
         file.write("10,10\n" * 40)
-    clamped = values(folder / "estimate.parquet", "--truth", folder / "truth.csv")
-    dropped = values(
-        folder / "estimate.parquet", "--truth", folder / "truth.csv", "--outside", "drop"
+    dropped = values(folder / "estimate.parquet", "--truth", folder / "truth.csv")
+    clamped = values(
+        folder / "estimate.parquet", "--truth", folder / "truth.csv", "--outside", "clamp"
     )
-    assert clamped["true_places"] == 80
-    assert dropped["true_places"] == 40
+    assert (clamped["true_places"], clamped["outside_clamped"]) == (80, 40)
+    assert (dropped["true_places"], dropped["outside_dropped"]) == (40, 40)
+    shown = evaluate(folder / "estimate.parquet", "--truth", folder / "truth.csv")
+    assert "40 of 80 places (50 %) lie outside the map and were left out" in shown.stdout
+    assert "warning: 40 of 80 places" in shown.stderr
     assert dropped["estimate"]["total_variation"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("made", ["clamp", "drop"])
+def test_an_estimate_from_clamped_reports_is_noticed(folder: Path, made: str) -> None:
+    """A tenth of the people are beyond one edge; clamped, they are a crowd that is not there."""
+    with (folder / "truth.csv").open("a") as file:
+        file.write("48.9,2.30\n" * 4)
+    edge = GRID.locate(lat=48.9, lng=2.30, outside="clamp")
+    share = np.zeros(GRID.size)
+    share[0] = 0.85
+    share[1] = 0.15
+    if made == "clamp":
+        share[[0, 1, edge]] = 0.8, 0.1, 0.1
+    write_result(str(folder / "made.geojson"), Estimated(GRID, share))
+    found = evaluate(folder / "made.geojson", "--truth", folder / "truth.csv", "--json")
+    assert json.loads(found.stdout)["estimate_looks_clamped"] is (made == "clamp")
+    assert ("its reports were probably clamped" in found.stderr) is (made == "clamp")
+
+
+def test_a_truth_all_outside_is_refused(folder: Path) -> None:
+    (folder / "truth.csv").write_text("lat,lng\n" + "2.3,48.84\n" * 5)
+    result = evaluate(folder / "estimate.geojson", "--truth", folder / "truth.csv")
+    assert result.exit_code == 2
+    assert "all 5 lie outside; latitude and longitude look swapped" in result.stderr
 
 
 def test_infinite_errors_survive_every_format(folder: Path) -> None:

@@ -228,7 +228,16 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
         ([*PROMISE, "--delimiter", ";"], "seems to part its fields by|no column"),
         ([*PROMISE, "--delimiter", "ab"], "delimiter"),
         ([*PROMISE, "--box", "10,10,11,11", "--outside", "raise"], "number 1 does not"),
-        ([*PROMISE, "--box", "10,10,11,11", "--outside", "drop"], "none of 1000 rows"),
+        (
+            [*PROMISE, "--box", "10,10,11,11"],
+            "all 1,000 lie outside; are 'lat' and 'lon' the right",
+        ),
+        ([*PROMISE, "--box", "10,10,11,11", "--outside", "clamp"], "all 1,000 lie outside"),
+        ([*PROMISE, "--box", "2.2,48.8,2.4,48.9"], "swapped: .* the box as south,west,north,east"),
+        ([*PROMISE, "--lat", "who"], "are 'who' and 'lon' the right columns"),
+        ([*PROMISE, "--per-person", "1"], "--per-person and --limit-by must come with --person"),
+        ([*PROMISE, "--person", "who", "--limit-by", "cap"], "must come with --per-person N"),
+        ([*PROMISE, "--person", "user"], "no column named 'user': it has who, lat, lon"),
     ],
 )
 def test_wrong_options(checkins: Path, options: list[str], problem: str) -> None:
@@ -280,20 +289,145 @@ def test_points_of_a_geoparquet_file_do_not_leak(tmp_path: Path) -> None:
     assert names(tmp_path) == ["geo.parquet"]
 
 
-def test_places_outside_are_counted_and_most_of_them_are_a_warning(checkins: Path) -> None:
+def test_places_outside_are_left_out_and_one_in_a_hundred_is_a_warning(checkins: Path) -> None:
     target = checkins.with_name("noisy.csv")
-    swapped = obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--lat", "lon", "--lng", "lat")
-    assert swapped.exit_code == 0
-    assert "warning" in swapped.stderr
-    assert "latitude and longitude in the right order" in swapped.stderr
-    assert "1,000 of 1,000 rows moved to the nearest cell" in swapped.stdout
     with checkins.open("a") as file:
         file.write("far,10,10\n")
     few = obfuscate(checkins, "-o", target, *PROMISE, *BOX)
     assert few.stderr == ""
-    assert re.search(r"outside +1 of 1,001 rows moved to the nearest cell", few.stdout)
-    values = json.loads(obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--json").stdout)
-    assert (values["outside_clamped"], values["outside_dropped"]) == (1, 0)
+    said = r"outside +1 of 1,001 places \(0.0999 %\) lie outside the map and were left out"
+    assert re.search(said, few.stdout)
+    assert len(target.read_text().splitlines()) == 1001
+    with checkins.open("a") as file:
+        file.write("far,10,10\n" * 10)
+    many = obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--json")
+    assert "warning: 11 of 1,011 places (1.09 %) lie outside the map" in many.stderr
+    values = json.loads(many.stdout)
+    assert (values["outside_clamped"], values["outside_dropped"]) == (0, 11)
+    clamped = obfuscate(checkins, "-o", target, *PROMISE, *BOX, "--json", "--outside", "clamp")
+    values = json.loads(clamped.stdout)
+    assert (values["outside_clamped"], values["outside_dropped"]) == (11, 0)
+    assert "moved to the nearest cell" in clamped.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("-122.41,37.77", "look swapped; use --lat lon --lng lat"),
+        ("6250000,262000", "projected coordinates in metres; convert them to WGS84"),
+        ("488512345,23512345", "degrees times 10,000,000"),
+        ("4711,2.35", "are 'lat' and 'lon' the right columns (it has lat, lon)?"),
+    ],
+)
+@pytest.mark.parametrize("drop", [False, True])
+def test_what_is_no_degrees_is_named(tmp_path: Path, row: str, said: str, drop: bool) -> None:
+    (tmp_path / "places.csv").write_text("lat,lon\n" + f"{row}\n" * 20)
+    dropping = ["--bad-rows", "drop"] if drop else []
+    target = tmp_path / "noisy.csv"
+    result = obfuscate(tmp_path / "places.csv", "-o", target, *PROMISE, *BOX, *dropping)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("row", ["48.85,-2.35", "0.85259,0.04102"])
+def test_lost_signs_and_radians_are_named(tmp_path: Path, row: str) -> None:
+    (tmp_path / "places.csv").write_text("lat,lon\n" + f"{row}\n" * 20)
+    result = obfuscate(tmp_path / "places.csv", "-o", tmp_path / "n.csv", *PROMISE, *BOX)
+    assert result.exit_code == 2
+    assert re.search("minus sign|radians", result.stderr)
+
+
+def test_places_that_fit_on_no_map_need_a_box(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("lat,lon\n48.85,2.35\n0,0\n")
+    result = obfuscate(tmp_path / "places.csv", "-o", tmp_path / "noisy.csv", *PROMISE)
+    assert result.exit_code == 2
+    assert "give --box around those you mean" in result.stderr
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """Nine persons with 100 visits to two places in turn, and one with a single visit."""
+    path = tmp_path / "visits.csv"
+    rows = [f"user{k % 9},{48.82 + 0.06 * (k // 9 % 2)},2.35" for k in range(900)]
+    path.write_text("\n".join(["who,lat,lon", *rows, "user9,48.85,2.35"]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("limit_by", [["--limit-by", "cap"], ["--limit-by", "sample"], []])
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_person_has_at_most_so_many_reports(
+    visits: Path, limit_by: list[str], piped: bool
+) -> None:
+    target = visits.with_name("noisy.parquet")
+    options = ["--person", "who", "--per-person", "3", "--keep", "who", *limit_by, "--json"]
+    source, stdin = ("-", visits.read_text()) if piped else (visits, None)
+    result = obfuscate(source, "-o", target, *PROMISE, *BOX, *options, stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    names, counts = np.unique(pq.read_table(target)["who"].to_numpy(), return_counts=True)
+    assert dict(zip(names.tolist(), counts.tolist(), strict=True)) == {
+        **{f"user{k}": 3 for k in range(9)},
+        "user9": 1,
+    }
+    told = json.loads(result.stdout)["per_person"]
+    assert told["persons"] == 10
+    assert told["largest"] == {"reports": 3, "spent": "ε = 6 per km", "epsilon_per_km": 6.0}
+
+
+def test_a_memoised_cell_of_a_person_gives_one_report(visits: Path) -> None:
+    target = visits.with_name("noisy.parquet")
+    options = ["--person", "who", "--limit-by", "memoise", "--keep", "who"]
+    shown = " ".join(obfuscate(visits, "-o", target, *PROMISE, *BOX, *options).stdout.split())
+    assert "Every person has spent at most ε = 4 per km, in at most 2 reports." in shown
+    table = pq.read_table(target)
+    assert table.num_rows == 901
+    cells, who = table["cell"].to_numpy(), table["who"].to_numpy()
+    for k in range(9):
+        there = cells[who == f"user{k}"]
+        assert np.unique(there[::2]).size == np.unique(there[1::2]).size == 1
+    assert np.unique(cells).size > 2  # persons in the same cell draw for themselves
+    capped = obfuscate(visits, "-o", target, *PROMISE, *BOX, *options, "--per-person", 1, "--json")
+    values = json.loads(capped.stdout)
+    assert values["reports_written"] == 9 * 50 + 1
+    assert values["per_person"]["largest"]["reports"] == 1
+
+
+def test_memoised_continuous_noise_repeats_at_the_same_place(visits: Path) -> None:
+    target = visits.with_name("noisy.csv")
+    noise = ["--mechanism", "continuous-laplace", *PROMISE]
+    assert obfuscate(visits, "-o", target, *noise, "--person", "who", "--limit-by", "memoise",
+                     "--keep", "who").exit_code == 0  # fmt: skip
+    rows = target.read_text().splitlines()[1:]
+    assert len(rows) == 901
+    assert len(set(rows)) == 19
+
+
+def test_the_person_is_not_written_and_without_one_reports_are_spoken_of(visits: Path) -> None:
+    target = visits.with_name("noisy.csv")
+    limited = obfuscate(visits, "-o", target, *PROMISE, *BOX, "--person", "who", "--per-person", 1)
+    assert "Every person has spent at most ε = 2 per km, in one report." in limited.stdout
+    assert "10, typically with one report (ε = 2 per km)" in limited.stdout
+    assert "user" not in target.read_text()
+    plain = obfuscate(visits, "-o", target, *PROMISE, *BOX)
+    assert "Each report spends ε = 2 per km" in plain.stdout
+    assert "person has" not in plain.stdout
+    whole = obfuscate(visits, "-o", target, *PROMISE, *BOX, "--person", "who")
+    assert "at most ε = 200 per km, in at most 100 reports" in " ".join(whole.stdout.split())
+
+
+def test_rows_that_do_not_say_whom_they_are_about(visits: Path) -> None:
+    with visits.open("a") as file:
+        file.write(",48.85,2.35\n")
+    options = [*PROMISE, *BOX, "--person", "who", "--per-person", 1]
+    result = obfuscate(visits, "-o", visits.with_name("noisy.csv"), *options)
+    assert result.exit_code == 2
+    assert "row 902 of" in result.stderr
+    assert "must say in 'who' whom it is about" in result.stderr
+    result = obfuscate(
+        visits, "-o", visits.with_name("n.csv"), *options, "--bad-rows", "drop", "--json"
+    )
+    assert json.loads(result.stdout)["bad_rows_dropped"] == 1
 
 
 def geojson(kind: str, coordinates: str) -> bytes:

@@ -43,7 +43,8 @@ def test_a_campaign_comes_closer_every_round(checkins: Path, tmp_path: Path) -> 
     errors = [done["error_km"] for done in values["rounds"]]
     assert len(errors) == 3
     assert errors[-1] < values["start_error_km"] / 3
-    assert values["rounds"][-1]["reports"] == 2000
+    assert values["rounds"][-1]["reports"] == 1993
+    assert (values["outside_dropped"], values["outside_clamped"]) == (7, 0)
     assert values["reports_per_person"] is None  # the rows of a file may be one person's
     assert values["spent"] == "Each report spends ε = 4 per km; the reports of one person add up."
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (curve, maps))
@@ -56,8 +57,31 @@ def test_the_papers_rule_and_everybody_each_round(checkins: Path) -> None:
     assert values["rule"] == {
         "kind": "published", "beta_per_km": 2.0, "design_steps": 8, "update_steps": 10,
     }  # fmt: skip
-    assert values["rounds"][-1]["reports"] == 4000
+    assert values["rounds"][-1]["reports"] == 2 * 1993
     assert "Every person" not in values["spent"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "reports", "spent"),
+    [
+        (["--per-person", 2], 14, "at most ε = 16 per km, in at most 4 reports"),
+        (["--limit-by", "memoise"], 21, "at most ε = 24 per km, in at most 6 reports"),
+    ],
+)
+def test_persons_report_within_their_limit(
+    tmp_path: Path, limit: list[object], reports: int, spent: str
+) -> None:
+    """Seven persons with 30 visits to three places each, in two rounds."""
+    path = tmp_path / "visits.csv"
+    rows = [f"{k % 7},{48.84 + 0.01 * (k // 7 % 3)},2.34" for k in range(630)]
+    path.write_text("\n".join(["user,lat,lon", *rows]) + "\n")
+    result = geoveil("simulate", path, "--rounds", 2, "--epsilon-per-km", 4, *BOX, "--cell-km", 1,
+                     "--person", "user", *limit, "--everybody", "each-round")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert f" {2 * reports} " in result.stdout
+    shown = " ".join(result.stdout.split())
+    assert spent in shown
+    assert "Persons: 7, typically with" in shown
 
 
 def test_a_city_is_simulated_where_no_file_is_given() -> None:

@@ -81,14 +81,14 @@ def test_the_json_summary_counts_what_was_left_out(checkins: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_places_outside_are_counted_and_most_of_them_are_a_warning(
-    checkins: Path, processes: str
-) -> None:
+def test_a_file_all_outside_is_refused_and_leaves_nothing(checkins: Path, processes: str) -> None:
     target = checkins.with_name("tally.json")
     options = [*PROMISE, *BOX, "--lat", "lon", "--lng", "lat", "--processes", processes]
-    swapped = tally(checkins, "-o", target, *options, "--json")
-    assert json.loads(swapped.stdout)["outside_clamped"] == 5000
-    assert "latitude and longitude in the right order" in swapped.stderr
+    swapped = tally(checkins, "-o", target, *options)
+    assert swapped.exit_code == 2
+    assert "all 5,000 lie outside; latitude and longitude look swapped" in swapped.stderr
+    assert "use --lat lat --lng lon" in swapped.stderr
+    assert not target.exists()
 
 
 def test_few_places_outside_are_said_without_a_warning(checkins: Path) -> None:
@@ -96,7 +96,29 @@ def test_few_places_outside_are_said_without_a_warning(checkins: Path) -> None:
         file.write("far,10,10\n")
     result = tally(checkins, "-o", checkins.with_name("tally.json"), *PROMISE, *BOX)
     assert result.stderr == ""
-    assert "1 of 5,001 rows moved to the nearest cell" in result.stdout
+    assert "1 of 5,001 places (0.02 %) lie outside the map and were left out" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted"), [(["--per-person", "1"], 3), (["--limit-by", "memoise"], 5000)]
+)
+def test_persons_are_counted_within_their_limit(
+    checkins: Path, limit: list[str], counted: int
+) -> None:
+    path, target = checkins.with_name("persons.csv"), checkins.with_name("tally.json")
+    rows = [f"{k % 3},48.8512345,2.35" for k in range(5000)]
+    path.write_text("\n".join(["user,lat,lon", *rows]) + "\n")
+    options = [*PROMISE, *BOX, "--person", "user", *limit, "--seed", "4"]
+    result = tally(path, "-o", target, *options, "--json")
+    values = json.loads(result.stdout)
+    assert values["reports_counted"] == counted == load_tally(str(target)).counts.sum()
+    assert np.count_nonzero(load_tally(str(target)).counts) <= 3
+    assert values["per_person"]["largest"]["epsilon_per_km"] == 2.0
+    again = checkins.with_name("again.json")
+    tally(path, "-o", again, *options)
+    assert again.read_bytes() == target.read_bytes()
+    refused = tally(path, "-o", target, *options, "--processes", "2")
+    assert "--processes must be 1 with --person" in refused.stderr
 
 
 def test_the_mechanism_document_is_not_overwritten(checkins: Path) -> None:

@@ -43,6 +43,14 @@ def test_a_receipt_says_what_was_sent(path: Path) -> None:
     assert LYON.locate(lat=receipt.lat, lng=receipt.lng) == receipt.cell
 
 
+def test_the_longitude_has_two_names(path: Path) -> None:
+    collector = Collector()
+    first = device(collector, path).report(**PLACE)
+    assert device(collector, path).report(lat=PLACE["lat"], lon=PLACE["lng"]) == first
+    with pytest.raises(InvalidInput, match="must be given once, as lng or as lon"):
+        device(collector, path).report(**PLACE, lon=PLACE["lng"])
+
+
 def test_the_same_cell_gives_the_same_report_and_is_sent_once(path: Path) -> None:
     collector = Collector()
     first = device(collector, path).report(**PLACE)

@@ -138,7 +138,7 @@ def test_centres_lie_in_their_own_cells(grid: Grid) -> None:
 @grids
 def test_clamping_is_the_nearest_cell(grid: Grid) -> None:
     lat, lng = random_places(grid, 1500, beyond=0.8)
-    cells = grid.locate(lat=lat, lng=lng)
+    cells = grid.locate(lat=lat, lng=lng, outside="clamp")
     xy = grid.plane.to_plane(lat=lat, lng=lng)
     everything = np.hypot(*np.moveaxis(xy[:, None, :] - grid.centres, -1, 0))
     chosen = everything[np.arange(len(cells)), cells]
@@ -149,14 +149,17 @@ def test_clamping_is_the_nearest_cell(grid: Grid) -> None:
 
 def test_outside_places_are_clamped_dropped_or_refused() -> None:
     lat, lng = np.array([48.85, 40.0, 48.86]), np.array([2.33, 2.33, 7.0])
-    clamped = PARIS.locate(lat=lat, lng=lng)
+    clamped = PARIS.locate(lat=lat, lng=lng, outside="clamp")
     rows, columns = PARIS.row_column(clamped)
     assert rows[1] == 0
     assert columns[2] == PARIS.columns - 1
     assert PARIS.inside(lat=lat, lng=lng).tolist() == [True, False, False]
     assert PARIS.locate(lat=lat, lng=lng, outside="drop").tolist() == [clamped[0]]
-    with pytest.raises(OutsideSpace, match="2 of 3 do not, the first at position 1"):
-        PARIS.locate(lat=lat, lng=lng, outside="raise")
+    for refusing in ({}, {"outside": "raise"}):  # what happens by default
+        with pytest.raises(OutsideSpace, match="2 of 3 do not, the first at position 1"):
+            PARIS.locate(lat=lat, lng=lng, **refusing)  # type: ignore[call-overload]
+    cells, inside = PARIS.nearest_cells(lat=lat, lng=lng)
+    assert (cells.tolist(), inside.tolist()) == (clamped.tolist(), [True, False, False])
     with pytest.raises(InvalidInput, match="must be one of clamp, drop, raise"):
         PARIS.locate(lat=lat, lng=lng, outside="ignore")  # type: ignore[call-overload]
 
@@ -166,7 +169,9 @@ def test_the_antipode_and_the_far_side_do_not_fall_into_the_city() -> None:
     generator = np.random.default_rng(2)
     near = generator.uniform(-0.05, 0.05, (2, 1000))
     assert not PARIS.inside(lat=lat + near[0], lng=lng + near[1]).any()
-    rows, columns = PARIS.row_column(PARIS.locate(lat=lat + near[0], lng=lng + near[1]))
+    rows, columns = PARIS.row_column(
+        PARIS.locate(lat=lat + near[0], lng=lng + near[1], outside="clamp")
+    )
     rim = (rows == 0) | (rows == PARIS.rows - 1) | (columns == 0) | (columns == PARIS.columns - 1)
     assert rim.all()
 
@@ -176,7 +181,7 @@ def test_nobody_on_the_far_side_can_be_told_from_anybody_else_there() -> None:
     generator = np.random.default_rng(3)
     lat = np.r_[-40.7800975, -40.7800950, -40.4 + generator.normal(0, 0.5, 1000), -90.0, 0.0]
     lng = np.r_[176.3, 176.3, 176.3 + generator.normal(0, 0.5, 1000), 0.0, 176.3]
-    assert np.unique(madrid.locate(lat=lat, lng=lng)).size == 1
+    assert np.unique(madrid.locate(lat=lat, lng=lng, outside="clamp")).size == 1
     assert not madrid.inside(lat=lat, lng=lng).any()
 
 
@@ -210,7 +215,8 @@ def test_lists_series_shapes_and_kinds_of_numbers() -> None:
     assert (PARIS.locate(lat=lat, lng=lng) == expected).all()
     assert (PARIS.locate(lat=tuple(lat), lng=Series(lng)) == expected).all()  # type: ignore[call-overload]
     assert PARIS.locate(lat=np.full((2, 3), 48.85), lng=np.full((2, 3), 2.33)).shape == (2, 3)
-    assert PARIS.locate(lat=[48, 49], lng=np.array([2, 3], dtype=np.int8)).shape == (2,)
+    whole = np.array([2, 3], dtype=np.int8)
+    assert PARIS.locate(lat=[48, 49], lng=whole, outside="clamp").shape == (2,)
     assert PARIS.locate(lat=[], lng=[]).shape == (0,)
     assert (PARIS.locate(lat=lat, lng=np.array(lng) - 720) == expected).all()
 
@@ -219,7 +225,8 @@ def test_kilometres_work_without_a_map() -> None:
     grid = Grid(rows=2, columns=3, cell_km=2.0)
     assert grid.centres.tolist() == [[-2, -1], [0, -1], [2, -1], [-2, 1], [0, 1], [2, 1]]
     assert grid.locate_km([-2.9, -1.9]) == 0
-    assert grid.locate_km([[1e300, -1e300], [-9.0, 0.5]]).tolist() == [2, 3]  # type: ignore[union-attr]
+    far = grid.locate_km([[1e300, -1e300], [-9.0, 0.5]], outside="clamp")
+    assert far.tolist() == [2, 3]  # type: ignore[union-attr]
     # 1 % of a cell of 2 km beyond the edge at 3 km
     assert grid.inside_km([[3.019, 0.0], [3.021, 0.0], [0.0, -2.019], [0, -2.021]]).tolist() == [
         True,
@@ -228,7 +235,7 @@ def test_kilometres_work_without_a_map() -> None:
         False,
     ]
     with pytest.raises(OutsideSpace, match="1 of 1"):
-        grid.locate_km([4.0, 0.0], outside="raise")
+        grid.locate_km([4.0, 0.0])
     for call in (grid.locate, grid.inside):
         with pytest.raises(Unsupported, match="an abstract grid has no coordinates"):
             call(lat=48.0, lng=2.0)

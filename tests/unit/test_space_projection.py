@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+import geoveil as gv
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.space.projection import TangentPlane, wrapped
 
@@ -206,3 +209,54 @@ def test_the_origin_is_checked_without_being_told() -> None:
     for xy in (3.0, [1.0, 2.0, 3.0]):
         with pytest.raises(InvalidInput, match="pairs"):
             TangentPlane(0.0, 0.0).to_latlng(xy)
+
+
+# -- two names of the longitude, and coordinates that are none --------------------------------------
+
+PARIS = gv.Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=0.5)
+PLACES = gv.Points(lat=[48.83, 48.85], lon=[2.30, 2.35])
+NOISE = gv.ContinuousLaplace(epsilon_per_km=2.0)
+NAMED: list[Callable[..., object]] = [
+    PARIS.locate,
+    PARIS.inside,
+    PARIS.nearest_cells,
+    PLACES.locate,
+    PLACES.nearest_cells,
+    PARIS.plane.to_plane,
+    lambda **at: gv.Grid.around(**at, cell_km=0.5).to_dict(),
+    lambda **at: tuple(gv.Box.around(**at)),
+    lambda **at: gv.Points(**at).to_dict(),
+    lambda **at: NOISE.sample_latlng(**at, randomness=gv.seeded(3)),
+    gv.NearestPlace(NOISE, PARIS).remap_latlng,
+]
+
+
+@pytest.mark.parametrize("call", NAMED)
+def test_the_longitude_has_two_names_and_is_given_once(call: Callable[..., object]) -> None:
+    lat, lng = [48.84, 48.86], [2.31, 2.36]
+    np.testing.assert_equal(call(lat=lat, lon=lng), call(lat=lat, lng=lng))
+    for wrong in ({}, {"lng": lng, "lon": lng}):
+        with pytest.raises(InvalidInput, match=r"must be given once|must be given as lat and lng"):
+            call(lat=lat, **wrong)
+
+
+def test_a_plane_takes_either_name() -> None:
+    assert TangentPlane(lat=48.85, lon=2.35) == TangentPlane(lat=48.85, lng=2.35)
+    with pytest.raises(InvalidInput, match=r"longitude \(neither\) must be given once"):
+        TangentPlane(lat=48.85)
+
+
+def test_what_coordinates_look_like_is_said_without_them() -> None:
+    with pytest.raises(
+        OutsideSpace, match=r"2 of 2 .* latitude and longitude look swapped"
+    ) as caught:
+        PARIS.locate(lat=[2.31, 2.36], lng=[48.84, 48.86])
+    assert "48.8" not in str(caught.value)
+    with pytest.raises(
+        InvalidInput, match="position 0 is not; latitude and longitude look swapped"
+    ):
+        PARIS.locate(lat=[-118.2, -118.3], lng=[34.1, 34.0])
+    with pytest.raises(InvalidInput, match="projected coordinates in metres"):
+        PARIS.locate(lat=6_250_000.0, lng=262_000.0)
+    with pytest.raises(OutsideSpace, match="leave these out or use outside='clamp'"):
+        PARIS.locate(lat=45.0, lng=3.0)

@@ -74,17 +74,18 @@ def test_cells_come_with_their_centres() -> None:
     assert reports.columns["cell"].tolist() == cells.tolist()
     assert np.abs(reports.columns["lat"] - lat[cells]).max() < 1e-7
     assert np.abs(reports.columns["lng"] - lng[cells]).max() < 1e-7
-    assert reports.answered is None
+    assert reports.rows.tolist() == [0, 1, 2]
 
 
-def test_places_outside_are_clamped_dropped_or_refused_by_number() -> None:
+def test_places_outside_are_dropped_clamped_or_refused_by_number() -> None:
     lat, lng = np.array([48.85, 10.0, 48.86]), np.array([2.35, 2.35, 2.35])
-    assert len(reporter_for(TRUTHFUL).report(lat=lat, lng=lng).columns["cell"]) == 3
-    dropping = reporter_for(TRUTHFUL, outside="drop")
+    clamping = reporter_for(TRUTHFUL, outside="clamp")
+    assert len(clamping.report(lat=lat, lng=lng).columns["cell"]) == 3
+    dropping = reporter_for(TRUTHFUL)
     reports = dropping.report(lat=lat, lng=lng)
-    assert reports.answered is not None
-    assert reports.answered.tolist() == [True, False, True]
-    assert dropping.left_out == 1
+    assert reports.rows.tolist() == [0, 2]
+    assert len(reports.columns["cell"]) == 2
+    assert dropping.outside.dropped == 1
     refusing = reporter_for(TRUTHFUL, outside="raise")
     refusing.report(lat=LAT, lng=LNG)
     with pytest.raises(OutsideSpace, match="number 5 does not"):
@@ -92,10 +93,11 @@ def test_places_outside_are_clamped_dropped_or_refused_by_number() -> None:
 
 
 def test_clamped_places_are_counted() -> None:
-    reporter = reporter_for(TRUTHFUL)
+    reporter = reporter_for(TRUTHFUL, outside="clamp")
     for _ in range(2):
         reporter.report(lat=np.array([48.85, 0.0, 2.35]), lng=np.array([2.35, 2.35, 48.85]))
-    assert (reporter.clamped, reporter.left_out) == (4, 0)
+    assert (reporter.outside.clamped, reporter.outside.dropped) == (4, 0)
+    assert reporter.outside.sentence().startswith("4 of 6 places (66.7 %) lie outside the map")
 
 
 def test_continuous_noise_has_points_and_no_cells() -> None:
@@ -131,6 +133,7 @@ def test_a_pyarrow_table_gives_a_pyarrow_table() -> None:
     assert noisy["cell"].to_pylist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.*lie outside the map")
 def test_dropped_places_take_their_kept_values_with_them() -> None:
     far = {"lat": [48.85, 0.0], "lng": [2.35, 0.0], "who": ["near", "far"]}
     assert obfuscate(far, TRUTHFUL, keep=["who"], outside="drop")["who"].tolist() == ["near"]
@@ -214,7 +217,39 @@ def test_a_data_frame_gives_a_data_frame_without_its_index() -> None:
     assert list(noisy.index) == [0, 1, 2]
     assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
     far = frame.assign(lat=[48.83, 0.0, 48.87])
-    assert obfuscate(far, TRUTHFUL, keep=["who"], outside="drop")["who"].tolist() == ["a", "c"]
+    with pytest.warns(UserWarning, match=r"1 of 3 places \(33.3 %\) lie outside the map"):
+        assert obfuscate(far, TRUTHFUL, keep=["who"])["who"].tolist() == ["a", "c"]
+    assert len(obfuscate(far, TRUTHFUL, outside="clamp")) == 3
+
+
+def test_a_frame_of_which_nothing_is_on_the_map_is_refused_and_the_reason_named() -> None:
+    with pytest.raises(
+        OutsideSpace, match="all 3 lie outside; latitude and longitude look swapped"
+    ):
+        obfuscate({"lat": LNG, "lon": LAT}, MECHANISM)
+    with pytest.raises(InvalidInput, match="projected coordinates in metres"):
+        obfuscate({"y": [6.25e6, 6.26e6], "x": [262e3, 263e3]}, MECHANISM)
+
+
+def test_the_longitude_has_two_names() -> None:
+    columns = {"a": LAT, "b": LNG}
+    for named in ({"lng": "b"}, {"lon": "b"}):
+        assert len(obfuscate(columns, MECHANISM, lat="a", **named)["cell"]) == 3
+    with pytest.raises(InvalidInput, match="must be given once, as lng or as lon"):
+        obfuscate(columns, MECHANISM, lat="a", lng="b", lon="b")
+
+
+def test_at_most_so_many_reports_a_person() -> None:
+    rows = {"lat": np.tile(LAT, 4), "lng": np.tile(LNG, 4), "who": list("aaaaaabbbbbc")}
+    noisy = obfuscate(rows, MECHANISM, person="who", per_person=2, keep=["who"])
+    assert sorted(noisy["who"].tolist()) == list("aabbc")
+    assert "who" not in obfuscate(rows, MECHANISM, person="who", per_person=2)
+    first = obfuscate(rows, TRUTHFUL, person="who", per_person=1, limit_by="cap")
+    assert first["cell"].tolist() == PARIS.locate(lat=LAT[[0, 0, 2]], lng=LNG[[0, 0, 2]]).tolist()
+    with pytest.raises(InvalidInput, match="must come with person"):
+        obfuscate(rows, MECHANISM, per_person=1)
+    with pytest.raises(InvalidInput, match="position 1 of column 'who' must say whom"):
+        obfuscate(rows | {"who": ["a", None, *"aaaaaaaaaa"]}, MECHANISM, person="who")
 
 
 @needs_geopandas
@@ -228,6 +263,20 @@ def test_a_geo_data_frame_gives_points_in_degrees() -> None:
     assert noisy.crs.to_epsg() == 4326
     assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
     assert np.abs(noisy.geometry.y - LAT).max() < 0.01
+
+
+@needs_geopandas
+def test_geometry_must_be_points_in_a_system_that_converts() -> None:
+    import geopandas
+    from shapely.geometry import box
+
+    points = geopandas.points_from_xy(LNG, LAT)
+    local = geopandas.GeoDataFrame(geometry=points, crs='LOCAL_CS["the yard",UNIT["metre",1]]')
+    with pytest.raises(InvalidInput, match=r"converts to degrees .* it is in 'the yard'"):
+        obfuscate(local, MECHANISM)
+    areas = geopandas.GeoDataFrame(geometry=[box(2.3, 48.84, 2.31, 48.85)], crs="EPSG:4326")
+    with pytest.raises(InvalidInput, match="must hold points only"):
+        obfuscate(areas, MECHANISM)
 
 
 @needs_geopandas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -12,12 +12,14 @@ from rich.table import Table
 
 from geoveil.arrays import FloatArray
 from geoveil.cli.console import Console, ProgressBar, two_columns
-from geoveil.cli.options import location_options, machine_options
-from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.cli.obfuscate import warn_of_outside
+from geoveil.cli.options import location_options, machine_options, outside_option
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.information import total_variation
 from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.space.base import Space
+from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import LocationTable, open_table
 from geoveil.table.locations import BadRows
 from geoveil.table.reader import TableReader
@@ -34,6 +36,30 @@ class Distance:
 
 
 @dataclass(frozen=True)
+class TrueShares:
+    """The true share of each cell, of how many places; ``None`` for a table of shares."""
+
+    shares: FloatArray
+    places: int | None = None
+    outside: OutsideCount = field(default_factory=lambda: OutsideCount("drop"))
+    if_clamped: FloatArray | None = None
+    """The shares, had every place outside gone to the nearest cell."""
+
+    def looks_clamped(self, estimate: FloatArray) -> bool:
+        """Whether the estimate is nearer to the clamped truth, as a whole and where that has gained.
+
+        Reports that were clamped put those who are outside on the edge of the map, and no estimate
+        can take them away again.
+        """
+        if self.if_clamped is None or not self.outside.worth_a_warning:
+            return False
+        gained = self.if_clamped > self.shares
+        between = (self.if_clamped[gained].sum() + self.shares[gained].sum()) / 2
+        nearer = total_variation(estimate, self.if_clamped) < total_variation(estimate, self.shares)
+        return bool(nearer and estimate[gained].sum() > between)
+
+
+@dataclass(frozen=True)
 class Truth:
     """How the true places are read."""
 
@@ -43,16 +69,16 @@ class Truth:
     bad_rows: BadRows
     delimiter: str
     format: str | None
-    outside: str
+    outside: Outside
 
-    def shares(self, space: Space, progress: ProgressBar) -> tuple[FloatArray, int | None]:
-        """The true share of each cell, and of how many places; None for a table of shares."""
+    def shares(self, space: Space, progress: ProgressBar) -> TrueShares:
+        """The true share of each cell."""
         drop = self.bad_rows == "drop"
         with open_table(
             self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
         ) as reader:
             if "share" in reader.columns:
-                return self._given(space), None
+                return TrueShares(self._given(space))
             return self._counted(reader, space, progress)
 
     def _given(self, space: Space) -> FloatArray:
@@ -63,24 +89,20 @@ class Truth:
             raise InvalidInput(f"{self.source} must be about the same cells as the estimate")
         return other.share
 
-    def _counted(
-        self, reader: TableReader, space: Any, progress: ProgressBar
-    ) -> tuple[FloatArray, int]:
+    def _counted(self, reader: TableReader, space: Any, progress: ProgressBar) -> TrueShares:
         if not hasattr(space, "centres_latlng"):
             raise InvalidInput(f"{space!r} has no map; the truth must be a table of shares")
-        counts = np.zeros(space.size, dtype=np.int64)
+        counts, clamped = np.zeros((2, space.size), dtype=np.int64)
+        outside = OutsideCount(self.outside)
         locations = LocationTable(reader, lat=self.lat, lng=self.lng, bad_rows=self.bad_rows)
         for part in locations:
-            counts += np.bincount(self._cells(space, part.lat, part.lng), minlength=space.size)
+            cells, taken = outside.locate(space, part.lat, part.lng)
+            counts += np.bincount(cells[taken], minlength=space.size)
+            clamped += np.bincount(cells, minlength=space.size)
             progress.update(reader.fraction, f"{locations.read:,} rows")
-        if not counts.any():
-            raise InvalidFile(f"{self.source} must have a usable location; it has none")
-        return counts / counts.sum(), int(counts.sum())
-
-    def _cells(self, space: Any, lat: FloatArray, lng: FloatArray) -> Any:
-        if self.outside == "clamp" or not hasattr(space, "inside"):
-            return space.locate(lat=lat, lng=lng)
-        return space.locate(lat=lat, lng=lng, outside="drop")
+        locations.check(outside)
+        total = int(counts.sum())
+        return TrueShares(counts / total, total, outside, clamped / clamped.sum())
 
 
 @click.command()
@@ -88,13 +110,7 @@ class Truth:
 @click.option(
     "--truth", "source", required=True, metavar="FILE", help="The true places, or shares."
 )
-@click.option(
-    "--outside",
-    type=click.Choice(["clamp", "drop"]),
-    default="clamp",
-    show_default=True,
-    help="True places outside the map: to the nearest cell, as reports are made, or left out.",
-)
+@outside_option
 @click.option("--plot", metavar="FILE", help="Draw truth and estimate as maps (.png, .svg, .pdf).")
 @location_options
 @machine_options
@@ -116,19 +132,31 @@ def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> N
     with console.progress("reading the estimate") as progress:
         result = read_result(estimate)
         progress.stage("reading the truth")
-        shares, people = truth.shares(result.space, progress)
+        found = truth.shares(result.space, progress)
+        shares = found.shares
         progress.stage("comparing")
         distances = _distances(result, shares)
         if plot is not None:
             _draw(plot, result, shares)
+    warn_of_outside(console, found.outside)
+    clamped = found.looks_clamped(result.share)
+    if clamped:
+        console.warn(
+            "the estimate is nearer to a truth whose places outside are moved to the nearest cell: "
+            "its reports were probably clamped, which draws crowds along the edge that are not "
+            "there; make them again with --outside drop"
+        )
     values = {
         "cells": result.space.size,
         "unit": result.space.unit,
-        "true_places": people,
+        "true_places": found.places,
+        "outside_dropped": found.outside.dropped,
+        "outside_clamped": found.outside.clamped,
+        "estimate_looks_clamped": clamped,
         **{name: vars(distance) for name, distance in distances.items()},
         "coverage": _coverage(result, shares),
     }
-    console.result(values, lambda screen: _show(screen, values, distances))
+    console.result(values, lambda screen: _show(screen, values, distances, found.outside))
 
 
 def _distances(result: Result, truth: FloatArray) -> dict[str, Distance]:
@@ -168,7 +196,12 @@ def _draw(path: str, result: Result, truth: FloatArray) -> None:
         save_maps(sink, picture_kind(path), result.space, panels)
 
 
-def _show(screen: RichConsole, values: dict[str, Any], distances: dict[str, Distance]) -> None:
+def _show(
+    screen: RichConsole,
+    values: dict[str, Any],
+    distances: dict[str, Distance],
+    outside: OutsideCount,
+) -> None:
     unit = values["unit"]
     table = Table(
         "", f"earth mover's distance ({unit})", "total variation", box=None, pad_edge=False
@@ -180,6 +213,8 @@ def _show(screen: RichConsole, values: dict[str, Any], distances: dict[str, Dist
     lines = {}
     if values["true_places"] is not None:
         lines["truth"] = f"{values['true_places']:,} places in {values['cells']:,} cells"
+    if outside.outside:
+        lines["outside"] = outside.sentence()
     if values["coverage"] is not None:
         lines["coverage"] = _coverage_words(values["coverage"])
     screen.print(two_columns(lines))

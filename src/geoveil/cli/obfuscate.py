@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import click
 from rich.console import Console as RichConsole
 
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import Guarantee
 from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, lay_grid, promise_in_words
 from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.cli.options import (
@@ -16,6 +17,8 @@ from geoveil.cli.options import (
     location_options,
     machine_options,
     outside_option,
+    person_limit,
+    person_options,
     promise_options,
     space_options,
 )
@@ -23,11 +26,12 @@ from geoveil.randomness import SYSTEM, seeded
 from geoveil.report.document import AnyMechanism, mechanism_to_dict, save_mechanism
 from geoveil.report.table import ExactTable
 from geoveil.space.box import Box
-from geoveil.space.outside import Outside
+from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import (
     Extent,
     LocationTable,
-    ObfuscationSummary,
+    PersonLimit,
+    TableSummary,
     create_table,
     obfuscate_table,
     open_table,
@@ -35,6 +39,7 @@ from geoveil.table import (
 )
 from geoveil.table.format import PIPE, format_of
 from geoveil.table.locations import BadRows
+from geoveil.table.persons import Spend
 from geoveil.table.reader import TableReader
 from geoveil.table.writer import check_target
 
@@ -52,12 +57,20 @@ class Request:
     lat: str | None
     lng: str | None
     keep: tuple[str, ...]
+    limit: PersonLimit | None
     bad_rows: BadRows
     delimiter: str
     format: str | None
     exact: bool
     seed: int | None
     save_mechanism: str | None
+
+    @classmethod
+    def parse(cls, mechanism: str, options: dict[str, Any]) -> Request:
+        """From the options of a command, taken out of them."""
+        promise = {name: options.pop(name) for name in PROMISE_NAMES}
+        limit = person_limit(*(options.pop(name) for name in ("person", "per_person", "limit_by")))
+        return cls(choice=MechanismChoice.parse(mechanism, promise), limit=limit, **options)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
@@ -82,7 +95,12 @@ class Request:
     def locations(self, reader: TableReader) -> LocationTable:
         """Its locations, with the columns to keep."""
         return LocationTable(
-            reader, lat=self.lat, lng=self.lng, keep=self.keep, bad_rows=self.bad_rows
+            reader,
+            lat=self.lat,
+            lng=self.lng,
+            keep=self.keep,
+            person=None if self.limit is None else self.limit.column,
+            bad_rows=self.bad_rows,
         )
 
 
@@ -102,6 +120,7 @@ class Request:
 @space_options
 @outside_option
 @location_options
+@person_options
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy this column too; repeatable.")
 @click.option("--exact", is_flag=True, help="Draw from the integer table (at most 4,096 cells).")
 @click.option(
@@ -113,14 +132,14 @@ def command(mechanism: str, machine: bool, **options: Any) -> None:
     """Turn true locations into noisy reports, one for each row of IN.
 
     IN and OUT are CSV (also .gz), Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
-    report and nothing else of the row, unless a column is kept. Each row is one report: rows about
-    the same person add up.
+    report and nothing else of the row, unless a column is kept. Each row is one report, and the
+    reports about a person add up: --person says whom a row is about, --per-person limits them.
 
     \b
     geoveil obfuscate checkins.csv -o noisy.parquet --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
+    geoveil obfuscate checkins.csv -o noisy.csv --epsilon-per-km 2 --person user --per-person 1
     """
-    promise = {name: options.pop(name) for name in PROMISE_NAMES}
-    request = Request(choice=MechanismChoice.parse(mechanism, promise), **options)
+    request = Request.parse(mechanism, options)
     request.check()
     console = Console(machine=machine, data_on_stdout=request.output == PIPE)
     if request.seed is not None:
@@ -131,8 +150,9 @@ def command(mechanism: str, machine: bool, **options: Any) -> None:
         summary = _obfuscate(request, built, progress)
     if request.save_mechanism is not None:
         save_mechanism(built, request.save_mechanism)
-    warn_of_outside(console, summary.outside_clamped, summary.reports_written)
-    values = {"output": request.output, **asdict(summary), **describe(built), "seed": request.seed}
+    warn_of_outside(console, summary.outside)
+    values = {"output": request.output, **summary_values(summary, built, "reports_written")}
+    values |= {**describe(built), "seed": request.seed}
     console.result(values, lambda screen: _show(screen, request, built, summary))
 
 
@@ -163,9 +183,7 @@ def _box_of_data(request: Request, progress: ProgressBar) -> Box:
     return extent.box(request.source)
 
 
-def _obfuscate(
-    request: Request, mechanism: AnyMechanism, progress: ProgressBar
-) -> ObfuscationSummary:
+def _obfuscate(request: Request, mechanism: AnyMechanism, progress: ProgressBar) -> TableSummary:
     runs = ExactTable(mechanism) if request.exact and isinstance(mechanism, Channel) else mechanism
     randomness = SYSTEM if request.seed is None else seeded(request.seed)
     reporter = reporter_for(runs, outside=request.outside, randomness=randomness)
@@ -177,42 +195,80 @@ def _obfuscate(
             lambda schema: create_table(
                 request.output, schema, format=request.format, document=document
             ),
+            limit=request.limit,
+            randomness=randomness,
             advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
         )
 
 
-def outside_in_words(moved: int, rows: int) -> str:
-    """How many places were moved into the box; nothing where none was."""
-    return f"{moved:,} of {rows:,} rows moved to the nearest cell" if moved else ""
+def warn_of_outside(console: Console, outside: OutsideCount) -> None:
+    """Say where one place in a hundred or more lies outside, and what may be wrong."""
+    if outside.worth_a_warning:
+        console.warn(f"{outside.sentence()}; {outside.hint or 'is it the right box?'}")
 
 
-def warn_of_outside(console: Console, moved: int, rows: int) -> None:
-    """Ask about the coordinates where most of the places lie outside the box."""
-    if 2 * moved > rows:
-        console.warn(
-            f"{outside_in_words(moved, rows)}, because they lie outside the box; are latitude and "
-            "longitude in the right order, and is it the right box?"
-        )
+def summary_values(summary: TableSummary, mechanism: AnyMechanism, reports: str) -> dict[str, Any]:
+    """What happened to the rows, for machines; ``reports`` is the name of their number."""
+    return {
+        "rows_read": summary.rows_read,
+        reports: summary.reports,
+        "bad_rows_dropped": summary.bad_rows_dropped,
+        "outside_dropped": summary.outside.dropped,
+        "outside_clamped": summary.outside.clamped,
+        "per_person": spend_values(summary.spend, mechanism.guarantee),
+    }
+
+
+def spend_values(spend: Spend | None, guarantee: Guarantee | None) -> dict[str, Any] | None:
+    """What persons have spent, for machines: the largest and the median, reports times promise."""
+    if spend is None:
+        return None
+    return {
+        "persons": spend.persons,
+        "largest": _spent(spend.largest, guarantee),
+        "typical": _spent(spend.typical, guarantee),
+    }
+
+
+def _spent(reports: int, guarantee: Guarantee | None) -> dict[str, Any]:
+    if guarantee is None:
+        return {"reports": reports, "spent": None}
+    total = guarantee * reports
+    amounts = {name: value for name, value in vars(total).items() if isinstance(value, float)}
+    return {"reports": reports, "spent": total.amount(), **amounts}
+
+
+def summary_in_words(
+    summary: TableSummary, mechanism: AnyMechanism, limit: PersonLimit | None
+) -> dict[str, str]:
+    """What was left out, what is promised, and what a person has spent."""
+    bad, spend = summary.bad_rows_dropped, summary.spend
+    lines = {
+        "left out": f"{bad:,} without usable values" if bad else "",
+        "outside": summary.outside.sentence(),
+        "mechanism": repr(mechanism),
+        **promise_in_words(mechanism, None if spend is None else spend.largest),
+    }
+    if spend is not None and limit is not None:
+        lines["persons"] = persons_in_words(spend, limit, mechanism.guarantee)
+    return lines
+
+
+def persons_in_words(spend: Spend, limit: PersonLimit, guarantee: Guarantee | None) -> str:
+    """How many persons there are, and what is typical of them."""
+    many = "one report" if spend.typical == 1 else f"{spend.typical:,} reports"
+    cost = f" ({(guarantee * spend.typical).amount()})" if guarantee else ""
+    once = ", drawn once for each place of a person" if limit.by == "memoise" else ""
+    return f"{spend.persons:,}, typically with {many}{cost}{once}"
 
 
 def _show(
-    screen: RichConsole, request: Request, mechanism: AnyMechanism, summary: ObfuscationSummary
+    screen: RichConsole, request: Request, mechanism: AnyMechanism, summary: TableSummary
 ) -> None:
     where = "standard output" if request.output == PIPE else request.output
-    dropped = [
-        f"{count:,} {why}"
-        for count, why in (
-            (summary.bad_rows_dropped, "without usable coordinates"),
-            (summary.outside_dropped, "outside the box"),
-        )
-        if count
-    ]
     lines = {
-        "reports": f"{summary.reports_written:,} from {summary.rows_read:,} rows, in {where}",
-        "left out": ", ".join(dropped),
-        "outside": outside_in_words(summary.outside_clamped, summary.reports_written),
-        "mechanism": repr(mechanism),
-        **promise_in_words(mechanism),
+        "reports": f"{summary.reports:,} from {summary.rows_read:,} rows, in {where}",
+        **summary_in_words(summary, mechanism, request.limit),
         "saved": request.save_mechanism or "",
     }
     screen.print(two_columns({name: text for name, text in lines.items() if text}))

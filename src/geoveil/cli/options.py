@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from geoveil.table.persons import LimitBy, PersonLimit
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -85,7 +87,9 @@ def location_options(command: Command) -> Command:
             show_default=True,
             help="Rows without usable coordinates: an error, or left out and counted.",
         ),
-        click.option("--lng", help="Column of the longitude; else found by its usual names."),
+        click.option(
+            "--lng", "--lon", "lng", help="Column of the longitude; else found by its usual names."
+        ),
         click.option("--lat", help="Column of the latitude; else found by its usual names."),
     ):
         command = decorate(command)
@@ -96,11 +100,42 @@ def outside_option(command: Command) -> Command:
     """``--outside``: what becomes of places beyond the edges of the map."""
     return click.option(
         "--outside",
-        type=click.Choice(["clamp", "drop", "raise"]),
-        default="clamp",
+        type=click.Choice(["drop", "clamp", "raise"]),
+        default="drop",
         show_default=True,
-        help="Places outside the box: to the nearest cell, left out, or an error.",
+        help="Places outside the box: left out and counted, to the nearest cell, or an error.",
     )(command)
+
+
+def person_options(command: Command) -> Command:
+    """``--person``, ``--per-person`` and ``--limit-by``: how many reports there are about a person."""
+    for decorate in (
+        click.option(
+            "--limit-by",
+            type=click.Choice(["sample", "cap", "memoise"]),
+            help="Which: rows at random (sample, unless given), the first rows (cap), or different "
+            "cells, each of which always gives the same report (memoise).",
+        ),
+        click.option(
+            "--per-person", type=click.IntRange(min=1), help="At most so many reports a person."
+        ),
+        click.option("--person", metavar="COLUMN", help="Column that says whom a row is about."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def person_limit(
+    person: str | None, per_person: int | None, limit_by: LimitBy | None
+) -> PersonLimit | None:
+    """The limit that ``person_options`` ask for; none without a person."""
+    if person is None and (per_person is not None or limit_by is not None):
+        raise click.UsageError(
+            "--per-person and --limit-by must come with --person COLUMN, which says whom a row is about"
+        )
+    if per_person is None and limit_by in ("sample", "cap"):
+        raise click.UsageError(f"--limit-by {limit_by} must come with --per-person N")
+    return None if person is None else PersonLimit(person, per_person, limit_by or "sample")
 
 
 def promise_options(command: Command) -> Command:

@@ -10,25 +10,46 @@ import numpy as np
 from rich.console import Console as RichConsole
 from rich.table import Table
 
-from geoveil.arrays import IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.words import spend_in_words
 from geoveil.cli.choice import lay_grid
 from geoveil.cli.console import Console, ProgressBar
-from geoveil.cli.options import location_options, machine_options, space_options
+from geoveil.cli.obfuscate import persons_in_words, spend_values, warn_of_outside
+from geoveil.cli.options import (
+    location_options,
+    machine_options,
+    outside_option,
+    person_limit,
+    person_options,
+    space_options,
+)
 from geoveil.collect import Collection, Crowd, Simulation, simulate
 from geoveil.demo.city import simulated_city
-from geoveil.errors import InvalidFile
 from geoveil.plot.campaign import save_campaign
 from geoveil.plot.maps import Panel, picture_kind, save_maps
+from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
-from geoveil.table import Extent, LocationTable, open_table
+from geoveil.space.outside import Outside, OutsideCount
+from geoveil.table import Extent, LocationTable, PersonLimit, open_table
 from geoveil.table.locations import BadRows
+from geoveil.table.obfuscation import placed_rows
+from geoveil.table.persons import Reporting, Spend
 from geoveil.table.reader import TableReader
 from geoveil.table.writer import binary_sink, check_target
 
 CITY_SEED = 7
 _PLOT_HELP = "Draw the error by round (.png, .svg, .pdf)."
+
+
+@dataclass(frozen=True)
+class Located:
+    """A population on a grid; ``spend`` is ``None`` where its persons are not told apart."""
+
+    grid: Grid
+    cells: IntArray
+    outside: OutsideCount
+    spend: Spend | None
 
 
 @dataclass(frozen=True)
@@ -43,21 +64,39 @@ class People:
     bad_rows: BadRows
     delimiter: str
     format: str | None
+    outside: Outside
+    limit: PersonLimit | None
 
-    def located(self, number: int, progress: ProgressBar) -> tuple[Grid, IntArray]:
-        """The grid and the true cell of everybody."""
+    def located(self, number: int, seed: int, progress: ProgressBar) -> Located:
+        """The grid and the true cells of everybody who reports."""
         if self.source is None:
+            if self.limit is not None:
+                raise click.UsageError("--person must come with a file that has such a column")
             city = simulated_city(people=number, seed=CITY_SEED, cell_km=self.cell_km)
-            return city.grid, city.cells
+            return Located(city.grid, city.cells, OutsideCount("drop"), Spend(number, 1, 1))
         grid = lay_grid(self.box or tuple(self._extent().box(self.source)), self.cell_km)
-        cells = []
+        outside = OutsideCount(self.outside)
+        # chosen here, drawn round by round
+        reporting = Reporting(self.limit, draw=lambda cells: cells, randomness=seeded(seed))
+
+        def place(lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
+            return outside.locate(grid, lat, lng)
+
         with self._open() as reader:
-            for part in self._locations(reader):
-                cells.append(np.asarray(grid.locate(lat=part.lat, lng=part.lng)))
-                progress.update(reader.fraction)
-        if not sum(part.size for part in cells):
-            raise InvalidFile(f"{self.source} must have a usable location; it has none")
-        return grid, np.concatenate(cells)
+            locations = self._locations(reader)
+            rows = list(
+                reporting.reports(
+                    placed_rows(
+                        locations, place, reporting, lambda _: progress.update(reader.fraction)
+                    )
+                )
+            )
+        locations.check(outside)
+        cells = np.concatenate([part.places for part in rows])
+        if self.limit is not None and self.limit.by == "memoise":
+            persons = np.concatenate([part.persons for part in rows if part.persons is not None])
+            cells = np.unique(np.column_stack([persons, cells]), axis=0)[:, 1]
+        return Located(grid, cells, outside, reporting.spend)
 
     def _extent(self) -> Extent:
         extent = Extent()
@@ -72,7 +111,10 @@ class People:
         return open_table(source, format=self.format, delimiter=self.delimiter, drop_bad=drop)
 
     def _locations(self, reader: TableReader) -> LocationTable:
-        return LocationTable(reader, lat=self.lat, lng=self.lng, bad_rows=self.bad_rows)
+        person = None if self.limit is None else self.limit.column
+        return LocationTable(
+            reader, lat=self.lat, lng=self.lng, person=person, bad_rows=self.bad_rows
+        )
 
 
 @click.command()
@@ -115,31 +157,44 @@ class People:
 @click.option("--plot", metavar="FILE", help=_PLOT_HELP)
 @click.option("--map", "maps", metavar="FILE", help="Draw truth and estimate as maps.")
 @space_options
+@outside_option
 @location_options
+@person_options
 @machine_options
 def command(machine: bool, **options: Any) -> None:
     """Run a population through the rounds of a campaign, and compare with the truth.
 
     CHECKINS is a file of true places; without it a city is simulated. The error is the earth mover's
     distance in km, beside the error of exact counts (no privacy) and of the best stop in hindsight.
+    Each row reports once, or in each round; --person says whom a row is about, --per-person limits
+    the rows that report (memoise: each cell of a person once, as a device does).
 
     \b
     geoveil simulate checkins.csv --rounds 15 --epsilon-per-km 2 --camouflage 0.5 --plot curve.png
     """
-    names = ("source", "box", "cell_km", "lat", "lng", "bad_rows", "delimiter", "format")
-    people = People(**{name: options[name] for name in names})
+    names = ("source", "box", "cell_km", "lat", "lng", "bad_rows", "delimiter", "format", "outside")
+    limit = person_limit(*(options[name] for name in ("person", "per_person", "limit_by")))
+    people = People(**{name: options[name] for name in names}, limit=limit)
     for picture in (options["plot"], options["maps"]):
         if picture is not None:
             picture_kind(picture)
             check_target(picture, people.source or "")
     console = Console(machine=machine)
     with console.progress("reading the people") as progress:
-        grid, cells = people.located(options["number"], progress)
+        located = people.located(options["number"], options["seed"], progress)
         progress.stage("collecting")
-        simulation = _run(grid, cells, options, progress)
+        simulation = _run(located.grid, located.cells, options, progress)
         _draw(simulation, options)
-    values = _values(simulation, options)
-    console.result(values, lambda screen: _show(screen, simulation, options))
+    warn_of_outside(console, located.outside)
+    spend = None if located.spend is None else _in_all_rounds(located.spend, options)
+    values = _values(simulation, options, located, spend)
+    sentences = [values["spent"]]
+    if spend is not None and limit is not None:
+        promise = GeoIndistinguishability(options["epsilon_per_km"])
+        sentences.append(f"Persons: {persons_in_words(spend, limit, promise)}.")
+    if located.outside.outside:
+        sentences.append(f"{located.outside.sentence()}.")
+    console.result(values, lambda screen: _show(screen, simulation, sentences))
 
 
 def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: ProgressBar) -> Simulation:
@@ -195,36 +250,34 @@ def _draw(simulation: Simulation, options: dict[str, Any]) -> None:
             save_maps(sink, picture_kind(options["maps"]), simulation.space, panels)
 
 
-def _values(simulation: Simulation, options: dict[str, Any]) -> dict[str, Any]:
+def _values(
+    simulation: Simulation, options: dict[str, Any], located: Located, spend: Spend | None
+) -> dict[str, Any]:
     kept = ("number", "reports", "error_km", "floor_km", "hindsight_km", "mean_distance_km",
             "leakage_bits", "steps")  # fmt: skip
+    guarantee = GeoIndistinguishability(options["epsilon_per_km"])
+    reports = None if spend is None else spend.largest
     return {
         "rule": simulation.collection.rule.to_dict(),
         "cells": simulation.space.size,
         "everybody": options["everybody"],
-        "reports_per_person": _reports_per_person(options),
-        "spent": _spent_in_words(options),
+        "outside_dropped": located.outside.dropped,
+        "outside_clamped": located.outside.clamped,
+        "reports_per_person": reports,
+        "per_person": spend_values(spend, guarantee),
+        "spent": spend_in_words(guarantee, reports),
         "start_error_km": simulation.start_km,
         "rounds": [{name: getattr(done, name) for name in kept} for done in simulation.rounds],
     }
 
 
-def _reports_per_person(options: dict[str, Any]) -> int | None:
-    """How often one person has reported at most, in rounds that did not close as well.
-
-    Unknown for a file, whose rows may be those of one person.
-    """
-    if options["source"] is not None:
-        return None
-    return int(options["rounds"]) if options["everybody"] == "each-round" else 1
+def _in_all_rounds(spend: Spend, options: dict[str, Any]) -> Spend:
+    """How often persons report, in rounds that did not close as well."""
+    rounds = int(options["rounds"]) if options["everybody"] == "each-round" else 1
+    return Spend(spend.persons, spend.largest * rounds, spend.typical * rounds)
 
 
-def _spent_in_words(options: dict[str, Any]) -> str:
-    guarantee = GeoIndistinguishability(options["epsilon_per_km"])
-    return spend_in_words(guarantee, _reports_per_person(options))
-
-
-def _show(screen: RichConsole, simulation: Simulation, options: dict[str, Any]) -> None:
+def _show(screen: RichConsole, simulation: Simulation, sentences: list[str]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for heading in ("round", "reports", "error (km)", "no privacy (km)", "best stop (km)",
                     "mean distance (km)", "leakage (bits)", "steps"):  # fmt: skip
@@ -240,6 +293,7 @@ def _show(screen: RichConsole, simulation: Simulation, options: dict[str, Any]) 
         f"{simulation.space!r}; knowing nothing, the error is {simulation.start_km:.4f} km"
     )
     screen.print(table)
-    screen.print(_spent_in_words(options))
+    for sentence in sentences:
+        screen.print(sentence)
     if not simulation.rounds:
         screen.print("No round reached the minimum of reports: nothing was released.")

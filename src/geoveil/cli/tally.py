@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,28 @@ from rich.console import Console as RichConsole
 
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
-from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, promise_in_words
+from geoveil.cli.choice import ON_MAPS, describe
 from geoveil.cli.console import Console, ProgressBar, two_columns
-from geoveil.cli.obfuscate import Request, build_mechanism, outside_in_words, warn_of_outside
+from geoveil.cli.obfuscate import (
+    Request,
+    build_mechanism,
+    summary_in_words,
+    summary_values,
+    warn_of_outside,
+)
 from geoveil.cli.options import (
-    PROMISE_NAMES,
     location_options,
     machine_options,
     outside_option,
+    person_options,
     promise_options,
     space_options,
 )
 from geoveil.errors import Unsupported
+from geoveil.table import TableSummary
 from geoveil.table.format import PIPE
 from geoveil.table.tallies import save_tally
-from geoveil.table.tallying import TallySummary, tally_table, usable_processes
+from geoveil.table.tallying import tally_table, usable_processes
 
 _COUNTED = tuple(name for name in ON_MAPS if name != "continuous-laplace")
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
@@ -45,6 +51,7 @@ _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 @space_options
 @outside_option
 @location_options
+@person_options
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -67,15 +74,16 @@ def command(
     """Obfuscate the places of IN, count the reports, and keep only the counts.
 
     OUT is a small document: the mechanism and how often each cell was reported. It goes to
-    geoveil estimate. Each row of IN is one report: rows about the same person add up.
+    geoveil estimate. Each row of IN is one report, and the reports about a person add up: --person
+    says whom a row is about, --per-person limits them.
 
     \b
     geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     """
-    promise = {name: options.pop(name) for name in PROMISE_NAMES}
-    choice = MechanismChoice.parse(mechanism, promise)
-    request = Request(choice=choice, keep=(), exact=False, save_mechanism=None, **options)
-    _check(request, engine)
+    request = Request.parse(
+        mechanism, options | {"keep": (), "exact": False, "save_mechanism": None}
+    )
+    _check(request, engine, processes)
     console = Console(machine=machine, data_on_stdout=request.output == PIPE)
     if request.seed is not None:
         console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
@@ -86,12 +94,17 @@ def command(
         progress.stage("counting")
         tally, summary = _count(request, built, processes or _processes(request.source), progress)
         save_tally(tally, request.output)
-    warn_of_outside(console, summary.outside_clamped, summary.reports_counted)
-    values = {"output": request.output, **asdict(summary), **describe(built), "seed": request.seed}
+    warn_of_outside(console, summary.outside)
+    values = {"output": request.output, **summary_values(summary, built, "reports_counted")}
+    values |= {**describe(built), "seed": request.seed}
     console.result(values, lambda screen: _show(screen, request, tally, summary))
 
 
-def _check(request: Request, engine: str) -> None:
+def _check(request: Request, engine: str, processes: int | None) -> None:
+    if request.limit is not None and (processes or 1) > 1:
+        raise click.UsageError(
+            "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
+        )
     if engine == "spark":
         raise click.UsageError(
             "--engine spark is not part of this version; --engine local shares the work among "
@@ -109,35 +122,25 @@ def _processes(source: str) -> int:
 
 def _count(
     request: Request, mechanism: Channel, processes: int, progress: ProgressBar
-) -> tuple[Tally, TallySummary]:
+) -> tuple[Tally, TableSummary]:
     with request.open() as reader:
         return tally_table(
             request.locations(reader),
             mechanism,
             outside=request.outside,
+            limit=request.limit,
             seed=request.seed,
             processes=processes,
             advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
         )
 
 
-def _show(screen: RichConsole, request: Request, tally: Tally, summary: TallySummary) -> None:
+def _show(screen: RichConsole, request: Request, tally: Tally, summary: TableSummary) -> None:
     where = "standard output" if request.output == PIPE else request.output
     seen = int((tally.counts > 0).sum())
-    dropped = [
-        f"{count:,} {why}"
-        for count, why in (
-            (summary.bad_rows_dropped, "without usable coordinates"),
-            (summary.outside_dropped, "outside the box"),
-        )
-        if count
-    ]
     lines = {
         "counted": f"{tally.total:,} reports from {summary.rows_read:,} rows, in {where}",
         "seen": f"{seen:,} of {tally.counts.size:,} cells were reported",
-        "left out": ", ".join(dropped),
-        "outside": outside_in_words(summary.outside_clamped, summary.reports_counted),
-        "mechanism": repr(tally.channel),
-        **promise_in_words(tally.channel),
+        **summary_in_words(summary, tally.channel, request.limit),
     }
     screen.print(two_columns({name: text for name, text in lines.items() if text}))

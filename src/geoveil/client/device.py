@@ -24,6 +24,7 @@ from geoveil.client.transport import Network, Transport
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.report.integer_elastic import DRAW_BYTES
+from geoveil.space.projection import either_longitude
 
 Beyond = Literal["refuse", "clamp"]
 """A location outside the box: nothing is sent, or the nearest cell takes its place."""
@@ -73,17 +74,19 @@ class Device:
         *,
         lat: float | None = None,
         lng: float | None = None,
+        lon: float | None = None,
         locate: Locate | None = None,
         outside: Beyond = "refuse",
     ) -> Receipt:
         """Send one noisy cell and return what was sent, once the collector has counted it.
 
-        Give ``lat`` and ``lng`` in degrees, or ``locate``, which is called only when every check has
-        passed. :class:`Refused` with nothing sent when a check fails; with ``sent`` when the report was
-        charged and sent and can never count. :class:`Unacknowledged` when it was charged and fixed and
-        may still count: ``flush`` sends the same one again.
+        Give ``lat`` and ``lng`` (or ``lon``) in degrees, or ``locate``, which is called only when every
+        check has passed. :class:`Refused` with nothing sent when a check fails; with ``sent`` when the
+        report was charged and sent and can never count. :class:`Unacknowledged` when it was charged and
+        fixed and may still count: ``flush`` sends the same one again.
         """
-        where = _locator(lat, lng, locate)
+        longitude = None if lng is None and lon is None else either_longitude(lng, lon)
+        where = _locator(lat, longitude, locate)
         if outside not in get_args(Beyond):
             raise InvalidInput(
                 f"outside ({outside!r}) must be one of {', '.join(get_args(Beyond))}"

@@ -75,7 +75,9 @@ def simulated_city(*, people: int, seed: int, cell_km: float = 0.5) -> City:
         places = np.concatenate([places, drawn[~in_river(drawn)]])
     places = places[:people]
     lat, lng = grid.plane.to_latlng(places)
-    return City(grid, DISTRICTS, lat, lng, np.asarray(grid.locate(lat=lat, lng=lng)))
+    return City(
+        grid, DISTRICTS, lat, lng, np.asarray(grid.locate(lat=lat, lng=lng, outside="clamp"))
+    )
 
 
 def river_north_km(east_km: FloatArray) -> FloatArray:

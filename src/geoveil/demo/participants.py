@@ -56,7 +56,7 @@ class Participants:
         alone = min(DEVICES_A_ROUND, lat.size)
         singly = [self._alone(float(lat[i]), float(lng[i])) for i in range(alone)]
         grid = current.document.mechanism.space
-        cells = np.asarray(grid.locate(lat=lat[alone:], lng=lng[alone:]))
+        cells = np.asarray(grid.locate(lat=lat[alone:], lng=lng[alone:], outside="clamp"))
         drawn = current.document.mechanism.sample(cells, randomness=self._randomness)
         texts = report_texts(current, drawn)
         for start in range(0, len(texts), _TOGETHER):

@@ -14,6 +14,7 @@ from geoveil.errors import InvalidInput
 from geoveil.mechanism.promise import Promise
 from geoveil.mechanism.sphere import noisy_km, noisy_latlng
 from geoveil.randomness import SYSTEM, Randomness
+from geoveil.space.projection import either_longitude
 
 
 class ContinuousLaplace:
@@ -68,10 +69,15 @@ class ContinuousLaplace:
         return noisy_km(self._polar, xy_km, randomness)
 
     def sample_latlng(
-        self, *, lat: npt.ArrayLike, lng: npt.ArrayLike, randomness: Randomness = SYSTEM
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        randomness: Randomness = SYSTEM,
     ) -> tuple[FloatArray, FloatArray]:
         """Noisy latitudes and longitudes for true ones, in degrees."""
-        return noisy_latlng(self._polar, lat, lng, randomness)
+        return noisy_latlng(self._polar, lat, either_longitude(lng, lon), randomness)
 
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         """Radius and angle from 16 bytes a point: 52 + 32 bits for the radius, 32 for the angle."""

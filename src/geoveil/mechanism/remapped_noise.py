@@ -68,9 +68,15 @@ class RemappedNoise(ABC):
         points = plane_coordinates("xy_km", xy_km)
         return self._remap(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
-    def remap_latlng(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> IntArray:
+    def remap_latlng(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> IntArray:
         """The cells that points in degrees are moved to."""
-        return self.remap_km(self.space.plane.to_plane(lat=lat, lng=lng))
+        return self.remap_km(self.space.plane.to_plane(lat=lat, lng=lng, lon=lon))
 
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """One reported cell for each true one."""
@@ -108,7 +114,9 @@ class NearestPlace(RemappedNoise):
     """
 
     def _remap(self, points: FloatArray) -> IntArray:
-        return np.atleast_1d(np.asarray(self.space.locate_km(points), dtype=np.int64))
+        return np.atleast_1d(
+            np.asarray(self.space.locate_km(points, outside="clamp"), dtype=np.int64)
+        )
 
 
 class BayesianPlace(RemappedNoise):

@@ -19,6 +19,7 @@ from geoveil.optimal.regularity import check_increasing
 from geoveil.optimal.segments import Segments, checked_radial, from_function
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.loss import RadialLoss, distance_km
+from geoveil.space.projection import either_longitude
 
 _TOLERANCE = 1e-9
 _DENSITY_TOLERANCE = 1e-6
@@ -190,10 +191,15 @@ class CircularNoise:
         return noisy_km(self._polar, xy_km, randomness)
 
     def sample_latlng(
-        self, *, lat: npt.ArrayLike, lng: npt.ArrayLike, randomness: Randomness = SYSTEM
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        randomness: Randomness = SYSTEM,
     ) -> tuple[FloatArray, FloatArray]:
         """Noisy latitudes and longitudes for true ones, in degrees."""
-        return noisy_latlng(self._polar, lat, lng, randomness)
+        return noisy_latlng(self._polar, lat, either_longitude(lng, lon), randomness)
 
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         radius = self.pieces.quantile(randomness.uniform(size))

@@ -46,9 +46,15 @@ class Box:
         self._check_sound(turn if turn >= 360.0 else self.width)  # a turn would be wrapped to 0
 
     @classmethod
-    def around(cls, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> Box:
+    def around(
+        cls,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> Box:
         """The smallest box that holds all places; in longitude the smallest covering arc."""
-        latitude, longitude = coordinates(lat=lat, lng=lng)
+        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         if latitude.size == 0:
             raise InvalidInput("lat and lng (empty) must hold at least one place")
         west, east = _covering_arc(wrapped(longitude.ravel()))

@@ -18,9 +18,9 @@ from geoveil.space.box import Box, check_reach
 from geoveil.space.document import entries
 from geoveil.space.geojson import cell_polygons, feature_collection
 from geoveil.space.lattice import CELL_LIMIT, SLACK, Lattice, check_cell_count, side_km
-from geoveil.space.outside import Outside, check_outside, settle
+from geoveil.space.outside import Outside, check_outside, elsewhere, settle
 from geoveil.space.places import Places
-from geoveil.space.projection import TangentPlane
+from geoveil.space.projection import TangentPlane, coordinates, either_longitude
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -74,7 +74,13 @@ class Grid(Space):
 
     @classmethod
     def around(
-        cls, *, lat: npt.ArrayLike, lng: npt.ArrayLike, cell_km: float, margin_cells: int = 0
+        cls,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        cell_km: float,
+        margin_cells: int = 0,
     ) -> Grid:
         """The grid over the bounding box of data, with ``margin_cells`` more on every side.
 
@@ -83,7 +89,8 @@ class Grid(Space):
         """
         cell = side_km(cell_km)
         margin = min(count("margin_cells", margin_cells, least=0), CELL_LIMIT)
-        return cls._over(Box.around(lat=lat, lng=lng).widened(margin * cell, least_km=cell), cell)
+        box = Box.around(lat=lat, lng=lng, lon=lon)
+        return cls._over(box.widened(margin * cell, least_km=cell), cell)
 
     @classmethod
     def _over(cls, box: Box, cell_km: float) -> Grid:
@@ -192,37 +199,73 @@ class Grid(Space):
         return rows, columns
 
     @overload
-    def locate(self, *, lat: float, lng: float, outside: Outside = ...) -> int: ...
+    def locate(
+        self, *, lat: float, lng: float = ..., lon: float = ..., outside: Outside = ...
+    ) -> int: ...
     @overload
     def locate(
-        self, *, lat: npt.ArrayLike, lng: npt.ArrayLike, outside: Outside = ...
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike = ...,
+        lon: npt.ArrayLike = ...,
+        outside: Outside = ...,
     ) -> IntArray: ...
     def locate(
-        self, *, lat: npt.ArrayLike, lng: npt.ArrayLike, outside: Outside = "clamp"
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        outside: Outside = "raise",
     ) -> int | IntArray:
         """Cells of places in degrees: an ``int`` for one place, else an array of the same shape.
 
-        Outside places go to the nearest cell (``"clamp"``; all those more than a quarter of the globe
-        away to one and the same), are left out (``"drop"``: the cells of the others, flat;
-        ``inside`` tells which) or refused (``"raise"``). A place at most 1 % of a cell off the
-        lattice counts as inside, and so does all of the box.
+        Outside places are refused (``"raise"``), left out (``"drop"``: the cells of the others, flat;
+        ``inside`` tells which) or go to the nearest cell (``"clamp"``; all those more than a quarter
+        of the globe away to one and the same). A place at most 1 % of a cell off the lattice counts
+        as inside, and so does all of the box.
         """
         check_outside(outside)
-        return self._settled(Places.in_degrees(self.plane, lat, lng), outside)
+        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
+        cells, inside = self.nearest_cells(lat=latitude, lng=longitude)
+        return settle(
+            cells,
+            inside,
+            outside,
+            lambda beyond: elsewhere(self, latitude.ravel()[beyond], longitude.ravel()[beyond]),
+        )
 
-    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "clamp") -> int | IntArray:
+    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """Cells of places (…, 2) in kilometres east and north, the coordinates of ``centres``."""
         check_outside(outside)
-        return self._settled(Places.in_km(xy), outside)
+        return settle(*self._nearest(Places.in_km(xy)), outside)
 
-    def _settled(self, places: Places, outside: Outside) -> int | IntArray:
-        lattice = self.lattice
-        cells = places.each(lattice.nearest, np.int64)
-        return settle(cells, lambda: places.each(lattice.contains, np.bool_), outside)
+    def nearest_cells(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, BoolArray]:
+        """The nearest cells of places in degrees, and which of the places lie in the grid."""
+        return self._nearest(Places.in_degrees(self.plane, lat, either_longitude(lng, lon)))
 
-    def inside(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> BoolArray:
+    def _nearest(self, places: Places) -> tuple[IntArray, BoolArray]:
+        # one pass: the cell n of a place outside is written as −1 − n
+        signed = places.each(self.lattice.nearest_or_outside, np.int64)
+        return np.where(signed < 0, ~signed, signed), signed >= 0
+
+    def inside(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> BoolArray:
         """Which places lie in the grid; ``lat[inside]`` are those that ``outside="drop"`` keeps."""
-        return Places.in_degrees(self.plane, lat, lng).each(self.lattice.contains, np.bool_)
+        places = Places.in_degrees(self.plane, lat, either_longitude(lng, lon))
+        return places.each(self.lattice.contains, np.bool_)
 
     def inside_km(self, xy: npt.ArrayLike) -> BoolArray:
         """Which places (…, 2), in kilometres east and north, lie in the grid."""

@@ -36,6 +36,11 @@ class Lattice:
         steps = np.clip(offset, 0.0, cells * self.cell_km) / self.cell_km
         return np.minimum(steps.astype(np.int64), cells - 1)
 
+    def nearest_or_outside(self, east: FloatArray, north: FloatArray) -> IntArray:
+        """The nearest cell n, or −1 − n of a place that lies outside."""
+        cells = self.nearest(east, north)
+        return np.where(self.contains(east, north), cells, ~cells)
+
     def contains(self, east: FloatArray, north: FloatArray) -> BoolArray:
         """Which places lie on the lattice, up to the slack."""
         slack = SLACK * self.cell_km

@@ -30,7 +30,7 @@ class Line(Space):
     >>> line = Line(100)
     >>> line.distance_km(3, [3, 10]).tolist()
     [0.0, 7.0]
-    >>> line.locate([-4.0, 2.4, 200.0]).tolist()
+    >>> line.locate([-4.0, 2.4, 200.0], outside="clamp").tolist()
     [0, 2, 99]
     """
 
@@ -57,16 +57,16 @@ class Line(Space):
     def locate(self, values: float, *, outside: Outside = ...) -> int: ...
     @overload
     def locate(self, values: npt.ArrayLike, *, outside: Outside = ...) -> IntArray: ...
-    def locate(self, values: npt.ArrayLike, *, outside: Outside = "clamp") -> int | IntArray:
+    def locate(self, values: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """The nearest whole numbers, halves upward: an ``int`` for one value, else an array.
 
-        A value more than half a step beyond an end is outside: it goes to that end (``"clamp"``),
-        is left out (``"drop"``) or refused (``"raise"``).
+        A value more than half a step beyond an end is outside: it is refused (``"raise"``), left out
+        (``"drop"``) or goes to that end (``"clamp"``).
         """
         check_outside(outside)
         given = numbers("values", values)
         cells = np.floor(np.clip(given, 0.0, self.size - 1.0) + 0.5).astype(np.int64)
-        return settle(cells, lambda: (given >= -0.5) & (given <= self.size - 0.5), outside)
+        return settle(cells, (given >= -0.5) & (given <= self.size - 0.5), outside)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and size."""

@@ -1,17 +1,23 @@
-"""What becomes of a place outside its space: clamped, dropped or refused."""
+"""Places outside their space: clamped, dropped or refused, counted, and what may be wrong with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from geoveil.arrays import BoolArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput, OutsideSpace
 
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""
+
+_LOOKED_AT = 1000  # places are enough to see what they are
+_MOST = 0.9  # of them have to agree
+_FARTHEST_METRES = 2.1e7  # no map in metres has larger coordinates
+_WORTH_A_WARNING = 0.01
 
 
 def check_outside(outside: str) -> None:
@@ -20,23 +26,163 @@ def check_outside(outside: str) -> None:
         raise InvalidInput(f"outside ({outside!r}) must be one of {', '.join(get_args(Outside))}")
 
 
-def settle(cells: IntArray, inside: Callable[[], BoolArray], outside: Outside) -> int | IntArray:
+def settle(
+    cells: IntArray,
+    inside: BoolArray,
+    outside: Outside,
+    hint: Callable[[BoolArray], str] = lambda beyond: "",
+) -> int | IntArray:
     """The clamped ``cells``, less those outside (then flat) or refused, as ``outside`` says.
 
     One place that lies outside cannot be left out of one answer: there ``"drop"`` refuses too.
+    ``hint(beyond)`` is what may be wrong with those where ``beyond``, flat, is true.
     """
-    if outside != "clamp":
-        within = inside()
-        if outside == "drop" and cells.ndim:
-            return cells[within]
-        _refuse(within)
+    if outside == "drop" and cells.ndim:
+        return cells[inside]
+    if outside != "clamp" and not inside.all():
+        beyond = ~inside.ravel()
+        raise OutsideSpace(
+            f"every place must lie in the space; {np.count_nonzero(beyond)} of {beyond.size} do "
+            f"not, the first at position {np.flatnonzero(beyond)[0]}; "
+            + (hint(beyond) or "leave these out or use outside='clamp'")
+        )
     return cells if cells.ndim else int(cells)
 
 
-def _refuse(within: BoolArray) -> None:
-    beyond = np.flatnonzero(~within.ravel())
-    if beyond.size:
-        raise OutsideSpace(
-            f"every place must lie in the space; {beyond.size} of {within.size} do not, "
-            f"the first at position {beyond[0]}; leave these out or use outside='clamp'"
+# -- what may be wrong -------------------------------------------------------------------------------
+
+
+def on_earth(lat: FloatArray, lng: FloatArray) -> BoolArray:
+    """Which pairs are places on the Earth: finite, |lat| ≤ 90, |lng| ≤ 180."""
+    return (np.abs(lat) <= 90.0) & (np.abs(lng) <= 180.0)
+
+
+def no_degrees(lat: FloatArray, lng: FloatArray) -> str:
+    """What coordinates out of range look like, in words; empty where nobody can tell.
+
+    >>> no_degrees(np.array([-122.4]), np.array([37.8]))
+    'latitude and longitude look swapped'
+    >>> no_degrees(np.array([6250000.0]), np.array([262000.0]))
+    'these look like projected coordinates in metres; convert them to WGS84 degrees (EPSG:4326)'
+    """
+    lat, lng = lat[:_LOOKED_AT], lng[:_LOOKED_AT]
+    small, large = np.sort(np.abs([lat, lng]), axis=0)
+    if _mostly(on_earth(lng, lat)):
+        return SWAPPED
+    if _mostly((large > _FARTHEST_METRES) & on_earth(lat / 1e7, lng / 1e7)):
+        return "these look like degrees times 10,000,000; divide them by that"
+    if _mostly((small > 1000.0) & (large <= _FARTHEST_METRES)):
+        return (
+            "these look like projected coordinates in metres; convert them to WGS84 degrees "
+            "(EPSG:4326)"
         )
+    return ""
+
+
+def elsewhere(space: Any, lat: FloatArray, lng: FloatArray) -> str:
+    """What places outside a space look like: a reading that puts nearly all of them inside."""
+    given = lat[:_LOOKED_AT], lng[:_LOOKED_AT]
+    for words, reading in _READINGS:
+        with np.errstate(over="ignore"):
+            read = reading(*given)
+        possible = on_earth(*read)
+        if _mostly(possible) and _mostly(
+            space.inside(lat=read[0][possible], lng=read[1][possible])
+        ):
+            return words
+    return ""
+
+
+SWAPPED = "latitude and longitude look swapped"
+_READINGS: tuple[tuple[str, Callable[[Any, Any], tuple[FloatArray, FloatArray]]], ...] = (
+    (SWAPPED, lambda lat, lng: (lng, lat)),
+    ("the longitudes look as if their minus sign were lost", lambda lat, lng: (lat, -lng)),
+    (
+        "these look like radians; convert them to degrees",
+        lambda lat, lng: (np.rad2deg(lat), np.rad2deg(lng)),
+    ),
+)
+
+
+def _mostly(true: BoolArray) -> bool:
+    return true.size > 0 and float(true.mean()) >= _MOST
+
+
+# -- counting ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class OutsideCount:
+    """How many places of a table lie outside the map, what is done with them, what may be wrong.
+
+    >>> from geoveil.space.grid import Grid
+    >>> paris = Grid.from_box(south=48.8, west=2.2, north=48.9, east=2.4, cell_km=0.5)
+    >>> count = OutsideCount("drop")
+    >>> cells, inside = count.locate(paris, np.array([48.85, 2.3]), np.array([2.3, 48.85]))
+    >>> count.sentence()
+    '1 of 2 places (50 %) lie outside the map and were left out'
+    >>> count.hint
+    'latitude and longitude look swapped'
+    """
+
+    rule: Outside
+    places: int = 0
+    outside: int = 0
+    hint: str = ""
+
+    def locate(self, space: Any, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
+        """The nearest cells of some more places, and which of the places are to be taken."""
+        cells, inside = space.nearest_cells(lat=lat, lng=lng)
+        missing = int(inside.size - np.count_nonzero(inside))
+        if missing and self.rule == "raise":
+            number = self.places + int(np.flatnonzero(~inside)[0]) + 1
+            raise OutsideSpace(
+                f"every place must lie in the box; number {number} does not; "
+                "widen the box, or let such places be clamped or dropped"
+            )
+        if missing and not self.hint:
+            self.hint = elsewhere(space, lat[~inside], lng[~inside])
+        self.places += inside.size
+        self.outside += missing
+        return cells, np.ones_like(inside) if self.rule == "clamp" else inside
+
+    def add(self, other: OutsideCount) -> None:
+        """Take in what another process has counted."""
+        self.places += other.places
+        self.outside += other.outside
+        self.hint = self.hint or other.hint
+
+    @property
+    def dropped(self) -> int:
+        """How many were left out."""
+        return self.outside if self.rule == "drop" else 0
+
+    @property
+    def clamped(self) -> int:
+        """How many were moved to the nearest cell."""
+        return self.outside if self.rule == "clamp" else 0
+
+    @property
+    def worth_a_warning(self) -> bool:
+        """Whether they are one in a hundred or more."""
+        return 0 < self.outside >= _WORTH_A_WARNING * self.places
+
+    def sentence(self) -> str:
+        """How many, of how many, and what became of them; empty where none is outside."""
+        if not self.outside:
+            return ""
+        share = f"{100 * self.outside / self.places:.3g}"
+        fate = "left out" if self.rule == "drop" else "moved to the nearest cell"
+        return (
+            f"{self.outside:,} of {self.places:,} places ({share} %) lie outside the map and were "
+            f"{fate}"
+        )
+
+    def check(self, name: str, advice: str) -> None:
+        """Refuse a table none of whose places is inside; from then on ``advice`` is the hint."""
+        if self.places and self.outside == self.places:
+            raise OutsideSpace(
+                f"{name} must have a place on the map; all {self.places:,} lie outside; {advice}"
+            )
+        if self.hint:
+            self.hint = advice

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.base import Space
 from geoveil.space.box import Box
 from geoveil.space.document import entries, kind_of
 from geoveil.space.geojson import feature_collection, points
+from geoveil.space.outside import Outside, check_outside, settle
 from geoveil.space.places import Places
-from geoveil.space.projection import TangentPlane, coordinates, plane_coordinates, wrapped
+from geoveil.space.projection import (
+    TangentPlane,
+    coordinates,
+    either_longitude,
+    plane_coordinates,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
@@ -46,13 +53,14 @@ class Points(Space):
         *,
         lat: npt.ArrayLike | None = None,
         lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
         xy_km: npt.ArrayLike | None = None,
     ) -> None:
-        if (lat is None) != (lng is None) or (lat is None) == (xy_km is None):
+        if (lat is None) == (xy_km is None) or (lat is None) != (lng is None and lon is None):
             raise InvalidInput("places must be given as lat and lng, or as xy_km, and not as both")
         self._degrees: tuple[FloatArray, FloatArray] | None = None
-        if lat is not None and lng is not None:
-            latitude, longitude = coordinates(lat=lat, lng=lng)
+        if lat is not None:
+            latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
             self._degrees = frozen(latitude.copy()), frozen(np.array(wrapped(longitude)))
             self._plane = Box.around(lat=latitude, lng=longitude).plane
             xy_km = self._plane.to_plane(lat=latitude, lng=longitude)
@@ -82,20 +90,50 @@ class Points(Space):
         return cKDTree(self.centres)
 
     @overload
-    def locate(self, *, lat: float, lng: float) -> int: ...
+    def locate(
+        self, *, lat: float, lng: float = ..., lon: float = ..., outside: Outside = ...
+    ) -> int: ...
     @overload
-    def locate(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> IntArray: ...
-    def locate(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> int | IntArray:
-        """The nearest place: an ``int`` for one point, else an array of the same shape."""
-        return self._located(Places.in_degrees(self.plane, lat, lng))
+    def locate(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike = ...,
+        lon: npt.ArrayLike = ...,
+        outside: Outside = ...,
+    ) -> IntArray: ...
+    def locate(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        outside: Outside = "raise",
+    ) -> int | IntArray:
+        """The nearest place: an ``int`` for one point, else an array of the same shape.
 
-    def locate_km(self, xy: npt.ArrayLike) -> int | IntArray:
+        Nothing is outside, so ``outside`` changes nothing; it is here for whoever takes any space.
+        """
+        check_outside(outside)
+        return settle(*self.nearest_cells(lat=lat, lng=lng, lon=lon), outside)
+
+    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """The nearest place to points (…, 2) in kilometres, in the coordinates of ``centres``."""
-        return self._located(Places.in_km(xy))
+        check_outside(outside)
+        cells = Places.in_km(xy).each(self._nearest, np.int64)
+        return settle(cells, np.ones(cells.shape, dtype=np.bool_), outside)
 
-    def _located(self, places: Places) -> int | IntArray:
+    def nearest_cells(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, BoolArray]:
+        """The nearest places of points in degrees; all points are inside."""
+        places = Places.in_degrees(self.plane, lat, either_longitude(lng, lon))
         cells = places.each(self._nearest, np.int64)
-        return cells if cells.ndim else int(cells)
+        return cells, np.ones(cells.shape, dtype=np.bool_)
 
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         # squared distances overflow for what lies beyond

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray
 from geoveil.errors import InvalidInput, OutsideSpace
+from geoveil.space.outside import no_degrees
 
 EQUATOR_KM = 6378.137
 """Semi-major axis a of WGS84."""
@@ -35,7 +36,7 @@ _LIMB_KM = 6400.0  # just beyond the outline of the globe seen from above any po
 _BLOCK = 1 << 15  # temporaries of one block stay in the cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TangentPlane:
     """The plane that touches the WGS84 ellipsoid at one place; x east, y north, in kilometres.
 
@@ -53,20 +54,26 @@ class TangentPlane:
     lat: float
     lng: float
 
-    def __post_init__(self) -> None:
-        lat, lng = coordinates(lat=self.lat, lng=self.lng)
-        if lat.ndim:
-            raise InvalidInput(f"lat and lng (shape {lat.shape}) must be one place")
-        object.__setattr__(self, "lat", float(lat))
-        object.__setattr__(self, "lng", float(wrapped(lng)))
+    def __init__(self, lat: float, lng: float | None = None, *, lon: float | None = None) -> None:
+        latitude, east = coordinates(lat=lat, lng=lng, lon=lon)
+        if latitude.ndim:
+            raise InvalidInput(f"lat and lng (shape {latitude.shape}) must be one place")
+        object.__setattr__(self, "lat", float(latitude))
+        object.__setattr__(self, "lng", float(wrapped(east)))
 
-    def to_plane(self, *, lat: npt.ArrayLike, lng: npt.ArrayLike) -> FloatArray:
+    def to_plane(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> FloatArray:
         """Plane coordinates (…, 2) in km of places given in degrees; any real longitude is wrapped.
 
         The far side of the globe, which an orthographic map would fold back onto the near one, is
         one place instead: due north of the origin, just beyond every point of the near side.
         """
-        latitude, longitude = coordinates(lat=lat, lng=lng)
+        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
         plane = np.empty((flat_lat.size, 2))
         for block in blocks(flat_lat.size):
@@ -142,14 +149,28 @@ def blocks(size: int) -> Iterator[slice]:
     return (slice(start, start + _BLOCK) for start in range(0, size, _BLOCK))
 
 
-def coordinates(*, lat: npt.ArrayLike, lng: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+def either_longitude(lng: Any, lon: Any) -> Any:
+    """The longitude by either of its names; both or neither is an error."""
+    if lng is None and lon is not None:
+        return lon
+    if lng is None or lon is not None:
+        given = "neither" if lng is None else "both"
+        raise InvalidInput(f"the longitude ({given}) must be given once, as lng or as lon")
+    return lng
+
+
+def coordinates(
+    *, lat: npt.ArrayLike, lng: npt.ArrayLike | None = None, lon: npt.ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Latitudes and longitudes as finite arrays of one shape, or an error without their values."""
-    latitude, longitude = numbers("lat", lat), numbers("lng", lng)
+    latitude, longitude = numbers("lat", lat), numbers("lng", either_longitude(lng, lon))
     if latitude.shape != longitude.shape:
         raise InvalidInput(
             f"lat (shape {latitude.shape}) and lng (shape {longitude.shape}) must have one shape"
         )
-    refuse("lat must lie in -90 … 90 degrees", np.abs(latitude) > 90.0)
+    wrong = np.abs(latitude) > 90.0
+    hint = no_degrees(latitude[wrong], longitude[wrong])
+    refuse("lat must lie in -90 … 90 degrees", wrong, hint)
     return latitude, longitude
 
 
@@ -181,8 +202,9 @@ def _holds_text(array: npt.NDArray[Any]) -> bool:
     return array.dtype.kind == "O" and any(isinstance(e, str | bytes | bool) for e in array.flat)
 
 
-def refuse(condition: str, wrong: BoolArray) -> None:
+def refuse(condition: str, wrong: BoolArray, hint: str = "") -> None:
     """Raise ``condition`` with the position of the first wrong entry, never with its value."""
     if wrong.any():
         position = int(np.flatnonzero(wrong.ravel())[0])
-        raise InvalidInput(f"{condition}; the entry at position {position} is not")
+        advice = f"; {hint}" if hint else ""
+        raise InvalidInput(f"{condition}; the entry at position {position} is not{advice}")

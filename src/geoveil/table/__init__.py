@@ -8,7 +8,8 @@ from geoveil.table.extent import Extent
 from geoveil.table.format import Format, format_of
 from geoveil.table.frame import obfuscate
 from geoveil.table.locations import Locations, LocationTable
-from geoveil.table.obfuscation import ObfuscationSummary, obfuscate_table
+from geoveil.table.obfuscation import TableSummary, obfuscate_table
+from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import open_table
 from geoveil.table.reports import Reporter, reporter_for
 from geoveil.table.writer import create_table
@@ -18,8 +19,9 @@ __all__ = [
     "Format",
     "LocationTable",
     "Locations",
-    "ObfuscationSummary",
+    "PersonLimit",
     "Reporter",
+    "TableSummary",
     "create_table",
     "format_of",
     "obfuscate",

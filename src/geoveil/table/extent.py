@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.errors import InvalidFile
+from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 
 _STEPS = 100  # per degree
@@ -46,12 +46,18 @@ class Extent:
         south = math.floor(self._south * _STEPS)
         north = max(math.ceil(self._north * _STEPS), south + 1)
         west, east = _covering_arc(self._occupied)
-        return Box(
-            south=south / _STEPS,
-            west=(west - _ROUND // 2) / _STEPS,
-            north=north / _STEPS,
-            east=(east - _ROUND // 2) / _STEPS,
-        )
+        try:
+            return Box(
+                south=south / _STEPS,
+                west=(west - _ROUND // 2) / _STEPS,
+                north=north / _STEPS,
+                east=(east - _ROUND // 2) / _STEPS,
+            )
+        except InvalidInput:
+            raise InvalidFile(
+                f"the places of {name} must fit on one map to find its box, at most 500 km from its "
+                "centre; give --box around those you mean, or check which columns are the coordinates"
+            ) from None
 
 
 def _covering_arc(occupied: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int]:

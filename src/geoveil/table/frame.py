@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import BoolArray, FloatArray
+from geoveil.arrays import FloatArray
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside
+from geoveil.space.projection import either_longitude
 from geoveil.table.columns import check_column, coordinate_columns
 from geoveil.table.geometry import geometry_columns
+from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows
 from geoveil.table.reports import Reports, reporter_for
 
 _WGS84 = "EPSG:4326"
@@ -27,8 +30,12 @@ def obfuscate(
     *,
     lat: str | None = None,
     lng: str | None = None,
+    lon: str | None = None,
     keep: Sequence[str] = (),
-    outside: Outside = "clamp",
+    person: str | None = None,
+    per_person: int | None = None,
+    limit_by: LimitBy = "sample",
+    outside: Outside = "drop",
     randomness: Randomness = SYSTEM,
 ) -> Any:
     """One noisy report for each row of a DataFrame, GeoDataFrame, pyarrow Table or dict of arrays.
@@ -37,9 +44,14 @@ def obfuscate(
     and ``lng`` (the centre of the reported cell), or ``lat`` and ``lng`` of continuous noise, and
     points for a GeoDataFrame. Other columns, and the index, may tell who somebody is and are left
     behind; name the ones to ``keep``, which must not be geometry. Columns are found by their usual
-    names unless given.
+    names unless given. Places outside the map are left out, with a warning that says how many; it is
+    an error when all are.
 
-    Guarantee: that of the mechanism, for each row; rows about one person add up.
+    Rows about one ``person`` (the column that says who) are held to ``per_person`` reports: rows at
+    random (``limit_by="sample"``), the first (``"cap"``), or as many different places, each of which
+    always gives the same report (``"memoise"``).
+
+    Guarantee: that of the mechanism, for each report; reports about one person add up.
     Cost: that of sampling, and of locating: about 0.2 µs a row.
 
     >>> import geoveil as gv
@@ -51,12 +63,39 @@ def obfuscate(
     (['cell', 'lat', 'lng'], 2)
     """
     columns = _column_names(frame)
-    true_lat, true_lng, used = _coordinates(frame, columns, lat, lng)
+    longitude = None if lng is None and lon is None else either_longitude(lng, lon)
+    true_lat, true_lng, used = _coordinates(frame, columns, lat, longitude)
+    if person is None and per_person is not None:
+        raise InvalidInput(
+            f"per_person ({per_person}) must come with person, the column that says who"
+        )
+    limit = None if person is None else PersonLimit(person, per_person, limit_by)
     kept = [check_column(columns, name, "the table") for name in dict.fromkeys(keep)]
     reporter = reporter_for(mechanism, outside=outside, randomness=randomness)
     check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
-    reports = reporter.report(lat=true_lat, lng=true_lng)
-    return _like(frame, reports, kept)
+    reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
+    persons = None if limit is None else reporting.number(_persons(frame, columns, limit.column))
+    places, taken = reporter.place(true_lat, true_lng)
+    count = reporter.outside
+    count.check("the table", count.hint or "are these the right columns, and is it the right box?")
+    if count.dropped:
+        advice = count.hint and f"; {count.hint}"
+        warnings.warn(f"{count.sentence()}{advice}", stacklevel=2)
+    rows = Rows(places, np.arange(taken.size), persons).take(taken)
+    (drawn,) = reporting.reports([rows]) if rows.numbers.size else (rows,)
+    return _like(frame, Reports(reporter.columns(drawn.places), drawn.numbers), kept)
+
+
+def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
+    """Whom each row is about."""
+    column = frame[check_column(columns, name, "the table")]
+    persons = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
+    for position, person in enumerate(persons):
+        if person is None or person != person:
+            raise InvalidInput(
+                f"the entry at position {position} of column {name!r} must say whom it is about"
+            )
+    return persons
 
 
 def check_kept(kept: Sequence[str], taken: Sequence[str]) -> None:
@@ -84,13 +123,31 @@ def _coordinates(
 ) -> tuple[FloatArray, FloatArray, list[str]]:
     """Latitudes, longitudes, and the names of the columns they came from."""
     if lat is None and lng is None and _is(frame, "geopandas", "GeoDataFrame"):
-        points = frame.geometry if frame.crs is None else frame.geometry.to_crs(_WGS84)
+        points = _in_degrees(frame)
         return _floats(points.y, "geometry"), _floats(points.x, "geometry"), [frame.geometry.name]
     lat, lng = coordinate_columns(columns, lat, lng, "the table")
     first, second = _floats(frame[lat], lat), _floats(frame[lng], lng)
     if first.shape != second.shape:
         raise InvalidInput(f"columns {lat!r} and {lng!r} must have the same length")
     return first, second, [lat, lng]
+
+
+def _in_degrees(frame: Any) -> Any:
+    """The points of a GeoDataFrame in WGS84; without a reference system they are taken to be."""
+    geometry = frame.geometry
+    if not (geometry.geom_type == "Point").all():
+        raise InvalidInput(
+            "the geometry must hold points only; use its centroids, or drop the rest"
+        )
+    if frame.crs is None:
+        return geometry
+    try:
+        return geometry.to_crs(_WGS84)
+    except (RuntimeError, ValueError):  # what pyproj raises where there is no way
+        named = str(getattr(frame.crs, "name", frame.crs))[:60]
+        raise InvalidInput(
+            f"the geometry must be in a system that converts to degrees (WGS84); it is in {named!r}"
+        ) from None
 
 
 def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
@@ -118,16 +175,14 @@ def _floats(values: Any, name: str) -> FloatArray:
 def _like(frame: Any, reports: Reports, kept: Sequence[str]) -> Any:
     """The reports and the kept columns as the kind of thing that came in."""
     if isinstance(frame, Mapping):
-        return reports.columns | {
-            name: _taken(np.asarray(frame[name]), reports.answered) for name in kept
-        }
+        return reports.columns | {name: np.asarray(frame[name])[reports.rows] for name in kept}
     if _is(frame, "pyarrow", "Table"):
         return _arrow_table(frame, reports, kept)
     import pandas as pd
 
     table = pd.DataFrame(reports.columns)
     for name in kept:
-        table[name] = _taken(frame[name].array, reports.answered)
+        table[name] = frame[name].array[reports.rows]
     if _is(frame, "geopandas", "GeoDataFrame"):
         import geopandas
 
@@ -140,16 +195,8 @@ def _arrow_table(frame: Any, reports: Reports, kept: Sequence[str]) -> Any:
     import pyarrow as pa
 
     columns: dict[str, Any] = {name: pa.array(values) for name, values in reports.columns.items()}
-    for name in kept:
-        column = frame.column(name)
-        columns[name] = (
-            column if reports.answered is None else column.filter(pa.array(reports.answered))
-        )
+    columns |= {name: frame.column(name).take(pa.array(reports.rows)) for name in kept}
     return pa.table(columns)
-
-
-def _taken(values: Any, answered: BoolArray | None) -> Any:
-    return values if answered is None else values[answered]
 
 
 def _is(frame: Any, package: str, name: str) -> bool:

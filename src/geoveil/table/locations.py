@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from geoveil.arrays import BoolArray, FloatArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.table.columns import check_column, coordinate_columns, numbers
-from geoveil.table.reader import TableReader
+from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
+from geoveil.table.columns import check_column, coordinate_columns, list_columns, numbers
+from geoveil.table.reader import GEOMETRY, TableReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,11 +22,15 @@ BadRows = Literal["raise", "drop"]
 
 @dataclass(frozen=True)
 class Locations:
-    """Some consecutive rows of a table: true places in degrees, and the columns to keep."""
+    """Some consecutive rows of a table: true places in degrees, persons, and the columns to keep.
+
+    ``persons`` are the different ones and, for each row, the position of its own among them.
+    """
 
     lat: FloatArray
     lng: FloatArray
     kept: pa.RecordBatch
+    persons: tuple[list[Any], IntArray] | None = None
 
     def __repr__(self) -> str:
         return f"Locations({self.lat.size} rows)"
@@ -37,7 +42,8 @@ class LocationTable:
     Columns are found by their usual names in any case (lat, latitude, y; lng, lon, long, longitude,
     x) or given. A row whose coordinates are missing, not numbers, not finite or out of range is an
     error that says its number (the first row after the header is row 1) and never its value; with
-    ``bad_rows="drop"`` such rows are left out and counted in ``bad``.
+    ``bad_rows="drop"`` such rows are left out and counted in ``bad``. ``person`` names the column that
+    says whom a row is about; a row that does not say it is as bad.
     """
 
     def __init__(
@@ -47,12 +53,15 @@ class LocationTable:
         lat: str | None = None,
         lng: str | None = None,
         keep: Sequence[str] = (),
+        person: str | None = None,
         bad_rows: BadRows = "raise",
     ) -> None:
         self._reader = reader
         self.name = reader.name
         self._lat, self._lng = _coordinates(reader, lat, lng)
         self.keep = [check_column(reader.columns, each, self.name) for each in dict.fromkeys(keep)]
+        self._person = person and check_column(reader.columns, person, self.name)
+        self._advice = ""
         true = {self._lat, self._lng, *reader.geometries}.intersection(self.keep)
         if true:
             raise InvalidInput(
@@ -74,36 +83,91 @@ class LocationTable:
         return self._rows + self._reader.refused
 
     def __iter__(self) -> Iterator[Locations]:
-        for batch in self._reader.batches([self._lat, self._lng], self.keep):
+        others = list(dict.fromkeys([*self.keep, *([self._person] if self._person else [])]))
+        for batch in self._reader.batches([self._lat, self._lng], others):
             yield self._check(batch)
+
+    def check(self, outside: OutsideCount) -> None:
+        """Refuse a table, read to its end, without a usable row or without a place on the map."""
+        if self.read == 0:
+            raise InvalidFile(f"{self.name} must have at least one row; it has none")
+        if self.read == self.bad:
+            advice = self._advice and f"; {self._advice}"
+            raise InvalidFile(
+                f"{self.name} must have a usable location; none of {self.read:,} rows has one{advice}"
+            )
+        advice = self._advice_outside(outside.hint)
+        outside.check(self.name, advice or f"{self._columns}, and is it the right box?")
+
+    def _advice_outside(self, hint: str) -> str:
+        """What may be wrong with places that all lie outside, or many of them."""
+        if hint == SWAPPED:
+            return f"{hint}: {self._swap}, or write the box as south,west,north,east"
+        return hint
+
+    @property
+    def _swap(self) -> str:
+        if self._lat in GEOMETRY:
+            return "write the longitude first in its points"
+        return f"use --lat {self._lng} --lng {self._lat}"
+
+    @property
+    def _columns(self) -> str:
+        if self._lat in GEOMETRY:
+            return "are its points in degrees, the longitude first"
+        names = list_columns(self._reader.columns)
+        return f"are {self._lat!r} and {self._lng!r} the right columns ({names})"
 
     def _check(self, batch: pa.RecordBatch) -> Locations:
         lat, lng = numbers(batch.column(self._lat)), numbers(batch.column(self._lng))
         kept = batch.select(self.keep)
-        good = valid(lat, lng)
+        persons, known = self._persons(batch, lat.size)
+        good = on_earth(lat, lng) & known
         first = self._rows
         self._rows += lat.size
         if good.all():
-            return Locations(lat, lng, kept)
+            return Locations(lat, lng, kept, persons)
+        if not self._advice or not self._drop:
+            self._advice = self._suspicion(lat, lng)
         if not self._drop:
-            raise InvalidFile(self._problem(lat, lng, good, first))
+            raise InvalidFile(self._problem(lat, lng, known, first))
         self._bad += int(good.size - np.count_nonzero(good))
-        return Locations(lat[good], lng[good], kept.filter(_mask(good)))
+        if persons is not None:
+            persons = persons[0], persons[1][good]
+        return Locations(lat[good], lng[good], kept.filter(_mask(good)), persons)
 
-    def _problem(self, lat: FloatArray, lng: FloatArray, good: BoolArray, first: int) -> str:
-        worst = int(np.flatnonzero(~good)[0])
+    def _persons(
+        self, batch: pa.RecordBatch, size: int
+    ) -> tuple[tuple[list[Any], IntArray] | None, BoolArray]:
+        """Who is in the batch, and which rows say it."""
+        if self._person is None:
+            return None, np.ones(size, dtype=np.bool_)
+        column = batch.column(self._person)
+        encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        which = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+        said = np.array([name not in (None, "") and name == name for name in names] + [False])
+        return ([*names, None], which.astype(np.int64)), said[which]
+
+    def _suspicion(self, lat: FloatArray, lng: FloatArray) -> str:
+        """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
+        good, finite = on_earth(lat, lng), np.isfinite(lat) & np.isfinite(lng)
+        hint = no_degrees(lat[finite & ~good], lng[finite & ~good])
+        if hint:
+            return f"{hint}; {self._swap}" if hint == SWAPPED else hint
+        return "" if 2 * np.count_nonzero(good) >= good.size else f"{self._columns}?"
+
+    def _problem(self, lat: FloatArray, lng: FloatArray, known: BoolArray, first: int) -> str:
+        worst = int(np.flatnonzero(~(on_earth(lat, lng) & known))[0])
         row = f"row {first + worst + 1} of {self._reader.name}"
+        advice = self._advice or "correct it, or drop bad rows"
+        if not known[worst]:
+            return (
+                f"{row} must say in {self._person!r} whom it is about; correct it, or drop bad rows"
+            )
         if not (np.isfinite(lat[worst]) and np.isfinite(lng[worst])):
-            return f"{row} must have numbers for its coordinates; correct it, or drop bad rows"
-        return (
-            f"{row} must have a latitude in -90 to 90 and a longitude in -180 to 180; "
-            "correct it, or drop bad rows"
-        )
-
-
-def valid(lat: FloatArray, lng: FloatArray) -> BoolArray:
-    """Which pairs are places on the Earth: finite, |lat| ≤ 90, |lng| ≤ 180."""
-    return (np.abs(lat) <= 90.0) & (np.abs(lng) <= 180.0)
+            return f"{row} must have numbers for its coordinates; {advice}"
+        return f"{row} must have a latitude in -90 to 90 and a longitude in -180 to 180; {advice}"
 
 
 def _coordinates(reader: TableReader, lat: str | None, lng: str | None) -> tuple[str, str]:

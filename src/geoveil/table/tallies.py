@@ -141,4 +141,4 @@ def _located(
     if not hasattr(space, "centres_latlng"):
         raise InvalidInput(f"{reader.name} must have a column 'cell', since {space!r} has no map")
     for part in LocationTable(reader, lat=lat, lng=lng, bad_rows=bad_rows):
-        yield np.atleast_1d(space.locate(lat=part.lat, lng=part.lng))
+        yield np.atleast_1d(space.locate(lat=part.lat, lng=part.lng, outside="clamp"))

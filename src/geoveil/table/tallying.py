@@ -7,7 +7,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,31 +14,22 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
-from geoveil.errors import InvalidFile, Unsupported
+from geoveil.errors import Unsupported
 from geoveil.randomness import SYSTEM, Randomness, seeded
 from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
-from geoveil.space.outside import Outside
+from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table.locations import LocationTable
+from geoveil.table.obfuscation import TableSummary, placed_rows
+from geoveil.table.persons import PersonLimit, Reporting, Spend
 from geoveil.table.reports import CellReporter
 
 Part = tuple[int, FloatArray, FloatArray]
 """Number of a batch, its latitudes, its longitudes."""
 
-Counted = tuple[IntArray, int, int]
-"""How often each cell was reported in a batch; how many places were left out, and how many moved."""
+Counted = tuple[IntArray, OutsideCount]
+"""How often each cell was reported in a batch, and how many of its places lie outside."""
 
 _AHEAD = 2  # batches that wait for each process
-
-
-@dataclass(frozen=True)
-class TallySummary:
-    """What happened to the rows of a file."""
-
-    rows_read: int
-    reports_counted: int
-    bad_rows_dropped: int
-    outside_dropped: int
-    outside_clamped: int
 
 
 class BatchCounter:
@@ -57,10 +47,13 @@ class BatchCounter:
 
     def __call__(self, part: Part) -> Counted:
         number, lat, lng = part
-        before = self._reporter.left_out, self._reporter.clamped
-        cells, _ = self._reporter.draw(lat=lat, lng=lng, randomness=self._source(number))
-        missing, moved = self._reporter.left_out - before[0], self._reporter.clamped - before[1]
-        return np.bincount(cells, minlength=self._size), missing, moved
+        outside = self._reporter.outside
+        before = outside.places, outside.outside
+        cells, taken = self._reporter.place(lat, lng)
+        self._reporter.randomness = self._source(number)
+        counts = np.bincount(self._reporter.draw(cells[taken]), minlength=self._size)
+        here = outside.places - before[0], outside.outside - before[1]
+        return counts, OutsideCount(outside.rule, *here, outside.hint)
 
     def _source(self, number: int) -> Randomness:
         if self._seed is None:
@@ -72,32 +65,60 @@ def tally_table(
     locations: LocationTable,
     mechanism: Channel,
     *,
-    outside: Outside = "clamp",
+    outside: Outside = "drop",
+    limit: PersonLimit | None = None,
     seed: int | None = None,
     processes: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[Tally, TallySummary]:
+) -> tuple[Tally, TableSummary]:
     """One noisy report for each location of a file, counted at once; the reports are not kept.
 
-    Guarantee: that of the mechanism, for each row; rows about one person add up.
-    Cost: memory for a few batches; batches are shared among ``processes``.
+    Guarantee: that of the mechanism, for each report; reports about one person add up, and ``limit``
+    bounds them. Cost: memory for a few batches; batches are shared among ``processes``, unless
+    persons are told apart.
     """
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    counter = BatchCounter(mechanism, outside, seed)  # refuses what has no cells on a map
+    spend = None
+    if limit is None:
+        counter = BatchCounter(mechanism, outside, seed)
+        counts, elsewhere = _in_batches(locations, counter, processes, advance)
+    else:
+        randomness = SYSTEM if seed is None else seeded(seed)
+        reporter = CellReporter(mechanism, outside=outside, randomness=randomness)
+        counts, spend = _by_person(locations, reporter, limit, advance)
+        elsewhere = reporter.outside
+    locations.check(elsewhere)
+    total = int(counts.sum())
+    summary = TableSummary(locations.read, total, locations.bad, elsewhere, spend)
+    return Tally(mechanism, counts), summary
+
+
+def _in_batches(
+    locations: LocationTable, counter: BatchCounter, processes: int, advance: Callable[[int], None]
+) -> tuple[IntArray, OutsideCount]:
+    mechanism, outside, _ = counter.given
+    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), OutsideCount(outside)
     parts = ((number, part.lat, part.lng) for number, part in enumerate(locations))
-    counts, left_out, clamped = np.zeros(mechanism.report_count, dtype=np.int64), 0, 0
-    for found, missing, moved in _counted(counter, parts, count("processes", processes)):
+    for found, missing in _counted(counter, parts, count("processes", processes)):
         counts += found
-        left_out += missing
-        clamped += moved
+        elsewhere.add(missing)
         advance(locations.read)
-    tally = Tally(mechanism, counts)
-    if not tally.total:
-        raise InvalidFile(
-            f"{locations.name} must have a usable location; none of {locations.read} rows has one"
-        )
-    return tally, TallySummary(locations.read, tally.total, locations.bad, left_out, clamped)
+    return counts, elsewhere
+
+
+def _by_person(
+    locations: LocationTable,
+    reporter: CellReporter,
+    limit: PersonLimit,
+    advance: Callable[[int], None],
+) -> tuple[IntArray, Spend | None]:
+    """In one process, since the rows of a person may lie anywhere in the file."""
+    counts = np.zeros(reporter.mechanism.report_count, dtype=np.int64)
+    reporting = Reporting(limit, draw=reporter.draw, randomness=reporter.randomness)
+    for rows in reporting.reports(placed_rows(locations, reporter.place, reporting, advance)):
+        counts += np.bincount(rows.places, minlength=counts.size)
+    return counts, reporting.spend
 
 
 def usable_processes() -> int:

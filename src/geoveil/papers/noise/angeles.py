@@ -36,7 +36,7 @@ class Person:
     @property
     def cells(self) -> IntArray:
         """The cell of every check-in."""
-        return np.atleast_1d(self.grid.locate_km(self.places_km))
+        return np.atleast_1d(self.grid.locate_km(self.places_km, outside="clamp"))
 
     @property
     def prior(self) -> FloatArray:
