@@ -47,6 +47,54 @@ def test_a_customer_cannot_multiply_itself_with_ipv6() -> None:
     assert limiter.admits("2001:db8:1:3::1")
 
 
+def limits(**changes: object) -> Limits:
+    settings = {
+        "requests_per_minute": 1,
+        "reports_per_minute": 1,
+        "loopback": True,
+        "trusted_proxy": False,
+    }
+    return Limits(**(settings | changes))
+
+
+def forwarded(text: str) -> dict[str, object]:
+    """A request by way of a proxy that says this."""
+    header = (b"x-forwarded-for", f"10.0.0.1, {text}".encode("latin-1"))
+    return {"client": ("198.51.100.7", 1), "headers": [header]}
+
+
+@pytest.mark.parametrize("prefix", ["::ffff:", "64:ff9b::"])
+def test_ipv4_clients_of_an_ipv6_socket_have_a_bucket_each(prefix: str) -> None:
+    limiter = Limiter(1, clock=lambda: 0.0)
+    assert limiter.admits(f"{prefix}198.51.100.7")
+    assert limiter.admits(f"{prefix}198.51.100.8")
+    assert not limiter.admits(f"{prefix}c633:6407")  # the first again, in hexadecimal
+    assert not limiter.admits("198.51.100.7")
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ("203.0.113.5", "203.0.113.5:50001", "203.0.113.5:2", "::ffff:203.0.113.5", "[::ffff:203.0.113.5]:7"),
+        ("2001:db8:1:2::1", "[2001:db8:1:2::1]", "[2001:db8:1:2::1]:443", "[2001:db8:1:2::9%eth0]:444"),
+    ],
+)  # fmt: skip
+def test_a_port_makes_no_other_client(same: tuple[str, ...]) -> None:
+    here = limits(requests_per_minute=1, trusted_proxy=True)
+    clients = [here.client(forwarded(text)) for text in same]
+    here.check_request(clients[0])
+    for client in clients:
+        with pytest.raises(Problem):
+            here.check_request(client)
+
+
+@pytest.mark.parametrize(
+    "text", ["unknown", "", "1.2.3", "1.2.3.4.5", "x:1", "::g", "é", "1.2.3.4, "]
+)
+def test_what_is_no_address_counts_for_the_proxy(text: str) -> None:
+    assert limits(trusted_proxy=True).client(forwarded(text)) == "198.51.100.7"
+
+
 def test_buckets_are_bounded_hold_no_address_and_are_forgotten_each_day() -> None:
     now_s = [0.0]
     limiter = Limiter(5, clock=lambda: now_s[0], most_buckets=100)
@@ -59,16 +107,6 @@ def test_buckets_are_bounded_hold_no_address_and_are_forgotten_each_day() -> Non
     now_s[0] = 86_400.0
     limiter.admits("198.51.100.7")
     assert len(limiter) == 1
-
-
-def limits(**changes: object) -> Limits:
-    settings = {
-        "requests_per_minute": 1,
-        "reports_per_minute": 1,
-        "loopback": True,
-        "trusted_proxy": False,
-    }
-    return Limits(**(settings | changes))
 
 
 def test_whose_address_counts() -> None:

@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.server import run
 from geoveil.server.problem import Problem
+from geoveil.server.run import Started
 from geoveil.server.settings import SETTINGS, Settings, load
 from geoveil.server.tokens import Tokens
 from geoveil.store.memory import MemoryStore
@@ -77,6 +79,42 @@ def test_several_processes_only_with_postgresql() -> None:
     assert Settings(processes=2, database="postgresql:///geoveil").processes == 2
     with pytest.raises(InvalidInput, match="PostgreSQL"):
         Settings(processes=2)
+
+
+KUBERNETES = {
+    "GEOVEIL_PORT": "tcp://10.0.0.1:8000",
+    "GEOVEIL_SERVICE_HOST": "10.0.0.1",
+    "GEOVEIL_SERVICE_PORT": "8000",
+    "GEOVEIL_SERVICE_PORT_HTTP": "8000",
+    "GEOVEIL_PORT_8000_TCP": "tcp://10.0.0.1:8000",
+    "GEOVEIL_PORT_8000_TCP_PROTO": "tcp",
+    "GEOVEIL_PORT_8000_TCP_PORT": "8000",
+    "GEOVEIL_PORT_8000_TCP_ADDR": "10.0.0.1",
+    "GEOVEIL_DATABASE_PORT": "tcp://10.0.0.2:5432",
+    "GEOVEIL_DATABASE_SERVICE_HOST": "10.0.0.2",
+    "GEOVEIL_DATABASE_PORT_5432_TCP": "tcp://10.0.0.2:5432",
+}
+"""What a pod finds where services are called ``geoveil`` and ``geoveil-database``."""
+
+
+def test_variables_of_kubernetes_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(environment=KUBERNETES) == Settings()
+    assert load(environment=KUBERNETES | {"GEOVEIL_PORT": "80"}).port == 80
+    for name, text in KUBERNETES.items():
+        assert load(environment={name: text}) == Settings()
+    monkeypatch.setattr(run, "serve", lambda settings, announce: announce(Started("u", "s", None)))
+    told = CliRunner().invoke(program, ["serve"], env=KUBERNETES)
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert "GEOVEIL_PORT, " in told.stdout
+    assert "set by Kubernetes" in told.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["GEOVEIL_SERVICE", "GEOVEIL_PORTS", "GEOVEIL_PORT_X_TCP", "GEOVEIL_TCP"]
+)
+def test_what_only_resembles_them_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="environment variable"):
+        load(environment={name: "tcp://10.0.0.1:8000"})
 
 
 def test_a_secret_is_never_shown() -> None:

@@ -14,7 +14,7 @@ from geoveil.cli.options import Command, machine_options
 from geoveil.errors import MissingExtra
 
 try:
-    from geoveil.server.settings import SETTINGS, Setting, load
+    from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
 except ModuleNotFoundError as missing:
     raise MissingExtra(str(missing.name), "server", "the service") from None
 
@@ -49,18 +49,25 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
     """Collect reports: campaigns, rounds and estimates over HTTP.
 
     Every option is also an environment variable (--log-level is GEOVEIL_LOG_LEVEL) and a key of the
-    configuration file (log_level). TLS is the business of a proxy in front.
+    configuration file (log_level). What Kubernetes sets for a service named geoveil is ignored. TLS is
+    the business of a proxy in front.
     """
     from geoveil.server.run import Started, serve
 
     settings = load(flags=flags, environment=os.environ, file=config)
+    ignored = variables_of_services(os.environ)
     console = Console(machine=machine)
 
     def announce(started: Started) -> None:
-        values = {"url": started.url, "store": started.store, "operator_token": started.token}
+        values = {
+            "url": started.url, "store": started.store, "operator_token": started.token,
+            "ignored": ignored,
+        }  # fmt: skip
         rows = {"serving": started.url, "store": started.store}
         if started.token:
             rows["operator token"] = f"{started.token} (shown this once; keep it)"
+        if ignored:
+            rows["ignored"] = f"{', '.join(ignored)}: set by Kubernetes for its services"
         console.result(values, lambda screen: screen.print(two_columns(rows)))
         sys.stdout.flush()
 

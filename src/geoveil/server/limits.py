@@ -76,23 +76,38 @@ class Limiter:
         return len(self._buckets)
 
 
+_IPV4_IN_IPV6 = (bytes(10) + b"\xff\xff", bytes.fromhex("0064ff9b") + bytes(8))
+"""IPv4 clients as a socket that listens on ``::`` sees them, and behind a translator (RFC 6052)."""
+
+
+def _address(text: str) -> bytes | None:
+    """4 bytes of IPv4 or 16 of IPv6, without brackets, port and zone; ``None`` where it is no address."""
+    host, bracket, _ = text.removeprefix("[").partition("]")
+    if not bracket and text.count(":") == 1:
+        host = text.partition(":")[0]
+    try:
+        if ":" not in host:
+            return socket.inet_pton(socket.AF_INET, host)
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, ValueError):
+        return None
+    return packed[12:] if packed[:12] in _IPV4_IN_IPV6 else packed
+
+
 def _network(client: str) -> bytes:
     """The bytes a limit goes by: an IPv4 address, or the /64 that one IPv6 customer has."""
-    try:
-        if ":" in client:
-            return socket.inet_pton(socket.AF_INET6, client.partition("%")[0])[:8]
-        return socket.inet_pton(socket.AF_INET, client)
-    except (OSError, ValueError):
-        return client.encode("utf-8", "replace")
+    address = _address(client)
+    return client.encode("utf-8", "replace") if address is None else address[:8]
 
 
 def is_loopback(client: str) -> bool:
     """Whether the client is this machine itself.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("198.51.100.7"), is_loopback("")
-    (True, True, False, False)
+    >>> [is_loopback(client) for client in ("127.0.0.1", "::1", "::ffff:7f00:1", "198.51.100.7", "")]
+    [True, True, True, False, False]
     """
-    return client.startswith(("127.", "::ffff:127.")) or client == "::1"
+    address = _address(client) or b""
+    return (len(address) == 4 and address[0] == 127) or address == bytes(15) + b"\x01"
 
 
 class Limits:
@@ -135,9 +150,10 @@ class Limits:
 
 
 def _forwarded(scope: Mapping[str, Any]) -> str | None:
-    """The address that the nearest proxy saw: the last one it appended."""
+    """The address that the nearest proxy saw: the last one it appended; ``None`` where that is none."""
     headers = scope.get("headers")
     if not isinstance(headers, list):
         return None
     values = [value for name, value in headers if name == b"x-forwarded-for"]
-    return values[-1].decode("latin-1").rpartition(",")[2].strip() if values else None
+    last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
+    return last if _address(last) is not None else None

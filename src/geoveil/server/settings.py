@@ -6,6 +6,7 @@ A setting ``log_level`` is the flag ``--log-level``, the variable ``GEOVEIL_LOG_
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -20,6 +21,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 1024
 ELSEWHERE = frozenset({"GEOVEIL_DATA", "GEOVEIL_CONFIG"})
 """Variables with the same prefix that other parts of the program read."""
+_SERVICE = re.compile(
+    r"GEOVEIL_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 _WORDS = {"true": True, "1": True, "yes": True, "on": True}
 _WORDS |= {"false": False, "0": False, "no": False, "off": False}
 
@@ -206,10 +211,28 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     given = {
         name.removeprefix(PREFIX).lower(): text
         for name, text in environment.items()
-        if name.startswith(PREFIX) and name not in ELSEWHERE
+        if name.startswith(PREFIX) and name not in ELSEWHERE and not _of_service(name, text)
     }
     _refuse_unknown(given, "environment variable GEOVEIL_…")
     return {name: _BY_NAME[name].parse(text) for name, text in given.items()}
+
+
+def variables_of_services(environment: Mapping[str, str]) -> list[str]:
+    """The variables that Kubernetes sets in every pod for services named ``geoveil`` or ``geoveil-…``.
+
+    They look like settings and are none.
+
+    >>> variables_of_services({"GEOVEIL_PORT": "tcp://10.0.0.1:80", "GEOVEIL_HOST": "::"})
+    ['GEOVEIL_PORT']
+    """
+    return [name for name, text in environment.items() if _of_service(name, text)]
+
+
+def _of_service(name: str, text: str) -> bool:
+    address = (
+        name.startswith(PREFIX) and name.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(text)
+    )
+    return bool(address or _SERVICE.fullmatch(name))
 
 
 def _refuse_unknown(values: Mapping[str, Any], what: str) -> None:
