@@ -8,27 +8,30 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from queue import Queue
 from threading import Event
+from typing import Any
 
 import pytest
 
 from geoveil.errors import InvalidFile
 from geoveil.report.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns, NoEstimateYet
-from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
+from geoveil.server.estimator import KEEP_EVERY_S, Estimator, EstimatorFailed, EstimatorLost
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.rounds import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.service import Service
 from geoveil.server.settings import Settings
-from geoveil.server.worker import CLAIM_S, Worker
+from geoveil.server.worker import CLAIM_S, ELSEWHERE_S, LIMIT_S, WorkedElsewhere, Worker
+from geoveil.store import open_store
 from geoveil.store.contract import StoreFailed
 from geoveil.store.memory import MemoryStore
-from server.rounds_support import HOUR, NOON, City, campaign_settings
+from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
 
 PATIENCE_S = 60.0
 """Longer than anything here takes; only a fault runs into it."""
@@ -61,7 +64,7 @@ class Here(Estimator):
         self.gate = Event()
         self.gate.set()
 
-    def conclude(self, work: Work, *, limit_s: float) -> Conclusion:
+    def conclude(self, work: Work, **asked: Any) -> Conclusion:
         assert self.gate.wait(PATIENCE_S)
         try:
             return conclude(work)
@@ -160,6 +163,72 @@ def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watche
     assert not city.store.closings()
 
 
+class Slow(Here):
+    """An estimate of ten minutes by the city's clock, with something to do every twenty seconds."""
+
+    def __init__(self, clock: Clock, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.clock, self.meanwhile = clock, meanwhile
+
+    def conclude(self, work: Work, *, limit_s: float, keep: Callable[[], None]) -> Conclusion:
+        for _ in range(int(limit_s / KEEP_EVERY_S)):
+            self.clock.now += KEEP_EVERY_S
+            self.meanwhile()
+            keep()
+        return super().conclude(work)
+
+
+@pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db"])
+def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> None:
+    city = City(store=open_store(address.format(tmp_path)))
+    work = closed(city)
+    other, taken = Campaigns(city.store, clock=city.clock), []
+    slow = Slow(city.clock, lambda: taken.append(other.claim(work, for_s=CLAIM_S)))
+    watched = Watched(city.campaigns, slow)
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-made"
+    assert taken == [0] * int(LIMIT_S / KEEP_EVERY_S)
+    assert watched.worker.stop(PATIENCE_S)
+    city.store.close()
+
+
+def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City) -> None:
+    work = closed(city)
+    other, taken = Campaigns(city.store, clock=city.clock), []
+
+    def suspended() -> None:
+        city.wait(CLAIM_S)  # this process stood still, and the claim ran out
+        taken.append(other.claim(work, for_s=CLAIM_S))
+
+    watched = Watched(city.campaigns, Slow(city.clock, suspended))
+    assert watched.worker.submit(work)
+    while watched.worker.waiting:
+        time.sleep(0.01)
+    assert taken == [int(city.clock.now) + CLAIM_S]
+    assert [known.round for known in city.store.closings()] == [1]
+    assert watched.events.empty()
+    city.wait(ELSEWHERE_S)
+    assert other.claim(work, for_s=CLAIM_S, held_until_s=taken[0])  # theirs, and kept by them
+    assert watched.worker.stop(PATIENCE_S)
+    assert not other.claim(work, for_s=CLAIM_S)
+
+
+def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
+    class Flickering(Campaigns):
+        calls = 0
+
+        def claim(self, work: Work, **asked: int) -> int:
+            self.calls += 1
+            if self.calls % 2:
+                return super().claim(work, **asked)
+            raise StoreFailed("the database is gone")
+
+    watched = Watched(Flickering(city.store, clock=city.clock), Slow(city.clock, lambda: None))
+    assert watched.worker.submit(closed(city))
+    assert watched.next() == "estimate-made"
+    assert watched.worker.stop(PATIENCE_S)
+
+
 def test_what_fails_is_tried_again_after_longer_and_longer(city: City, here: Watched) -> None:
     bad = replace(closed(city), documents={1: b"{}"})
     for wait_s in (0.0, 1.0, 2.0, 4.0):
@@ -208,11 +277,11 @@ class Lost(Here):
 
     lost = 1
 
-    def conclude(self, work: Work, *, limit_s: float) -> Conclusion:
+    def conclude(self, work: Work, **asked: Any) -> Conclusion:
         if self.lost:
             self.lost -= 1
             raise EstimatorLost("paris")
-        return super().conclude(work, limit_s=limit_s)
+        return super().conclude(work, **asked)
 
 
 async def _failing_service(city: City, said: StringIO, estimator: Estimator) -> str:
@@ -344,17 +413,31 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     assert city.campaigns.estimate("paris").round == 2
 
 
-def test_a_process_that_takes_too_long_is_stopped(city: City) -> None:
-    estimator = Estimator()
+def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -> None:
+    estimator, looks = Estimator(), []
     work = closed(city)
     with pytest.raises(EstimatorLost):
         estimator.conclude(work, limit_s=0.0)
     assert estimator.pid is None
     with pytest.raises(EstimatorFailed, match="RefusedDocument") as caught:
-        estimator.conclude(replace(work, documents={1: b"{}"}), limit_s=PATIENCE_S)
+        estimator.conclude(
+            replace(work, documents={1: b"{}"}),
+            limit_s=PATIENCE_S,
+            keep=lambda: looks.append("claimed"),
+            keep_every_s=0.01,
+        )
+    assert looks  # starting the process takes longer than that
     trace = caught.value.trace  # of the other process
     assert trace.kind == "RefusedDocument"
     assert trace.where[0].startswith("estimator.py:")
     assert trace.where[-1].startswith("wire.py:")
     assert estimator.conclude(work, limit_s=PATIENCE_S).body == conclude(work).body
-    estimator.close()
+
+    def unwanted() -> None:
+        raise WorkedElsewhere("another process has it")
+
+    assert estimator.pid is not None
+    os.kill(estimator.pid, signal.SIGSTOP)
+    with pytest.raises(WorkedElsewhere):
+        estimator.conclude(work, limit_s=PATIENCE_S, keep=unwanted, keep_every_s=0.01)
+    assert estimator.pid is None  # or it would answer this to the next question

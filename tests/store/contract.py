@@ -195,6 +195,20 @@ class StoreContract:
         store.publish(estimate_of("paris", 1), a_round(number=2))
         assert not store.claim("paris", 1, now_s=9_000, for_s=60)
 
+    def test_whoever_has_a_closing_may_have_it_longer(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        assert store.claim("paris", 1, now_s=1_000, for_s=60)
+        for now_s in range(1_020, 1_600, 20):
+            assert store.claim("paris", 1, now_s=now_s, for_s=60, held_until_s=now_s + 40)
+            assert not store.claim("paris", 1, now_s=now_s + 19, for_s=60)
+            assert not store.claim("paris", 1, now_s=now_s + 19, for_s=60, held_until_s=now_s + 40)
+        assert store.claim("paris", 1, now_s=1_640, for_s=60)  # nobody said anything for a minute
+        assert not store.claim("paris", 1, now_s=1_641, for_s=60, held_until_s=1_640)
+        store.publish(estimate_of("paris", 1), a_round(number=2))
+        assert not store.claim("paris", 1, now_s=1_650, for_s=60, held_until_s=1_700)
+
     def test_the_last_estimate_opens_no_round(self, store: Store) -> None:
         start(store)
         store.add([Upload("paris", 1, device_id(1), 0)])

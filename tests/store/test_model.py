@@ -107,6 +107,9 @@ class Comparison:
         number = max(len(self.model.rounds(name)), 1)
         self.both(lambda store: store.claim(name, number, now_s=at_s, for_s=300))
         if self.random.random() < 0.3:
+            held, later = at_s + self.random.choice([0, 300]), at_s + 10
+            self.both(lambda s: s.claim(name, number, now_s=later, for_s=300, held_until_s=held))
+        if self.random.random() < 0.3:
             self.both(lambda store: store.release(name, number))
 
     def publish(self) -> None:

@@ -187,9 +187,13 @@ class Campaigns:
             self._store.forget_ids(now_s=self._now_s() - QUEUED_S)
         return [self._work(closing) for closing in self._store.closings()]
 
-    def claim(self, work: Work, *, for_s: int) -> bool:
-        """Take a closing for a while; ``False`` where another process has it."""
-        return self._store.claim(work.campaign, work.round, now_s=self._now_s(), for_s=for_s)
+    def claim(self, work: Work, *, for_s: int, held_until_s: int = 0) -> int:
+        """Take a closing for a while, or have it longer: until when; 0 where another process has it."""
+        now = self._now_s()
+        claimed = self._store.claim(
+            work.campaign, work.round, now_s=now, for_s=for_s, held_until_s=held_until_s
+        )
+        return now + for_s if claimed else 0
 
     def release(self, campaign: str, number: int) -> None:
         """Give a closing back that this process had taken."""

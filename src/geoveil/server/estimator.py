@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -18,6 +20,8 @@ from geoveil.errors import GeoveilError
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.rounds import Conclusion, Work, conclude
 
+KEEP_EVERY_S = 20.0
+"""Between two signs of life while a closing is worked on."""
 _NICE = 10
 
 
@@ -51,15 +55,32 @@ class Estimator:
         process = self._process
         return None if process is None else process.pid
 
-    def conclude(self, work: Work, *, limit_s: float) -> Conclusion:
-        """What :func:`geoveil.server.rounds.conclude` answers, from the process."""
+    def conclude(
+        self,
+        work: Work,
+        *,
+        limit_s: float,
+        keep: Callable[[], None] = lambda: None,
+        keep_every_s: float = KEEP_EVERY_S,
+    ) -> Conclusion:
+        """What :func:`geoveil.server.rounds.conclude` answers, from the process.
+
+        ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
+        """
         process, pipe = self._started()
+        until = time.monotonic() + limit_s
         try:
             pipe.send(work)
-            wait([pipe, process.sentinel], timeout=limit_s)
+            while not wait([pipe, process.sentinel], min(keep_every_s, until - time.monotonic())):
+                if time.monotonic() >= until:
+                    break
+                keep()
             answer: Conclusion | Trace | None = pipe.recv() if pipe.poll() else None
         except (EOFError, OSError):
             answer = None
+        except Exception:
+            self.close()  # or it would answer a question that nobody asks any more
+            raise
         if answer is None:
             self.close()
             raise EstimatorLost("the process that estimates must live until it has answered")

@@ -17,9 +17,10 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.estimator import Estimator, EstimatorFailed, EstimatorLost
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.rounds import Work
+from geoveil.store.contract import StoreFailed
 
 CLAIM_S = 60
-"""How long a closing is ours before another server process may take it."""
+"""How long a closing is ours after the last sign of life; then another server process may take it."""
 LIMIT_S = 600.0
 """How long an estimate may take before its process is stopped."""
 LONGEST_WAIT_S = 300.0
@@ -45,7 +46,7 @@ class _Attempts:
     queued: bool = False
     failures: int = 0
     not_before_s: float = 0.0
-    claimed_until_s: float = 0.0
+    claimed_until_s: int = 0
 
 
 def _wait_s(failures: int) -> float:
@@ -145,13 +146,24 @@ class Worker:
                 self._event("estimate-made")
 
     def _attempt(self, work: Work, attempts: _Attempts) -> bool:
-        now = self._campaigns.clock()
-        if now >= attempts.claimed_until_s:
-            if not self._campaigns.claim(work, for_s=CLAIM_S):
-                raise WorkedElsewhere(f"round {work.round} must be left to the process that has it")
-            attempts.claimed_until_s = now + CLAIM_S
-        conclusion = self._estimator.conclude(work, limit_s=self._limit_s)
+        self._claim(work, attempts)
+        conclusion = self._estimator.conclude(
+            work, limit_s=self._limit_s, keep=lambda: self._keep(work, attempts)
+        )
         return self._campaigns.publish(work, conclusion)
+
+    def _claim(self, work: Work, attempts: _Attempts) -> None:
+        """Take a closing, or have it as long again."""
+        attempts.claimed_until_s = self._campaigns.claim(
+            work, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
+        )
+        if not attempts.claimed_until_s:
+            raise WorkedElsewhere(f"round {work.round} must be left to the process that has it")
+
+    def _keep(self, work: Work, attempts: _Attempts) -> None:
+        """The claim outlives the estimate; a store that is gone for a moment does not end either."""
+        with suppress(StoreFailed):
+            self._claim(work, attempts)
 
     def _put_off(self, attempts: _Attempts, wait_s: float) -> None:
         with self._lock:

@@ -147,8 +147,14 @@ class Store(Protocol):
     def closings(self) -> list[Closing]:
         """Closed rounds that have no estimate yet, oldest first."""
 
-    def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
-        """Take the work on a closing for a while, so that several processes do not all do it."""
+    def claim(
+        self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
+    ) -> bool:
+        """Take the work on a closing for a while, so that several processes do not all do it.
+
+        Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a closing
+        end at the same time, since each begins after the one before, so that names the one.
+        """
 
     def release(self, campaign: str, number: int) -> None:
         """Give the work on a closing back, for whoever comes next; only whoever claimed it may."""

@@ -128,11 +128,15 @@ class MemoryStore:
             waiting = [one.closing for one in rounds if one.closing and not one.estimate]
             return sorted(waiting, key=lambda closing: closing.closed_at_s)
 
-    def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
-        """Take the work on a closing for a while, so that several processes do not all do it."""
+    def claim(
+        self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
+    ) -> bool:
+        """Take the work on a closing for a while, or have it longer."""
         with self._lock:
             kept = self._find(campaign, number)
-            if not kept or not kept.closing or kept.estimate or kept.claimed_until_s > now_s:
+            if not kept or not kept.closing or kept.estimate:
+                return False
+            if now_s < kept.claimed_until_s != held_until_s:
                 return False
             kept.claimed_until_s = now_s + for_s
             return True

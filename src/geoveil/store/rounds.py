@@ -72,18 +72,22 @@ class Rounds(Records):
                 for key, campaign, number, at_s in waiting
             ]
 
-    def claim(self, campaign: str, number: int, *, now_s: int, for_s: int) -> bool:
-        """Take the work on a closing for a while, so that several processes do not all do it."""
+    def claim(
+        self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
+    ) -> bool:
+        """Take the work on a closing for a while, or have it longer."""
         with self.writing() as run:
             return bool(
                 run(
-                    "UPDATE closing SET claimed_until_s = :until_s WHERE claimed_until_s <= :now_s"
+                    "UPDATE closing SET claimed_until_s = :until_s"
+                    " WHERE (claimed_until_s <= :now_s OR claimed_until_s = :held_until_s)"
                     " AND round_key = (SELECT r.key FROM round r JOIN campaign c"
                     " ON c.key = r.campaign_key WHERE c.id = :campaign AND r.number = :number)"
                     " AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)"
                     " RETURNING round_key",
                     until_s=now_s + for_s,
                     now_s=now_s,
+                    held_until_s=held_until_s,
                     campaign=campaign,
                     number=number,
                 )
