@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.audit.alarm import PoisoningAlarm, _by_round, _standardised
+from geoveil.audit.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
 from geoveil.audit.guard import FakesLikelihood, GuardedUpdate, estimated_fakes
 from geoveil.channel.base import Channel
 from geoveil.channel.dense import DenseChannel
@@ -16,7 +16,7 @@ from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.likelihood import DenseLikelihood
-from geoveil.mechanism import Rappor
+from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 
@@ -262,3 +262,33 @@ def test_what_cannot_be_checked() -> None:
     other = IterativeBayesianUpdate(stop=Steps(3)).fit(uneven[0])
     with pytest.raises(InvalidInput, match="same space"):
         QUICK.check(Tally(DenseChannel(Line(3), np.eye(3)), [1, 2, 3]), other)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "replicates", "said"),
+    [
+        (1.0, 199, "of 199 simulated campaigns of honest people all look as odd or odder, p = 1"),
+        (0.685, 199, "of 199 simulated campaigns of honest people 136 look as odd or odder, p = 0.685"),
+        (0.01, 199, "of 199 simulated campaigns of honest people 1 looks as odd or odder, p = 0.01"),
+        (1 / 200, 199, "of 199 simulated campaigns of honest people none looks as odd or odder, p = 0.005"),
+        (1 / 50, 49, "of 49 simulated campaigns of honest people none looks as odd or odder, p = 0.02"),
+    ],
+)  # fmt: skip
+def test_the_chance_is_said_as_it_was_counted(p_value: float, replicates: int, said: str) -> None:
+    for reports in ([], [13], [13, 14], list(range(8))):
+        numbers = np.array(reports, dtype=np.int64)
+        found = AlarmResult(
+            bool(reports), p_value, 3.0, 2.0, numbers, np.zeros(9), np.zeros(9), 0.02, replicates, 1
+        )
+        assert said in found.summary()
+        assert "in 1 " not in found.summary()
+    assert "reports 0, 1, 2, 3, 4 and 3 more come more often" in found.summary()
+
+
+def test_the_p_value_is_that_share_of_the_campaigns() -> None:
+    mechanism = RandomizedResponse(Line(4), epsilon=1.0)
+    found = QUICK.check(tally := Tally(mechanism, [70, 60, 40, 30]), UPDATE.fit(tally))
+    share = found.p_value * 50
+    assert share == pytest.approx(round(share))
+    assert 2 < share < 50
+    assert f"people {round(share) - 1} look as odd" in found.summary()

@@ -47,15 +47,21 @@ class AlarmResult:
 
     def summary(self) -> str:
         """The result in words."""
-        chance = f"p = {self.p_value:.3g}, one honest campaign in {round(1 / self.p_value)}"
+        honest = round(self.p_value * (self.replicates + 1)) - 1  # the reports themselves are one
+        words = {self.replicates: "all look", 0: "none looks", 1: "1 looks"}
+        look = words.get(honest, f"{honest} look")
+        chance = (
+            f"of {self.replicates} simulated campaigns of honest people {look} as odd or odder, "
+            f"p = {self.p_value:.3g}"
+        )
         if not self.raised:
-            return f"No alarm: the reports fit a map of honest people ({chance} looks like this)."
+            return f"No alarm: the reports fit a map of honest people ({chance})."
         named = ", ".join(str(report) for report in self.suspicious[:5])
         more = f" and {self.suspicious.size - 5} more" if self.suspicious.size > 5 else ""
+        come = "report {} comes" if self.suspicious.size == 1 else "reports {} come"
         return (
-            f"Alarm: report {named}{more} comes more often than any map of honest people explains "
-            f"({chance} looks like this or worse). Look at where these reports came from before "
-            "using the estimate."
+            f"Alarm: {come.format(named + more)} more often than any map of honest people explains "
+            f"({chance}). Look at where these reports came from before using the estimate."
         )
 
 
