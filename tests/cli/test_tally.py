@@ -183,3 +183,12 @@ def test_a_changed_document_is_refused(tmp_path: Path, change: dict[str, Any]) -
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InvalidFile, match=r"tally\.json"):
         load_tally(str(path))
+
+
+@pytest.mark.parametrize("entry", ["counts", "mechanism", "epsilon"])
+def test_an_entry_that_is_named_twice_is_refused(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "tally.json"
+    save_tally(gv.Tally(gv.RandomizedResponse(gv.Line(3), epsilon=1.0), [5, 0, 7]), path)
+    path.write_text(path.read_text().replace(f'"{entry}":', f'"{entry}":0.1,"{entry}":', 1))
+    with pytest.raises(InvalidFile, match="names no entry twice"):
+        load_tally(str(path))

@@ -172,6 +172,7 @@ SPOILED = {
     "an unknown state": resealed(lambda v: v["charges"][0].update(state="refunded")),
     "a missing entry": resealed(lambda v: v["charges"][0].pop("cell")),
     "drawn without a cell": resealed(lambda v: v["charges"][0].update(cell=None)),
+    "an entry twice": lambda content: content.replace(b'"serial"', b'"serial":9,"serial"'),
     "a charge twice": resealed(lambda v: v["charges"].append(v["charges"][0])),
     "charges an object": resealed(lambda v: v.update(charges={})),
     "a page of text": resealed(lambda v: v.update(pages={"x": "y"})),

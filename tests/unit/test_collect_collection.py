@@ -118,6 +118,16 @@ def test_damaged_files_are_refused(tmp_path, damage):
         gv.Collection.load(path)
 
 
+@pytest.mark.parametrize("entry", ["epsilon_per_km", "rounds", "counts", "guarantee"])
+def test_an_entry_that_is_named_twice_is_refused(tmp_path, entry):
+    path = tmp_path / "collection.json"
+    gv.Collection(GRID, epsilon_per_km=2.0).save(path)
+    text = path.read_text()
+    path.write_text(text.replace(f'"{entry}":', f'"{entry}":0.1,"{entry}":', 1))
+    with pytest.raises(InvalidFile, match="names no entry twice"):
+        gv.Collection.load(path)
+
+
 def test_junk_is_refused(tmp_path):
     path = tmp_path / "collection.json"
     path.write_bytes(b"\xff\x00 not json")

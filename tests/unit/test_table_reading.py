@@ -464,6 +464,19 @@ def test_the_document_of_a_geojson_file_is_found(tmp_path: Path) -> None:
         assert reader.metadata == {"a": 1}
 
 
+@pytest.mark.parametrize(
+    "document", ['{"a":1,"a":2}', '{"b":{"a":1,"a":2}}', '{"a":1},"geoveil":{}']
+)
+def test_a_document_that_names_an_entry_twice_is_refused(tmp_path: Path, document: str) -> None:
+    (tmp_path / "a.geojson").write_text(f'{{"geoveil":{document},"features":[]}}')
+    with pytest.raises(InvalidFile, match=r"a\.geojson"):
+        open_table(str(tmp_path / "a.geojson"))
+    table = pa.table({"cell": [1]}).replace_schema_metadata({"geoveil": document})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InvalidFile, match=r"a\.parquet"):
+        open_table(str(tmp_path / "a.parquet"))
+
+
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.parquet.gz", "a.gz", ""])
 def test_unknown_endings_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"must end in \.csv"):

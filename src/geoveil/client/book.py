@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
+from geoveil.report.canonical import strict_json
+
 VERSION = 1
 
 _Kind = TypeVar("_Kind", "Page", "Charge")
@@ -166,7 +168,7 @@ def sealed(values: Mapping[str, Any]) -> bytes:
 def unsealed(content: bytes, kind: str, *names: str) -> dict[str, Any]:
     """What :func:`sealed` wrote, or ``ValueError``."""
     try:
-        values = json.loads(content)
+        values = strict_json(content)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     _require(isinstance(values, dict))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
-from geoveil.report.canonical import canonical_bytes
+from geoveil.report.canonical import canonical_bytes, strict_json
 from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.space import space_from_dict
 from geoveil.space.base import Space
@@ -233,9 +232,12 @@ class Collection:
     def load(cls, path: str | Path) -> Collection:
         """Resume from a saved file."""
         try:
-            return cls.from_dict(json.loads(Path(path).read_bytes()))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            raise InvalidFile(f"{path} must be a saved collection") from None
+            values = strict_json(Path(path).read_bytes())
+        except (ValueError, RecursionError):
+            raise InvalidFile(
+                f"{path} must be a saved collection: JSON in UTF-8 that names no entry twice"
+            ) from None
+        return cls.from_dict(values)
 
     def __repr__(self) -> str:
         total = sum(known.tally.total for known in self._rounds)

@@ -30,14 +30,15 @@ def document_id(values: Mapping[str, Any]) -> str:
 
 def strict_json(given: bytes) -> Any:
     """The value of a JSON text in UTF-8 that names no entry twice; a ``ValueError`` for any other text."""
-    return json.loads(given.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_once)
+    return json.loads(given.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=named_once)
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these entries; a ``ValueError`` where one is named twice."""
     values = dict(pairs)
     if len(values) != len(pairs):
         raise ValueError("an entry is named twice")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.errors import InvalidFile
+from geoveil.report.canonical import named_once
 from geoveil.table.geometry import check_degrees
 from geoveil.table.reader import GEOMETRY, TableReader
 from geoveil.table.source import Source, unpacking
@@ -23,6 +24,8 @@ _LONGEST_VALUE = 1 << 26
 _SPACE = " \t\r\n"
 _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 _NUMBERS = (float, int)
+_DECODER = json.JSONDecoder()
+_ONCE = json.JSONDecoder(object_pairs_hook=named_once)  # for our documents, not for every feature
 
 
 class GeoJSONReader(TableReader):
@@ -89,7 +92,6 @@ class FeatureScanner:
     def __init__(self, source: Source, name: str) -> None:
         self._source = source
         self._name = name
-        self._decoder = json.JSONDecoder()
         self._text = ""
         self._place = 0
         self._ended = False
@@ -108,7 +110,7 @@ class FeatureScanner:
                 found = True
                 yield from self._entries()
             else:
-                self._remember(key, self._value())
+                self._remember(key, self._value(_ONCE))
             if not self._another():
                 break
         self._expect("}")
@@ -135,17 +137,19 @@ class FeatureScanner:
     def _remember(self, key: Any, value: Any) -> None:
         if key == "type" and value != "FeatureCollection":
             self._refuse()
+        if key == "geoveil" and self.document is not None:
+            self._refuse()  # two documents, and which one holds is anybody's guess
         if key == "geoveil" and isinstance(value, dict):
             self.document = value
         if key == "crs":
             self.crs = value
 
-    def _value(self) -> Any:
+    def _value(self, decoder: json.JSONDecoder = _DECODER) -> Any:
         """One JSON value; a number may go on in the next piece, so its end must be seen."""
         self._peek()
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._text, self._place)
+                value, end = decoder.raw_decode(self._text, self._place)
             except (ValueError, RecursionError):
                 end = len(self._text)
             if self._text[end : end + 1] in _AFTER_VALUE:

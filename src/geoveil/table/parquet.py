@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
+from geoveil.report.canonical import strict_json
 from geoveil.table.geometry import check_degrees, geo_metadata, geometry_columns
 from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader
 
@@ -39,7 +39,11 @@ class ParquetReader(TableReader):
             raise InvalidFile(f"{path} must be a whole Parquet file; it is not") from None
         self.columns = list(self._file.schema_arrow.names)
         metadata = self._file.schema_arrow.metadata or {}
-        self.metadata = _document(metadata.get(METADATA_KEY), path)
+        try:
+            self.metadata = _document(metadata.get(METADATA_KEY), path)
+        except InvalidFile:
+            self.close()
+            raise
         self.geometries = geometry_columns(self._file.schema_arrow)
         geo = geo_metadata(metadata.get(b"geo"))
         self._geometry = _point_column(geo, self.columns)
@@ -89,9 +93,11 @@ def _document(stored: bytes | None, name: str) -> dict[str, Any] | None:
     if stored is None:
         return None
     try:
-        document = json.loads(stored)
-    except ValueError:
-        raise InvalidFile(f"{name} carries a mechanism document that is not JSON") from None
+        document = strict_json(stored)
+    except (ValueError, RecursionError):
+        raise InvalidFile(
+            f"{name} carries a document that is not JSON in UTF-8, or names an entry twice"
+        ) from None
     return document if isinstance(document, dict) else None
 
 

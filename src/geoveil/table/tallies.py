@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from geoveil.arrays import IntArray
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.report.canonical import canonical_bytes
+from geoveil.report.canonical import canonical_bytes, strict_json
 from geoveil.report.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.table.columns import numbers
 from geoveil.table.locations import BadRows, LocationTable
@@ -71,9 +70,11 @@ def load_tally(path: str) -> Tally:
     with Source(path) as source, unpacking(source.name):
         data = source.read()
     try:
-        values = json.loads(data)
+        values = strict_json(data)
     except (ValueError, RecursionError):
-        raise InvalidFile(f"{path} must be a JSON tally document") from None
+        raise InvalidFile(
+            f"{path} must be a JSON tally document in UTF-8 that names no entry twice"
+        ) from None
     try:
         return tally_from_dict(values)
     except GeoveilError as problem:
