@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from geoveil.audit.manipulation import manipulation_gain
 from geoveil.channel.dense import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
+from geoveil.collect.design import elastic
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
-from geoveil.report import mechanism_to_dict, save_mechanism
+from geoveil.report import mechanism_to_dict, publish, save_mechanism
 from geoveil.space import Grid
 from geoveil.table.results import Result as Shares
 from geoveil.table.results import write_result
@@ -110,6 +112,37 @@ def test_a_broken_claim_ends_with_one(broken: Path) -> None:
     distances = GRID.distances_km() + np.eye(GRID.size)
     expected = float((losses / distances).max())
     assert math.isclose(values["certificate"]["epsilon_per_km"], expected, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["planar", "elastic", "published"])
+def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_path: Path) -> None:
+    map_grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    made = elastic(map_grid, epsilon_per_km=4.0)
+    values = {
+        "planar": lambda: mechanism_to_dict(PlanarGeometric(GRID, epsilon_per_km=4.0)),
+        "elastic": lambda: mechanism_to_dict(made),
+        "published": lambda: json.loads(
+            publish(made, campaign="paris", round=1, not_before_s=0, expires_s=10).served()
+        ),
+    }[kind]()
+    values.get("guarantee", values)["epsilon_per_km"] = 0.125
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(values))
+    result = audit(path, *DRAWS)
+    assert result.exit_code == 1, result.output
+    said = " ".join(result.stdout.split())
+    assert "THE CLAIM IS BROKEN" in said
+    assert "claim geo-indistinguishability, ε = 0.125 per km" in said
+    assert re.search(r"DOES NOT HOLD: the loss is (exactly|at most) (4|3\.99\d*) per km", said)
+    assert "times as likely" not in said  # nothing is promised in the name of a false claim
+    machine = json.loads(audit(path, *DRAWS, "--json").stdout)
+    assert "0.125" in machine["guarantee"]
+    table = tmp_path / "a.csv"
+    table.write_text("lat,lng\n48.85,2.35\n")
+    command = ["obfuscate", str(table), "-o", str(tmp_path / "b.csv"), "--mechanism", str(path)]
+    refused = CliRunner().invoke(program, command)
+    assert refused.exit_code == 2
+    assert not (tmp_path / "b.csv").exists()
 
 
 def test_an_infinite_loss_is_a_word_in_json(tmp_path: Path) -> None:

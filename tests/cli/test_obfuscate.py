@@ -88,6 +88,17 @@ def test_the_json_summary(checkins: Path) -> None:
     assert len(values["mechanism_id"]) == 64
 
 
+def test_a_promise_that_the_law_does_not_keep_is_refused(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    law = ["-o", target, *BOX, "--mechanism", "elastic", "--beta-per-km", "5"]
+    refused = obfuscate(checkins, *law, "--epsilon-per-km", "0.1")
+    assert refused.exit_code == 2
+    assert "ε = 0.1 per km" in refused.stderr
+    assert "must not be smaller than the loss" in refused.stderr
+    assert not target.exists()
+    assert obfuscate(checkins, *law, "--epsilon-per-km", "10").exit_code == 0
+
+
 def test_the_summary_says_what_is_promised(checkins: Path) -> None:
     shown = obfuscate(checkins, "-o", checkins.with_name("noisy.csv"), *PROMISE, *BOX).stdout
     for words in (

@@ -50,6 +50,16 @@ class Loose(gv.Channel):
         return self.sampler(cells, randomness)
 
 
+def claiming(claim: gv.Guarantee, kind: type[gv.Channel], *given: Any, **named: Any) -> gv.Channel:
+    """A mechanism of this kind that was programmed to promise something else."""
+
+    class Boastful(kind):  # type: ignore[misc, valid-type]
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, claim if name == "guarantee" else value)
+
+    return Boastful(*given, **named)
+
+
 def geometric(**changes: Any) -> gv.PlanarGeometric:
     return gv.PlanarGeometric(GRID, **{"epsilon_per_km": EPSILON, **changes})
 
@@ -145,37 +155,34 @@ def elastic_normalised_over_the_wrong_index() -> gv.Channel:
 @fault
 def epsilon_per_metre_taken_per_km() -> gv.Channel:
     grid = gv.Grid(rows=5, columns=7, cell_km=0.1)
-    wrong = gv.PlanarGeometric(grid, epsilon_per_km=1000 * EPSILON)
-    wrong.guarantee = gv.GeoIndistinguishability(EPSILON)
-    return wrong
+    claim = gv.GeoIndistinguishability(EPSILON)
+    return claiming(claim, gv.PlanarGeometric, grid, epsilon_per_km=1000 * EPSILON)
 
 
 @fault
 def epsilon_per_cell_taken_per_km() -> gv.Channel:
-    wrong = geometric(epsilon_per_km=EPSILON / GRID.cell_km)
-    wrong.guarantee = gv.GeoIndistinguishability(EPSILON)
-    return wrong
+    claim = gv.GeoIndistinguishability(EPSILON)
+    return claiming(claim, gv.PlanarGeometric, GRID, epsilon_per_km=EPSILON / GRID.cell_km)
 
 
 @fault
 def half_the_truth_claimed() -> gv.Channel:
-    wrong = gv.Elastic(GRID, beta_per_km=EPSILON / 2)
-    wrong.guarantee = gv.GeoIndistinguishability(EPSILON / 4)
-    return wrong
+    return gv.Elastic(GRID, beta_per_km=EPSILON / 2, epsilon_per_km=EPSILON / 4)
 
 
 @fault
 def half_the_truth_claimed_on_many_cells() -> gv.Channel:
-    wrong = gv.PlanarLaplace(gv.Grid(rows=80, columns=130, cell_km=0.5), epsilon_per_km=EPSILON)
-    wrong.guarantee = gv.GeoIndistinguishability(EPSILON / 2)
-    return wrong
+    grid, claim = (
+        gv.Grid(rows=80, columns=130, cell_km=0.5),
+        gv.GeoIndistinguishability(EPSILON / 2),
+    )
+    return claiming(claim, gv.PlanarLaplace, grid, epsilon_per_km=EPSILON)
 
 
 @fault
 def local_privacy_claimed_by_a_geometric_mechanism() -> gv.Channel:
-    wrong = geometric()
-    wrong.guarantee = gv.LocalDifferentialPrivacy(EPSILON)
-    return wrong
+    claim = gv.LocalDifferentialPrivacy(EPSILON)
+    return claiming(claim, gv.PlanarGeometric, GRID, epsilon_per_km=EPSILON)
 
 
 @fault

@@ -53,6 +53,23 @@ def test_promises_without_distance_are_refused():
         gv.Budget(limit_per_km=3.0).report(gv.RandomizedResponse(GRID, epsilon=1.0), 2)
 
 
+@pytest.mark.parametrize(
+    "boastful",
+    [
+        gv.DenseChannel(GRID, MECHANISM.matrix(), guarantee=gv.GeoIndistinguishability(0.1)),
+        gv.Elastic(GRID, beta_per_km=2.0, epsilon_per_km=0.1),
+        gv.Remapped(gv.Elastic(GRID, beta_per_km=2.0, epsilon_per_km=0.1), range(16)),
+    ],
+    ids=repr,
+)
+def test_a_promise_that_is_not_kept_is_not_believed(boastful):
+    budget = gv.Budget(limit_per_km=3.0)
+    with pytest.raises(InvalidInput, match="must not be smaller than the loss"):
+        budget.report(boastful, 2)
+    assert budget.spent_per_km == 0.0
+    assert budget.answers == {}
+
+
 def test_a_place_outside_costs_nothing():
     budget = gv.Budget(limit_per_km=5.0)
     with pytest.raises(OutsideSpace):

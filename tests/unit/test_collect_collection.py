@@ -118,6 +118,37 @@ def test_damaged_files_are_refused(tmp_path, damage):
         gv.Collection.load(path)
 
 
+def boast(values, epsilon):
+    mechanism = values["rounds"][0]["mechanism"]
+    mechanism["guarantee"]["epsilon_per_km"] = epsilon
+    mechanism["parameters"]["epsilon_per_km"] = epsilon
+
+
+@pytest.mark.parametrize(
+    ("made", "edit", "said"),
+    [
+        ({"epsilon_per_km": 2.0}, lambda values: boast(values, 0.1), "must not be smaller than"),
+        ({"epsilon_per_km": 2.0}, lambda values: boast(values, 4.0), "must keep the promise"),
+        (
+            {"epsilon_per_km": 2.0},
+            lambda values: values["rule"].update(epsilon_per_km=0.1),
+            "must keep the promise",
+        ),
+        (
+            {"rule": PublishedRule(1.0, 2, 2)},
+            lambda values: values["rule"].update(beta_per_km=0.1),
+            "must keep the promise",
+        ),
+    ],
+)
+def test_an_edited_promise_is_not_believed(made, edit, said):
+    values = gv.Collection(GRID, **made).to_dict()
+    assert gv.Collection.from_dict(values).to_dict() == values
+    edit(values)
+    with pytest.raises(InvalidFile, match=said):
+        gv.Collection.from_dict(values)
+
+
 @pytest.mark.parametrize("entry", ["epsilon_per_km", "rounds", "counts", "guarantee"])
 def test_an_entry_that_is_named_twice_is_refused(tmp_path, entry):
     path = tmp_path / "collection.json"

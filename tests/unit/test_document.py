@@ -17,7 +17,15 @@ import pytest
 
 import geoveil as gv
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
-from geoveil.report import canonical_bytes, document_id, mechanism_from_dict, mechanism_to_dict
+from geoveil.report import (
+    IntegerElastic,
+    canonical_bytes,
+    document_id,
+    mechanism_from_dict,
+    mechanism_to_dict,
+    publish,
+)
+from geoveil.report.document import load_mechanism_and_claim, mechanism_and_claim
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
 LINE = gv.Line(4)
@@ -106,12 +114,84 @@ def test_the_identity_is_that_of_the_canonical_bytes() -> None:
         canonical_bytes({"a": float("nan")})
 
 
-def test_a_document_may_claim_less_than_the_law_and_is_then_refuted() -> None:
-    values = mechanism_to_dict(MECHANISMS["planar-geometric"])
-    values["guarantee"]["epsilon_per_km"] = 0.1
-    boastful = mechanism_from_dict(values)
-    assert boastful.guarantee == gv.GeoIndistinguishability(0.1)
-    assert not gv.certify(boastful).holds
+def weakened(values: dict[str, Any], epsilon: float) -> dict[str, Any]:
+    """The document with another number in its claim."""
+    changed = copy.deepcopy(values)
+    claim = changed.get("of", changed)["guarantee"]
+    claim["epsilon_per_km" if claim["kind"] == "per-km" else "epsilon"] = epsilon
+    return changed
+
+
+UNEVEN = np.array([[5, 3, 1, 1], [4, 4, 1, 1], [3, 4, 2, 1], [2, 4, 3, 1]]) / 10
+CLAIMED = {
+    **{name: made for name, made in MECHANISMS.items() if name not in ("continuous-laplace", "dense")},
+    "dense": gv.DenseChannel(LINE, UNEVEN, guarantee=gv.WithinRadius(2.0, 1.1)),
+    "integer-elastic": IntegerElastic.of(gv.elastic(PARIS, epsilon_per_km=2.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_a_document_that_claims_less_than_its_law_loses_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mechanism.json"
+    false = weakened(mechanism_to_dict(CLAIMED[name]), 0.01)
+    path.write_bytes(canonical_bytes(false))
+    truth = gv.certify(CLAIMED[name])
+    with pytest.raises(InvalidFile, match=r"must not be smaller than the loss") as refused:
+        gv.load_mechanism(path)
+    assert "ε = 0.01" in str(refused.value)
+    assert truth.found in str(refused.value)
+    mechanism, claim = load_mechanism_and_claim(path)
+    assert 0.01 in (getattr(claim, "epsilon", None), getattr(claim, "epsilon_per_km", None))
+    found = gv.certify(mechanism, claim=claim)
+    assert not found.holds
+    assert found.epsilon_per_km == truth.epsilon_per_km
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_a_document_may_claim_more_than_its_law_loses_and_is_charged_what_it_promises(
+    name: str,
+) -> None:
+    weak = weakened(mechanism_to_dict(CLAIMED[name]), 50.0)
+    assert mechanism_from_dict(weak) == CLAIMED[name]
+    if name != "dense":  # whose claim is all that there is
+        assert mechanism_from_dict(weak).guarantee == CLAIMED[name].guarantee
+
+
+@pytest.mark.parametrize("name", ["elastic", "integer-elastic"])
+def test_a_promise_among_the_parameters_is_a_claim_too(name: str) -> None:
+    values = mechanism_to_dict(CLAIMED[name])
+    values["parameters"]["epsilon_per_km"] = 0.01
+    del values["guarantee"]
+    with pytest.raises(InvalidFile, match=r"ε = 0\.01 .* must not be smaller than the loss"):
+        mechanism_from_dict(values)
+    values["guarantee"] = {"kind": "per-km", "epsilon_per_km": 5.0}
+    with pytest.raises(InvalidFile, match=r"ε = 0\.01 .* must not be smaller than the loss"):
+        mechanism_from_dict(values)
+
+
+def test_a_published_document_can_be_audited_though_nobody_believes_it() -> None:
+    times = {"not_before_s": 0, "expires_s": 10}
+    design = gv.elastic(PARIS, epsilon_per_km=2.0)
+    values = publish(design, campaign="paris", round=1, **times).to_dict() | {"epsilon_per_km": 0.5}
+    with pytest.raises(InvalidFile, match="do not keep the promise"):
+        mechanism_from_dict(values)
+    mechanism, claim = mechanism_and_claim(values)
+    assert claim == gv.GeoIndistinguishability(0.5)
+    assert not gv.certify(mechanism, claim=claim).holds
+    with pytest.raises(InvalidFile, match="expires before"):
+        mechanism_and_claim(values | {"expires": 0})
+
+
+def test_a_guarantee_cannot_be_changed() -> None:
+    for mechanism in MECHANISMS.values():
+        if isinstance(mechanism, gv.Channel):
+            before = mechanism.guarantee
+            with pytest.raises(Unsupported, match="cannot be changed"):
+                mechanism.guarantee = gv.GeoIndistinguishability(0.1)
+            assert mechanism.guarantee == before
+            assert copy.deepcopy(mechanism).guarantee == before
 
 
 def hostile_documents() -> list[Any]:

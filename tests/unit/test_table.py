@@ -102,8 +102,7 @@ def test_the_certificate_is_that_of_the_integers_rounded_up() -> None:
 
 def test_a_table_that_breaks_its_claim_is_refuted() -> None:
     table = gv.ExactTable(gv.RandomizedResponse(gv.Line(4), epsilon=1.0))
-    table.guarantee = gv.LocalDifferentialPrivacy(1.0 - 1e-5)
-    certificate = gv.certify(table)
+    certificate = gv.certify(table, claim=gv.LocalDifferentialPrivacy(1.0 - 1e-5))
     assert not certificate.holds
     assert "are claimed" in certificate.problem
     zero = gv.ExactTable(gv.RandomizedResponse(gv.Line(2), epsilon=1.0))

@@ -1,6 +1,6 @@
-"""Checking promises: certify (exact) and audit (statistical)."""
+"""Checking promises: audit (statistical), beside certify (exact)."""
 
 from geoveil.audit.auditor import AuditReport, audit
-from geoveil.audit.certify import Certificate, certify
+from geoveil.report.certify import Certificate, certify
 
 __all__ = ["AuditReport", "Certificate", "audit", "certify"]

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from geoveil.arrays import IntArray, count, finite, one_blas_thread
-from geoveil.audit.certify import Certificate, certify
 from geoveil.audit.draws import Fault, View, view_of
 from geoveil.audit.evidence import loss_bounds
 from geoveil.audit.fit import dependence, goodness_of_fit, repeats
 from geoveil.audit.structure import check_claim, check_distances, check_products, inspected_rows
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.mechanism.rappor import Rappor
 from geoveil.randomness import SYSTEM, Randomness, seeded
+from geoveil.report.certify import Certificate, certify
 
 _ENUMERATED = 1 << 31
 _ALPHABET = 1 << 16
@@ -55,6 +56,7 @@ class AuditReport:
 def audit(
     channel: Channel,
     *,
+    claim: Guarantee | None = None,
     draws: int = 200_000,
     false_alarm: float = 1e-3,
     randomness: Randomness = SYSTEM,
@@ -64,8 +66,9 @@ def audit(
     Without draws: distances are a metric (true to the ground where there is a map), rows are laws,
     products agree with them, the claim covers them, and ``certify``. With draws, at up to 16 cells:
     reports follow the rows, prove no loss above the claim (Clopper–Pearson), and do not depend on
-    each other. ``false_alarm`` bounds the chance that a sound channel is blamed; each of the three
-    tests gets a third. A channel that raises or gives NaN is a finding. Not rejecting proves nothing.
+    each other. The claim is what the channel promises, unless another one is given. ``false_alarm``
+    bounds the chance that a sound channel is blamed; each of the three tests gets a third. A channel
+    that raises or gives NaN is a finding. Not rejecting proves nothing.
 
     >>> import geoveil as gv
     >>> mechanism = gv.RandomizedResponse(gv.Line(4), epsilon=1.0)
@@ -76,7 +79,8 @@ def audit(
         raise Unsupported(f"{type(channel).__name__} must be a channel over cells to be audited")
     if not 0 < finite("false_alarm", false_alarm) < 1:
         raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
-    made = _Audit(channel, count("draws", draws, least=1000), false_alarm / 3, randomness)
+    claim = channel.guarantee if claim is None else claim
+    made = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, randomness)
     made.attempt("the distances", check_distances, channel.space)
     made.attempt("the certificate", made.check_certificate)
     made.attempt("the rows", made.check_rows)
@@ -96,6 +100,7 @@ class _Audit:
     """One audit: the channel, what was asked, and what was found so far."""
 
     channel: Channel
+    claim: Guarantee | None
     draws: int
     false_alarm: float
     """For each of the three tests that use draws."""
@@ -125,7 +130,7 @@ class _Audit:
         if terms > _ENUMERATED and self.channel.closed_form_loss() is None:
             return
         try:
-            self.certificate = certify(self.channel)
+            self.certificate = certify(self.channel, claim=self.claim)
         except TooLarge:
             return
         if self.certificate.claimed is not None and not self.certificate.holds:
@@ -136,7 +141,7 @@ class _Audit:
         if isinstance(self.channel, Rappor) and self.channel.report_count > _ALPHABET:
             return  # rows of 2^size entries: only draws can be looked at
         cells, rows = inspected_rows(self.channel)
-        yield from check_claim(self.channel, cells, rows)
+        yield from check_claim(self.channel, self.claim, cells, rows)
         yield from check_products(self.channel, cells, rows)
 
     # -- with draws ----------------------------------------------------------------------------
@@ -172,9 +177,9 @@ class _Audit:
         first, second = view.cells[bounds.first], view.cells[bounds.second]
         distances = np.asarray(self.channel.space.distance_km(first, second))
         self.proven_per_km = max(0.0, float((bounds.loss / distances).max()))
-        if self.channel.guarantee is None:
+        if self.claim is None:
             return
-        excess = bounds.loss - self.channel.guarantee.loss(distances)
+        excess = bounds.loss - self.claim.loss(distances)
         worst = int(np.argmax(excess))
         if not excess[worst] <= 1e-9:
             yield (

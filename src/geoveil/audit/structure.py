@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit.certify import malformed, pairwise_losses
 from geoveil.audit.draws import Fault, spread_cells
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.loss import FLOAT_TOLERANCE
 from geoveil.errors import Unsupported
 from geoveil.randomness import seeded
+from geoveil.report.certify import malformed, pairwise_losses
 from geoveil.space.base import Space
 from geoveil.space.projection import EQUATOR_KM
 
@@ -36,13 +37,15 @@ def inspected_rows(channel: Channel) -> tuple[IntArray, FloatArray]:
     return cells, rows
 
 
-def check_claim(channel: Channel, cells: IntArray, rows: FloatArray) -> Iterator[str]:
+def check_claim(
+    channel: Channel, claim: Guarantee | None, cells: IntArray, rows: FloatArray
+) -> Iterator[str]:
     """The claim against the rows inspected, entry by entry."""
-    if channel.guarantee is None:
+    if claim is None:
         return
     losses = pairwise_losses(np.maximum(rows, _SMALLEST))
     distances = np.stack([channel.space.distance_km(int(cell), cells) for cell in cells])
-    allowed = np.asarray(channel.guarantee.loss(distances)) * (1 + FLOAT_TOLERANCE)
+    allowed = np.asarray(claim.loss(distances)) * (1 + FLOAT_TOLERANCE)
     excess = np.where(np.isinf(allowed), -np.inf, losses - allowed - FLOAT_TOLERANCE)
     x, other = np.unravel_index(int(np.argmax(excess)), excess.shape)
     if not excess[x, other] <= 0:

@@ -37,9 +37,17 @@ class Channel(ABC):
     space: Space
     report_count: int
     guarantee: Guarantee | None
-    """What the channel promises; ``None`` where it promises nothing."""
+    """What the channel promises; ``None`` where it promises nothing. Fixed when the channel is made."""
     made_of: tuple[Channel, ...] = ()
     """The channels whose promises it passes on, if it has none of its own."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "guarantee" and name in vars(self):
+            raise Unsupported(
+                "the guarantee of a channel cannot be changed, since its law does not change with it; "
+                "certify(channel, claim=…) says whether another one holds"
+            )
+        super().__setattr__(name, value)
 
     # -- what a channel supplies ---------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.measure.distance import mean_distance_km
-from geoveil.report.document import load_mechanism
+from geoveil.report.document import load_mechanism_and_claim
 from geoveil.table.results import read_result
 
 _GAIN_CELLS = 2048
@@ -66,23 +66,29 @@ def command(
     manipulation gain of 1 % fakes among 100,000 reports, up to 2,048 cells).
 
     Ends with 0 when nothing was found, 1 when the claim is broken, 2 when MECHANISM.json cannot be
-    read. Nothing found in draws proves nothing; the certificate, where there is one, does.
+    read. Nothing found in draws proves nothing; the certificate, where there is one, does. Every other
+    command refuses a document whose claim is broken.
     """
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
-        mechanism = load_mechanism(document)
+        mechanism, claim = load_mechanism_and_claim(document)
         if not isinstance(mechanism, Channel):
             raise Unsupported(
                 f"{document} must be a mechanism on cells; {mechanism!r} has no table"
             )
         prior = _prior(mechanism, source)
-        report = audit(mechanism, draws=draws, false_alarm=false_alarm)
+        report = audit(mechanism, claim=claim, draws=draws, false_alarm=false_alarm)
         distance = _mean_distance(mechanism, prior)
         if gain:
             progress.stage("trying fake reports")
         costs = Costs(distance, _gain(mechanism, prior) if gain else None, source is None)
     values = {**_values(report), **costs.values(), **describe(mechanism)}
-    console.result(values, lambda screen: _show(screen, mechanism, report, costs))
+    promise, unit = promise_in_words(mechanism), mechanism.space.unit
+    if claim is not None and not report.passed:  # nothing is said in the name of a broken claim
+        promise = {"claim": claim.sentence(unit)}
+        values |= {"guarantee": promise["claim"], "explanation": None}
+    lines = {"mechanism": repr(mechanism), **promise, **costs.lines()}
+    console.result(values, lambda screen: _show(screen, lines, report, unit))
     context.exit(0 if report.passed else 1)
 
 
@@ -170,14 +176,13 @@ def _certificate(certificate: Certificate) -> dict[str, Any]:
     }
 
 
-def _show(screen: RichConsole, mechanism: Channel, report: AuditReport, costs: Costs) -> None:
-    lines = {"mechanism": repr(mechanism), **promise_in_words(mechanism)}
+def _show(screen: RichConsole, lines: dict[str, str], report: AuditReport, unit: str) -> None:
     lines.pop("spent", None)
-    lines |= costs.lines() | _certificate_lines(report.certificate)
+    lines |= _certificate_lines(report.certificate)
     fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
     lines["sampler"] = (
         f"{report.draws:,} draws follow the rows ({fit}) and prove a loss of at least "
-        f"{rounded_down(report.epsilon_lower_bound_per_km, 4)} per {mechanism.space.unit}"
+        f"{rounded_down(report.epsilon_lower_bound_per_km, 4)} per {unit}"
     )
     screen.print(two_columns(lines))
     for finding in report.findings:

@@ -14,7 +14,9 @@ from geoveil.channel.words import NEARBY_KM, if_claimed, spend_in_words
 from geoveil.cli.options import PROMISE_NAMES
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.elastic import Elastic
 from geoveil.report.canonical import document_id
+from geoveil.report.certify import check_claim
 from geoveil.report.document import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.space.grid import Grid
 
@@ -52,6 +54,8 @@ class MechanismChoice:
             return load_mechanism(self.name)
         kind = MECHANISMS[self.name]
         made: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
+        if isinstance(made, Elastic) and len(self.promise) > 1:  # a claim beside --beta-per-km
+            check_claim(made, made.guarantee)
         return made
 
     def _check(self) -> None:

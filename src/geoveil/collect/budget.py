@@ -11,6 +11,7 @@ from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
 from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.report.certify import check_claim
 
 
 class BudgetSpent(GeoveilError):
@@ -102,8 +103,11 @@ class Budget:
 
 
 def _cost_per_km(mechanism: Channel) -> float:
-    if isinstance(mechanism.guarantee, GeoIndistinguishability):
-        return mechanism.guarantee.epsilon_per_km
-    raise InvalidInput(
-        "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
-    )
+    """What a report costs: what the mechanism promises, once its law was seen to keep it."""
+    promise = mechanism.guarantee
+    if not isinstance(promise, GeoIndistinguishability):
+        raise InvalidInput(
+            "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
+        )
+    check_claim(mechanism, promise)
+    return promise.epsilon_per_km

@@ -11,6 +11,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, count, distribution, frozen, one_blas_thread, positive
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.tally import Tally
 from geoveil.collect.rule import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.errors import InvalidFile, InvalidInput
@@ -207,7 +208,7 @@ class Collection:
             size = resumed.space.size
             resumed.prior = frozen(_as_saved("prior", values["prior"], size))
             resumed.minimum_reports = count("minimum_reports", values["minimum_reports"], least=0)
-            resumed._rounds = _rounds_from(values["rounds"], size)
+            resumed._rounds = _rounds_from(values["rounds"], size, resumed.rule.guarantee)
             now = [known.tally.counts for known in resumed.rounds]  # all that older files have
             resumed._estimated_from = tuple(
                 Tally(known.mechanism, counts)
@@ -258,12 +259,17 @@ def _round_to_dict(known: Round) -> dict[str, Any]:
     }
 
 
-def _rounds_from(saved: Sequence[dict[str, Any]], size: int) -> list[Round]:
+def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee) -> list[Round]:
     rounds = []
     for number, values in enumerate(saved, start=1):
         mechanism = mechanism_from_dict(values["mechanism"])
         if not isinstance(mechanism, Channel):
             raise InvalidFile("a round must have a mechanism over cells")
+        if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
+            raise InvalidFile(
+                f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise of the "
+                f"collection ({promise})"
+            )
         tally = Tally(mechanism, values["counts"])
         believed = values["distribution"]
         if believed is not None:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, one_blas_thread, positive
-from geoveil.audit.certify import certify
 from geoveil.channel.kernel import Kernel
 from geoveil.collect.weights import (
     checked_prior,
@@ -28,6 +27,7 @@ from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic
 from geoveil.mechanism.promise import Promise
+from geoveil.report.certify import certify
 from geoveil.space.base import Space
 
 DESIGN_STEPS = Steps(8)

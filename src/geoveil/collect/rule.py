@@ -12,6 +12,7 @@ from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.audit.alarm import PoisoningAlarm
 from geoveil.audit.guard import GuardedUpdate
 from geoveil.channel.base import Channel
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
 from geoveil.channel.tally import Tally
 from geoveil.collect.design import blahut_arimoto, elastic
 from geoveil.errors import InvalidFile, InvalidInput
@@ -23,6 +24,10 @@ _ALARM = PoisoningAlarm(replicates=99)
 
 class Rule(Protocol):
     """How a collection designs the next mechanism and estimates from its rounds."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises."""
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """The mechanism of the next round, given what is believed now."""
@@ -60,6 +65,11 @@ class PromiseRule:
         positive("epsilon_per_km", self.epsilon_per_km)
         if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
             raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises."""
+        return GeoIndistinguishability(self.epsilon_per_km)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """At the promise and the dial, Blahut–Arimoto started from uniform."""
@@ -118,6 +128,11 @@ class PublishedRule:
         positive("beta_per_km", self.beta_per_km)
         count("design_steps", self.design_steps)
         count("update_steps", self.update_steps)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises: 2β, whatever the weights."""
+        return GeoIndistinguishability(2 * self.beta_per_km)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """Blahut–Arimoto from uniform weights, no floor."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,11 +32,9 @@ class ObservedCombinations(Channel):
         self.space = channels[0].space
         self.combinations = frozen(np.array(combinations))
         self.report_count = len(combinations)
-        promises = [channel.guarantee for channel in channels]
-        self.guarantee = promises[0]
-        for promise in promises[1:]:
-            known = self.guarantee is not None and promise is not None
-            self.guarantee = self.guarantee + promise if known else None  # type: ignore[operator]
+        promises = [channel.guarantee for channel in channels if channel.guarantee is not None]
+        known = len(promises) == len(channels)
+        self.guarantee = functools.reduce(operator.add, promises) if known else None
         self._matrix: FloatArray = frozen(_products(self.channels, self.combinations))
 
     def _push(self, theta: FloatArray) -> FloatArray:

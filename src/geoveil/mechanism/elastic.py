@@ -39,7 +39,8 @@ class Elastic(FastChannel, Mechanism):
     Guarantee: 2β per km for any weights c ≥ 0 by the triangle inequality alone; ``certify`` gives the
     exact ``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, often well below. With ``epsilon_per_km=`` and no β,
     the largest β is found whose *certified* ε meets the promise. Beside a β, ``epsilon_per_km=`` is
-    a claim and no more: it is kept as given, may be false, and only ``certify`` says whether it holds.
+    a claim and no more: it is kept as given and may be false; ``certify`` says so, and neither a ``Budget``
+    nor a document believes it.
     Cost: O(m log m) per product on a grid or line. Units: β and ε per km.
     Reference: PRIVIC §4 (the normalisation of PRIVIC Alg. 2 corrected: docs/privic.md).
 

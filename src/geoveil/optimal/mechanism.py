@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, finite, positive
-from geoveil.audit.certify import Certificate, certify
 from geoveil.channel.dense import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
 from geoveil.errors import InvalidInput, TooLarge
@@ -19,6 +18,7 @@ from geoveil.optimal.constraints import PrivacyConstraints
 from geoveil.optimal.interior_point import ROUNDING, Solved, solve
 from geoveil.optimal.newton import ColumnProgram
 from geoveil.optimal.repair import repair
+from geoveil.report.certify import Certificate, certify
 from geoveil.space.base import Space
 from geoveil.space.loss import distance_km
 

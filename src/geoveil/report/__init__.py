@@ -1,4 +1,4 @@
-"""What leaves a device: exact integer tables to draw from, and mechanism documents."""
+"""What leaves a device: integer tables to draw from, documents, and certificates of what they claim."""
 
 from geoveil.report.canonical import canonical_bytes, document_id
 from geoveil.report.document import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from geoveil.channel.base import Channel
 from geoveil.channel.dense import DenseChannel
@@ -16,14 +16,15 @@ from geoveil.channel.guarantee import (
     WithinRadius,
 )
 from geoveil.channel.remapped import Remapped
-from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.report.canonical import canonical_bytes, strict_json
+from geoveil.report.certify import check_claim
 from geoveil.report.integer_elastic import IntegerElastic
-from geoveil.report.wire import KIND, MechanismDocument
+from geoveil.report.wire import KIND, MechanismDocument, RefusedDocument, stated_mechanism
 from geoveil.space import space_from_dict
 
 VERSION = 1
@@ -35,6 +36,7 @@ _GUARANTEES: dict[str, type[Guarantee]] = {
 }
 
 AnyMechanism = Channel | ContinuousLaplace
+_Read = TypeVar("_Read")
 
 
 def mechanism_to_dict(mechanism: AnyMechanism) -> dict[str, Any]:
@@ -68,10 +70,25 @@ def _body(mechanism: AnyMechanism) -> dict[str, Any]:
 def mechanism_from_dict(values: object) -> AnyMechanism:
     """The mechanism that a document describes; a clear error for anything else.
 
-    A document as a collector publishes it is checked and read as well.
+    A document that claims less than its law loses is refused. One as a collector publishes it is checked
+    and read as well.
     """
     if isinstance(values, Mapping) and values.get("kind") == KIND:
         return MechanismDocument.read(values).mechanism
+    mechanism, claim = mechanism_and_claim(values)
+    if claim is not None and isinstance(mechanism, Channel):
+        try:
+            check_claim(mechanism, claim)
+        except InvalidInput as problem:
+            raise InvalidFile(str(problem)) from None
+    return mechanism
+
+
+def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]:
+    """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
+    if isinstance(values, Mapping) and values.get("kind") == KIND:
+        mechanism = _published(values)
+        return mechanism, mechanism.guarantee
     version = values.get("geoveil") if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
         raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
@@ -81,34 +98,42 @@ def mechanism_from_dict(values: object) -> AnyMechanism:
         raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
 
 
-def _build(values: Mapping[str, Any]) -> AnyMechanism:
+def _published(values: Mapping[str, Any]) -> IntegerElastic:
+    """The mechanism of a published document that is sound but for its promise."""
+    try:
+        return MechanismDocument.read(values).mechanism
+    except RefusedDocument as refused:
+        if refused.reason != "certificate":
+            raise
+        return stated_mechanism(values)
+
+
+def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
+    """The mechanism and the claim of its document: the stronger one, where two are made."""
     name = values["mechanism"]
     _check_entries(name, values)
     if name == "remapped":
-        inner = _build(values["of"])
+        inner, claim = _build(values["of"])
         if not isinstance(inner, Channel):
             raise InvalidFile("only channels over cells can be remapped")
-        return Remapped(inner, values["map"])
+        return Remapped(inner, values["map"]), claim
+    if name == ContinuousLaplace.name:
+        noise = ContinuousLaplace(**values["parameters"])
+        return noise, noise.guarantee
+    space, claimed = space_from_dict(values["space"]), _guarantee_from_dict(values.get("guarantee"))
     if name == "dense":
-        return DenseChannel(
-            space_from_dict(values["space"]),
-            values["matrix"],
-            guarantee=_guarantee_from_dict(values.get("guarantee")),
-        )
-    if name == IntegerElastic.name:
-        return IntegerElastic(space_from_dict(values["space"]), **values["parameters"])
-    if name not in MECHANISMS:
+        return DenseChannel(space, values["matrix"], guarantee=claimed), claimed
+    kind = {IntegerElastic.name: IntegerElastic, **MECHANISMS}.get(name)
+    if kind is None:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
         )
-    if MECHANISMS[name] is ContinuousLaplace:
-        return ContinuousLaplace(**values["parameters"])
-    made: Channel = MECHANISMS[name](space_from_dict(values["space"]), **values["parameters"])
-    claimed = _guarantee_from_dict(values.get("guarantee"))
-    if claimed is not None:
-        _check_kind(name, made.guarantee, claimed)
-        made.guarantee = claimed
-    return made
+    made: Channel = kind(space, **values["parameters"])
+    if claimed is None:
+        return made, made.guarantee
+    _check_kind(name, made.guarantee, claimed)
+    own = made.guarantee
+    return made, own if own is not None and own.implies(claimed) else claimed
 
 
 def _check_entries(name: Any, values: Mapping[str, Any]) -> None:
@@ -128,7 +153,7 @@ def _check_entries(name: Any, values: Mapping[str, Any]) -> None:
 
 
 def _check_kind(name: str, own: Guarantee | None, claimed: Guarantee) -> None:
-    """A document may claim other numbers than the law has, but not another kind of promise."""
+    """A document may claim more loss than the law has, but not another kind of promise."""
     if type(claimed) is not type(own):
         kinds = [kind for kind, known in _GUARANTEES.items() if isinstance(own, known)]
         raise InvalidFile(f"the guarantee of {name} must be of kind {', '.join(kinds)}")
@@ -163,7 +188,16 @@ def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
 
 
 def load_mechanism(path: str | Path) -> AnyMechanism:
-    """Read a mechanism's document."""
+    """Read a mechanism's document; one that claims less than its law loses is refused."""
+    return _loaded(path, mechanism_from_dict)
+
+
+def load_mechanism_and_claim(path: str | Path) -> tuple[AnyMechanism, Guarantee | None]:
+    """Read a mechanism's document and its claim, believed or not, for an audit."""
+    return _loaded(path, mechanism_and_claim)
+
+
+def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
     try:
         values = strict_json(Path(path).read_bytes())
     except (ValueError, RecursionError):
@@ -171,6 +205,6 @@ def load_mechanism(path: str | Path) -> AnyMechanism:
             f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
         ) from None
     try:
-        return mechanism_from_dict(values)
+        return read(values)
     except GeoveilError as problem:
         raise InvalidFile(f"{path}: {problem}") from None

@@ -104,7 +104,7 @@ class MechanismDocument:
         document = cls(
             campaign=_campaign(values["campaign"]),
             round=_whole("round", values["round"], 1, 1 << 31),
-            mechanism=_mechanism(values),
+            mechanism=stated_mechanism(values),
             beta_per_km=_number("beta_per_km", values["beta_per_km"]),
             not_before_s=_whole("not_before", values["not_before"], 0, _LATEST_S),
             expires_s=_whole("expires", values["expires"], 0, _LATEST_S),
@@ -183,7 +183,8 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _mechanism(values: Mapping[str, Any]) -> IntegerElastic:
+def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
+    """The mechanism that a document states, before anybody has asked whether it keeps its promise."""
     try:
         space = _space(values["space"])
         promise = _number("epsilon_per_km", values["epsilon_per_km"])

@@ -16,7 +16,7 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.loss import FLOAT_TOLERANCE, PrivacyLoss
 from geoveil.channel.words import rounded_up
-from geoveil.errors import Unsupported
+from geoveil.errors import InvalidInput, Unsupported
 from geoveil.report.table import ExactTable
 
 _ENUMERATED = 1024
@@ -60,8 +60,10 @@ class Certificate:
 
 
 @one_blas_thread()
-def certify(channel: Channel) -> Certificate:
-    """The exact loss of a channel by closed form or enumeration, rounded up, against its claim.
+def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
+    """The exact loss of a channel by closed form or enumeration, rounded up, against a claim.
+
+    The claim is what the channel promises, unless another one is given.
 
     A closed form is used where the law has one (then any size is fine); otherwise every pair of cells
     is compared at every report: m²·n steps, up to 4,096 cells. A column that is zero for one cell and
@@ -77,15 +79,32 @@ def certify(channel: Channel) -> Certificate:
         raise Unsupported(
             f"{channel!r} has no table to certify; certify a mechanism on cells, such as PlanarLaplace"
         )
+    claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
-    if loss is None or not _answers(loss, channel.guarantee):
-        return _from_enumeration(channel)
+    if loss is None or not _answers(loss, claim):
+        return _from_enumeration(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
-        return _from_closed_form(channel, loss)
-    found = _from_enumeration(channel)
+        return _from_closed_form(loss, claim, channel.space.unit)
+    found = _from_enumeration(channel, claim)
     # Floats this small have lost digits or are zero: there the law speaks, not its table.
     worn = not found.holds and bool((channel.matrix() < _SMALLEST).any())
-    return _from_closed_form(channel, loss) if worn else found
+    return _from_closed_form(loss, claim, channel.space.unit) if worn else found
+
+
+def check_claim(channel: Channel, claim: Guarantee) -> None:
+    """Raise, with both numbers, where a claim is smaller than the loss of the channel.
+
+    A closed form within the claim is enough, whatever the size; ``certify`` says more and takes longer.
+    """
+    loss = channel.closed_form_loss()
+    if loss is not None and loss.proves(claim):
+        return
+    found = certify(channel, claim=claim)
+    if not found.holds:
+        raise InvalidInput(
+            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the mechanism, "
+            f"{found.found}: {found.problem}"
+        )
 
 
 def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
@@ -95,10 +114,8 @@ def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
     return claim is None or isinstance(claim, GeoIndistinguishability)
 
 
-def _from_closed_form(channel: Channel, loss: PrivacyLoss) -> Certificate:
-    claim = channel.guarantee
+def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> Certificate:
     local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
-    unit = channel.space.unit
     found, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
     allowed = math.inf if claim is None else float(claim.loss(1.0))
     holds = found <= allowed * (1 + FLOAT_TOLERANCE)
@@ -108,34 +125,31 @@ def _from_closed_form(channel: Channel, loss: PrivacyLoss) -> Certificate:
     )  # fmt: skip
 
 
-def _from_enumeration(channel: Channel) -> Certificate:
+def _from_enumeration(channel: Channel, claim: Guarantee | None) -> Certificate:
     table = (
         channel.integers.astype(np.float64) if isinstance(channel, ExactTable) else channel.matrix()
     )
     how = "enumeration of its integers" if isinstance(channel, ExactTable) else "enumeration"
     problem, unit = malformed(table, integers=isinstance(channel, ExactTable)), channel.space.unit
     if problem is not None:
-        return Certificate(
-            math.inf, math.inf, channel.guarantee, False, None, True, how, problem, unit
-        )
+        return Certificate(math.inf, math.inf, claim, False, None, True, how, problem, unit)
     losses = pairwise_losses(table)
     distances = channel.space.distances_km().copy()
     np.fill_diagonal(distances, 1.0)
     per_km = losses / distances
     worst = (int(per_km.argmax()) // len(losses), int(per_km.argmax()) % len(losses))
     tolerance = 0.0 if isinstance(channel, ExactTable) else FLOAT_TOLERANCE
-    problem = _broken_claim(channel, losses, distances, tolerance)
+    problem = _broken_claim(claim, losses, distances, tolerance)
     return Certificate(
-        _up(float(per_km[worst])), _up(float(losses.max())), channel.guarantee, problem is None,
+        _up(float(per_km[worst])), _up(float(losses.max())), claim, problem is None,
         worst, True, how, problem, unit,
     )  # fmt: skip
 
 
 def _broken_claim(
-    channel: Channel, losses: FloatArray, distances: FloatArray, tolerance: float
+    claim: Guarantee | None, losses: FloatArray, distances: FloatArray, tolerance: float
 ) -> str | None:
     """In words, the pair that breaks the claim most; ``None`` where none does."""
-    claim = channel.guarantee
     if claim is None:
         return (
             None
