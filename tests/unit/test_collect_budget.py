@@ -23,6 +23,19 @@ def test_costs_add_until_the_limit():
     assert "2 reports" in budget.summary()
 
 
+def test_a_ledger_does_not_drift():
+    budget = gv.Budget(limit_per_km=1.0, spent_per_km=0.1)
+    mechanism = gv.PlanarGeometric(GRID, epsilon_per_km=0.1)
+    for cell in range(9):
+        assert budget.left_per_km == (9 - cell) / 10
+        budget.report(mechanism, cell)
+    assert (budget.spent_per_km, budget.left_per_km) == (1.0, 0.0)
+    assert budget.guarantee == 10 * mechanism.guarantee == gv.GeoIndistinguishability(1.0)
+    with pytest.raises(gv.BudgetSpent):
+        budget.charge("one more", 1e-9)
+    assert budget.spent_per_km == 1.0
+
+
 def test_the_same_question_gets_the_same_answer_for_nothing():
     budget = gv.Budget(limit_per_km=2.0)
     answers = {budget.report(MECHANISM, 5) for _ in range(50)}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+import pickle
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.errors import InvalidInput
@@ -46,6 +53,65 @@ def test_sums_of_one_kind_stay_that_kind() -> None:
             PER_KM * wrong
     with pytest.raises(TypeError):
         PER_KM + 1
+
+
+epsilons = st.floats(0, 1e6) | st.sampled_from([0.1, 0.2, 0.3, 0.7, 1 / 3, 5e-324, 1e300])
+promises = st.one_of(
+    epsilons.map(gv.GeoIndistinguishability),
+    epsilons.map(gv.LocalDifferentialPrivacy),
+    st.builds(gv.WithinRadius, st.sampled_from([0.5, 1.0]), epsilons),
+    st.sampled_from([SQUARE, gv.GeneralPrivacy(np.sqrt, "√d")]),
+)
+
+
+@given(st.lists(promises, min_size=2, max_size=8), st.randoms(use_true_random=False), st.data())
+def test_a_sum_is_the_same_in_whatever_order(
+    parts: list[gv.Guarantee], chance: Random, data: st.DataObject
+) -> None:
+    total = functools.reduce(operator.add, parts)
+    cut = data.draw(st.integers(1, len(parts) - 1))
+    shuffled = chance.sample(parts, len(parts))
+    halves = [functools.reduce(operator.add, half) for half in (shuffled[:cut], shuffled[cut:])]
+    other = halves[1] + halves[0]
+    assert other == total
+    assert hash(other) == hash(total)
+    assert str(other) == str(total)
+    distances = np.array([0.0, 0.3, 0.7, 2.0, 11.0])
+    assert np.array_equal(other.loss(distances), total.loss(distances))
+    assert other.implies(total)
+
+
+@given(promises, promises, st.integers(1, 40))
+def test_so_many_reports_are_so_many_sums(
+    one: gv.Guarantee, other: gv.Guarantee, reports: int
+) -> None:
+    assert reports * one == one * reports == functools.reduce(operator.add, [one] * reports)
+    assert reports * (one + other) == reports * one + reports * other
+
+
+@given(st.lists(epsilons, min_size=2, max_size=20))
+def test_the_float_of_a_sum_is_no_less_than_the_sum(values: list[float]) -> None:
+    total = functools.reduce(operator.add, map(gv.GeoIndistinguishability, values))
+    shown = total.epsilon_per_km
+    exact = sum(Fraction(repr(value)) for value in values)
+    assert Fraction(repr(shown)) >= exact
+    assert Fraction(repr(math.nextafter(shown, 0.0))) < exact or shown == 0
+    assert total.implies(gv.GeoIndistinguishability(shown))
+    assert pickle.loads(pickle.dumps(total)) == total
+
+
+def test_sums_of_decimals_are_what_they_are_on_paper() -> None:
+    tenth = gv.GeoIndistinguishability(0.1)
+    assert 3 * tenth == gv.GeoIndistinguishability(0.3)
+    assert (3 * tenth).epsilon_per_km == 0.3
+    assert functools.reduce(operator.add, [tenth] * 10) == gv.GeoIndistinguishability(1.0)
+    assert (10**6 * gv.LocalDifferentialPrivacy(0.7)).epsilon == 700_000.0
+    assert 3 * gv.GeoIndistinguishability(1 / 3) != gv.GeoIndistinguishability(1.0)
+    near = gv.WithinRadius(2.0, 0.1)
+    assert near + NEAR + near == NEAR + 2 * near == gv.SumOfGuarantees((near, NEAR, near))
+    assert len((near + PER_KM + LOCAL + NEAR + near).parts) == 4
+    with pytest.raises(InvalidInput, match="epsilon_per_km"):
+        2 * gv.GeoIndistinguishability(1.7e308)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ All are ℓ-privacy (NOISE, Def. 1): P(y|x) ≤ exp(ℓ(d(x, x′)))·P(y|x′) 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +27,7 @@ class Guarantee(ABC):
     The places are cells, or exact positions where nobody is moved to a cell.
 
     Guarantees add (several reports about one place), multiply by a number of reports, and compare
-    with :meth:`implies`.
+    with :meth:`implies`. Sums are exact: their order does not matter, and they do not drift.
     """
 
     @abstractmethod
@@ -76,45 +79,82 @@ class Guarantee(ABC):
     def __add__(self, other: Guarantee) -> Guarantee:
         if not isinstance(other, Guarantee):
             return NotImplemented
-        if type(self) is type(other):
-            merged = self._plus(other)
-            if merged is not None:
-                return merged
-        return _sum_of(self, other)
-
-    def _plus(self, other: Any) -> Guarantee | None:
-        """The sum as one guarantee of the same kind, where there is one."""
-        return None
+        total = SumOfGuarantees((self, other))
+        return total if len(total.parts) > 1 else total.parts[0]
 
     def __mul__(self, reports: int) -> Guarantee:
-        total: Guarantee = self
-        for _ in range(count("reports", reports) - 1):
-            total = total + self
-        return total
+        number = count("reports", reports)
+        return self if number == 1 else SumOfGuarantees((self,) * number)
 
-    __rmul__ = __mul__
+    def __rmul__(self, reports: int) -> Guarantee:
+        return self * reports
 
     def __str__(self) -> str:
         return self.sentence()
 
 
-@dataclass(frozen=True)
-class GeoIndistinguishability(Guarantee):
-    """ℓ(d) = ε·d: the loss grows with distance, ε nats for every kilometre.
+def as_written(value: float) -> Fraction:
+    """The number that a float is written as: 0.1 is a tenth, and three of them are 0.3."""
+    return Fraction(repr(float(value)))
 
-    >>> promise = GeoIndistinguishability(epsilon_per_km=2.0)
-    >>> promise + promise
-    GeoIndistinguishability(epsilon_per_km=4.0)
-    >>> promise.level_within(0.5)
-    1.0
+
+def _no_less(exact: Fraction) -> float:
+    """The nearest float to an exact number that is not written below it."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if as_written(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+@dataclass(frozen=True)
+class _WithEpsilon(Guarantee):
+    """A guarantee by its ε, which is kept as an exact number beside the float it is shown as.
+
+    The float of a sum is rounded up once; what is added and compared is the exact number.
     """
 
-    epsilon_per_km: float
+    exact: Fraction = field(init=False, repr=False)
+    _name: ClassVar[str] = "epsilon"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon_per_km", finite("epsilon_per_km", self.epsilon_per_km))
-        if self.epsilon_per_km < 0:
-            raise InvalidInput(f"epsilon_per_km ({self.epsilon_per_km}) must not be negative")
+        epsilon = finite(self._name, getattr(self, self._name))
+        if epsilon < 0:
+            raise InvalidInput(f"{self._name} ({epsilon}) must not be negative")
+        object.__setattr__(self, self._name, epsilon)
+        object.__setattr__(self, "exact", as_written(epsilon))
+
+    def __mul__(self, reports: int) -> Self:
+        return self._with(self.exact * count("reports", reports))
+
+    def plus(self, other: Self) -> Self:
+        """The sum with one of the same kind."""
+        return self._with(self.exact + other.exact)
+
+    def _with(self, exact: Fraction) -> Self:
+        made = copy(self)
+        object.__setattr__(made, self._name, finite(self._name, _no_less(exact)))
+        object.__setattr__(made, "exact", exact)
+        return made
+
+    def _kind(self) -> Hashable:
+        """Those of one kind add up to one guarantee."""
+        return type(self)
+
+
+@dataclass(frozen=True)
+class GeoIndistinguishability(_WithEpsilon):
+    """ℓ(d) = ε·d: the loss grows with distance, ε nats for every kilometre.
+
+    >>> promise = GeoIndistinguishability(epsilon_per_km=0.1)
+    >>> promise + promise + promise == 3 * promise == GeoIndistinguishability(0.3)
+    True
+    >>> promise.level_within(0.5)
+    0.05
+    """
+
+    epsilon_per_km: float = field(compare=False)
+    _name: ClassVar[str] = "epsilon_per_km"
 
     @classmethod
     def from_level(cls, *, level: float, radius_km: float) -> GeoIndistinguishability:
@@ -135,14 +175,8 @@ class GeoIndistinguishability(Guarantee):
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, GeoIndistinguishability):
-            return self.epsilon_per_km <= other.epsilon_per_km
+            return self.exact <= other.exact
         return super().implies(other)
-
-    def __mul__(self, reports: int) -> GeoIndistinguishability:
-        return GeoIndistinguishability(self.epsilon_per_km * count("reports", reports))
-
-    def _plus(self, other: GeoIndistinguishability) -> Guarantee:
-        return GeoIndistinguishability(self.epsilon_per_km + other.epsilon_per_km)
 
 
 PerKilometre = GeoIndistinguishability
@@ -150,15 +184,10 @@ PerKilometre = GeoIndistinguishability
 
 
 @dataclass(frozen=True)
-class LocalDifferentialPrivacy(Guarantee):
+class LocalDifferentialPrivacy(_WithEpsilon):
     """ℓ(d) = ε for every d > 0: no two cells can be told apart beyond ε, however far."""
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", finite("epsilon", self.epsilon))
-        if self.epsilon < 0:
-            raise InvalidInput(f"epsilon ({self.epsilon}) must not be negative")
+    epsilon: float = field(compare=False)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.where(np.asarray(distance_km, dtype=np.float64) > 0, self.epsilon, 0.0)
@@ -174,27 +203,22 @@ class LocalDifferentialPrivacy(Guarantee):
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, LocalDifferentialPrivacy):
-            return self.epsilon <= other.epsilon
+            return self.exact <= other.exact
         if isinstance(other, GeoIndistinguishability):
             return self.epsilon == 0
         return super().implies(other)
 
-    def _plus(self, other: LocalDifferentialPrivacy) -> Guarantee:
-        return LocalDifferentialPrivacy(self.epsilon + other.epsilon)
-
 
 @dataclass(frozen=True)
-class WithinRadius(Guarantee):
+class WithinRadius(_WithEpsilon):
     """ℓ(d) = ε for 0 < d ≤ D and ∞ beyond: (D, ε)-location privacy."""
 
     radius_km: float
-    epsilon: float
+    epsilon: float = field(compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "radius_km", positive("radius_km", self.radius_km))
-        object.__setattr__(self, "epsilon", finite("epsilon", self.epsilon))
-        if self.epsilon < 0:
-            raise InvalidInput(f"epsilon ({self.epsilon}) must not be negative")
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = np.asarray(distance_km, dtype=np.float64)
@@ -216,10 +240,8 @@ class WithinRadius(Guarantee):
     def _corners(self) -> FloatArray:
         return np.array([self.radius_km, np.nextafter(self.radius_km, np.inf)])
 
-    def _plus(self, other: WithinRadius) -> Guarantee | None:
-        if self.radius_km == other.radius_km:
-            return WithinRadius(self.radius_km, self.epsilon + other.epsilon)
-        return None
+    def _kind(self) -> Hashable:
+        return type(self), self.radius_km
 
 
 @dataclass(frozen=True)
@@ -241,20 +263,35 @@ class GeneralPrivacy(Guarantee):
         return f"ℓ-privacy with ℓ(d) = {self.name}"
 
 
-def _sum_of(first: Guarantee, second: Guarantee) -> Guarantee:
-    parts = [*_parts(first), *_parts(second)]
-    return SumOfGuarantees(tuple(parts))
-
-
-def _parts(guarantee: Guarantee) -> tuple[Guarantee, ...]:
-    return guarantee.parts if isinstance(guarantee, SumOfGuarantees) else (guarantee,)
-
-
 @dataclass(frozen=True)
 class SumOfGuarantees(Guarantee):
-    """Several reports under promises of different kinds: the losses add."""
+    """Several reports under promises of different kinds: the losses add.
+
+    Parts of one kind are added up, and stand in one order whatever the order they came in.
+    """
 
     parts: tuple[Guarantee, ...]
+
+    def __post_init__(self) -> None:
+        alike: dict[Hashable, _WithEpsilon] = {}
+        others: list[Guarantee] = []
+        for part in self._flat():
+            if isinstance(part, _WithEpsilon):
+                kind = part._kind()
+                alike[kind] = alike[kind].plus(part) if kind in alike else part
+            else:
+                others.append(part)
+        together = sorted(
+            [*alike.values(), *others], key=lambda part: (type(part).__name__, repr(part))
+        )
+        object.__setattr__(self, "parts", tuple(together))
+
+    def _flat(self) -> Iterator[Guarantee]:
+        for part in self.parts:
+            yield from part.parts if isinstance(part, SumOfGuarantees) else (part,)
+
+    def __mul__(self, reports: int) -> SumOfGuarantees:
+        return SumOfGuarantees(tuple(part * reports for part in self.parts))
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return np.sum([part.loss(distance_km) for part in self.parts], axis=0)

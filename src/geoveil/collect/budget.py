@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from geoveil.arrays import finite, indices, positive
 from geoveil.channel.base import Channel
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.guarantee import GeoIndistinguishability, SumOfGuarantees, as_written
 from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.report.certify import check_claim
@@ -53,28 +52,27 @@ class Budget:
     charges: list[tuple[str, float]] = field(default_factory=list)
     """Every charge: what for, and ε per km."""
     answers: dict[tuple[Channel, int], int] = field(default_factory=dict, repr=False)
+    guarantee: GeoIndistinguishability = field(init=False, repr=False)
+    """What all reports so far promise together about one place; ``spent_per_km`` is its ε."""
 
     def __post_init__(self) -> None:
         self.limit_per_km = positive("limit_per_km", self.limit_per_km)
         if finite("spent_per_km", self.spent_per_km) < 0:
             raise InvalidInput(f"spent_per_km ({self.spent_per_km:g}) must not be negative")
+        self.guarantee = GeoIndistinguishability(self.spent_per_km)
 
     @property
     def left_per_km(self) -> float:
         """How much may still be spent."""
-        return max(0.0, self.limit_per_km - self.spent_per_km)
-
-    @property
-    def guarantee(self) -> GeoIndistinguishability:
-        """What all reports so far promise together about one place."""
-        return GeoIndistinguishability(self.spent_per_km)
+        return max(0.0, float(as_written(self.limit_per_km) - self.guarantee.exact))
 
     def charge(self, what: str, epsilon_per_km: float) -> None:
         """Spend, or raise :class:`BudgetSpent` and spend nothing."""
         cost = positive("epsilon_per_km", epsilon_per_km)
-        if self.spent_per_km + cost > self.limit_per_km * (1 + 1e-12):
+        spent = self.guarantee.plus(GeoIndistinguishability(cost))
+        if spent.epsilon_per_km > self.limit_per_km * (1 + 1e-12):  # 3 * 0.7 is below 2.1 in floats
             raise BudgetSpent(cost, self.left_per_km)
-        self.spent_per_km += cost
+        self.guarantee, self.spent_per_km = spent, spent.epsilon_per_km
         self.charges.append((what, cost))
 
     def report(
@@ -83,7 +81,8 @@ class Budget:
         """The report for a cell: the remembered one, or a new one, charged first."""
         key = (mechanism, int(indices("cell", cell, mechanism.space.size)))
         if key not in self.answers:
-            self.charge(repr(mechanism), _cost_per_km(mechanism))
+            check_claim(mechanism, promise := _promise(mechanism))
+            self.charge(repr(mechanism), promise.epsilon_per_km)
             drawn = mechanism.sample(cell) if draw is None else draw(key[1])
             self.answers[key] = int(drawn)
         return self.answers[key]
@@ -96,18 +95,14 @@ class Budget:
 
     def _meaning(self) -> str:
         channels = [mechanism for mechanism, _ in self.answers]
-        costs = sum(map(_cost_per_km, channels))
-        if channels and math.isclose(self.spent_per_km, costs, rel_tol=1e-9):
+        if channels and SumOfGuarantees(tuple(map(_promise, channels))).parts == (self.guarantee,):
             return explain_together(channels, NEARBY_KM)
         return between_places(self.guarantee, NEARBY_KM, reports=max(1, len(self.charges)))
 
 
-def _cost_per_km(mechanism: Channel) -> float:
-    """What a report costs: what the mechanism promises, once its law was seen to keep it."""
-    promise = mechanism.guarantee
-    if not isinstance(promise, GeoIndistinguishability):
-        raise InvalidInput(
-            "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
-        )
-    check_claim(mechanism, promise)
-    return promise.epsilon_per_km
+def _promise(mechanism: Channel) -> GeoIndistinguishability:
+    if isinstance(mechanism.guarantee, GeoIndistinguishability):
+        return mechanism.guarantee
+    raise InvalidInput(
+        "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
+    )

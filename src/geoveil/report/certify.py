@@ -102,8 +102,8 @@ def check_claim(channel: Channel, claim: Guarantee) -> None:
     found = certify(channel, claim=claim)
     if not found.holds:
         raise InvalidInput(
-            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the mechanism, "
-            f"{found.found}: {found.problem}"
+            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the "
+            f"mechanism, {found.found}: {found.problem}"
         )
 
 

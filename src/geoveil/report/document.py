@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -162,7 +162,8 @@ def _check_kind(name: str, own: Guarantee | None, claimed: Guarantee) -> None:
 def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
     for kind, known in _GUARANTEES.items():
         if type(guarantee) is known:
-            return {"kind": kind, **asdict(guarantee)}  # type: ignore[call-overload]
+            stated = (each.name for each in fields(known) if each.init)  # type: ignore[arg-type]
+            return {"kind": kind, **{name: getattr(guarantee, name) for name in stated}}
     if guarantee is None:
         return None
     raise Unsupported("only per-km, local and within-radius guarantees have a document form")
