@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from geoveil.papers.report import (
     Agreement,
+    Claim,
     Experiment,
     Finding,
     Paper,
     Report,
     Setting,
     Table,
+    Verdict,
 )
 from geoveil.papers.shelf import PAPERS, load_paper, run
 
 __all__ = [
     "PAPERS",
     "Agreement",
+    "Claim",
     "Experiment",
     "Finding",
     "Paper",
     "Report",
     "Setting",
     "Table",
+    "Verdict",
     "load_paper",
     "run",
 ]

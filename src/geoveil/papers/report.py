@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from geoveil.errors import InvalidInput
 from geoveil.papers.data import DataFolder
@@ -27,6 +27,40 @@ class Agreement(Enum):
         if all(conditions):
             return cls.YES
         return cls.PARTLY if any(conditions) else cls.NO
+
+
+class Claim(NamedTuple):
+    """One thing a paper says, whether our figures bear it out, and the figures."""
+
+    words: str
+    holds: bool
+    figures: str
+
+
+class Verdict(NamedTuple):
+    """Whether all of what the paper says holds, and each of its claims with our figures.
+
+    A verdict is a plain function of figures, so that a test can show it every outcome.
+
+    >>> print(Verdict.of(Claim("it falls", True, "3 to 2"), Claim("to zero", False, "2")).conclusion)
+    Holds: it falls (3 to 2). Does not hold: to zero (2).
+    """
+
+    agreement: Agreement
+    conclusion: str
+
+    @classmethod
+    def of(cls, *claims: Claim, note: str = "") -> Verdict:
+        """``YES`` where all claims hold, ``NO`` where none does, else ``PARTLY``; a note comes last."""
+        told = [_told(claims, True, "Holds"), _told(claims, False, "Does not hold"), note]
+        agreement = Agreement.of(*(claim.holds for claim in claims))
+        return cls(agreement, " ".join(part for part in told if part))
+
+
+def _told(claims: Sequence[Claim], holds: bool, head: str) -> str:
+    """The claims that hold, or those that do not, in one sentence."""
+    told = [f"{claim.words} ({claim.figures})" for claim in claims if claim.holds is holds]
+    return f"{head}: {'; '.join(told)}." if told else ""
 
 
 @dataclass(frozen=True)
@@ -52,8 +86,8 @@ class Table:
 class Finding:
     """What one experiment found.
 
-    ``conclusion`` is one sentence with the figures that matter; ``numbers`` are the same figures by
-    name (units in the names) for machines; ``draw`` paints the figure on an empty matplotlib one.
+    ``agreement`` and ``conclusion`` are the :class:`Verdict`; ``numbers`` are figures by name (units in
+    the names) for machines; ``draw`` paints the figure on an empty matplotlib one.
     """
 
     agreement: Agreement
@@ -90,6 +124,8 @@ class Experiment:
     statement: str
     """The paper's statement in one sentence."""
     run: Callable[[Setting], Finding]
+    judge: Callable[..., Verdict] | None = None
+    """The verdict as a function of figures, which ``run`` applies to what it measured."""
 
 
 @dataclass(frozen=True)
