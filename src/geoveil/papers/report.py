@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
 
 def _told(claims: Sequence[Claim], holds: bool, head: str) -> str:
     """The claims that hold, or those that do not, in one sentence."""
-    told = [f"{claim.words} ({claim.figures})" for claim in claims if claim.holds is holds]
+    told = [f"{claim.words} ({claim.figures})" for claim in claims if bool(claim.holds) is holds]
     return f"{head}: {'; '.join(told)}." if told else ""
 
 

@@ -1,7 +1,6 @@
 """Free-will privacy, made again: everybody chooses a mechanism, one distribution is estimated."""
 
 from geoveil.papers.free_will.figures import FIGURES
-from geoveil.papers.free_will.rappor import FIGURE_2, FIGURE_14
 from geoveil.papers.free_will.tables import TABLE_1, TABLE_2
 from geoveil.papers.report import Paper
 
@@ -9,13 +8,7 @@ PAPER = Paper(
     name="free-will",
     title="Reconstruction of the distribution of sensitive data under free-will privacy",
     reference="E. ElSalamouny and C. Palamidessi, Suez Canal University, Inria and LIX",
-    experiments=(
-        FIGURE_2,
-        *(FIGURES[number] for number in range(3, 14)),
-        FIGURE_14,
-        TABLE_1,
-        TABLE_2,
-    ),
+    experiments=(*FIGURES.values(), TABLE_1, TABLE_2),
 )
 
 __all__ = ["PAPER"]

@@ -1,15 +1,14 @@
-"""Figures 3 to 13: methods against each other under one mixture of mechanisms."""
+"""Figures 2 to 14: methods against each other under one mixture of mechanisms."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from geoveil.papers.free_will.mixtures import Alphabet, Kind
+from geoveil.papers.free_will import rappor
+from geoveil.papers.free_will.mixtures import RAPPOR, Alphabet, Kind
 from geoveil.papers.free_will.simulation import (
     GENERAL,
     INVERTED,
@@ -18,190 +17,292 @@ from geoveil.papers.free_will.simulation import (
     Simulated,
     simulated,
 )
-from geoveil.papers.report import Agreement, Experiment, Finding, Number, Setting, Table
+from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
 from geoveil.plot.curves import draw_curves
+
+Found = Mapping[str, Simulated]
+"""The panels of a figure: the alphabet or the regime, and what was simulated there."""
+Test = Callable[[str, Simulated, Sequence[str]], Claim]
+"""A claim about one panel and the methods beside GIBU."""
+
+_SIGNIFICANT = 1.5
+_SIMILAR = 1.25
+
+
+def better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """GIBU has the least mean error, however many people there are."""
+    own, leads = (
+        one.errors[GENERAL].mean(axis=1),
+        one.least(methods) > one.errors[GENERAL].mean(axis=1),
+    )
+    return Claim(
+        f"{panel}: GIBU is better",
+        bool(leads.all()),
+        f"at {int(leads.sum())} of {len(own)} numbers of people; with the most {_told(one, methods)}",
+    )
+
+
+def significantly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """With the most people the best of the others has at least one and a half times the error."""
+    ratio = _ratio(one, methods)
+    return Claim(f"{panel}: significantly", ratio >= _SIGNIFICANT, f"{ratio:.1f} times the error")
+
+
+def clearly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """Over all numbers of people the best of the others has at least a quarter more error."""
+    ratio = one.behind(methods)
+    return Claim(
+        f"{panel}: GIBU is clearly better",
+        ratio >= _SIMILAR,
+        f"{ratio:.2f} times the error on average; with the most people {_told(one, methods)}",
+    )
+
+
+def similar(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """Over all numbers of people the best of the others is within a quarter of GIBU."""
+    ratio = one.behind(methods)
+    return Claim(
+        f"{panel}: the performances are similar",
+        1 / _SIMILAR < ratio < _SIMILAR,
+        f"{ratio:.2f} times the error on average; with the most people {_told(one, methods)}",
+    )
+
+
+def slightly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """With the most people the best of the others has less than one and a half times the error."""
+    ratio = _ratio(one, methods)
+    return Claim(f"{panel}: slightly", 1 < ratio < _SIGNIFICANT, f"{ratio:.2f} times the error")
+
+
+def projection_better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """Projection has significantly less error than normalisation, with the most people."""
+    normalised, projected = (one.final(method) for method in INVERTED)
+    return Claim(
+        f"{panel}: projection is significantly better than normalisation",
+        normalised >= _SIGNIFICANT * projected,
+        f"{projected:.3g} against {normalised:.3g} {one.units}",
+    )
+
+
+def behind_inversion(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """§8.2.1: [IBU]_M is worse than [INV]_M with projection."""
+    updated, projected = one.final(UPDATED), one.final(INVERTED[1])
+    return Claim(
+        f"{panel}: [IBU]_M is worse than [INV]_M",
+        updated > projected,
+        f"{updated:.3g} against {projected:.3g} {one.units}",
+    )
+
+
+def stalls(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
+    """§1.1: with Shokri's mechanisms [IBU]_M may not converge: more people hardly help."""
+    error = one.least(methods)
+    return Claim(
+        f"{panel}: [IBU]_M does not converge to the truth",
+        bool(error[-1] >= 0.8 * error[-2]),
+        f"{error[-2]:.3g} {one.units} with {one.people[-2]:,} people, {error[-1]:.3g} with "
+        f"{one.people[-1]:,}",
+    )
+
+
+def _ratio(one: Simulated, methods: Sequence[str]) -> float:
+    return float(one.least(methods)[-1]) / one.final(GENERAL)
+
+
+def _told(one: Simulated, methods: Sequence[str]) -> str:
+    others = ", ".join(f"{method} {one.final(method):.3g}" for method in methods)
+    return f"GIBU {one.final(GENERAL):.3g} {one.units}, {others}"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper: a mixture, the alphabets shown, and the methods beside GIBU."""
+    """A figure of the paper: a mixture, its panels, the methods beside GIBU, and what is said of them."""
 
     number: int
-    kind: Kind
-    alphabets: tuple[Alphabet, ...]
+    mixture: str
+    source: Callable[[Setting], Found]
     methods: tuple[str, ...]
     statement: str
-    factor: float
-    """GIBU is at least this many times better than the best other method with the most people."""
-    stalls: bool = False
-    """Whether the paper says that the other method need not come closer with more people."""
+    tests: tuple[Test, ...] | Mapping[str, Test]
+    """For every panel, or one for each."""
+    note: str = ""
 
     def experiment(self) -> Experiment:
         """The figure as an experiment."""
         others = ", ".join(dict.fromkeys(method.split(",")[0] for method in self.methods))
         return Experiment(
             name=f"figure-{self.number}",
-            title=f"Fig. {self.number}: {others} and GIBU, {self.kind} mechanisms",
+            title=f"Fig. {self.number}: {others} and GIBU, {self.mixture} mechanisms",
             statement=self.statement,
             run=self._run,
+            judge=self.judge,
         )
 
+    def judge(self, found: Found) -> Verdict:
+        """Every claim about every panel."""
+        pairs = (
+            [(panel, test) for panel, test in self.tests.items()]
+            if isinstance(self.tests, Mapping)
+            else [(panel, test) for panel in found for test in self.tests]
+        )
+        claims = [test(panel.capitalize(), found[panel], self.methods) for panel, test in pairs]
+        return Verdict.of(*claims, note=self.note)
+
     def _run(self, setting: Setting) -> Finding:
-        found = {each: simulated(self.kind, each, setting) for each in self.alphabets}
-        ratios = {each: self._ratios(one) for each, one in found.items()}
+        found, shown = self.source(setting), (GENERAL, *self.methods)
         return Finding(
-            agreement=Agreement.of(*self._conditions(ratios, found)),
-            conclusion=" ".join(self._words(each, one) for each, one in found.items()),
-            table=_table(found, (GENERAL, *self.methods)),
-            draw=partial(_draw, found, (GENERAL, *self.methods)),
-            numbers=_numbers(ratios),
+            *self.judge(found),
+            table=_table(found, shown),
+            draw=partial(_draw, found, shown),
+            numbers={
+                f"{panel}: {method} over GIBU": one.final(method) / one.final(GENERAL)
+                for panel, one in found.items()
+                for method in self.methods
+            },
             figure_size=(4.8 * len(found) + 0.6, 3.8),
         )
 
-    def _ratios(self, one: Simulated) -> dict[str, float]:
-        return {method: one.final(method) / one.final(GENERAL) for method in self.methods}
 
-    def _conditions(
-        self, ratios: dict[Alphabet, dict[str, float]], found: dict[Alphabet, Simulated]
-    ) -> list[bool]:
-        """GIBU ahead by the factor and at every size; for [INV]_M under k-RR projection ahead too."""
-        conditions = [min(each.values()) >= self.factor for each in ratios.values()]
-        conditions += [self._leads(one) == len(one.people) for one in found.values()]
-        if self.kind == "k-RR" and self.methods == INVERTED:
-            normalised, projected = INVERTED
-            conditions += [
-                one.final(projected) < 0.8 * one.final(normalised) for one in found.values()
-            ]
-        if self.stalls:
-            conditions += [not self._converges(one) for one in found.values()]
-        return conditions
-
-    def _converges(self, one: Simulated) -> bool:
-        """Whether every method is much closer with the most people than with the next fewer."""
-        errors = [one.errors[method].mean(axis=1) for method in self.methods]
-        return all(error[-1] < 0.8 * error[-2] for error in errors)
-
-    def _leads(self, one: Simulated) -> int:
-        """At how many sizes GIBU has the least mean error."""
-        others = np.min([one.errors[method].mean(axis=1) for method in self.methods], axis=0)
-        return int((one.errors[GENERAL].mean(axis=1) < others).sum())
-
-    def _words(self, alphabet: Alphabet, one: Simulated) -> str:
-        errors = ", ".join(
-            f"{method} {one.final(method):.3g} ({one.final(method) / one.final(GENERAL):.1f} times)"
-            for method in self.methods
-        )
-        converges = _CONVERGES if self.stalls and self._converges(one) else ""
-        return (
-            f"{alphabet.capitalize()}, {one.people[-1]:,} people: GIBU {one.final(GENERAL):.3g} {one.units}, "
-            f"{errors}; GIBU leads at {self._leads(one)} of {len(one.people)} sizes{converges}."
-        )
-
-
-def _numbers(ratios: dict[Alphabet, dict[str, float]]) -> dict[str, Number]:
-    return {
-        f"{alphabet}: {method} over GIBU": value
-        for alphabet, each in ratios.items()
-        for method, value in each.items()
-    }
-
-
-def _table(found: dict[Alphabet, Simulated], methods: Sequence[str]) -> Table:
+def _table(found: Found, methods: Sequence[str]) -> Table:
     rows = [
-        [alphabet, one.units, size, *(float(one.errors[method][at].mean()) for method in methods)]
-        for alphabet, one in found.items()
+        [panel, one.units, size, *(float(one.errors[method][at].mean()) for method in methods)]
+        for panel, one in found.items()
         for at, size in enumerate(one.people)
     ]
-    return Table.of(("alphabet", "unit", "people", *(f"EMD, {method}" for method in methods)), rows)
+    return Table.of(("panel", "unit", "people", *(f"EMD, {method}" for method in methods)), rows)
 
 
-def _draw(found: dict[Alphabet, Simulated], methods: Sequence[str], figure: Any) -> None:
+def _draw(found: Found, methods: Sequence[str], figure: Any) -> None:
     axes = figure.subplots(1, len(found), squeeze=False)[0]
-    for each, (alphabet, one) in zip(axes, found.items(), strict=True):
+    for each, (panel, one) in zip(axes, found.items(), strict=True):
         draw_curves(
             each,
             [one.curve(method) for method in methods],
             x_label="people",
             y_label=f"earth mover's distance ({one.units})",
-            title=f"{alphabet} alphabet",
+            title=panel,
             x_scale="log",
             y_scale="log",
         )
 
 
-_CONVERGES = (
-    ", yet [IBU]_M comes closer with more people: of the many optimal strategies ours have the largest "
-    "entropy, and their average can be inverted"
-)
+def _mixture(kind: Kind, *alphabets: Alphabet) -> Callable[[Setting], Found]:
+    return lambda setting: {each: simulated(kind, each, setting) for each in alphabets}
+
+
+def _regimes(setting: Setting) -> Found:
+    return {regime: rappor.simulated_rappor(regime, setting) for regime in RAPPOR}
+
+
 _POOR = (
     "Combining the results of separate estimates is significantly poorer than GIBU, because every "
     "estimate sees only a small part of the reports."
 )
+_ENTROPY = "Of the many optimal strategies ours have the largest entropy, and their average can be inverted."
+_BOTH: tuple[Alphabet, Alphabet] = ("linear", "planar")
 
 FIGURES = {
     figure.number: figure.experiment()
     for figure in (
-        Figure(3, "k-RR", ("linear",), RESULTS, _POOR, factor=2.0),
-        Figure(4, "geometric and k-RR", ("linear",), RESULTS, _POOR, factor=2.0),
-        Figure(5, "geometric", ("linear",), RESULTS, _POOR, factor=2.0),
-        Figure(6, "Shokri's", ("linear",), RESULTS[-1:], _POOR, factor=2.0),
+        Figure(
+            2,
+            "RAPPOR",
+            _regimes,
+            rappor.RESULTS,
+            "Combining the results of ten RAPPOR estimates is bad (Table 2) in both regimes, GIBU excellent.",
+            (better, significantly),
+        ),
+        Figure(3, "k-RR", _mixture("k-RR", "linear"), RESULTS, _POOR, (better, significantly)),
+        Figure(
+            4,
+            "geometric and k-RR",
+            _mixture("geometric and k-RR", "linear"),
+            RESULTS,
+            _POOR,
+            (better, significantly),
+        ),
+        Figure(
+            5,
+            "geometric",
+            _mixture("geometric", "linear"),
+            RESULTS,
+            _POOR,
+            (better, significantly),
+        ),
+        Figure(
+            6,
+            "Shokri's",
+            _mixture("Shokri's", "linear"),
+            RESULTS[-1:],
+            _POOR,
+            (better, significantly),
+        ),
         Figure(
             7,
             "k-RR",
-            ("linear", "planar"),
+            _mixture("k-RR", *_BOTH),
             INVERTED,
             "Projection is significantly better than normalisation for [INV]_M, and GIBU slightly "
             "outperforms [INV]_M with projection.",
-            factor=1.0,
+            (projection_better, better, slightly),
         ),
         Figure(
             8,
             "geometric",
-            ("linear", "planar"),
+            _mixture("geometric", *_BOTH),
             INVERTED,
             "GIBU is significantly better than [INV]_M on both alphabets.",
-            factor=2.0,
+            (better, significantly),
         ),
         Figure(
             9,
             "geometric and k-RR",
-            ("linear", "planar"),
+            _mixture("geometric and k-RR", *_BOTH),
             INVERTED,
             "GIBU is better than [INV]_M on both alphabets.",
-            factor=1.5,
+            (better,),
         ),
         Figure(
             10,
             "k-RR",
-            ("linear", "planar"),
+            _mixture("k-RR", *_BOTH),
             (UPDATED,),
-            "GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports.",
-            factor=1.2,
+            "GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports and is "
+            "worse than [INV]_M too.",
+            (better, behind_inversion),
         ),
         Figure(
             11,
             "geometric",
-            ("linear", "planar"),
+            _mixture("geometric", *_BOTH),
             (UPDATED,),
             "GIBU is superior to [IBU]_M on both alphabets.",
-            factor=1.2,
+            (better,),
         ),
         Figure(
             12,
             "geometric and k-RR",
-            ("linear", "planar"),
+            _mixture("geometric and k-RR", *_BOTH),
             (UPDATED,),
             "GIBU is superior to [IBU]_M on both alphabets.",
-            factor=1.2,
+            (better,),
         ),
         Figure(
             13,
             "Shokri's",
-            ("linear", "planar"),
+            _mixture("Shokri's", *_BOTH),
             (UPDATED,),
-            "GIBU is superior to [IBU]_M, which may not converge to the truth at all.",
-            factor=1.2,
-            stalls=True,
+            "GIBU is superior to [IBU]_M, which may not converge to the truth with many people (§1.1).",
+            (better, stalls),
+            note=_ENTROPY,
+        ),
+        Figure(
+            14,
+            "RAPPOR",
+            _regimes,
+            rappor.MECHANISMS,
+            "[RAP]_M and GIBU are similar at high privacy, while GIBU is clearly better at low privacy.",
+            {"high privacy": similar, "low privacy": clearly},
         ),
     )
 }

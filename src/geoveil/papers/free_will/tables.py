@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from geoveil.papers.free_will import rappor
 from geoveil.papers.free_will.mixtures import RAPPOR, Alphabet, Kind
 from geoveil.papers.free_will.simulation import (
@@ -14,7 +16,7 @@ from geoveil.papers.free_will.simulation import (
     Simulated,
     simulated,
 )
-from geoveil.papers.report import Agreement, Experiment, Finding, Setting, Table
+from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
 
 EXCELLENT, GOOD, BAD = "Excellent", "Good", "Bad"
 _EXCELLENT_UP_TO, _GOOD_UP_TO = 1.3, 2.2
@@ -82,25 +84,33 @@ def _row(
     return [mixture, alphabet, method, ratio, rating(ratio), word]
 
 
-def _rated(rows: list[list[str | float]]) -> Finding:
-    same = [row for row in rows if row[4] == row[5]]
-    other = [
-        f"{row[2]} under {row[0]} ({row[1]}): {row[4]}, {row[3]:.2f} times, in the paper {row[5]}"
-        for row in rows
-        if row[4] != row[5]
+def judge_words(rows: Sequence[Sequence[str | float]]) -> Verdict:
+    """Tables 1 and 2: GIBU is excellent, and every other method has the word printed for it."""
+    ratios = np.array([float(row[3]) for row in rows])
+    claims = [
+        Claim(
+            "GIBU is excellent",
+            bool((ratios >= 1).all()),
+            f"it has the least error in {int((ratios >= 1).sum())} of {len(rows)} comparisons",
+        )
     ]
-    told = f" Different: {'; '.join(other)}." if other else ""
-    behind = sum(float(row[3]) < 1 for row in rows)
-    least = (
-        "GIBU has the least error everywhere"
-        if not behind
-        else f"GIBU is behind in {behind} of them"
-    )
+    for method in dict.fromkeys(str(row[2]) for row in rows):
+        own = [row for row in rows if row[2] == method]
+        other = [
+            f"{row[4]}, {row[3]:.2f} times, under {row[0]}, {row[1]}"
+            for row in own
+            if row[4] != row[5]
+        ]
+        words = "; ".join([f"{len(own) - len(other)} of {len(own)} words are the same", *other])
+        claims.append(Claim(f"the words for {method}", not other, words))
+    return Verdict.of(*claims, note=_SCALE)
+
+
+def _rated(rows: list[list[str | float]]) -> Finding:
     return Finding(
-        agreement=Agreement.of(behind == 0, len(same) == len(rows)),
-        conclusion=f"{len(same)} of {len(rows)} words are the same, and {least}. {_SCALE}{told}",
+        *judge_words(rows),
         table=Table.of(_COLUMNS, rows),
-        numbers={"same": len(same), "words": len(rows)},
+        numbers={"same": sum(row[4] == row[5] for row in rows), "words": len(rows)},
     )
 
 
@@ -112,10 +122,12 @@ TABLE_1 = Experiment(
         "[IBU]_M under k-RR good, all else is bad."
     ),
     run=_table_1,
+    judge=judge_words,
 )
 TABLE_2 = Experiment(
     name="table-2",
     title="Table 2: the methods under RAPPOR in a word",
     statement="[RAP]_R is bad; [RAP]_M is excellent at high and good at low privacy; GIBU is excellent.",
     run=_table_2,
+    judge=judge_words,
 )

@@ -4,6 +4,7 @@ from geoveil.papers.ibu.levels import FIGURE_10, FIGURE_11, FIGURE_12
 from geoveil.papers.ibu.line import FIGURE_2
 from geoveil.papers.ibu.rappor import FIGURE_13, FIGURE_14
 from geoveil.papers.ibu.san_francisco import FIGURE_9
+from geoveil.papers.ibu.theory import BOUND_17, FIGURE_4, FIGURE_5
 from geoveil.papers.report import Paper
 
 PAPER = Paper(
@@ -13,7 +14,18 @@ PAPER = Paper(
         "and applications to mechanisms for privacy protection"
     ),
     reference="E. ElSalamouny and C. Palamidessi, Inria, LIX and Suez Canal University",
-    experiments=(FIGURE_2, FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14),
+    experiments=(
+        FIGURE_2,
+        FIGURE_4,
+        FIGURE_5,
+        BOUND_17,
+        FIGURE_9,
+        FIGURE_10,
+        FIGURE_11,
+        FIGURE_12,
+        FIGURE_13,
+        FIGURE_14,
+    ),
 )
 
 __all__ = ["PAPER"]

@@ -1,11 +1,11 @@
 """PRIVIC made again: its tables and figures, and ours beside them at the same promise."""
 
-from geoveil.papers.privic.collapse import COLLAPSE
 from geoveil.papers.privic.elasticity import FIGURE_1, FIGURE_2
 from geoveil.papers.privic.estimates import FIGURE_6, FIGURE_7A, FIGURE_7C, FIGURE_10
 from geoveil.papers.privic.laplace import FIGURE_3A, FIGURE_3B
 from geoveil.papers.privic.promise import PROMISE_PARIS, PROMISE_SAN_FRANCISCO
 from geoveil.papers.privic.tables import TABLE_2, TABLE_3
+from geoveil.papers.privic.theory import CHAIN, COLLAPSE, FIGURE_4, FIGURE_5, ORACLE
 from geoveil.papers.report import Paper
 
 PAPER = Paper(
@@ -13,17 +13,21 @@ PAPER = Paper(
     title="PRIVIC: A privacy-preserving method for incremental collection of location data",
     reference="S. Biswas and C. Palamidessi, arXiv 2206.10525",
     experiments=(
+        ORACLE,
         FIGURE_1,
         FIGURE_2,
         FIGURE_3A,
         FIGURE_3B,
+        FIGURE_4,
+        COLLAPSE,
+        FIGURE_5,
+        CHAIN,
         FIGURE_6,
         FIGURE_7A,
         FIGURE_7C,
         TABLE_2,
         TABLE_3,
         FIGURE_10,
-        COLLAPSE,
         PROMISE_PARIS,
         PROMISE_SAN_FRANCISCO,
     ),

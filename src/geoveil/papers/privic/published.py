@@ -72,3 +72,11 @@ PUBLISHED: dict[tuple[str, float], FloatArray] = {
     ("San Francisco", 0.5): _rounds(_SAN_FRANCISCO_BLURRED),
 }
 """EMD in cells by city and β per cell: one row a round, one column a cycle, from cycle 2 on."""
+
+START = {"Paris": 2.02262, "San Francisco": 7.37595}
+"""EMD of the uniform start in cells, cycle 1 of Tables 2 and 3."""
+
+
+def spread(rounds: FloatArray) -> float:
+    """How far the printed rounds of one β lie apart, in the cycle where they differ most."""
+    return float(np.ptp(rounds, axis=0).max())
