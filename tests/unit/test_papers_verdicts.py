@@ -19,9 +19,10 @@ from geoveil.papers.ibu.theory import DELTAS, LENGTHS, Single, Surface
 from geoveil.papers.privic.elasticity import Hidden, Planted
 from geoveil.papers.privic.estimates import Cut, Estimated
 from geoveil.papers.privic.laplace import Utility
+from geoveil.papers.privic.long_term import Long, Meshes
 from geoveil.papers.privic.promise import DIALS, PAPER, PROMISES, Once
 from geoveil.papers.privic.published import PUBLISHED, spread
-from geoveil.papers.privic.theory import Duality, Limit, Long, Meshes, Questions
+from geoveil.papers.privic.theory import Duality, Limit, Questions
 
 JUDGED = ("privic", "ibu", "free-will")
 Figures = tuple[Any, ...]
@@ -267,7 +268,5 @@ def test_every_finding_of_these_papers_is_what_its_judge_says() -> None:
 
 
 def test_a_verdict_says_claim_by_claim_what_holds() -> None:
-    partly = Verdict.of(
-        Claim("rises", np.bool_(True), "1 to 2"), Claim("falls", np.bool_(False), "2"), note="So."
-    )
+    partly = Verdict.of(Claim("rises", True, "1 to 2"), Claim("falls", False, "2"), note="So.")
     assert partly == (Agreement.PARTLY, "Holds: rises (1 to 2). Does not hold: falls (2). So.")

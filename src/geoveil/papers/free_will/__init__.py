@@ -8,7 +8,7 @@ PAPER = Paper(
     name="free-will",
     title="Reconstruction of the distribution of sensitive data under free-will privacy",
     reference="E. ElSalamouny and C. Palamidessi, Suez Canal University, Inria and LIX",
-    experiments=(*FIGURES.values(), TABLE_1, TABLE_2),
+    experiments=(*FIGURES, TABLE_1, TABLE_2),
 )
 
 __all__ = ["PAPER"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, cast
 
 from geoveil.papers.free_will import rappor
 from geoveil.papers.free_will.mixtures import RAPPOR, Alphabet, Kind
@@ -119,12 +119,11 @@ class Figure:
     """A figure of the paper: a mixture, its panels, the methods beside GIBU, and what is said of them."""
 
     number: int
-    mixture: str
-    source: Callable[[Setting], Found]
+    kind: Kind | Literal["RAPPOR"]
+    panels: tuple[str, ...]
     methods: tuple[str, ...]
     statement: str
-    tests: tuple[Test, ...] | Mapping[str, Test]
-    """For every panel, or one for each."""
+    tests: tuple[Test, ...]
     note: str = ""
 
     def experiment(self) -> Experiment:
@@ -132,24 +131,28 @@ class Figure:
         others = ", ".join(dict.fromkeys(method.split(",")[0] for method in self.methods))
         return Experiment(
             name=f"figure-{self.number}",
-            title=f"Fig. {self.number}: {others} and GIBU, {self.mixture} mechanisms",
+            title=f"Fig. {self.number}: {others} and GIBU, {self.kind} mechanisms",
             statement=self.statement,
             run=self._run,
             judge=self.judge,
         )
 
     def judge(self, found: Found) -> Verdict:
-        """Every claim about every panel."""
-        pairs = (
-            [(panel, test) for panel, test in self.tests.items()]
-            if isinstance(self.tests, Mapping)
-            else [(panel, test) for panel in found for test in self.tests]
-        )
+        """Every claim about every panel; under RAPPOR of Fig. 14 each regime has its own."""
+        pairs = [(panel, test) for panel in self.panels for test in self.tests]
+        if similar in self.tests:
+            pairs = list(zip(self.panels, self.tests, strict=True))
         claims = [test(panel.capitalize(), found[panel], self.methods) for panel, test in pairs]
         return Verdict.of(*claims, note=self.note)
 
+    def _found(self, setting: Setting) -> Found:
+        if self.kind == "RAPPOR":
+            return {regime: rappor.simulated_rappor(regime, setting) for regime in self.panels}
+        alphabets = cast("tuple[Alphabet, ...]", self.panels)
+        return {each: simulated(self.kind, each, setting) for each in alphabets}
+
     def _run(self, setting: Setting) -> Finding:
-        found, shown = self.source(setting), (GENERAL, *self.methods)
+        found, shown = self._found(setting), (GENERAL, *self.methods)
         return Finding(
             *self.judge(found),
             table=_table(found, shown),
@@ -186,124 +189,47 @@ def _draw(found: Found, methods: Sequence[str], figure: Any) -> None:
         )
 
 
-def _mixture(kind: Kind, *alphabets: Alphabet) -> Callable[[Setting], Found]:
-    return lambda setting: {each: simulated(kind, each, setting) for each in alphabets}
-
-
-def _regimes(setting: Setting) -> Found:
-    return {regime: rappor.simulated_rappor(regime, setting) for regime in RAPPOR}
-
-
+_LINE, _BOTH, _REGIMES = ("linear",), ("linear", "planar"), tuple(RAPPOR)
+_FAR: tuple[Test, ...] = (better, significantly)
+_MIXED: Kind = "geometric and k-RR"
 _POOR = (
     "Combining the results of separate estimates is significantly poorer than GIBU, because every "
     "estimate sees only a small part of the reports."
 )
+_RAPPOR_POOR = "Combining the results of ten RAPPOR estimates is bad in both regimes (Table 2)."
+_INVERTED = "GIBU is {} than [INV]_M on both alphabets."
+_PROJECTED = (
+    "Projection is significantly better than normalisation for [INV]_M, and GIBU slightly outperforms "
+    "[INV]_M with projection."
+)
+_PRETENDS = (
+    "GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports and is worse "
+    "than [INV]_M too."
+)
+_SUPERIOR = "GIBU is superior to [IBU]_M on both alphabets."
+_STALLS = (
+    "GIBU is superior to [IBU]_M, which may not converge to the truth with many people (§1.1)."
+)
 _ENTROPY = "Of the many optimal strategies ours have the largest entropy, and their average can be inverted."
-_BOTH: tuple[Alphabet, Alphabet] = ("linear", "planar")
+_SIMILAR_WORDS = (
+    "[RAP]_M and GIBU are similar at high privacy, while GIBU is clearly better at low privacy."
+)
 
-FIGURES = {
-    figure.number: figure.experiment()
+FIGURES = tuple(
+    figure.experiment()
     for figure in (
-        Figure(
-            2,
-            "RAPPOR",
-            _regimes,
-            rappor.RESULTS,
-            "Combining the results of ten RAPPOR estimates is bad (Table 2) in both regimes, GIBU excellent.",
-            (better, significantly),
-        ),
-        Figure(3, "k-RR", _mixture("k-RR", "linear"), RESULTS, _POOR, (better, significantly)),
-        Figure(
-            4,
-            "geometric and k-RR",
-            _mixture("geometric and k-RR", "linear"),
-            RESULTS,
-            _POOR,
-            (better, significantly),
-        ),
-        Figure(
-            5,
-            "geometric",
-            _mixture("geometric", "linear"),
-            RESULTS,
-            _POOR,
-            (better, significantly),
-        ),
-        Figure(
-            6,
-            "Shokri's",
-            _mixture("Shokri's", "linear"),
-            RESULTS[-1:],
-            _POOR,
-            (better, significantly),
-        ),
-        Figure(
-            7,
-            "k-RR",
-            _mixture("k-RR", *_BOTH),
-            INVERTED,
-            "Projection is significantly better than normalisation for [INV]_M, and GIBU slightly "
-            "outperforms [INV]_M with projection.",
-            (projection_better, better, slightly),
-        ),
-        Figure(
-            8,
-            "geometric",
-            _mixture("geometric", *_BOTH),
-            INVERTED,
-            "GIBU is significantly better than [INV]_M on both alphabets.",
-            (better, significantly),
-        ),
-        Figure(
-            9,
-            "geometric and k-RR",
-            _mixture("geometric and k-RR", *_BOTH),
-            INVERTED,
-            "GIBU is better than [INV]_M on both alphabets.",
-            (better,),
-        ),
-        Figure(
-            10,
-            "k-RR",
-            _mixture("k-RR", *_BOTH),
-            (UPDATED,),
-            "GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports and is "
-            "worse than [INV]_M too.",
-            (better, behind_inversion),
-        ),
-        Figure(
-            11,
-            "geometric",
-            _mixture("geometric", *_BOTH),
-            (UPDATED,),
-            "GIBU is superior to [IBU]_M on both alphabets.",
-            (better,),
-        ),
-        Figure(
-            12,
-            "geometric and k-RR",
-            _mixture("geometric and k-RR", *_BOTH),
-            (UPDATED,),
-            "GIBU is superior to [IBU]_M on both alphabets.",
-            (better,),
-        ),
-        Figure(
-            13,
-            "Shokri's",
-            _mixture("Shokri's", *_BOTH),
-            (UPDATED,),
-            "GIBU is superior to [IBU]_M, which may not converge to the truth with many people (§1.1).",
-            (better, stalls),
-            note=_ENTROPY,
-        ),
-        Figure(
-            14,
-            "RAPPOR",
-            _regimes,
-            rappor.MECHANISMS,
-            "[RAP]_M and GIBU are similar at high privacy, while GIBU is clearly better at low privacy.",
-            {"high privacy": similar, "low privacy": clearly},
-        ),
+        Figure(2, "RAPPOR", _REGIMES, rappor.RESULTS, _RAPPOR_POOR, _FAR),
+        Figure(3, "k-RR", _LINE, RESULTS, _POOR, _FAR),
+        Figure(4, _MIXED, _LINE, RESULTS, _POOR, _FAR),
+        Figure(5, "geometric", _LINE, RESULTS, _POOR, _FAR),
+        Figure(6, "Shokri's", _LINE, RESULTS[-1:], _POOR, _FAR),
+        Figure(7, "k-RR", _BOTH, INVERTED, _PROJECTED, (projection_better, better, slightly)),
+        Figure(8, "geometric", _BOTH, INVERTED, _INVERTED.format("significantly better"), _FAR),
+        Figure(9, _MIXED, _BOTH, INVERTED, _INVERTED.format("better"), (better,)),
+        Figure(10, "k-RR", _BOTH, (UPDATED,), _PRETENDS, (better, behind_inversion)),
+        Figure(11, "geometric", _BOTH, (UPDATED,), _SUPERIOR, (better,)),
+        Figure(12, _MIXED, _BOTH, (UPDATED,), _SUPERIOR, (better,)),
+        Figure(13, "Shokri's", _BOTH, (UPDATED,), _STALLS, (better, stalls), note=_ENTROPY),
+        Figure(14, "RAPPOR", _REGIMES, rappor.MECHANISMS, _SIMILAR_WORDS, (similar, clearly)),
     )
-}
-"""By their numbers in the paper."""
+)
