@@ -25,6 +25,7 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("machine", [[], ["--json"]])
 def test_where_nothing_can_run_it_says_so_once(no_data: Path, machine: list[str]) -> None:
     arguments = ["reproduce", "privic", "--quick", "--out", str(no_data / "out"), *machine]
+    arguments += ["--only", "figure-1", "--only", "table-2"]
     result = CliRunner().invoke(program, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

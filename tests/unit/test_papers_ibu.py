@@ -136,7 +136,7 @@ def test_many_maxima_and_one_at_a_corner() -> None:
     assert experiment("figure-4").run(QUICK).agreement is Agreement.YES
     corner = experiment("figure-5").run(QUICK)
     assert corner.agreement is Agreement.PARTLY
-    assert "derivatives are −0.5" in corner.conclusion.split("Does not hold")[1]
+    assert "derivatives there are −0.5" in corner.conclusion.split("Does not hold")[1]
 
 
 def test_bound_17_holds_and_a_tighter_one_would_not() -> None:

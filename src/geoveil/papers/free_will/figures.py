@@ -45,7 +45,11 @@ def better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
 def significantly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """With the most people the best of the others has at least one and a half times the error."""
     ratio = _ratio(one, methods)
-    return Claim(f"{panel}: significantly", ratio >= _SIGNIFICANT, f"{ratio:.1f} times the error")
+    return Claim(
+        f"{panel}: GIBU is significantly better",
+        ratio >= _SIGNIFICANT,
+        f"{ratio:.1f} times the error",
+    )
 
 
 def clearly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
@@ -71,7 +75,11 @@ def similar(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
 def slightly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """With the most people the best of the others has less than one and a half times the error."""
     ratio = _ratio(one, methods)
-    return Claim(f"{panel}: slightly", 1 < ratio < _SIGNIFICANT, f"{ratio:.2f} times the error")
+    return Claim(
+        f"{panel}: GIBU is slightly better",
+        1 < ratio < _SIGNIFICANT,
+        f"{ratio:.2f} times the error",
+    )
 
 
 def projection_better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:

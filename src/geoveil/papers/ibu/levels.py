@@ -103,7 +103,7 @@ def judge_geometric(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict
             for name, each in ahead.items()
         ),
         Claim(
-            "above all at strong privacy",
+            "EM is ahead above all at strong privacy",
             bool(ahead["EMD"][0] >= 2 * ahead["EMD"][-1]),
             f"{ahead['EMD'][0]:.1f} times at ε = {levels[0]:g}, {ahead['EMD'][-1]:.2f} at {levels[-1]:g}",
         ),
@@ -113,7 +113,7 @@ def judge_geometric(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict
             f"{emd[PROJECTED][one]:.2f} against {emd[NORMALISED][one]:.2f} km",
         ),
         Claim(
-            "and their TV is almost the same",
+            "at ε = 1 the TV of INV-P and INV-N is almost the same",
             bool(alike < 0.1),
             f"{tv[PROJECTED][one]:.2f} and {tv[NORMALISED][one]:.2f}",
         ),
@@ -202,7 +202,7 @@ def judge_response(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict:
             f"INV-P has {_range(closeness)} times the EMD of EM",
         ),
         Claim(
-            "and superior to INV-N",
+            "EM and INV-P are superior to INV-N in EMD",
             bool(superior.all()),
             f"both at {int(superior.sum())} of {len(levels)} levels",
         ),

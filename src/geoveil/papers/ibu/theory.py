@@ -96,7 +96,7 @@ def judge_corner(found: Surface) -> Verdict:
             f"{len(best)} of a mesh of {len(found.states)}",
         ),
         Claim(
-            "its derivatives are −0.5, so that it is not stationary",
+            "the derivatives there are −0.5, so that it is not stationary",
             bool((np.abs(found.slope + 0.5) < 1e-9).all()),
             f"{found.slope[0]:.1f} and {found.slope[1]:.1f}: the reports have exactly the law of "
             "(0, 1, 0); −0.5 belongs to {1, 2, 2, 2, 3}",
@@ -185,7 +185,7 @@ def judge_bound(found: Single) -> Verdict:
             f"{found.distinct[0]:.2f} at k = {LENGTHS[0]}, {found.distinct[-1]:.1g} at {LENGTHS[-1]}",
         ),
         Claim(
-            "with equal rows it does not",
+            "with equal rows the error does not go to 0",
             bool(found.twins.min() > 0.1 and abs(found.twins[-1] - found.twins[-2]) < 0.01),
             f"{found.twins[0]:.2f} at k = {LENGTHS[0]}, {found.twins[-1]:.2f} at {LENGTHS[-1]}",
         ),

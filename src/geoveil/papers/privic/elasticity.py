@@ -74,7 +74,7 @@ def judge_island(planted: Planted) -> Verdict:
             f"{planted.around_a:.1%} of the people in 25 cells, an even share would be {planted.even_a:.1%}",
         ),
         Claim(
-            "nobody is left around it",
+            "nobody is left around A",
             planted.left_around_a == 0,
             f"{planted.left_around_a:.1%}",
         ),
@@ -84,7 +84,7 @@ def judge_island(planted: Planted) -> Verdict:
             f"{planted.at_b:.1%}; the busiest cell has {planted.at_busiest:.1%}",
         ),
         Claim(
-            "and many around it",
+            "B has many people around it",
             planted.around_b > planted.even_b,
             f"{planted.around_b:.1%} within two cells, an even share would be {planted.even_b:.1%}",
         ),

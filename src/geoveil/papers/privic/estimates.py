@@ -156,7 +156,7 @@ def judge_pareto(betas: FloatArray, errors_by_city: Mapping[str, FloatArray]) ->
                 f"{mean[0]:.3f} to {mean[-1]:.3f} cells",
             ),
             Claim(
-                f"{name}: sharply at first",
+                f"{name}: it falls sharply at first",
                 bool(first >= 0.5),
                 f"{first:.0%} of the fall between β = {betas[0]:g} and {betas[1]:g}",
             ),

@@ -92,12 +92,12 @@ def judge_oracle(asked: Questions) -> Verdict:
             f"it asks at most {(asked.balanced / asked.best).max():.3f} times as many questions",
         ),
         Claim(
-            "without a report it asks H(X) questions",
+            "without a report the best strategy asks H(X) questions",
             bool(abs(off[0]) <= _NEARLY),
             f"{before:.2f} against {asked.entropy[0]:.2f}",
         ),
         Claim(
-            "after a report it asks H(X|Y)",
+            "after a report the best strategy asks H(X|Y) questions",
             bool((np.abs(off[1:]) <= _NEARLY).all()),
             f"{off[1:].min():+.0%} to {off[1:].max():+.0%}; with little noise "
             f"{after[-1]:.2f} against {asked.entropy[-1]:.2f}, as no question is shorter than one",
