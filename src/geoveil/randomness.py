@@ -123,3 +123,13 @@ def seeded(seed: int) -> SeededRandomness:
     True
     """
     return SeededRandomness(seed)
+
+
+def checked_randomness(randomness: object) -> Randomness:
+    """The source itself, or an error; what everything that samples asks first."""
+    if not isinstance(randomness, Randomness):
+        raise InvalidInput(
+            f"randomness ({randomness!r}) must be a source of random bits; leave it out, or use "
+            "gv.seeded(7) in simulations"
+        )
+    return randomness

@@ -173,6 +173,46 @@ def test_reports_of_continuous_noise_are_put_on_a_grid(folder: Path) -> None:
         "mechanisms"
     ]
     assert mechanisms[0]["mechanism"] == "planar-laplace"
+    assert mechanisms[0]["parameters"] == {"epsilon_per_km": 3.0, "spread": True}
+
+
+@pytest.mark.parametrize("other", ["noisy.parquet", "tally.json"])
+@pytest.mark.parametrize("piped", [False, True])
+def test_continuous_reports_join_the_map_of_the_other_file(
+    folder: Path, other: str, piped: bool
+) -> None:
+    """In either order: the points are counted in the cells of the mechanism that has some."""
+    points = folder / "points.csv"
+    done("obfuscate", folder / "checkins.csv", "-o", points, "--mechanism", "continuous-laplace",
+         "--epsilon-per-km", "3", "--seed", "4", "--save-mechanism", folder / "noise.json")  # fmt: skip
+    sources = ["-", folder / other] if piped else [points, folder / other]
+    result = run("estimate", *sources, "-o", folder / "e.csv", "--mechanism", folder / "noise.json",
+                 "--stop", "steps:30", "--json", stdin=points.read_text() if piped else None)  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    about = json.loads(result.stdout)
+    assert about["reports"] == 6000
+    assert [each["parameters"].get("spread", False) for each in about["mechanisms"]] == [
+        True,
+        False,
+    ]
+    first, second = about["mechanisms"]
+    assert first["space"] == second["space"]
+    grid = gv.Grid.from_dict(first["space"])
+    lat, lng = np.loadtxt(points, delimiter=",", skiprows=1).T
+    own = gv.ContinuousLaplace(epsilon_per_km=3.0).tally(grid, lat=lat, lng=lng)
+    seen = read_result(str(folder / "e.csv")).reports
+    assert seen is not None
+    assert (seen >= own.counts).all()
+
+
+def test_points_need_the_cells_of_a_grid(folder: Path) -> None:
+    done("obfuscate", folder / "checkins.csv", "-o", folder / "points.parquet", "--mechanism",
+         "continuous-laplace", "--epsilon-per-km", "3")  # fmt: skip
+    places = gv.Points(lat=[48.84, 48.85], lng=[2.3, 2.31])
+    save_tally(gv.Tally(gv.RandomizedResponse(places, epsilon=1.0), [3, 4]), folder / "t.json")
+    result = run("estimate", folder / "points.parquet", folder / "t.json", "-o", folder / "e.csv")
+    assert result.exit_code == 2
+    assert "must be counted in the cells of a grid" in result.stderr
 
 
 def test_a_pipe_in_and_out(folder: Path) -> None:

@@ -68,18 +68,24 @@ def planar_geometric(rows: int, columns: int, decay: float) -> np.ndarray:
     return matrix.reshape(rows * columns, -1)
 
 
-def planar_laplace(rows: int, columns: int, decay: float) -> np.ndarray:
-    """Rectangles of the plane, the outer ones reaching to infinity, in units of a cell."""
-    matrix = np.empty((rows * columns, rows * columns))
+def planar_laplace(rows: int, columns: int, decay: float, positions: int = 1) -> np.ndarray:
+    """Rectangles of the plane, the outer ones reaching to infinity, in units of a cell.
+
+    The mean over ``positions`` places of the cell each way, at the nodes of Gauss and Legendre.
+    """
+    matrix = np.zeros((rows * columns, rows * columns))
+    points, weights = (part / 2 for part in np.polynomial.legendre.leggauss(positions))
+    places = list(zip(points.tolist(), weights.tolist(), strict=True))
     for x, z in itertools.product(range(rows * columns), repeat=2):
         (i, j), (k, l) = divmod(x, columns), divmod(z, columns)  # noqa: E741
-        south, north = _interval(k - i, k == 0, k == rows - 1)
-        west, east = _interval(l - j, l == 0, l == columns - 1)
-        matrix[x, z] = laplace_rectangle(south, north, west, east, decay)
+        for (down, u), (over, v) in itertools.product(places, repeat=2):
+            south, north = _interval(k - i - down, k == 0, k == rows - 1)
+            west, east = _interval(l - j - over, l == 0, l == columns - 1)
+            matrix[x, z] += u * v * laplace_rectangle(south, north, west, east, decay)
     return matrix
 
 
-def _interval(offset: int, first: bool, last: bool) -> tuple[float, float]:
+def _interval(offset: float, first: bool, last: bool) -> tuple[float, float]:
     return (-math.inf if first else offset - 0.5), (math.inf if last else offset + 0.5)
 
 

@@ -62,6 +62,15 @@ class TestPlanarLaplace(ChannelContract):
             **shapes,
             "large cells": laplace_case(3, 4, 2.0, 1.5),
             "much noise": laplace_case(4, 3, 0.25, 0.8),
+            "anywhere in the cells": Case(
+                lambda: gv.PlanarLaplace(
+                    gv.Grid(rows=2, columns=3, cell_km=0.5), epsilon_per_km=2.0, spread=True
+                ),
+                lambda: formulas.planar_laplace(2, 3, 1.0, positions=16),
+                lambda: formulas.lattice(2, 3, 0.5),
+                relative=0.0,
+                absolute=1e-9,
+            ),
         }
 
     def test_the_claim_covers_the_formula(

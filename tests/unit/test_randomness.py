@@ -154,3 +154,35 @@ def test_seeds_repeat_and_differ() -> None:
     for wrong in (-1, 1.5, "7", None, True):
         with pytest.raises(InvalidInput):
             gv.seeded(wrong)
+
+
+GRID = gv.Grid(rows=2, columns=3, cell_km=0.5)
+NOISE = gv.ContinuousLaplace(epsilon_per_km=2.0)
+RESPONSE = gv.RandomizedResponse(GRID, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda source: RESPONSE.sample([1], randomness=source),
+        lambda source: gv.Rappor(GRID, epsilon=1.0).sample([1], randomness=source),
+        lambda source: gv.ExactTable(RESPONSE).sample([1], randomness=source),
+        lambda source: NOISE.sample_km([0.0, 0.0], randomness=source),
+        lambda source: NOISE.sample_latlng(lat=1.0, lng=2.0, randomness=source),
+        lambda source: gv.NearestPlace(NOISE, GRID).sample([1], randomness=source),
+        lambda source: gv.NearestPlace(NOISE, GRID).expected_loss([1 / 6] * 6, randomness=source),
+        lambda source: gv.obfuscate({"lat": [1.0], "lng": [2.0]}, NOISE, randomness=source),
+        lambda source: gv.CountRelease(people=4, prior=[0.5, 0.5], multiplier=1.0).sample(
+            [3, 1], randomness=source
+        ),
+        lambda source: gv.audit(RESPONSE, draws=1000, randomness=source),
+        lambda source: gv.manipulation_gain(RESPONSE, [1 / 6] * 6, randomness=source),
+    ],
+)
+@pytest.mark.parametrize("source", [7, np.random.default_rng(7), "seed"], ids=type)
+def test_what_is_no_source_is_refused_in_one_voice(draw, source) -> None:
+    """A number is no seed: whoever writes one gets told how to write it."""
+    with pytest.raises(
+        InvalidInput, match=r"randomness \(.*\) must be a source .* gv\.seeded\(7\)"
+    ):
+        draw(source)

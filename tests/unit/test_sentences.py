@@ -154,9 +154,13 @@ def test_continuous_noise_is_about_the_people_themselves(epsilon: float) -> None
     assert read(staircase.explain(0.7))[0].level == math.inf
 
 
-def test_noise_that_is_remapped_starts_in_the_middle_of_a_cell() -> None:
-    remapped = gv.NearestPlace(gv.ContinuousLaplace(epsilon_per_km=2.0), ABSTRACT)
-    law = gv.PlanarLaplace(ABSTRACT, epsilon_per_km=2.0)  # the same, by integrals
+@pytest.mark.parametrize("spread", [False, True])
+def test_noise_that_is_remapped_starts_in_the_middle_of_a_cell_or_anywhere_in_it(
+    spread: bool,
+) -> None:
+    noise = gv.ContinuousLaplace(epsilon_per_km=2.0)
+    remapped = gv.NearestPlace(noise, ABSTRACT, spread=spread)
+    law = gv.PlanarLaplace(ABSTRACT, epsilon_per_km=2.0, spread=spread)  # the same, by integrals
     assert check(remapped.explain(0.2), law)[0].in_cells
 
 

@@ -15,7 +15,7 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
 from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
-from geoveil.randomness import Randomness
+from geoveil.randomness import Randomness, checked_randomness
 
 _CHUNK_ENTRIES = 1 << 22
 _FAKES = 512
@@ -64,7 +64,8 @@ class Attack:
         if randomness is None:
             law = channel.push(self.people)
             return expected_counts(law, self.per_round), expected_counts(law, left)
-        cells = inverse_distribution(self.people, randomness.uniform(self.per_round))
+        source = checked_randomness(randomness)
+        cells = inverse_distribution(self.people, source.uniform(self.per_round))
         drawn = channel.sample(cells, randomness=randomness)
         return channel.tally(drawn).counts, channel.tally(drawn[:left]).counts
 

@@ -16,7 +16,7 @@ from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.mechanism.rappor import Rappor
-from geoveil.randomness import SYSTEM, Randomness, seeded
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
 from geoveil.report.certify import Certificate, certify
 
 _ENUMERATED = 1 << 31
@@ -79,8 +79,8 @@ def audit(
         raise Unsupported(f"{type(channel).__name__} must be a channel over cells to be audited")
     if not 0 < finite("false_alarm", false_alarm) < 1:
         raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
-    claim = channel.guarantee if claim is None else claim
-    made = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, randomness)
+    claim, source = channel.guarantee if claim is None else claim, checked_randomness(randomness)
+    made = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, source)
     made.attempt("the distances", check_distances, channel.space)
     made.attempt("the certificate", made.check_certificate)
     made.attempt("the rows", made.check_rows)

@@ -17,8 +17,8 @@ from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray, indices, vector
 from geoveil.channel import words
-from geoveil.errors import InvalidInput, Unsupported
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.errors import Unsupported
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.base import Space
 
 if TYPE_CHECKING:
@@ -157,11 +157,7 @@ class Channel(ABC):
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """One noisy report for each true cell, with the operating system's randomness by default."""
         true = indices("cells", cells, self.space.size)
-        if not isinstance(randomness, Randomness):
-            raise InvalidInput(
-                f"randomness ({randomness!r}) must be a source such as gv.seeded(7), for simulations only"
-            )
-        return self._sample(true.ravel(), randomness).reshape(true.shape)
+        return self._sample(true.ravel(), checked_randomness(randomness)).reshape(true.shape)
 
     def tally(self, reports: npt.ArrayLike) -> Tally:
         """Count the reports, with the channel that made them."""

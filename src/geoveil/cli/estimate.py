@@ -93,8 +93,9 @@ def command(sources: tuple[str, ...], machine: bool, **options: Any) -> None:
 
     IN are files of reports (CSV, Parquet, GeoJSON) or tallies (.json); several files may come from
     people with different mechanisms on one map. OUT has one row for each cell: share, standard
-    error and interval; as GeoJSON the cells are polygons. --box and --cell-km are for reports of
-    continuous-laplace, which have no cells of their own.
+    error and interval; as GeoJSON the cells are polygons. Reports of continuous-laplace have no cells of
+    their own: they are counted in those of the other files, or of --box and --cell-km, and people
+    are taken to stand anywhere in their cells.
 
     \b
     geoveil estimate noisy.parquet -o estimate.geojson --plot map.png

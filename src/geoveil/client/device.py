@@ -22,7 +22,7 @@ from geoveil.client.receipt import Receipt
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.client.transport import Network, Transport
 from geoveil.errors import InvalidInput, OutsideSpace
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.report.integer_elastic import DRAW_BYTES
 from geoveil.space.projection import either_longitude
 
@@ -66,7 +66,7 @@ class Device:
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         network = transport or Network(self.address)
         self._collector = Collector(self.address, network, patience or Patience())
-        self._randomness = randomness
+        self._randomness = checked_randomness(randomness)
         self._clock = clock
 
     def report(

@@ -12,7 +12,7 @@ from geoveil.client.book import VERSION, Book, Charge, Drawn, Page, State, seale
 from geoveil.client.durable import locked, replace_durably
 from geoveil.client.refusal import Refused
 from geoveil.collect.budget import Budget, BudgetSpent
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Ledger:
     ) -> None:
         self.path = Path(path)
         self.anchor = Path(anchor) if anchor else self.path.with_name(self.path.name + ".anchor")
-        self._randomness = randomness
+        self._randomness = checked_randomness(randomness)
         with self._book():
             pass
 

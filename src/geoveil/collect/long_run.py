@@ -26,7 +26,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.objective import Objective
-from geoveil.randomness import Randomness, seeded
+from geoveil.randomness import Randomness, checked_randomness, seeded
 from geoveil.space.base import Space
 
 _MOST_STATES = 3_000
@@ -125,7 +125,7 @@ class LongRun:
         for cycle in range(cycles):
             if not on_mesh or state not in mechanisms:
                 mechanisms[state] = self.rule.design(self.space, believed)
-            tally = self._reports(mechanisms[state], randomness)
+            tally = self._reports(mechanisms[state], checked_randomness(randomness))
             believed = self.rule.estimate([tally], believed).distribution
             state = visited[cycle] = int(self.mesh.nearest(believed[None, :])[0])
             believed = self.mesh.states[state] if on_mesh else believed

@@ -6,18 +6,19 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammaincinv
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
+from geoveil.mechanism.noise import TAIL, Noise
+from geoveil.mechanism.planar_laplace import PlanarLaplace
 from geoveil.mechanism.promise import Promise
-from geoveil.mechanism.sphere import noisy_km, noisy_latlng
-from geoveil.randomness import SYSTEM, Randomness
-from geoveil.space.projection import either_longitude
+from geoveil.randomness import Randomness
+from geoveil.space.grid import Grid
 
 
-class ContinuousLaplace:
+class ContinuousLaplace(Noise):
     """Laplace noise around a real location, for points that are not cells.
 
     Law: density ∝ e^{−ε·r} per unit *area*, r the great-circle distance. In the plane this is
@@ -60,24 +61,19 @@ class ContinuousLaplace:
         radius = np.asarray(radius_km, dtype=np.float64)
         return self.epsilon_per_km**2 / (2 * math.pi) * np.exp(-self.epsilon_per_km * radius)
 
-    def explain(self, distance_km: float) -> str:
-        """What a noisy point tells about two people this far apart, in plain words."""
-        return explain(self.guarantee, None, distance_km)
+    def radius_km(self, probability: npt.ArrayLike) -> FloatArray:
+        """The radius that the noise of the plane stays within with each probability in [0, 1]."""
+        wanted = np.asarray(probability, dtype=np.float64)
+        if not ((wanted >= 0) & (wanted <= 1)).all():
+            raise InvalidInput("probability must lie in [0, 1]")
+        return np.asarray(gammaincinv(2.0, wanted) / self.epsilon_per_km, dtype=np.float64)
 
-    def sample_km(self, xy_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
-        """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
-        return noisy_km(self._polar, xy_km, randomness)
+    def on(self, space: Grid, *, spread: bool = True) -> PlanarLaplace:
+        """The channel of this noise on a grid; people stand anywhere in their cells, or in the centres."""
+        return PlanarLaplace(space, epsilon_per_km=self.epsilon_per_km, spread=spread)
 
-    def sample_latlng(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-        randomness: Randomness = SYSTEM,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Noisy latitudes and longitudes for true ones, in degrees."""
-        return noisy_latlng(self._polar, lat, either_longitude(lng, lon), randomness)
+    def _knots_km(self) -> FloatArray:
+        return np.array([0.0, TAIL / self.epsilon_per_km])
 
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         """Radius and angle from 16 bytes a point: 52 + 32 bits for the radius, 32 for the angle."""

@@ -13,7 +13,7 @@ from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.base import Mechanism
-from geoveil.mechanism.noise import TAIL, lattice_steps
+from geoveil.mechanism.noise import TAIL, check_grid, lattice_steps
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
@@ -92,14 +92,6 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         column = np.clip(column, 0, self.space.columns - 1)
         clamped: IntArray = row * self.space.columns + column
         return clamped
-
-
-def check_grid(name: str, space: object) -> None:
-    """Planar lattice noise needs a grid."""
-    if not isinstance(space, Grid):
-        raise InvalidInput(
-            f"{name} (on {space!r}) must be on a Grid; use Exponential or Elastic elsewhere"
-        )
 
 
 def check_decay(decay: float, *, least: float = _LEAST_DECAY) -> None:

@@ -16,7 +16,7 @@ from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.base import Mechanism
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.base import Space
 
 BitArray = npt.NDArray[np.uint8]
@@ -68,13 +68,13 @@ class Rappor(Mechanism):
 
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> BitArray:  # type: ignore[override]
         """One noisy bit vector for each true cell: shape (…, size), zeros and ones."""
-        true = indices("cells", cells, self.space.size)
+        true, source = indices("cells", cells, self.space.size), checked_randomness(randomness)
         flat = true.ravel()
         bits = np.empty((flat.size, self.space.size), dtype=np.uint8)
         step = max(1, _CHUNK_BITS // self.space.size)
         for start in range(0, flat.size, step):
             part = flat[start : start + step]
-            flipped = randomness.chance(self.flip, part.size * self.space.size)
+            flipped = source.chance(self.flip, part.size * self.space.size)
             bits[start : start + step] = flipped.reshape(part.size, self.space.size)
         bits[np.arange(flat.size), flat] ^= 1
         return bits.reshape(*true.shape, self.space.size)

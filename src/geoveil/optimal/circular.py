@@ -11,15 +11,13 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.channel.guarantee import Guarantee
-from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
-from geoveil.mechanism.sphere import noisy_km, noisy_latlng
+from geoveil.mechanism.noise import Noise
 from geoveil.optimal.region import Region
 from geoveil.optimal.regularity import check_increasing
 from geoveil.optimal.segments import Segments, checked_radial, from_function
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import Randomness
 from geoveil.space.loss import RadialLoss, distance_km
-from geoveil.space.projection import either_longitude
 
 _TOLERANCE = 1e-9
 _DENSITY_TOLERANCE = 1e-6
@@ -50,7 +48,7 @@ class PrivacyCheck:
         )
 
 
-class CircularNoise:
+class CircularNoise(Noise):
     """Noise whose density depends on its length alone: R(r) per km².
 
     Law: ``F(v) = R(|v|)``, ∫ R(r)·2πr dr = 1; the length is drawn by the inverse of its distribution
@@ -180,26 +178,14 @@ class CircularNoise:
         inside = around[(around >= 0) & (around <= farthest)]
         return np.unique(inside), nudge
 
-    def explain(self, distance_km: float) -> str:
-        """What a noisy point tells about two people this far apart, in plain words."""
-        return explain(self.guarantee, None, distance_km)
-
     # -- sampling ----------------------------------------------------------------------------------
 
-    def sample_km(self, xy_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
-        """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
-        return noisy_km(self._polar, xy_km, randomness)
-
-    def sample_latlng(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-        randomness: Randomness = SYSTEM,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Noisy latitudes and longitudes for true ones, in degrees."""
-        return noisy_latlng(self._polar, lat, either_longitude(lng, lon), randomness)
+    def _knots_km(self) -> FloatArray:
+        """The edges at which R jumps, and some 300 of the others."""
+        edges, left, right = self.pieces.edges, self.pieces.left, self.pieces.right
+        jumps = np.abs(left[1:] - right[:-1]) > _TOLERANCE * np.maximum(left[1:], right[:-1])
+        some = np.arange(edges.size) % (1 + edges.size // 300) == 0
+        return edges[np.r_[True, jumps, True] | some]
 
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         radius = self.pieces.quantile(randomness.uniform(size))

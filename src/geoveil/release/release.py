@@ -13,7 +13,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.errors import InvalidInput
 from geoveil.estimate.stopping import Progress, Stop
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.release.calibration import Calibration
 from geoveil.release.coarsening import check_reach
 from geoveil.release.counts import checked_counts
@@ -160,8 +160,11 @@ class CountRelease:
             raise InvalidInput(
                 f"counts (shape {checked.shape}) must have shape {wanted}: a row for each timestamp"
             )
-        rows = zip(self.designs, np.atleast_2d(checked), strict=True)
-        released = np.stack([made.sample(row, randomness) for made, row in rows])
+        rows, source = (
+            zip(self.designs, np.atleast_2d(checked), strict=True),
+            checked_randomness(randomness),
+        )
+        released = np.stack([made.sample(row, source) for made, row in rows])
         return released[0] if single else released
 
     def __repr__(self) -> str:

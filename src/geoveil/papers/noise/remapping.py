@@ -50,8 +50,8 @@ def remapping(setting: Setting) -> Finding:
 
 def _losses(person: Person, epsilon: float, draws: int, seed: int) -> tuple[float, ...]:
     noise = ContinuousLaplace(epsilon_per_km=epsilon)
-    nearest = NearestPlace(noise, person.grid)
-    bayesian = BayesianPlace(noise, person.grid, person.prior)
+    nearest = NearestPlace(noise, person.grid, spread=False)
+    bayesian = BayesianPlace(noise, person.grid, person.prior, spread=False)
     found = [
         rule.expected_loss(person.prior, draws=draws, randomness=seeded(seed))
         for rule in (nearest, bayesian)
