@@ -83,7 +83,7 @@ def test_other_channels_are_solved_by_least_squares(seed: int, cells: int, repor
 def test_cells_a_singular_channel_confuses_are_named_and_have_no_finite_error() -> None:
     matrix = np.array([[0.7, 0.2, 0.1], [0.2, 0.4, 0.4], [0.2, 0.4, 0.4]])
     estimate = MatrixInversion().fit(Tally(DenseChannel(Line(3), matrix), [40, 30, 30]))
-    assert "singular, rank 2 of 3; 1 combinations" in estimate.stopped
+    assert "singular; it cannot tell all 3 cells apart" in estimate.stopped
     assert not estimate.identifiable
     assert estimate.identifiable.alike == ((1, 2),)
     assert "seen" not in estimate.identifiable.reason
@@ -167,7 +167,7 @@ def test_reports_that_are_never_made_tell_nothing_apart() -> None:
     found = MatrixInversion().fit(Tally(DenseChannel(Line(3), matrix), [6, 4, 0])).identifiable
     assert not found
     assert (found.rank, found.alike) == (2, ((0, 1),))
-    assert found.reason.startswith("not identifiable: the 2 reports have rank 2 for 3 cells")
+    assert found.reason.startswith("not identifiable: the reports cannot tell cells 0 and 1 apart")
     designed = blahut_arimoto(
         Line(6), [0.9, *[0.02] * 5], beta_per_km=1.0, stop=CertifiedWithin(1e-9),
         accelerate=ActiveSetNewton(),
@@ -183,7 +183,7 @@ def test_identifiability_is_that_of_the_channel_inverted() -> None:
     alive = Tally(RandomizedResponse(Line(3), epsilon=1.0), [1, 2, 1])
     estimate = MatrixInversion().fit([Tally(dead, [0, 0, 0]), alive])
     assert estimate.identifiable
-    assert estimate.identifiable.reason == "identifiable: the channel has full rank 3"
+    assert estimate.identifiable.reason == "identifiable: the reports tell all 3 cells apart"
 
 
 def test_the_certificate_bounds_what_the_likelihood_lacks() -> None:

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import qr, solve_triangular
+import scipy
+from scipy.linalg import lapack, qr, solve_triangular
 
-from geoveil.arrays import BoolArray, FloatArray, frozen
-from geoveil.estimate.likelihood import Likelihood
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.estimate.acceleration import Squarem
+from geoveil.estimate.likelihood import DenseLikelihood, Likelihood
+from geoveil.estimate.newton import ActiveSetNewton
+from geoveil.estimate.objective import Objective, Point, uniform
 from geoveil.space.base import MATRIX_LIMIT
 
 _TOLERANCE = 1e-12
 _INVOLVED = 1e-8
 _NAMED = 6
+_AT_MAXIMUM = 1e-9
+"""The certificate, in nats per report, at which the maximum counts as found."""
+_ON_FACE = 1e-5
+"""Cells whose gradient is within this of one can carry a share at the maximum."""
+_EMPTY = 1e-7
+_FIRST_STEPS, _MOST_STEPS = 200, 300
 
 
 @dataclass(frozen=True, eq=False)
 class Identifiability:
-    """Whether the reports seen determine one distribution; true or false, with the reason in words.
+    """Whether one distribution fits the reports best; true or false, with the reason in words.
 
-    Law: the maximum of the likelihood is unique if no two distributions give the reports seen the
-    same probabilities, that is if [L_seen | 1] has rank m (IBU Thm 7). The rank is numerical: directions
-    that change the probabilities by less than about 1e-12 of the largest count as lost. The condition
-    is sufficient; where it fails, the maximum may still be unique because no cell can be negative.
+    Law: all maxima of the likelihood give the reports seen the same probabilities, and lie on the cells
+    with gradient one (the face). The maximum is therefore unique if no change of the shares of these
+    cells leaves the probabilities of the reports seen as they are, and, where some of them are
+    empty, if no such change keeps them from becoming negative. Numerically: changes that move the
+    probabilities by less than about 1e-12 of the largest count as none.
+    Reference: IBU Thm 7, whose condition (no such change of *any* cells) is enough but not needed.
     """
 
     rank: int
+    """The cells less the number of independent changes that the reports do not show."""
     cells: int
     undetermined: BoolArray
     """The cells whose share can be moved to others without any change in the reports seen."""
     alike: tuple[tuple[int, ...], ...]
-    """Groups of cells that give every report seen the same probability."""
+    """Groups of cells that give every report seen the same probability, and may have a share."""
     reason: str
 
     def __bool__(self) -> bool:
@@ -43,25 +58,112 @@ class Identifiability:
 
 
 def tell_apart(likelihood: Likelihood, counts: npt.ArrayLike) -> Identifiability:
-    """The rank of [L_seen | 1], the cells in its null space, and groups of cells alike.
+    """Whether the reports seen have one best distribution, and else which cells they confuse.
 
-    Cost: one pivoted QR factorisation, m²·(reports seen); beyond 4,096 cells nothing is tested and
-    the answer is false with that reason.
+    Cost: one QR factorisation, m²·(reports seen); where that does not tell all cells apart, also the
+    exact maximum. Beyond 4,096 cells nothing is tested and the answer is false with that reason.
     """
-    seen = np.flatnonzero(np.asarray(counts))
+    weights = np.asarray(counts, dtype=np.float64)
     cells = likelihood.unknowns
     if cells > MATRIX_LIMIT:
-        why = f"not tested: {cells} cells, and the rank is computed up to {MATRIX_LIMIT}"
-        return Identifiability(0, cells, frozen(np.ones(cells, dtype=np.bool_)), (), why)
-    columns = likelihood.columns(seen)
-    columns = columns[:, columns.max(axis=0) > 0]
-    system = np.concatenate([(columns / columns.max(axis=0)).T, np.ones((1, cells))])
-    lost = _null_space(system)
-    rank = cells - lost.shape[1]
-    undetermined: BoolArray = np.asarray((np.abs(lost) > _INVOLVED).any(axis=1))
-    alike = _groups(system) if rank < cells else ()
-    reason = _words(rank, cells, columns.shape[1], undetermined, alike)
-    return Identifiability(rank, cells, frozen(undetermined), alike, reason)
+        return _untested(cells, f"{cells:,} are more than {MATRIX_LIMIT:,}")
+    seen = np.flatnonzero(weights)
+    columns = _scaled(likelihood.columns(seen))
+    possible = columns.max(axis=0) > 0
+    columns, weights = columns[:, possible], weights[seen[possible]]
+    if _full_rank(columns):
+        return _all_told(cells)
+    point = _maximum(columns, weights)
+    if point.certificate > _AT_MAXIMUM:
+        return _untested(cells, "the exact maximum was not found")
+    face = np.flatnonzero(point.gradient > 1 - _ON_FACE)
+    lost = _null_space(_with_total(columns[face]))
+    if _fixed(point.theta[face], lost):
+        return _all_told(cells, int((point.theta <= _EMPTY).sum()))
+    return _confused(columns, face, lost)
+
+
+def tell_apart_by(likelihood: Likelihood) -> Identifiability:
+    """Whether a channel tells all its cells apart when every report counts and shares may be negative.
+
+    Cost: one QR factorisation, m²·reports.
+    """
+    columns = _scaled(likelihood.columns(np.arange(likelihood.observations)))
+    if _full_rank(columns):
+        return _all_told(likelihood.unknowns)
+    everywhere = np.arange(likelihood.unknowns)
+    return _confused(columns, everywhere, _null_space(_with_total(columns)))
+
+
+def _all_told(cells: int, empty: int = 0) -> Identifiability:
+    reason = f"identifiable: the reports tell all {cells} cells apart"
+    if empty:
+        reason = f"identifiable: one map fits the reports best, with {empty} of {cells} cells empty"
+    return Identifiability(cells, cells, frozen(np.zeros(cells, dtype=np.bool_)), (), reason)
+
+
+def _untested(cells: int, why: str) -> Identifiability:
+    reason = f"not tested whether the reports tell all cells apart: {why}"
+    return Identifiability(0, cells, frozen(np.ones(cells, dtype=np.bool_)), (), reason)
+
+
+def _confused(columns: FloatArray, face: IntArray, lost: FloatArray) -> Identifiability:
+    cells = len(columns)
+    undetermined = np.zeros(cells, dtype=np.bool_)
+    undetermined[face] = (np.abs(lost) > _INVOLVED).any(axis=1)
+    involved = np.flatnonzero(undetermined)
+    alike = _groups(columns[involved], involved)
+    reason = _words(involved, alike)
+    return Identifiability(cells - lost.shape[1], cells, frozen(undetermined), alike, reason)
+
+
+def _scaled(columns: FloatArray) -> FloatArray:
+    """Every column with a maximum of one: a report hardly ever made tells cells apart all the same."""
+    return columns / np.maximum(columns.max(axis=0, initial=0.0), np.finfo(float).tiny)
+
+
+def _with_total(columns: FloatArray) -> FloatArray:
+    """The system whose null space holds the changes that sum to zero and that no column shows."""
+    return np.concatenate([columns.T, np.ones((1, len(columns)))])
+
+
+def _full_rank(columns: FloatArray) -> bool:
+    """Whether no change at all goes unseen, by a factorisation without pivots and its condition."""
+    system = _with_total(columns)
+    if system.shape[0] < system.shape[1]:
+        return False
+    triangle = qr(system, mode="r")[0][: system.shape[1]]
+    reciprocal, _ = lapack.dtrcon(np.asfortranarray(triangle), norm="1", uplo="U")
+    return bool(reciprocal > len(columns) * _TOLERANCE) or not _null_space(system).shape[1]
+
+
+def _maximum(columns: FloatArray, weights: FloatArray) -> Point:
+    """Where the likelihood is largest: plain steps, then Newton's from the cells that carry a share."""
+    objective = Objective(DenseLikelihood(columns), weights)
+    start = uniform(objective.unknowns)
+    point = objective.at(start)
+    for found in islice(Squarem().path(objective, start), _FIRST_STEPS):
+        point = found
+    kept = np.where(point.theta > _EMPTY / objective.unknowns, point.theta, 0.0)
+    for found in islice(ActiveSetNewton(0).path(objective, kept / kept.sum()), _MOST_STEPS):
+        point = found
+        if point.certificate <= 1e-3 * _AT_MAXIMUM:
+            break
+    return point
+
+
+def _fixed(shares: FloatArray, lost: FloatArray) -> bool:
+    """Whether the shares cannot move along the changes (cells, k) without one becoming negative."""
+    if not lost.shape[1]:
+        return True
+    emptied = lost[shares <= _EMPTY]
+    if not len(emptied) or _null_space(emptied).shape[1]:
+        return False
+    # is there a change that takes nothing from an empty cell and gives something to one?
+    most: Any = scipy.optimize.linprog(
+        -emptied.sum(axis=0), A_ub=-emptied, b_ub=np.zeros(len(emptied)), bounds=(-1, 1)
+    )
+    return bool(most.fun > -_ON_FACE)
 
 
 def lost_directions(columns: FloatArray) -> FloatArray:
@@ -86,32 +188,30 @@ def _null_space(system: FloatArray) -> FloatArray:
     return basis
 
 
-def _groups(system: FloatArray) -> tuple[tuple[int, ...], ...]:
-    """Cells whose columns of the system are equal to nine digits."""
-    _, which = np.unique(np.round(system.T, 9), axis=0, return_inverse=True)
+def _groups(rows: FloatArray, cells: IntArray) -> tuple[tuple[int, ...], ...]:
+    """Cells whose rows are equal to nine digits."""
+    _, which = np.unique(np.round(rows, 9), axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.flatnonzero(np.diff(which.ravel()[order])) + 1
-    groups = [tuple(group.tolist()) for group in np.split(order, ends)]
+    groups = [tuple(cells[group].tolist()) for group in np.split(order, ends)]
     return tuple(sorted(group for group in groups if len(group) > 1))
 
 
-def _words(
-    rank: int, cells: int, seen: int, undetermined: BoolArray, alike: tuple[tuple[int, ...], ...]
-) -> str:
-    if rank == cells:
-        return f"identifiable: the {seen} kinds of reports seen tell all {cells} cells apart"
-    said = (
-        f"not identifiable: the {seen} kinds of reports seen have rank {rank} for {cells} cells, so "
-        f"{cells - rank} combinations of cells cannot be told apart; "
-        f"{int(undetermined.sum())} cells are involved"
-    )
-    if alike:
-        named = "; ".join(_listed(group) for group in alike[:3])
-        more = "" if len(alike) <= 3 else f" and {len(alike) - 3} more groups"
-        said += f"; alike in every report: cells {named}{more}"
-    return said
+def _words(involved: IntArray, alike: tuple[tuple[int, ...], ...]) -> str:
+    """Which cells are confused: those alike by name, then those whose shares only go together."""
+    parts = [f"cells {_listed(group)} apart" for group in alike[:3]]
+    if len(alike) > 3:
+        parts.append(f"{len(alike) - 3} more such groups")
+    others = np.setdiff1d(involved, np.concatenate([*alike, []]))
+    said = [f"the reports cannot tell {', nor '.join(parts)}"] if parts else []
+    if others.size:
+        named = _listed(tuple(involved.tolist()))
+        said.append(f"shares can move among cells {named} without any change in the reports")
+    return f"not identifiable: {'; '.join(said)}; sums over such cells are known better"
 
 
 def _listed(group: tuple[int, ...]) -> str:
-    shown = ", ".join(str(cell) for cell in group[:_NAMED])
-    return shown if len(group) <= _NAMED else f"{shown}, … ({len(group)} cells)"
+    if len(group) > _NAMED:
+        return f"{', '.join(map(str, group[:_NAMED]))} … ({len(group)} cells)"
+    *first, last = map(str, group)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.fit import fit_of
-from geoveil.estimate.identifiability import Identifiability, tell_apart
+from geoveil.estimate.identifiability import tell_apart_by
 from geoveil.estimate.information import RARE
 from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.mixture import by_mechanism
@@ -63,7 +63,7 @@ class MatrixInversion:
             stopped=f"{system.how}, then {repair_words(self.repair, solution)}",
             find_fit=lambda: fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
-            find_identifiability=lambda: _identifiability(tally, system),
+            find_identifiability=lambda: tell_apart_by(ChannelLikelihood(tally.channel)),
         )
 
 
@@ -107,11 +107,3 @@ def _errors(
         lost=system.lost(),
         method="delta method on the solution before its repair",
     )
-
-
-def _identifiability(tally: Tally, system: LinearSystem) -> Identifiability:
-    """The rank with all reports of the inverted channel: those never seen count as well here."""
-    found = tell_apart(ChannelLikelihood(tally.channel), np.ones(tally.channel.report_count))
-    if found:
-        return replace(found, reason=f"identifiable: the channel has full rank {system.cells}")
-    return replace(found, reason=found.reason.replace("kinds of reports seen", "reports"))

@@ -75,9 +75,8 @@ class LinearSystem:
     def _note_least_squares(self, why: str) -> None:
         unit = np.zeros(self.reports)
         self.rank = int(lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2])
-        missing = self.cells - self.rank
-        told = f"; {missing} combinations of cells cannot be told apart" if missing else ""
-        self.how = f"solved by least squares: {why}, rank {self.rank} of {self.cells}{told}"
+        told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
+        self.how = f"solved by least squares: {why}{told}"
 
 
 def _lu(matrix: FloatArray) -> tuple[FloatArray, IntArray] | None:
