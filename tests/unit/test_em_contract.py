@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import geoveil as gv
 from contract.estimators import EstimatorContract
 from geoveil.channel.base import Channel
+from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
     Bootstrap,
@@ -72,3 +74,25 @@ class TestSeveralReportsOfEachPerson(EstimatorContract):
         cells = np.random.default_rng(seed).choice(self.cells, size=people, p=self.truth())
         reports = [c.sample(cells, randomness=gv.seeded(seed + n)) for n, c in enumerate(channels)]
         return JointTally(channels, np.stack(reports, axis=1))
+
+
+def test_joint_tallies_add() -> None:
+    """Two crowds counted apart and added are one crowd, whichever combinations each of them saw."""
+    line = gv.Line(4)
+    channels = [gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 2.0)]
+    reports = np.random.default_rng(1).integers(0, 4, (60, 2))
+    whole = JointTally(channels, reports)
+    parts = JointTally(channels, reports[:7]) + JointTally(channels, reports[7:])
+    assert isinstance(parts, JointTally)
+    assert parts.channel == whole.channel
+    np.testing.assert_array_equal(parts.counts, whole.counts)
+    together = parts + JointTally(channels, reports)
+    assert together.total == 120
+    fit = IterativeBayesianUpdate(stop=Steps(20)).fit
+    np.testing.assert_allclose(fit(together).distribution, fit(whole).distribution, atol=1e-12)
+    with pytest.raises(InvalidInput, match="same channels, in one order"):
+        whole + JointTally(channels[::-1], reports)
+    with pytest.raises(TypeError):
+        whole + channels[0].tally([1, 2])
+    with pytest.raises((TypeError, InvalidInput)):
+        channels[0].tally([1, 2]) + whole

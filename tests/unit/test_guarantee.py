@@ -188,3 +188,31 @@ def test_a_promise_must_be_a_number(wrong: object) -> None:
 def test_a_promise_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         PER_KM.epsilon_per_km = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gv.GeneralPrivacy(lambda d: -d), r"ℓ\(0.001 km\) = -0.001\) must not be negative"),
+        (lambda: gv.GeneralPrivacy(lambda d: np.where(d > 9, -1.0, d)), "must not be negative"),
+        (lambda: gv.GeneralPrivacy(lambda d: np.where(d > 9, np.nan, d)), "one number"),
+        (lambda: gv.GeneralPrivacy(lambda d: np.zeros(7)), "one number"),
+        (lambda: gv.GeneralPrivacy(3.0), r"function \(3.0\) must"),  # type: ignore[arg-type]
+        (lambda: gv.DenseChannel(gv.Line(2), np.eye(2), guarantee="ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
+        (
+            lambda: gv.CircularNoise.of_rings([0, 1], [1 / np.pi], privacy=1.0),
+            "must be a guarantee",
+        ),  # type: ignore[arg-type]
+        (lambda: gv.optimal_noise(privacy="ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
+        (lambda: gv.optimal_mechanism(gv.Line(2), [0.5] * 2, privacy=2.0), "must be a guarantee"),  # type: ignore[arg-type]
+        (lambda: gv.PerKilometre(1.0).implies("ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
+        (lambda: gv.elasticity(RESPONSE, [0.5] * 2, radius_km=math.nan), r"radius_km \(nan\)"),
+        (lambda: gv.plant_island(gv.Line(2), [0.5] * 2, cell=0, radius_km=math.nan), "radius_km"),
+    ],
+)
+def test_what_is_no_promise_is_refused(make, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        make()
+
+
+RESPONSE = gv.RandomizedResponse(gv.Line(2), epsilon=1.0)

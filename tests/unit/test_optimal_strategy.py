@@ -130,3 +130,12 @@ def test_the_map_and_the_line_of_the_paper():
             found = optimal_strategy(space, prior, mean_loss_km=limit).optimality
             assert found.gap <= 1e-6
             assert found.loss <= limit * (1 + 1e-12)
+
+
+def test_a_space_of_more_dimensions():
+    """Vectors of counts lie in as many dimensions as there are places."""
+    vectors = gv.CountRelease(people=3, prior=[0.5, 0.3, 0.2], multiplier=1.0).designs[0].vectors
+    prior = np.full(vectors.size, 1 / vectors.size)
+    strategy = optimal_strategy(vectors, prior, mean_loss_km=0.5)
+    assert strategy.optimality.privacy == pytest.approx(0.5, rel=1e-4)
+    assert adversary_loss(strategy, prior, gv.distance_km) == pytest.approx(0.5, rel=1e-4)

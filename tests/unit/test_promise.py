@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.collect import design
 from geoveil.errors import InvalidInput
-from geoveil.mechanism import planar_geometric, planar_laplace
+from geoveil.mechanism.noise import most_mean_distance_km
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 
 GRID = gv.Grid(rows=4, columns=5, cell_km=0.5)
@@ -79,8 +80,8 @@ POINT = np.eye(20)[7]
 @pytest.mark.parametrize(
     ("make", "reached"),
     [
-        (lambda: gv.PlanarGeometric(GRID, mean_distance_km=1.6), "information gives 1.2"),
-        (lambda: gv.PlanarLaplace(GRID, mean_distance_km=1.6), "information gives 1.2"),
+        (lambda: gv.PlanarGeometric(GRID, mean_distance_km=1.6), "information gives 1.3"),
+        (lambda: gv.PlanarLaplace(GRID, mean_distance_km=1.6), "information gives 1.3"),
         (lambda: gv.RandomizedResponse(GRID, mean_distance_km=1e300), "information gives 1.1"),
         (lambda: gv.LinearGeometric(gv.Line(9), mean_distance=50.0), "information gives 4 km"),
         (lambda: gv.Elastic(GRID, weights=POINT, mean_distance_km=0.1), "noise gives 0.8"),
@@ -91,11 +92,7 @@ POINT = np.eye(20)[7]
         ),
     ],
 )
-def test_what_cannot_be_reached_is_told_in_every_direction(
-    make: object, reached: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(planar_geometric, "_LEAST_DECAY", 0.1)  # at its own end it takes seconds
-    monkeypatch.setattr(planar_laplace, "_LEAST_DECAY", 0.1)
+def test_what_cannot_be_reached_is_told_in_every_direction(make: object, reached: str) -> None:
     with pytest.raises(InvalidInput, match=rf"must be reachable; even almost no {reached}"):
         make()
 
@@ -125,3 +122,37 @@ def test_a_range_of_parameters_is_kept() -> None:
         with pytest.raises(InvalidInput, match="must be reachable"):
             parameter_for_mean_distance(build, GRID, wanted, least=0.5, most=8.0)
     assert (min(tried), max(tried)) == (0.5, 8.0)
+
+
+def test_what_cannot_be_reached_is_refused_without_a_search() -> None:
+    """One look at the end, not a walk of up to 60 ever dearer steps towards it."""
+    tried = []
+
+    def build(epsilon: float) -> gv.Exponential:
+        tried.append(epsilon)
+        return gv.Exponential(GRID, epsilon_per_km=epsilon)
+
+    with pytest.raises(InvalidInput, match="must be reachable"):
+        parameter_for_mean_distance(build, GRID, 50.0)
+    assert len(tried) == 2
+    with pytest.raises(InvalidInput, match="gives 7 km"):
+        parameter_for_mean_distance(build, GRID, 50.0, farthest_km=lambda: 7.0)
+    assert len(tried) == 3
+
+
+@pytest.mark.parametrize("kind", [gv.PlanarLaplace, gv.PlanarGeometric])
+def test_the_bound_of_planar_noise_is_a_bound(kind: type) -> None:
+    """At least the mean distance at the least decay, and hardly more."""
+    grid = gv.Grid(rows=6, columns=9, cell_km=0.5)
+    for decay in (0.05, 0.3):
+        reached = gv.mean_distance_km(kind(grid, epsilon_per_km=decay / 0.5), np.full(54, 1 / 54))
+        assert reached < most_mean_distance_km(grid, decay) < 1.03 * reached
+
+
+def test_a_designed_mechanism_looks_at_the_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    plain = design._mixed
+    monkeypatch.setattr(design, "_mixed", lambda *given: made.append(given) or plain(*given))
+    with pytest.raises(InvalidInput, match="must be reachable"):
+        gv.elastic(GRID, mean_distance_km=50.0)
+    assert len(made) == 2

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, frozen
 from geoveil.channel.base import Channel
-from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.space.base import Space
 
@@ -30,7 +30,7 @@ class DenseChannel(Channel):
         self.space = space
         self._matrix = frozen(_stochastic(matrix, space.size))
         self.report_count = self._matrix.shape[1]
-        self.guarantee = guarantee
+        self.guarantee = checked_guarantee("guarantee", guarantee)
 
     @property
     def only_claimed(self) -> bool:

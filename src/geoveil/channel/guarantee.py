@@ -65,6 +65,7 @@ class Guarantee(ABC):
         Exact for the named guarantees and their sums, which are straight lines between their
         corners, 0 and ∞; for a general ℓ it is tested at 4,001 distances from a metre to 10,000 km.
         """
+        checked_guarantee("other", other)
         ends = [1e-300, 1e-6, 1e300]
         distances = np.concatenate(
             (ends, np.geomspace(1e-3, 1e4, 4001), other._corners(), self._corners())
@@ -251,10 +252,29 @@ class GeneralPrivacy(Guarantee):
     function: Callable[[FloatArray], FloatArray]
     name: str = "ℓ"
 
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidInput(
+                f"function ({self.function!r}) must give ℓ(d) in nats for distances in km, such as np.sqrt"
+            )
+        with np.errstate(all="ignore"):
+            self.loss(np.geomspace(1e-3, 1e4, 4001))
+
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = np.asarray(distance_km, dtype=np.float64)
         values = np.asarray(self.function(distance), dtype=np.float64)
-        return np.where(distance > 0, values, 0.0)
+        if values.shape not in (distance.shape, ()):
+            raise InvalidInput("privacy must give one number for every distance")
+        losses = np.where(distance > 0, values, 0.0)
+        if np.isnan(losses).any():
+            raise InvalidInput("privacy must give one number for every distance")
+        if (losses < 0).any():
+            first = int(np.argmax(losses.ravel() < 0))
+            raise InvalidInput(
+                f"privacy (ℓ({distance.ravel()[first]:.6g} km) = {losses.ravel()[first]:.6g}) must not "
+                "be negative"
+            )
+        return losses
 
     def sentence(self, unit: str = "km") -> str:
         return f"{self.amount(unit)}, d in {unit} between places that the mechanism tells apart"
@@ -304,6 +324,15 @@ class SumOfGuarantees(Guarantee):
 
     def _corners(self) -> FloatArray:
         return np.concatenate([part._corners() for part in self.parts])
+
+
+def checked_guarantee(name: str, value: Any) -> Guarantee | None:
+    """The guarantee itself, or ``None`` for none; an error for anything else."""
+    if value is not None and not isinstance(value, Guarantee):
+        raise InvalidInput(
+            f"{name} ({value!r}) must be a guarantee, such as gv.PerKilometre(1.0), or None"
+        )
+    return value
 
 
 def weakest(guarantees: Sequence[Guarantee | None]) -> Guarantee | None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from geoveil.arrays import FloatArray
 from geoveil.channel.base import Channel
+from geoveil.channel.kernel import kernel_on, lattice_shape
 from geoveil.space.base import Space
 
 
@@ -32,3 +37,9 @@ class RankOneChannel(Channel):
         column = self._left * self._right[report]
         column[report] += self._diagonal[report]
         return column
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        if lattice_shape(self.space) is None:
+            return super().mean_of_distance(function)
+        own = self._diagonal * function(np.zeros(1))
+        return np.asarray(own + self._left * kernel_on(self.space, function).apply(self._right))

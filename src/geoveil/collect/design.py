@@ -96,7 +96,8 @@ def blahut_arimoto(
 ) -> DesignedElastic:
     """The plain Blahut–Arimoto mechanism of the paper: least leakage for its mean distance.
 
-    Law: c from ``stop`` updates of uniform weights, C[x, y] ∝ c(y)·e^{−β·d(x, y)}. ``accelerate`` is
+    Law: c from ``stop`` updates of uniform weights (``Steps(N)`` are N of them, and the paper's N_BA is
+    one more), C[x, y] ∝ c(y)·e^{−β·d(x, y)}. ``accelerate`` is
     for ``stop=CertifiedWithin(…)``, on the way to the rate–distortion optimum itself.
     Guarantee: 2β per km; the certified ε is usually smaller.
     Cost: two FFT products a step on a grid.
@@ -286,13 +287,13 @@ def _solve(
     False position with the Illinois rule, which keeps a bracket; the safe end is the answer.
     """
     made = build(low)
-    for _ in range(_DOUBLINGS):
-        if measure(made) <= target:
-            break
+    if measure(made) > target:
+        least = build(low / 2**_DOUBLINGS)  # one look at the end, before a walk towards it
+        if measure(least) > target:
+            raise _unreachable(least, target)
+    while measure(made) > target:
         low, high = low / 2, low
         made = build(low)
-    else:
-        raise _unreachable(made, target)
     beyond = build(high)
     below, above = measure(made) - target, measure(beyond) - target
     for _ in range(_DOUBLINGS):

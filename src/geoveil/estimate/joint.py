@@ -117,6 +117,26 @@ class JointTally(Tally):
         combinations, counts = _distinct(columns, [channel.report_count for channel in channels])
         super().__init__(ObservedCombinations(channels, combinations), counts)
 
+    def __add__(self, other: Tally) -> Tally:
+        """Both crowds together: a combination counts as often as in the two."""
+        if not isinstance(other, JointTally):
+            return NotImplemented
+        mine, theirs = self.channel, other.channel
+        assert isinstance(mine, ObservedCombinations)
+        assert isinstance(theirs, ObservedCombinations)
+        if mine.channels != theirs.channels:
+            raise InvalidInput(
+                "joint tallies must come from the same channels, in one order, to be added; "
+                "pass both to fit([…])"
+            )
+        seen = np.concatenate((mine.combinations, theirs.combinations))
+        kept, which = np.unique(seen, axis=0, return_inverse=True)
+        counts = np.zeros(len(kept), dtype=np.int64)
+        np.add.at(counts, which.ravel(), np.concatenate((self.counts, other.counts)))
+        both = JointTally.__new__(JointTally)
+        Tally.__init__(both, ObservedCombinations(mine.channels, kept), counts)
+        return both
+
 
 def _distinct(columns: list[IntArray], sizes: list[int]) -> tuple[IntArray, IntArray]:
     """The combinations that occur, in order, and how often; by one number each where they fit."""

@@ -88,7 +88,9 @@ def report_within(channel: Channel, cell: int, *, radius_km: float) -> float:
     """P(report within ``radius_km`` of the cell) for somebody in the cell; reports must be cells."""
     channel._check_reports_are_cells()
     row = channel.row(cell)
-    return float(row[channel.space.distances_from_km(int(cell)) <= radius_km].sum())
+    return float(
+        row[channel.space.distances_from_km(int(cell)) <= finite("radius_km", radius_km)].sum()
+    )
 
 
 def mean_posterior(channel: Channel, cell: int, prior: npt.ArrayLike | None = None) -> float:

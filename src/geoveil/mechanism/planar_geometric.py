@@ -13,7 +13,7 @@ from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.base import Mechanism
-from geoveil.mechanism.noise import TAIL, check_grid, lattice_steps
+from geoveil.mechanism.noise import TAIL, check_grid, lattice_steps, most_mean_distance_km
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
@@ -64,6 +64,7 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
                 distance,
                 least=_LEAST_DECAY / space.cell_km,
                 most=MOST_DECAY / space.cell_km,
+                farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY),
             )
         )
         self.epsilon_per_km = epsilon

@@ -10,7 +10,13 @@ from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.truncated import TruncatedLattice
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.base import Mechanism
-from geoveil.mechanism.noise import check_grid, laplace_tables, noisy_cells, planar_laplace_polar
+from geoveil.mechanism.noise import (
+    check_grid,
+    laplace_tables,
+    most_mean_distance_km,
+    noisy_cells,
+    planar_laplace_polar,
+)
 from geoveil.mechanism.planar_geometric import MOST_DECAY, check_decay
 from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
@@ -62,6 +68,7 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
                 distance,
                 least=_LEAST_DECAY / space.cell_km,
                 most=MOST_DECAY / space.cell_km,
+                farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY),
             )
         )
         self.epsilon_per_km = epsilon

@@ -56,11 +56,14 @@ def parameter_for_mean_distance(
     prior: npt.ArrayLike | None = None,
     least: float = 1 / _EXTREME,
     most: float = _EXTREME,
+    farthest_km: Callable[[], float] | None = None,
 ) -> float:
     """A parameter whose mean distance is the wanted one or up to 1e-6 more (so: not less private).
 
     The mean distance falls as the parameter grows from ``least`` to ``most``, the range that ``build``
     takes: false position on its logarithm, after a search by growing factors; at most 60 steps each.
+    What no parameter reaches is refused at once: ``farthest_km()`` bounds what one can, where building
+    at ``least`` would take long.
     """
     weights = (
         np.full(space.size, 1 / space.size)
@@ -73,33 +76,40 @@ def parameter_for_mean_distance(
         return math.log(reached / mean_distance_km) if reached > 0 else -math.inf
 
     if space.size == 1:
-        raise _unreachable(mean_distance_km, _Tried(least, -math.inf), "information")
+        raise _unreachable(mean_distance_km, 0.0, "information")
     # from where the noise is neither much smaller than a cell nor much larger
     step_km = space.least_distance_km
     start = 2 / min(max(mean_distance_km, step_km / 10), 10 * step_km)
-    low, high = _bracket(excess, min(max(start, least), most), least, most, mean_distance_km)
+    first = _Tried(min(max(start, least), most), excess(min(max(start, least), most)))
+    if first.excess < 0:
+        reached = (
+            mean_distance_km * math.exp(excess(least)) if farthest_km is None else farthest_km()
+        )
+        if reached < mean_distance_km:
+            raise _unreachable(mean_distance_km, reached, "information")
+    low, high = _bracket(excess, first, least, most, mean_distance_km)
     return _false_position(excess, low, high)
 
 
 def _bracket(
-    excess: Callable[[float], float], start: float, least: float, most: float, wanted_km: float
+    excess: Callable[[float], float], first: _Tried, least: float, most: float, wanted_km: float
 ) -> tuple[_Tried, _Tried]:
     """Two parameters, the first on the safe side; ``excess`` is log(mean distance / the wanted one)."""
-    low = high = _Tried(start, excess(start))
+    low = high = first
     for step in range(_STEPS):
         if low.excess >= 0 or low.parameter <= least:
             break
         lower = max(low.parameter / _stride(step), least)
         low, high = _Tried(lower, excess(lower)), low
     if low.excess < 0:
-        raise _unreachable(wanted_km, low, "information")
+        raise _unreachable(wanted_km, wanted_km * math.exp(low.excess), "information")
     for step in range(_STEPS):
         if high.excess <= _TOLERANCE or high.parameter >= most:
             break
         higher = min(high.parameter * _stride(step), most)
         low, high = high, _Tried(higher, excess(higher))
     if high.excess > _TOLERANCE:
-        raise _unreachable(wanted_km, high, "noise")
+        raise _unreachable(wanted_km, wanted_km * math.exp(high.excess), "noise")
     return low, high
 
 
@@ -141,8 +151,8 @@ class _Tried:
     excess: float
 
 
-def _unreachable(wanted_km: float, tried: _Tried, without: str) -> InvalidInput:
+def _unreachable(wanted_km: float, reached_km: float, without: str) -> InvalidInput:
     return InvalidInput(
         f"mean_distance_km ({wanted_km:.6g}) must be reachable; even almost no {without} gives "
-        f"{wanted_km * math.exp(tried.excess):.6g} km in this space"
+        f"{reached_km:.6g} km in this space"
     )

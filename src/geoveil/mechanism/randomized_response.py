@@ -45,6 +45,7 @@ class RandomizedResponse(RankOneChannel, Mechanism):
                 lambda value: RandomizedResponse(space, epsilon=value),
                 space,
                 positive("mean_distance_km", mean_distance_km),
+                farthest_km=lambda: _mean_distance_between_cells_km(space),
             )
         self.epsilon = positive("epsilon", epsilon)
         self.guarantee = LocalDifferentialPrivacy(self.epsilon)
@@ -70,3 +71,10 @@ class RandomizedResponse(RankOneChannel, Mechanism):
         # The same law: with probability k/(k − 1 + e^ε) any cell, the own one included; else the own.
         lost = randomness.chance(min(1.0, self.space.size * self._right[0]), cells.size)
         return np.where(lost, randomness.below(self.space.size, cells.size), cells)
+
+
+def _mean_distance_between_cells_km(space: Space) -> float:
+    """What an answer without any truth gives."""
+    ones = np.ones(space.size)
+    blind = RankOneChannel(space, 0 * ones, ones, ones / space.size)
+    return float(blind.mean_of_distance(lambda d: d).mean())

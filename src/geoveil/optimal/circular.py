@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, positive
-from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.noise import Noise
 from geoveil.optimal.region import Region
@@ -77,7 +77,7 @@ class CircularNoise(Noise):
             )
         whole = pieces.trimmed()
         self.pieces = whole if whole.total == 1.0 else whole.scaled(1.0 / whole.total)
-        self.guarantee = privacy
+        self.guarantee = checked_guarantee("privacy", privacy)
         if privacy is not None:
             check = self.satisfies(privacy)
             if not check.holds:

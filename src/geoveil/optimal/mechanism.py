@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, finite, positive
 from geoveil.channel.dense import DenseChannel
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
 from geoveil.optimal.constraints import PrivacyConstraints
@@ -250,6 +250,7 @@ def _marked(constraints: PrivacyConstraints, stretch: float) -> npt.NDArray[np.b
 
 
 def _promise(epsilon_per_km: float | None, privacy: Guarantee | None) -> Guarantee:
+    checked_guarantee("privacy", privacy)
     if (epsilon_per_km is None) == (privacy is None):
         raise InvalidInput("the promise must be exactly one of epsilon_per_km= and privacy=")
     if privacy is None:

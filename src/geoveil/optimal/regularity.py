@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
 
@@ -93,6 +93,7 @@ def check_increasing(privacy: Guarantee) -> None:
     ...
     geoveil.errors.InvalidInput: privacy (ℓ(1.00... km) = -0.00...) must not be negative
     """
+    checked_guarantee("privacy", privacy)
     distances = _distances(privacy)
     values = privacy.loss(distances)
     if values.shape != distances.shape or np.isnan(values).any():

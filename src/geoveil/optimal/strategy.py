@@ -34,7 +34,7 @@ from geoveil.space.loss import distance_km
 CELL_LIMIT = 1024
 """Above this one product of the adversary's losses no longer takes a fraction of a second."""
 
-_NEIGHBOURS = {1: 2, 2: 8}  # by dimension: guesses each report is defended against from the start
+_NEIGHBOURS = 8  # guesses each report is defended against from the start; 2 on a line
 _ROUNDS = 6
 _ENOUGH = 20  # fewer steps than this in a round bring nothing more
 _MOST_STEPS = 3000
@@ -163,7 +163,7 @@ class _Search:
     def _near(self) -> IntArray:
         """(2, n): reports y and the guesses z nearest to the intended one."""
         size = self.space.size
-        wanted = min(_NEIGHBOURS[self.space.centres.shape[1]] + 1, size)
+        wanted = min((2 if self.space.centres.shape[1] == 1 else _NEIGHBOURS) + 1, size)
         _, near = scipy.spatial.cKDTree(self.space.centres).query(self.space.centres, k=wanted)
         near = np.asarray(near).reshape(size, wanted)[self.guesses]
         reports = np.repeat(np.arange(size), wanted)
