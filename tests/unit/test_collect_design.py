@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.collect.rule import PublishedRule
 from geoveil.collect.weights import (
     equalising_weights,
     exponential_kernel,
@@ -271,3 +272,23 @@ def test_camouflage_must_be_a_number():
 def test_large_spaces_are_not_taken_for_emptied_ones():
     large = gv.Elastic(gv.Grid(rows=1100, columns=1000, cell_km=0.1), beta_per_km=20.0)
     assert large.cells_with_weight == large.space.size
+
+
+def test_steps_are_updates_and_the_papers_iterations_are_channels(prior):
+    """Steps(N) updates the weights N times; the paper's N_BA channels hold N_BA − 1 updates."""
+    kernel = np.exp(-1.0 * GRID.distances_km())
+    weights = np.full(GRID.size, 1 / GRID.size)
+    updated = [weights]
+    for _ in range(8):
+        channel = updated[-1] * kernel
+        channel /= channel.sum(axis=1, keepdims=True)
+        updated.append(prior @ channel)
+    plain = gv.blahut_arimoto(GRID, prior, beta_per_km=1.0, stop=gv.Steps(8))
+    assert plain.ascent.steps == 8
+    np.testing.assert_allclose(plain.weights, updated[8], rtol=1e-9)
+    rule = PublishedRule(beta_per_km=1.0, design_steps=8, update_steps=10)
+    assert rule.design_updates == 7
+    published = rule.design(GRID, prior)
+    assert published.ascent.steps == 7
+    np.testing.assert_allclose(published.weights, updated[7], rtol=1e-9)
+    assert not np.allclose(published.weights, updated[8], rtol=1e-3)

@@ -129,8 +129,14 @@ class People:
     "--as-published", is_flag=True,
     help="The paper's rule instead: Blahut–Arimoto at β = ε/2, the last round alone.",
 )  # fmt: skip
-@click.option("--design-steps", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--update-steps", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--design-steps", type=click.IntRange(min=1), default=8, show_default=True,
+    help="The paper's N_BA: so many channels, and one update of the weights fewer.",
+)  # fmt: skip
+@click.option(
+    "--update-steps", type=click.IntRange(min=1), default=10, show_default=True,
+    help="The paper's N_IBU: steps of each estimate.",
+)  # fmt: skip
 @click.option(
     "--everybody", type=click.Choice(["once", "each-round"]), default="once", show_default=True,
     help="Each person (row of a file) reports in one round, or in all and spends the promise each time.",

@@ -109,7 +109,11 @@ class Collection:
     def as_published(
         cls, space: Space, *, beta_per_km: float, design_steps: int, update_steps: int
     ) -> Collection:
-        """The paper's own rule, for reproduction: no promise beyond 2β, no floor, the last round only."""
+        """The paper's own rule, for reproduction: no promise beyond 2β, no floor, the last round only.
+
+        ``design_steps`` and ``update_steps`` are the paper's N_BA and N_IBU; N_BA channels are N_BA − 1
+        updates of the weights (:class:`PublishedRule`).
+        """
         return cls(space, rule=PublishedRule(beta_per_km, design_steps, update_steps))
 
     # -- the loop ------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def long_run(
     Law: from a belief θ on the mesh, the mechanism is Blahut–Arimoto's for θ, the counts of ``people``
     reports are multinomial with law πC, the update starts at θ, and its result is rounded to the
     mesh. All counts are enumerated where there are at most 200,000 of them; otherwise every row is
-    estimated from ``samples`` draws.
+    estimated from ``samples`` draws. ``design_steps`` and ``update_steps`` are the paper's N_BA and N_IBU.
     Cost: states × counts × update steps: for spaces of two to four cells.
     Reference: PRIVIC §6.
 

@@ -115,8 +115,10 @@ def _is_plain(estimator: Estimator) -> bool:
 class PublishedRule:
     """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
 
-    The paper's N iterations of Blahut–Arimoto are N − 1 updates of c, because its first channel comes
-    from uniform c; EM starts at the estimate before.
+    ``design_steps`` is the paper's N_BA and counts channels: the first comes from uniform c, so that
+    N_BA of them are N_BA − 1 updates of c, ``design_updates``. Everywhere else a step is an update:
+    the same weights are those of ``blahut_arimoto(stop=Steps(N_BA − 1))``. ``update_steps`` is the
+    paper's N_IBU, steps of EM from the estimate before.
     Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (docs/privic.md).
     """
 
@@ -134,9 +136,14 @@ class PublishedRule:
         """What every mechanism promises: 2β, whatever the weights."""
         return GeoIndistinguishability(2 * self.beta_per_km)
 
+    @property
+    def design_updates(self) -> int:
+        """How often Blahut–Arimoto updates c: one less than the paper's N_BA."""
+        return self.design_steps - 1
+
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """Blahut–Arimoto from uniform weights, no floor."""
-        stop = Steps(self.design_steps - 1)
+        stop = Steps(self.design_updates)
         return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
 
     def estimate(
