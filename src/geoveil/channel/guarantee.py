@@ -326,7 +326,7 @@ class SumOfGuarantees(Guarantee):
         return np.concatenate([part._corners() for part in self.parts])
 
 
-def checked_guarantee(name: str, value: Any) -> Guarantee | None:
+def checked_guarantee(name: str, value: Guarantee | None) -> Guarantee | None:
     """The guarantee itself, or ``None`` for none; an error for anything else."""
     if value is not None and not isinstance(value, Guarantee):
         raise InvalidInput(
