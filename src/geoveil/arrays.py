@@ -18,6 +18,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+_SUM_TOLERANCE = 1e-6
+
 
 def positive(name: str, value: Any) -> float:
     """The value as a finite float above zero, or an error that names it."""
@@ -66,15 +68,38 @@ def vector(name: str, value: Any, size: int) -> FloatArray:
 
 def distribution(name: str, value: Any, size: int) -> FloatArray:
     """The value as one probability distribution over ``size`` cells, scaled to sum to exactly one."""
+    array, total = _amounts(name, value, size)
+    if abs(total - 1.0) > _SUM_TOLERANCE:
+        raise InvalidInput(f"{name} (sum {total:.9g}) must sum to 1; divide it by its sum")
+    return array / total
+
+
+def prior_over(prior: Any, size: int, *, name: str = "prior") -> FloatArray:
+    """Where people are, as a distribution over ``size`` cells: amounts such as counts of people are
+    divided by their sum; ``None`` is everywhere alike.
+
+    A line in the log ``geoveil.notes`` (level INFO) says so; it is no warning, since nothing is wrong.
+    """
+    if prior is None:
+        return np.full(size, 1.0 / size)
+    array, total = _amounts(name, prior, size)
+    if not 0.0 < total < np.inf:
+        raise InvalidInput(f"{name} (sum {total:g}) must be above 0 somewhere, with a finite sum")
+    if abs(total - 1.0) > _SUM_TOLERANCE:
+        import logging  # here, since it is seldom needed
+
+        logging.getLogger("geoveil.notes").info("%s (sum %.9g) is divided by its sum", name, total)
+    return array / total
+
+
+def _amounts(name: str, value: Any, size: int) -> tuple[FloatArray, float]:
+    """One amount for each cell, none negative, and their sum."""
     array = vector(name, value, size)
     if array.ndim != 1:
         raise InvalidInput(f"{name} (shape {array.shape}) must be one distribution")
     if (array < 0).any():
         raise InvalidInput(f"{name} must not be negative anywhere")
-    total = float(array.sum())
-    if abs(total - 1.0) > 1e-6:
-        raise InvalidInput(f"{name} (sum {total:.9g}) must sum to 1; divide it by its sum")
-    return array / total
+    return array, float(array.sum())
 
 
 def indices(name: str, value: Any, size: int) -> IntArray:
@@ -118,3 +143,11 @@ def one_blas_thread() -> Iterator[None]:
 def _blas(with_scipy: bool) -> Any:
     """The libraries of BLAS that are loaded: NumPy's, and SciPy's own once it is there."""
     return ThreadpoolController().select(user_api="blas")
+
+
+def refrozen(state: dict[str, Any]) -> dict[str, Any]:
+    """What a pickle holds of an object, its arrays read-only again: a pickle forgets that."""
+    return {
+        name: frozen(value) if isinstance(value, np.ndarray) else value
+        for name, value in state.items()
+    }

@@ -23,6 +23,8 @@ value could be one, the message gives its position in the input instead.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 
 class GeoveilError(Exception):
     """Base of every deliberate error."""
@@ -67,3 +69,12 @@ class MissingExtra(GeoveilError, ImportError):
         super().__init__(f"{purpose} needs {package}; install geoveil[{extra}]")
         self.package = package
         self.extra = extra
+
+
+def require(module: str, extra: str, purpose: str, package: str | None = None) -> None:
+    """Say before the work, in one line, what has to be installed for it.
+
+    ``package`` is the name to install, where it is not that of the module.
+    """
+    if find_spec(module) is None:
+        raise MissingExtra(package or module, extra, purpose)

@@ -21,6 +21,7 @@ from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.collector import CollectorFailed
 from geoveil.randomness import seeded
 from geoveil.report import load_mechanism
+from geoveil.table.results import read_result
 from sentences import check
 
 pytest.importorskip("matplotlib")
@@ -67,12 +68,16 @@ def test_the_summary_is_in_plain_words(run: Result) -> None:
 
 
 @pytest.mark.usefixtures("run")
-def test_the_files_are_what_they_say(tmp_path: Path) -> None:
+def test_the_files_are_what_they_say(story: Story, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert (folder / "city.png").read_bytes().startswith(b"\x89PNG")
     assert load_mechanism(folder / "mechanism.json").guarantee is not None
     cells = json.loads((folder / "estimate.geojson").read_text())["features"]
     assert sum(cell["properties"]["share"] for cell in cells) == pytest.approx(1.0)
+    found = read_result(str(folder / "estimate.geojson"))
+    assert found.space == story.city.grid
+    np.testing.assert_allclose(found.share, story.estimate.distribution, rtol=1e-12)
+    np.testing.assert_allclose(found.high, story.estimate.interval(0.95)[1], rtol=1e-12)
 
 
 def test_what_it_says_about_privacy_is_true(run: Result, story: Story) -> None:

@@ -219,7 +219,7 @@ def test_a_pipe_in_and_out(folder: Path) -> None:
     mechanism = ["--mechanism", folder / "mechanism.json"]
     result = run("estimate", "-", "-o", "-", *mechanism, stdin=(folder / "noisy.csv").read_text())
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith(",".join(COLUMNS) + "\n0,")
+    assert result.stdout.startswith(",".join(COLUMNS) + ",geoveil\n0,")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -241,7 +241,8 @@ def test_a_line_has_no_map_and_goes_into_csv(folder: Path) -> None:
     save_tally(gv.Tally(mechanism, [40, 30, 20, 10]), folder / "line.json")
     done("estimate", folder / "line.json", "-o", folder / "line.csv", "--plot", folder / "line.png")
     header = (folder / "line.csv").read_text().splitlines()[0]
-    assert header == "cell,share,standard_error,low,high,reports"
+    assert header == "cell,share,standard_error,low,high,reports,geoveil"
+    assert read_result(str(folder / "line.csv")).space == gv.Line(4)
     refused = run("estimate", folder / "line.json", "-o", folder / "line.geojson")
     assert refused.exit_code == 2
     assert "has no map" in refused.stderr
@@ -255,12 +256,13 @@ def test_what_cannot_be_told_apart_is_said(folder: Path) -> None:
     result = done("estimate", folder / "alike.json", "-o", folder / "e.csv")
     assert "warning: not identifiable" in result.stderr
     assert "cannot tell cells 0 and 1 apart" in result.stderr
+    assert "not identifiable" not in result.stdout  # said once
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["noisy.csv", "-o", "e.csv"], "give --mechanism"),
+        (["checkins.csv", "-o", "e.csv"], "give it with --mechanism FILE"),
         (["noisy.parquet", "-o", "noisy.parquet"], "must not be the same file"),
         (["noisy.parquet", "-o", "e.csv", "--stop", "soon"], "must be cross-validated"),
         (["noisy.parquet", "-o", "e.csv", "--stop", "steps:-1"], "must be at least 0"),

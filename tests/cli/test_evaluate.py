@@ -134,10 +134,10 @@ def test_the_table_for_people_and_the_picture(folder: Path) -> None:
     [
         ("cell,lat,lng\n0,1,2\n", "share"),
         ("cell,lat,lng,share\n0,48.8,2.3,0.5\n0,48.8,2.4,0.5\n", "every cell"),
-        ("cell,lat,lng,share\n0,48.8,2.3,0.5\n1,48.8,2.4,0.4\n", "must sum to 1"),
+        ("cell,lat,lng,share\n0,48.8,2.3,0.5\n1,48.8,2.4,-0.4\n", "at least 0; row 2"),
         ("cell,share\n0,0.5\n1,0.5\n", "lat and lng"),
         ("cell,lat,lng,share\n", "it has none"),
-        ("cell,lat,lng,share\n0,48.8,2.3,x\n", "finite numbers"),
+        ("cell,lat,lng,share\n0,48.8,2.3,x\n", "at least 0; row 1"),
     ],
 )
 def test_what_is_no_estimate_is_one_line(folder: Path, text: str, said: str) -> None:

@@ -145,7 +145,7 @@ def test_pipes_in_and_out(checkins: Path) -> None:
         command, input=checkins.read_bytes(), capture_output=True, timeout=60, check=True
     )
     lines = finished.stdout.decode().splitlines()
-    assert lines[0] == "cell,lat,lng"
+    assert lines[0] == "cell,lat,lng,geoveil"
     assert len(lines) == 1001
     assert json.loads(finished.stderr)["reports_written"] == 1000
 
@@ -201,7 +201,7 @@ def test_continuous_noise_needs_no_box(checkins: Path) -> None:
     target = checkins.with_name("noisy.csv")
     noise = ["--mechanism", "continuous-laplace", "--epsilon-per-km", "2"]
     assert obfuscate(checkins, "-o", target, *noise).exit_code == 0
-    values = np.loadtxt(target, delimiter=",", skiprows=1)
+    values = np.loadtxt(target, delimiter=",", quotechar='"', skiprows=1, usecols=(0, 1))
     assert values.shape == (1000, 2)
     assert 0.2 < np.hypot((values[:, 0] - 48.85) * 111, (values[:, 1] - 2.35) * 73).mean() < 5
     assert obfuscate(checkins, "-o", target, *noise, *BOX).exit_code == 2

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from geoveil import __version__
-from geoveil.cli.program import COMMANDS, program
+from geoveil.cli.console import Console
+from geoveil.cli.program import COMMANDS, Program, program
 
 
 def run(*arguments: str, stdin: str | None = None) -> Result:
@@ -161,7 +163,66 @@ def test_a_reader_that_goes_away_is_no_error(many_rows: Path) -> None:
     with start("obfuscate", str(many_rows), "-o", "-", *promise, **both) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"cell,lat,lng\n"
+        assert process.stdout.readline() == b"cell,lat,lng,geoveil\n"
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 141
+
+
+TABLE = "cell,lat,lng,share\n0,48.83,2.28,0.5\n1,48.84,2.29,0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "extra"),
+    [
+        ("matplotlib", "estimate tally.json -o e.csv --plot m.png", "plot"),
+        ("matplotlib", "evaluate table.csv --truth table.csv --plot m.png", "plot"),
+        ("matplotlib", "design --prior table.csv --epsilon-per-km 2 --advise --plot m.png", "plot"),
+        ("matplotlib", "simulate --epsilon-per-km 2 --map m.png", "plot"),
+        ("matplotlib", "release a.csv --prior b.csv --multiplier 1 -o c.csv --plot m.png", "plot"),
+        ("matplotlib", "demo --once --output out", "plot"),
+        ("ot", "evaluate table.csv --truth nowhere.csv", "transport"),
+        ("ot", "design --prior table.csv --epsilon-per-km 2 --advise", "transport"),
+        ("ot", "simulate --epsilon-per-km 2 --people 100", "transport"),
+        ("ot", "demo --once --output out", "transport"),
+        ("ot", "reproduce privic --out out", "transport"),
+        ("pyarrow", "estimate tally.json -o e.parquet", "cli"),
+        ("pyarrow", "obfuscate table.csv -o n.csv --epsilon-per-km 2", "cli"),
+        ("uvicorn", "demo --once --output out", "server"),
+    ],
+)
+def test_a_missing_extra_is_said_before_the_work(
+    module: str, command: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that do not exist are not even looked for, and nothing is written."""
+    (tmp_path / "table.csv").write_text(TABLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    result = CliRunner().invoke(program, command.split())
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1
+    assert f"install geoveil[{extra}]" in result.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_module_of_an_extra_that_is_missing_is_no_fault_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*arguments: Any) -> None:
+        raise ModuleNotFoundError("No module named 'msgspec'", name="msgspec.json")
+
+    monkeypatch.setattr(Program, "get_command", fails)
+    result = CliRunner().invoke(program, ["serve"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "geoveil: error: this command needs msgspec; install geoveil[server]\n",
+    )
+
+
+def test_what_was_said_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(click.Command("any")):
+        for _ in range(2):
+            Console().warn("the same")
+            Console().note("another")
+    said = capsys.readouterr().err.splitlines()
+    assert [each.rpartition(": ")[2] for each in said] == ["the same", "another"]

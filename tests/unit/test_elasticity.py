@@ -143,4 +143,4 @@ def test_wrong_input() -> None:
     with pytest.raises(OutsideSpace):
         plant_island(Line(3), [0.2, 0.3, 0.5], cell=3, radius_km=1.0)
     with pytest.raises(InvalidInput, match="sum"):
-        most_isolated_cell(Line(3), [1.0, 1.0, 1.0])
+        most_isolated_cell(Line(3), [0.0, 0.0, 0.0])

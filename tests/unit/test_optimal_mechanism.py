@@ -164,9 +164,9 @@ def test_bad_input_is_refused(wrong):
         gv.optimal_mechanism(gv.Line(3), [0.2, 0.3, 0.5], **wrong)
 
 
-def test_priors_must_sum_to_one_and_spaces_must_be_small():
-    with pytest.raises(InvalidInput, match="sum to 1"):
-        gv.optimal_mechanism(gv.Line(3), [0.2, 0.3, 0.4], epsilon_per_km=1.0)
+def test_priors_must_not_be_negative_and_spaces_must_be_small():
+    with pytest.raises(InvalidInput, match="prior must not be negative"):
+        gv.optimal_mechanism(gv.Line(3), [0.7, 0.5, -0.2], epsilon_per_km=1.0)
     with pytest.raises(TooLarge, match="at most 400"):
         gv.optimal_mechanism(gv.Line(500), np.full(500, 1 / 500), epsilon_per_km=1.0)
 

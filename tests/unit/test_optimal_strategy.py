@@ -103,7 +103,7 @@ def test_a_prior_with_zeros_and_another_loss():
     [
         {"mean_loss_km": 0.0},
         {"mean_loss_km": -1.0},
-        {"mean_loss_km": 1.0, "prior": [0.5, 0.2, 0.2]},
+        {"mean_loss_km": 1.0, "prior": [0.5, 0.7, -0.2]},
         {"mean_loss_km": 1.0, "loss": gv.RadialLoss("late", lambda d: d + 1)},
         {"mean_loss_km": 1.0, "loss": gv.RadialLoss("negative", lambda d: -d)},
         {"mean_loss_km": 1.0, "gap": 0.0},

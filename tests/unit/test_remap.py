@@ -62,7 +62,7 @@ def test_what_cannot_be_remapped() -> None:
     with pytest.raises(InvalidInput, match="empty"):
         gv.nearest_remap(NOISE, [])
     with pytest.raises(InvalidInput):
-        gv.bayesian_remap(NOISE, [0.5] * 12)
+        gv.bayesian_remap(NOISE, [-0.5] * 12)
     with pytest.raises(TooLarge):
         gv.bayesian_remap(
             gv.Exponential(gv.Line(5000), epsilon_per_km=1.0), np.full(5000, 1 / 5000)

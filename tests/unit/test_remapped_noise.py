@@ -71,5 +71,5 @@ def test_shapes_and_bad_input():
     assert BayesianPlace(NOISE, GRID, PRIOR).remap_km(np.empty((0, 2))).shape == (0,)
     with pytest.raises(InvalidInput, match="needs a plane"):
         NearestPlace(NOISE, gv.Line(4))
-    with pytest.raises(InvalidInput, match="sum to 1"):
-        BayesianPlace(NOISE, GRID, np.ones(20))
+    with pytest.raises(InvalidInput, match="above 0 somewhere"):
+        BayesianPlace(NOISE, GRID, np.zeros(20))

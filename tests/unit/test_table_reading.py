@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -391,6 +392,37 @@ def test_features_that_are_no_points_are_bad_rows(tmp_path: Path, broken: Any) -
     with pytest.raises(InvalidFile, match="row 2 of"):
         read(path)
     assert read(path, bad_rows="drop")[0] == [1.0, 3.0]
+
+
+def shapes(path: Path, *made: Any) -> Path:
+    """GeoJSON or GeoParquet of any shapes, by the ending of the name."""
+    if path.suffix == ".geojson":
+        features = [{"type": "Feature", "geometry": each.__geo_interface__} for each in made]
+        path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        return path
+    geo = {"primary_column": "g", "columns": {"g": {"encoding": "WKB"}}}
+    table = pa.table({"g": [each.wkb for each in made]})
+    pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["geojson", "parquet"])
+def test_a_shape_that_is_no_point_is_named(tmp_path: Path, ending: str) -> None:
+    for made in (
+        shapely.Polygon([(2, 1), (3, 1), (3, 2)]),
+        shapely.MultiPoint([(2, 1), (3, 1)]),
+        shapely.LineString([(2, 1, 7), (3, 1, 7)]),
+    ):
+        path = shapes(tmp_path / f"a.{ending}", shapely.Point(2, 1), made)
+        with pytest.raises(InvalidFile, match=f"row 2 of .* it is a {made.geom_type}; give points"):
+            read(path)
+        assert read(path, bad_rows="drop")[0] == [1.0]
+
+
+@pytest.mark.parametrize("ending", ["geojson", "parquet"])
+def test_a_height_is_left_out(tmp_path: Path, ending: str) -> None:
+    path = shapes(tmp_path / f"a.{ending}", shapely.Point(2, 1, 9), shapely.Point(4, 3))
+    assert read(path)[:2] == ([1.0, 3.0], [2.0, 4.0])
 
 
 class _Drip:

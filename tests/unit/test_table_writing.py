@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import stat
@@ -13,8 +15,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.files import replaced_file
+from geoveil.report.canonical import canonical_bytes
 from geoveil.table import LocationTable, create_table, open_table
 from geoveil.table.writer import check_target
 
@@ -25,8 +28,8 @@ BATCHES = [
 DOCUMENT = {"geoveil": 1, "name": "ε", "numbers": [1, 2.5]}
 
 
-def write(path: Path, batches: list[pa.RecordBatch] = BATCHES) -> None:
-    with create_table(str(path), batches[0].schema, document=DOCUMENT) as table:
+def write(path: Path, batches: list[pa.RecordBatch] = BATCHES, document: Any = DOCUMENT) -> None:
+    with create_table(str(path), batches[0].schema, document=document) as table:
         for batch in batches:
             table.write(batch)
 
@@ -44,7 +47,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.geojson"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.geojson"])
 def test_the_mechanism_document_travels_with_the_file(tmp_path: Path, name: str) -> None:
     write(tmp_path / name)
     with open_table(str(tmp_path / name)) as reader:
@@ -58,13 +61,59 @@ def test_parquet_metadata_is_where_others_look_for_it(tmp_path: Path) -> None:
 
 
 def test_csv_is_plain_where_nothing_needs_quotes(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", BATCHES[:1])
+    write(tmp_path / "a.csv", BATCHES[:1], None)
     assert (tmp_path / "a.csv").read_text() == "cell,lat,lng,who\n3,1.5,-3.25,a\n4,2.5,4,b\n"
+
+
+def test_csv_carries_its_document_in_the_first_row_of_a_last_column(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv")
+    lines = list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text(), newline="")))
+    assert [line[-1] for line in lines] == ["geoveil", canonical_bytes(DOCUMENT).decode(), "", ""]
+    with open_table(str(tmp_path / "a.csv")) as reader:
+        assert reader.columns == ["cell", "lat", "lng", "who"]
+
+
+@pytest.mark.parametrize(("rows", "longest"), [(10, 30_000), (2, 50_011)])
+def test_a_long_document_goes_down_the_column(tmp_path: Path, rows: int, longest: int) -> None:
+    """No field is longer than a spreadsheet takes, as long as there are rows enough."""
+    long = {"geoveil": 1, "weights": "7" * 99_996}
+    batch = pa.record_batch({"cell": range(rows), "lat": [1.0] * rows, "lng": [2.0] * rows})
+    write(tmp_path / "a.csv", [batch, batch], long)
+    lines = list(csv.reader(io.StringIO((tmp_path / "a.csv").read_text(), newline="")))
+    assert max(len(line[-1]) for line in lines) == longest
+    with open_table(str(tmp_path / "a.csv")) as reader:
+        assert reader.metadata == long
+        assert sum(part.num_rows for part in reader.batches(["cell"])) == 2 * rows
+
+
+def test_rows_may_be_sorted_without_losing_the_document(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", BATCHES[:1])
+    head, *rows = (tmp_path / "a.csv").read_text().splitlines()
+    (tmp_path / "a.csv").write_text("\n".join([head, *reversed(rows)]))
+    with open_table(str(tmp_path / "a.csv")) as reader:
+        assert reader.metadata == DOCUMENT
+        assert [
+            float(each) for part in reader.batches(["lat"]) for each in part["lat"].to_pylist()
+        ] == [2.5, 1.5]
+
+
+def test_a_broken_document_is_said_and_a_column_of_that_name_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('lat,lng,geoveil\n1,2,"{""geoveil"""\n')
+    with pytest.raises(InvalidFile, match="carries a document that is not JSON"):
+        open_table(str(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text("lat,lng,geoveil\n1,2,yes\n3,4,no\n")
+    with open_table(str(tmp_path / "a.csv")) as reader:
+        assert reader.metadata is None
+        assert reader.columns == ["lat", "lng", "geoveil"]
+    batch = pa.record_batch({"lat": [1.0], "geoveil": ["mine"]})
+    with pytest.raises(InvalidInput, match="must leave that name"):
+        write(tmp_path / "b.csv", [batch])
+    assert not (tmp_path / "b.csv").exists()
 
 
 def test_csv_header_is_quoted_where_it_must_be(tmp_path: Path) -> None:
     batch = pa.record_batch({'a,"b': [1], "lat": [1.0]})
-    write(tmp_path / "a.csv", [batch])
+    write(tmp_path / "a.csv", [batch], None)
     assert arrow_csv.read_csv(tmp_path / "a.csv").column_names == ['a,"b', "lat"]
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, finite
+from geoveil.arrays import FloatArray, IntArray, count, finite, prior_over
 from geoveil.channel.base import Channel, inverse_distribution
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
@@ -46,7 +46,7 @@ class Attack:
         if len({channel.report_count for channel in self.channels}) != 1:
             raise InvalidInput("mechanisms must all have the same reports; audit them one by one")
         self.size = self.channels[0].space.size
-        self.people = distribution("prior", prior, self.size)
+        self.people = prior_over(prior, self.size)
         rounds = len(self.channels)
         self.per_round = count("reports", reports, least=rounds) // rounds
         self.reports = self.per_round * rounds

@@ -14,7 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, indices, one_blas_thread
+from geoveil.arrays import (
+    FloatArray,
+    IntArray,
+    count,
+    indices,
+    one_blas_thread,
+    prior_over,
+)
 from geoveil.audit.attack import Attack, checked_share, expected_counts
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
@@ -175,7 +182,7 @@ def campaign_manipulation_gain(
     (True, 2)
     """
     first = start()
-    people = distribution("prior", prior, first.distribution.size)
+    people = prior_over(prior, first.distribution.size)
     wanted = indices("targets", targets, people.size).ravel()
     per_round = count("reports", reports, least=rounds) // count("rounds", rounds)
     fakes = _fakes_by_round(checked_share(share), per_round, rounds, count("onset", onset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 import threading
@@ -41,16 +42,45 @@ class Console:
         show(RichConsole(file=stream, width=width, soft_wrap=True, highlight=False))
 
     def note(self, text: str) -> None:
-        """Something worth knowing."""
-        click.echo(f"geoveil: note: {text}", err=True)
+        """Something worth knowing, said once."""
+        _say("geoveil: note: ", text)
 
     def warn(self, text: str) -> None:
-        """Something that may be a mistake."""
-        click.echo(click.style("geoveil: warning: ", fg="yellow") + text, err=True)
+        """Something that may be a mistake, said once."""
+        _say(click.style("geoveil: warning: ", fg="yellow"), text)
 
     def progress(self, description: str) -> ProgressBar:
         """A bar on a terminal for work that takes longer than a second; nothing elsewhere."""
         return ProgressBar(description, visible=sys.stderr.isatty())
+
+
+class LibraryNotes(logging.Handler):
+    """What the library logs while a command runs, as notes of the command."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._logger = logging.getLogger("geoveil.notes")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        Console().note(record.getMessage())
+
+    def __enter__(self) -> None:
+        self._before = self._logger.level
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+
+    def __exit__(self, *ended: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._before)
+
+
+def _say(mark: str, text: str) -> None:
+    """One line on standard error; nothing where the command has said it before."""
+    context = click.get_current_context(silent=True)
+    said: set[str] = set() if context is None else context.meta.setdefault("geoveil.said", set())
+    if text not in said:
+        said.add(text)
+        click.echo(mark + text, err=True)
 
 
 def json_number(value: float | None) -> float | str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
@@ -20,8 +20,12 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
 from geoveil.demo.collector import LocalCollector
 from geoveil.demo.story import RoundStory, Story, tell
+from geoveil.errors import require
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.report.document import save_mechanism
+from geoveil.table.results import Result, write_result
+
+_NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))
 
 
 @click.command()
@@ -54,6 +58,8 @@ def command(
     Everybody reports once, to a server on this machine; each round's mechanism is shaped by the estimate
     before it. Needs no data. Leaves a picture, the last mechanism document and the estimate as GeoJSON.
     """
+    for module, extra, package in _NEEDED:
+        require(module, extra, "the demo", package)
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else seeded(seed)
     with LocalCollector() as collector:
@@ -80,10 +86,27 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     )
     draw(story).savefig(picture)
     save_mechanism(story.mechanism, mechanism)
-    low, high = story.estimate.interval(0.95)
-    shares = {"share": story.estimate.distribution, "low": low, "high": high}
-    estimate.write_text(json.dumps(story.city.grid.to_geojson(shares)), encoding="utf-8")
+    write_result(str(estimate), _result(story))
     return {"picture": str(picture), "mechanism": str(mechanism), "estimate": str(estimate)}
+
+
+def _result(story: Story) -> Result:
+    found, level = story.estimate, 0.95
+    low, high = found.interval(level)
+    return Result(
+        found.space,
+        found.distribution,
+        standard_error=found.standard_error,
+        low=low,
+        high=high,
+        reports=np.bincount(story.reports, minlength=found.space.size),
+        description={
+            "reports": found.total,
+            "steps": found.steps,
+            "stopped": found.stopped,
+            "interval_level": level,
+        },
+    )
 
 
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:

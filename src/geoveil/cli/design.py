@@ -2,33 +2,149 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console as RichConsole
 from rich.table import Table
 
+from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.channel.words import rounded_up
-from geoveil.cli.choice import describe, promise_in_words
+from geoveil.cli.choice import describe, lay_grid, promise_in_words
 from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.optimum import LOSSES, check_flags, design_optimum
-from geoveil.cli.options import machine_options
+from geoveil.cli.options import location_options, machine_options, space_options
 from geoveil.collect import Advice, DesignedElastic, advise, elastic
+from geoveil.errors import InvalidFile
 from geoveil.plot.dial import save_dial
 from geoveil.plot.maps import picture_kind
 from geoveil.report.document import save_mechanism
-from geoveil.table.results import Result, read_result
+from geoveil.space.grid import Grid
+from geoveil.table import Extent, LocationTable, open_table
+from geoveil.table.columns import list_columns, numbers
+from geoveil.table.geojson import PlainDocument
+from geoveil.table.locations import BadRows
+from geoveil.table.reader import TableReader
+from geoveil.table.results import (
+    Result,
+    amount_column,
+    checked_amounts,
+    read_cells,
+    read_numbers,
+    result_of,
+)
 from geoveil.table.writer import binary_sink, check_target
 
 _FORETELLS = 10
 """Up to here the leverage is near the gain that fakes have: docs/robustness.md."""
 
+_MANY_OUTSIDE = 0.01
+
+
+@dataclass(frozen=True)
+class PriorFile:
+    """Where people are believed to be: cells, or places that are put into the cells of a grid."""
+
+    source: str
+    column: str | None
+    box: tuple[float, ...] | None
+    cell_km: float
+    lat: str | None
+    lng: str | None
+    bad_rows: BadRows
+    delimiter: str
+    format: str | None
+
+    def read(self, console: Console) -> Result:
+        """The share of every cell."""
+        drop = self.bad_rows == "drop"
+        try:
+            with open_table(
+                self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
+            ) as reader:
+                return self._read(reader, console)
+        except PlainDocument as found:
+            return result_of(found, self.source)
+
+    def _read(self, reader: TableReader, console: Console) -> Result:
+        columns, carried = reader.columns, reader.metadata
+        if carried is not None and "estimate" not in carried:
+            raise InvalidFile(
+                f"{self.source} must be a prior; it holds reports: estimate them first"
+            )
+        if self.column is None and "share" not in columns:
+            raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
+        if carried is not None and self.box is not None:
+            raise click.UsageError("--box is of no use here: the prior brings its own map")
+        if "cell" not in columns:
+            return self._located(reader, console)
+        if carried is None and self.box is None and not {"lat", "lng"} <= set(columns):
+            raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
+        return read_cells(reader, self.column) if self.box is None else self._cells(reader)
+
+    def _cells(self, reader: TableReader) -> Result:
+        amounts, grid = amount_column(reader, self.column), lay_grid(self.box or (), self.cell_km)
+        table = read_numbers(reader, ["cell", amounts])
+        cells = table["cell"]
+        wrong = np.flatnonzero(~((cells >= 0) & (cells < grid.size) & (cells == np.floor(cells))))
+        if wrong.size:
+            raise InvalidFile(
+                f"row {wrong[0] + 1} of {self.source} must name a cell in 0 … {grid.size - 1} of {grid!r}"
+            )
+        return self._result(grid, cells.astype(np.int64), table[amounts], amounts)
+
+    def _located(self, reader: TableReader, console: Console) -> Result:
+        amounts = amount_column(reader, self.column)
+        parts = list(
+            LocationTable(
+                reader, lat=self.lat, lng=self.lng, keep=[amounts], bad_rows=self.bad_rows
+            )
+        )
+        extent = Extent()
+        for part in parts:
+            extent.add(part.lat, part.lng)
+        box = tuple(extent.box(self.source))  # refuses a table without places
+        grid = lay_grid(self.box or box, self.cell_km)
+        lat = np.concatenate([part.lat for part in parts])
+        lng = np.concatenate([part.lng for part in parts])
+        values = np.concatenate([numbers(part.kept.column(amounts)) for part in parts])
+        inside = grid.inside(lat=lat, lng=lng)
+        checked_amounts(values, amounts, self.source)
+        cells = np.asarray(grid.locate(lat=lat[inside], lng=lng[inside]))
+        self._tell_outside(inside.size - cells.size, inside.size, console)
+        result = self._result(grid, cells, values[inside], amounts)
+        if self.box is None:
+            console.note(
+                f"the places of {self.source} are put into {grid!r}; --box chooses another"
+            )
+        return result
+
+    def _tell_outside(self, outside: int, rows: int, console: Console) -> None:
+        words = f"{outside:,} of {rows:,} rows of {self.source} lie outside the box"
+        if outside == rows:
+            raise InvalidFile(
+                f"{words}; give another --box, or are latitude and longitude in the other order?"
+            )
+        if outside:
+            tell = console.warn if outside >= _MANY_OUTSIDE * rows else console.note
+            tell(f"{words} and are left out")
+
+    def _result(self, grid: Grid, cells: IntArray, values: FloatArray, column: str) -> Result:
+        amounts = checked_amounts(values, column, self.source)
+        people = np.bincount(cells, weights=amounts, minlength=grid.size)
+        name = f"column {column!r} of {self.source}"
+        return Result(grid, prior_over(people, grid.size, name=name))
+
 
 @click.command()
 @click.option(
     "--prior", "source", required=True, metavar="FILE",
-    help="What is believed: an estimate, or any table of cells with a share each.",
+    help="What is believed: an estimate, or a table of cells or places with an amount each.",
 )  # fmt: skip
+@click.option("--column", metavar="NAME",
+              help="Column of the prior's amounts, such as population; share unless given.")  # fmt: skip
 @click.option("--epsilon-per-km", type=float, help="The promise, certified.")
 @click.option("--mean-distance-km", type=float, help="A mean distance; the promise is solved for.")
 @click.option(
@@ -49,23 +165,30 @@ _FORETELLS = 10
               help="How far --optimal may stay from the optimum.")  # fmt: skip
 @click.option("--spanner", type=float, metavar="T",
               help="Let --optimal keep the constraints of a T-spanner only.")  # fmt: skip
+@space_options
+@location_options
 @machine_options
 def command(machine: bool, advice: bool, optimal: bool, **options: Any) -> None:
     """Design a mechanism for what is believed, at a certified promise and a camouflage.
+
+    Rows of the prior with a cell are cells; rows with a latitude and a longitude are put into the cells
+    of a grid (--box, --cell-km). Amounts are shares or counts of people.
 
     \b
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --camouflage 0.5 -o mechanism.json
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --advise --plot dial.png
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --optimal -o mechanism.json
+    geoveil design --prior census.csv --column population --epsilon-per-km 2 -o mechanism.json
     """
     console = Console(machine=machine)
     check_flags(optimal)
+    file = PriorFile(**{each.name: options[each.name] for each in fields(PriorFile)})
     if optimal:
-        design_optimum(console, options)
+        design_optimum(console, lambda: file.read(console), options)
         return
     _check(advice, options)
     with console.progress("reading the prior") as progress:
-        prior = read_result(options["source"])
+        prior = file.read(console)
         progress.stage("designing")
         if advice:
             found = advise(

@@ -185,7 +185,8 @@ def _show(screen: RichConsole, request: Request, estimate: Estimate, result: Res
         "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in {where}",
         "stopped": estimate.stopped,
         "certificate": f"at most {missing:.3g} nats per report below the maximum of the likelihood",
-        "identifiable": estimate.identifiable.reason,
+        # where it is not, a warning has said so
+        "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
         "fullest cells": ", ".join(_cell_words(result, cell) for cell in _fullest(result)),
         "picture": request.plot or "",
     }

@@ -16,11 +16,12 @@ from geoveil.cli.obfuscate import warn_of_outside
 from geoveil.cli.options import location_options, machine_options, outside_option
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.information import total_variation
-from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.space.base import Space
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import LocationTable, open_table
+from geoveil.table.geojson import PlainDocument
 from geoveil.table.locations import BadRows
 from geoveil.table.reader import TableReader
 from geoveil.table.results import Result, read_result
@@ -74,12 +75,15 @@ class Truth:
     def shares(self, space: Space, progress: ProgressBar) -> TrueShares:
         """The true share of each cell."""
         drop = self.bad_rows == "drop"
-        with open_table(
-            self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
-        ) as reader:
-            if "share" in reader.columns:
-                return TrueShares(self._given(space))
-            return self._counted(reader, space, progress)
+        try:
+            with open_table(
+                self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
+            ) as reader:
+                if "share" not in reader.columns:
+                    return self._counted(reader, space, progress)
+        except PlainDocument:
+            pass  # an estimate of the service
+        return TrueShares(self._given(space))
 
     def _given(self, space: Space) -> FloatArray:
         other = read_result(self.source, format=self.format, delimiter=self.delimiter)
@@ -131,6 +135,7 @@ def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> N
     console = Console(machine=machine)
     with console.progress("reading the estimate") as progress:
         result = read_result(estimate)
+        check_transport(result.space)
         progress.stage("reading the truth")
         found = truth.shares(result.space, progress)
         shares = found.shares

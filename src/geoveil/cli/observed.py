@@ -88,8 +88,8 @@ class Inputs:
             raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
         if carried is None and self.mechanism is None:
             raise InvalidFile(
-                f"{reader.name} does not say which mechanism made its reports (Parquet and GeoJSON "
-                "written by geoveil obfuscate do); give --mechanism mechanism.json"
+                f"{reader.name} does not say which mechanism made its reports; give it with "
+                "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
             )
         given = None if self.mechanism is None else load_mechanism(self.mechanism)
         if carried is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from geoveil.cli.console import Console, two_columns
 from geoveil.optimal.mechanism import OptimalMechanism, optimal_mechanism
 from geoveil.report.document import save_mechanism
 from geoveil.space.loss import distance_km, squared_distance_km2
-from geoveil.table.results import read_result
+from geoveil.table.results import Result
 from geoveil.table.writer import check_target
 
 LOSSES = {"distance": distance_km, "squared-distance": squared_distance_km2}
@@ -39,12 +40,12 @@ def check_flags(optimal: bool) -> None:
             raise click.UsageError(f"{flag} {why}")
 
 
-def design_optimum(console: Console, options: dict[str, Any]) -> None:
+def design_optimum(console: Console, read: Callable[[], Result], options: dict[str, Any]) -> None:
     """Read the prior, solve, save the mechanism and say how good it is."""
     _check(options)
     check_target(options["output"], options["source"])
     with console.progress("reading the prior") as progress:
-        prior = read_result(options["source"])
+        prior = read()
         progress.stage("optimising")
         made = optimal_mechanism(
             prior.space,

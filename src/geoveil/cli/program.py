@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from geoveil import __version__
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, MissingExtra
 
 COMMANDS = {
     "demo": "geoveil.cli.demo",
@@ -37,6 +37,15 @@ COMMANDS = {
     "completion": "geoveil.cli.completion",
 }
 """Each command and the module that holds it, under the name ``command``."""
+
+EXTRAS = {
+    **dict.fromkeys(("rich", "pyarrow"), "cli"),
+    **dict.fromkeys(("pandas", "geopandas"), "geo"),
+    **dict.fromkeys(("apsw", "httptools", "msgspec", "psycopg", "starlette", "uvicorn"), "server"),
+    "matplotlib": "plot",
+    "ot": "transport",
+}
+"""Each module that may be missing, and the extra that brings it."""
 
 BAD_INPUT, FAULT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 70, 130, 141, 143
 
@@ -72,8 +81,11 @@ class Program(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
+        from geoveil.cli.console import LibraryNotes  # here, since rich is slow to import
+
         try:
-            return super().invoke(ctx)
+            with LibraryNotes():
+                return super().invoke(ctx)
         except BrokenPipeError:  # before click, whose exit code for it means something else here
             ctx.exit(_leave_pipe())
 
@@ -119,6 +131,10 @@ def _message(error: BaseException) -> str | None:
         return error.format_message()
     if isinstance(error, GeoveilError):
         return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        missing = str(error.name).partition(".")[0]
+        extra = EXTRAS.get(missing)
+        return str(MissingExtra(missing, extra, "this command")) if extra else None
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MemoryError):

@@ -11,12 +11,7 @@ import click
 
 from geoveil.cli.console import Console, two_columns
 from geoveil.cli.options import Command, machine_options
-from geoveil.errors import MissingExtra
-
-try:
-    from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
-except ModuleNotFoundError as missing:
-    raise MissingExtra(str(missing.name), "server", "the service") from None
+from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
 
 
 def setting_options(command: Command) -> Command:

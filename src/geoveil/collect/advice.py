@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, distribution, positive
+from geoveil.arrays import FloatArray, count, positive, prior_over
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.collect.design import elastic
@@ -17,7 +17,7 @@ from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
 from geoveil.measure.information import mutual_information_bits
-from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
 from geoveil.space.base import Space
@@ -117,7 +117,8 @@ def advise(
     The most isolated place is sought among cells with at least half of an equal share.
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
-    known = distribution("prior", prior, space.size)
+    check_transport(space)
+    known = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number = count("people", people)
     lived_in = np.where(known >= 0.5 / space.size, known, 0.0)

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, count, distribution, frozen, one_blas_thread, positive
+from geoveil.arrays import (
+    FloatArray,
+    count,
+    distribution,
+    frozen,
+    one_blas_thread,
+    positive,
+    prior_over,
+)
 from geoveil.channel.base import Channel
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.tally import Tally
@@ -98,8 +106,7 @@ class Collection:
         )
         self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
         size = space.size
-        uniform = np.full(size, 1 / size)
-        self.prior = frozen(uniform if prior is None else distribution("prior", prior, size))
+        self.prior = frozen(prior_over(prior, size))
         self._rounds: list[Round] = []
         self._estimate: Estimate | None = None
         self._estimated_from: tuple[Tally, ...] = ()

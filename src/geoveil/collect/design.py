@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, finite, one_blas_thread, positive
+from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
 from geoveil.channel.kernel import Kernel
 from geoveil.collect.weights import (
-    checked_prior,
     equalising_weights,
     exponential_kernel,
     least_leverage,
@@ -110,7 +109,7 @@ def blahut_arimoto(
     16
     """
     beta = positive("beta_per_km", beta_per_km)
-    known = checked_prior(prior, space.size)
+    known = prior_over(prior, space.size)
     kernel = exponential_kernel(space, beta)
     ascent = rate_distortion_weights(kernel, known, stop, accelerate=accelerate)
     weights = with_floor(ascent.distribution, floor)
@@ -149,7 +148,7 @@ def elastic(
     """
     if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
-    known = checked_prior(prior, space.size)
+    known = prior_over(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
 
     def made(share: float) -> DesignedElastic:
@@ -172,7 +171,7 @@ def elastic(
     fallbacks: tuple[Callable[[], DesignedElastic], ...] = (
         lambda: sharpest,
         lambda: bounded(0.0),
-        lambda: bounded(camouflage, checked_prior(None, space.size)),
+        lambda: bounded(camouflage, prior_over(None, space.size)),
     )
     for fallback in fallbacks:
         least = fallback()

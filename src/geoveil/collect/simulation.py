@@ -20,7 +20,7 @@ from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.randomness import seeded
 from geoveil.space.base import Space
 
@@ -112,6 +112,7 @@ def simulate(
     of the update on the pooled rounds, which costs an earth mover's distance at some 25 step counts;
     it says nothing about a guarded collection or the paper's rule, which have none.
     """
+    check_transport(collection.space)
     people = indices("people", crowd.people, collection.space.size)
     truth = np.bincount(people, minlength=collection.space.size) / max(1, people.size)
     generator = np.random.default_rng(count("seed", seed, least=0))

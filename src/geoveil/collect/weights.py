@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution, positive
+from geoveil.arrays import BoolArray, FloatArray, IntArray, positive
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
@@ -151,8 +150,3 @@ def least_leverage(kernel: Kernel, size: int) -> float:
             product, k=1, which="LA", v0=np.ones(size), tol=1e-4, return_eigenvectors=False
         )[0]
     return float(top) * 1.01
-
-
-def checked_prior(prior: npt.ArrayLike | None, size: int) -> FloatArray:
-    """The prior, or the uniform one where none is given."""
-    return np.full(size, 1 / size) if prior is None else distribution("prior", prior, size)

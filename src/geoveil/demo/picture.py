@@ -10,7 +10,7 @@ from geoveil.arrays import FloatArray
 from geoveil.channel.words import rounded_up
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
-from geoveil.errors import MissingExtra
+from geoveil.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +22,9 @@ _RAMP = ("#fbfaf7", "#fde3b5", "#f9ad73", "#e8636b", "#a8327d", "#4d1d72", "#1b0
 
 def draw(story: Story) -> Figure:
     """Three maps side by side in one colour scale: people per square kilometre."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing the picture") from None
+    require("matplotlib", "plot", "drawing the picture")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(15.6, 5.15), dpi=150, facecolor=_PAPER)
     maps = (
         (story.city.distribution, "Where people are", "the truth, which nobody collects"),

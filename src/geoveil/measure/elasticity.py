@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, distribution, finite, indices
+from geoveil.arrays import FloatArray, finite, indices, prior_over
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
 from geoveil.measure.information import prior_of
@@ -38,7 +38,7 @@ def isolation_km(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) ->
     share = finite("crowd", crowd)
     if not 0.0 < share < 1.0:
         raise InvalidInput(f"crowd ({crowd!r}) must lie between 0 and 1")
-    people = distribution("prior", prior, space.size)
+    people = prior_over(prior, space.size)
     return np.array([_radius_km(space, people, cell, share) for cell in range(space.size)])
 
 
@@ -61,7 +61,7 @@ def most_crowded_cell(space: Space, prior: npt.ArrayLike, *, crowd: float = CROW
 
 
 def _extreme(space: Space, prior: npt.ArrayLike, crowd: float, sign: float) -> int:
-    people = distribution("prior", prior, space.size)
+    people = prior_over(prior, space.size)
     isolation = np.where(people > 0, sign * isolation_km(space, people, crowd=crowd), -np.inf)
     return int(np.lexsort((people, isolation))[-1])
 
@@ -75,7 +75,7 @@ def plant_island(space: Space, prior: npt.ArrayLike, *, cell: int, radius_km: fl
     >>> plant_island(Line(4), [0.25] * 4, cell=0, radius_km=2.0).tolist()
     [0.75, 0.0, 0.0, 0.25]
     """
-    people = distribution("prior", prior, space.size).copy()
+    people = prior_over(prior, space.size).copy()
     middle = int(indices("cell", cell, space.size))
     near = space.distances_from_km(middle) <= finite("radius_km", radius_km)
     moved = float(people[near].sum())

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import FloatArray, IntArray, distribution
+from geoveil.arrays import FloatArray, IntArray, distribution, prior_over
 from geoveil.channel.base import Channel
 
 FEW_ROWS = 64
@@ -81,8 +81,7 @@ def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None
 
 def prior_of(channel: Channel, prior: npt.ArrayLike | None) -> FloatArray:
     """The prior as a checked distribution over the cells of the channel; uniform for ``None``."""
-    size = channel.space.size
-    return np.full(size, 1.0 / size) if prior is None else distribution("prior", prior, size)
+    return prior_over(prior, channel.space.size)
 
 
 def _row_entropies_nats(channel: Channel, cells: IntArray) -> FloatArray:

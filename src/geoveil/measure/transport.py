@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, distribution
-from geoveil.errors import MissingExtra, TooLarge
+from geoveil.errors import TooLarge, require
 from geoveil.space.base import Space
 
 PAIR_LIMIT = 4096 * 4096
@@ -45,6 +45,17 @@ def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -
     return _transport(surplus[giving], -surplus[taking], distances)
 
 
+def check_transport(space: Space) -> None:
+    """Say before any work that the distance needs an extra that is not installed."""
+    if _straight_line(space.centres) is None:
+        require_transport()
+
+
+def require_transport() -> None:
+    """The extra for distances in the plane must be installed."""
+    require("ot", "transport", "the earth mover's distance in the plane", "POT")
+
+
 def _straight_line(centres: FloatArray) -> FloatArray | None:
     """The one coordinate in which the centres differ, or None where they differ in two."""
     varying = [column for column in centres.T if np.ptp(column) > 0]
@@ -68,10 +79,9 @@ def _distances_between(space: Space, giving: BoolArray, taking: BoolArray) -> Fl
 
 
 def _transport(supply: FloatArray, demand: FloatArray, distances: FloatArray) -> float:
-    try:
-        from ot import emd
-    except ImportError:
-        raise MissingExtra("POT", "transport", "the earth mover's distance in the plane") from None
+    require_transport()
+    from ot import emd
+
     mass = 0.5 * float(supply.sum() + demand.sum())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what went wrong is read from the log instead

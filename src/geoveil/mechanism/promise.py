@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import distribution, positive
+from geoveil.arrays import positive, prior_over
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.base import Space
@@ -65,11 +64,7 @@ def parameter_for_mean_distance(
     What no parameter reaches is refused at once: ``farthest_km()`` bounds what one can, where building
     at ``least`` would take long.
     """
-    weights = (
-        np.full(space.size, 1 / space.size)
-        if prior is None
-        else distribution("prior", prior, space.size)
-    )
+    weights = prior_over(prior, space.size)
 
     def excess(parameter: float) -> float:
         reached = float(weights @ build(parameter).mean_of_distance(lambda d: d))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen, indices
+from geoveil.arrays import FloatArray, IntArray, count, frozen, indices, prior_over
 from geoveil.channel.base import Channel
 from geoveil.channel.loss import PrivacyLoss
 from geoveil.channel.tally import Tally
@@ -149,7 +149,7 @@ class RemappedNoise(Channel):
         True cells are spread over the prior evenly, so that only the noise is left to chance.
         """
         size = count("draws", draws, least=2)
-        weights = distribution("prior", prior, self.space.size)
+        weights = prior_over(prior, self.space.size)
         even = (np.arange(size) + checked_randomness(randomness).uniform(1)) / size
         true = np.minimum(np.searchsorted(np.cumsum(weights), even, side="right"), weights.size - 1)
         reported = self.sample(true, randomness=randomness)
@@ -201,7 +201,7 @@ class BayesianPlace(RemappedNoise):
         spread: bool = True,
     ) -> None:
         super().__init__(noise, space, spread=spread)
-        weights = distribution("prior", prior, space.size)
+        weights = prior_over(prior, space.size)
         self._support = np.flatnonzero(weights)
         self._weights: FloatArray = frozen(weights[self._support])
         places = np.arange(space.size)

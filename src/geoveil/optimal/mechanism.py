@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, finite, positive
+from geoveil.arrays import FloatArray, IntArray, count, finite, positive, prior_over
 from geoveil.channel.dense import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, TooLarge
@@ -127,7 +127,7 @@ def optimal_mechanism(
     (True, True)
     """
     promise = _promise(epsilon_per_km, privacy)
-    weights = distribution("prior", prior, space.size)
+    weights = prior_over(prior, space.size)
     _check_size(space)
     if spanner is not None and finite("spanner", spanner) <= 1:
         raise InvalidInput(f"spanner ({spanner}) must be above 1, such as 1.1")

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import scipy
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, distribution, positive
+from geoveil.arrays import FloatArray, IntArray, positive, prior_over
 from geoveil.channel.dense import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
@@ -105,7 +105,7 @@ def optimal_strategy(
     >>> round(strategy.optimality.privacy, 5), strategy.guarantee is None
     (0.5, True)
     """
-    weights = distribution("prior", prior, space.size)
+    weights = prior_over(prior, space.size)
     limit = positive("mean_loss_km", mean_loss_km)
     losses = _checked_losses(space, loss)
     return _Search(space, weights, losses, limit, positive("gap", gap), progress).strategy()

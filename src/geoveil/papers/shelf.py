@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module, util
+from importlib import import_module
 from pathlib import Path
 
-from geoveil.errors import InvalidInput, MissingExtra
+from geoveil.errors import InvalidInput, require
+from geoveil.measure.transport import require_transport
 from geoveil.papers.data import DataFolder, MissingData
 from geoveil.papers.page import write_figure, write_page, write_table
 from geoveil.papers.report import Experiment, Outcome, Paper, Report, Setting
@@ -21,6 +22,9 @@ PAPERS = {
     "aggregates": "geoveil.papers.aggregates",
 }
 """Each paper's short name and the module that holds it, under the name ``PAPER``."""
+
+_WITH_TRANSPORT = ("privic", "free-will", "ibu")
+"""Those that measure in earth mover's distances of maps."""
 
 Progress = Callable[[str, float | None, str], None]
 """progress(experiment, fraction done in [0, 1] or None, a word about it)"""
@@ -50,8 +54,9 @@ def run(
     paper's statements. An experiment whose data is not there is reported as not run. ``quick``
     takes fewer settings and repetitions. Needs matplotlib.
     """
-    if util.find_spec("matplotlib") is None:
-        raise MissingExtra("matplotlib", "plot", "drawing the figures of a paper")
+    require("matplotlib", "plot", "drawing the figures of a paper")
+    if paper in _WITH_TRANSPORT:
+        require_transport()
     if data is not None and not Path(data).is_dir():
         raise InvalidInput(f"data ({data}) must be a folder")
     loaded = load_paper(paper)

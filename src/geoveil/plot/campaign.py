@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 from geoveil.collect.simulation import Simulation
-from geoveil.errors import InvalidInput, MissingExtra
+from geoveil.errors import InvalidInput, require
 from geoveil.plot.curves import COLOURS
 
 
@@ -13,12 +13,11 @@ def save_campaign(target: IO[bytes], kind: str, simulation: Simulation) -> None:
     """Write the curve as a picture of the given kind (png, svg or pdf), without a window."""
     if not simulation.rounds:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing a campaign") from None
+    require("matplotlib", "plot", "drawing a campaign")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()

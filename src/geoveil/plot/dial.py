@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 from geoveil.collect.advice import Advice, Choice
-from geoveil.errors import MissingExtra
+from geoveil.errors import require
 from geoveil.plot.curves import COLOURS
 
 _SIDES = (
@@ -19,11 +19,10 @@ _SIDES = (
 
 def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
     """Write the dial as a picture of the given kind (png, svg or pdf), without a window."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing the dial") from None
+    require("matplotlib", "plot", "drawing the dial")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11.0, 5.6), layout="constrained")
     FigureCanvasAgg(figure)
     beside = [choice for choice in advice.choices if choice.camouflage is None]

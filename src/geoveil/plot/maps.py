@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, vector
-from geoveil.errors import InvalidInput, MissingExtra, Unsupported
+from geoveil.errors import InvalidInput, Unsupported, require
 from geoveil.plot.colours import quiet_map
 from geoveil.space.base import Space
 from geoveil.space.grid import Grid
@@ -72,11 +72,10 @@ def draw_maps(
 
 def save_maps(target: IO[bytes], kind: str, space: Space, panels: Sequence[Panel]) -> None:
     """Write the maps as a picture of the given kind (png, svg or pdf), without a window."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing maps") from None
+    require("matplotlib", "plot", "drawing maps")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     width, height = _inches(space)
     figure = Figure(figsize=(len(panels) * width + 1.2, height + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -86,7 +85,7 @@ def save_maps(target: IO[bytes], kind: str, space: Space, panels: Sequence[Panel
 
 
 def picture_kind(path: str) -> str:
-    """The kind of picture by the ending of its name.
+    """The kind of picture by the ending of its name; refused before the work where nothing can draw it.
 
     >>> picture_kind("map.PNG")
     'png'
@@ -94,6 +93,7 @@ def picture_kind(path: str) -> str:
     kind = PurePath(path).suffix.lower().removeprefix(".")
     if kind not in PICTURES:
         raise InvalidInput(f"picture ({path}) must end in .png, .svg or .pdf")
+    require("matplotlib", "plot", f"drawing {path}")
     return kind
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from geoveil.errors import MissingExtra
+from geoveil.errors import require
 from geoveil.plot.curves import COLOURS
 from geoveil.release.curve import CurvePoint
 
@@ -22,11 +22,10 @@ def save_leakage_curve(
 
     ``chosen`` is the release that is published; it is marked.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("matplotlib", "plot", "drawing the curve") from None
+    require("matplotlib", "plot", "drawing the curve")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()

@@ -1,19 +1,22 @@
 """Reading CSV: a header line, then rows, plain or gzip.
 
 Every column stays text until a number is wanted, so that no row can change the meaning of another
-and kept columns come out exactly as they went in.
+and kept columns come out exactly as they went in. A document that the file carries stands in its
+column ``geoveil``, in pieces one below the other.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from geoveil.errors import InvalidFile
 from geoveil.table.columns import list_columns
-from geoveil.table.reader import TableReader
+from geoveil.table.format import DOCUMENT
+from geoveil.table.reader import TableReader, read_document
 from geoveil.table.rows import OpenQuote, blocks_of_rows
 from geoveil.table.source import Source, unpacking
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from pyarrow.csv import InvalidRow
 
 _LONGEST_HEADER = 1 << 16
+_SEARCHED = 4
+"""Blocks in which a document is looked for: somebody may have sorted the rows."""
 
 
 class DelimitedReader(TableReader):
@@ -36,10 +41,16 @@ class DelimitedReader(TableReader):
         self._rows = 0
         try:
             with unpacking(self.name):
-                self.columns = self._read_header()
+                self._fields = self._read_header()
+                self._blocks = blocks_of_rows(
+                    self._source, self._line_end, delimiter=delimiter.encode()
+                )
+                self._document = self._carried() if self._fields.count(DOCUMENT) == 1 else None
         except BaseException:
             self.close()
             raise
+        carrier = () if self._document is None else (DOCUMENT,)
+        self.columns = [name for name in self._fields if name not in carrier]
 
     @property
     def fraction(self) -> float | None:
@@ -52,13 +63,11 @@ class DelimitedReader(TableReader):
 
         # Coordinates may hold anything and are looked at as bytes; what is kept must be text.
         types = dict.fromkeys(kept, pa.string()) | dict.fromkeys(coordinates, pa.binary())
-        wanted = {str(self.columns.index(name)): kind for name, kind in types.items()}
+        wanted = {str(self._fields.index(name)): kind for name, kind in types.items()}
         try:
             with unpacking(self.name):
-                for block in blocks_of_rows(
-                    self._source, self._line_end, delimiter=self._delimiter.encode()
-                ):
-                    table = self._parse(block, wanted).rename_columns(list(types))
+                for block in self._blocks:
+                    table = self._parse(block, wanted, self._broken).rename_columns(list(types))
                     self._rows += table.num_rows
                     yield from table.combine_chunks().to_batches()
         except OpenQuote:
@@ -73,7 +82,25 @@ class DelimitedReader(TableReader):
     def close(self) -> None:
         self._source.close()
 
-    def _parse(self, block: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+    def _carried(self) -> dict[str, Any] | None:
+        """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
+        import pyarrow as pa
+
+        place = str(self._fields.index(DOCUMENT))
+        pieces: list[bytes] = []
+        seen: list[bytes] = []
+        for block in self._blocks:
+            seen.append(block)
+            found = self._parse(block, {place: pa.binary()}, lambda row: "skip")[place].to_pylist()
+            pieces += filter(None, found)
+            if not (found and found[-1]) and (pieces or len(seen) == _SEARCHED):
+                break
+        self._blocks = chain(seen, self._blocks)
+        return read_document(b"".join(pieces), self.name) if pieces else None
+
+    def _parse(
+        self, block: bytes, types: dict[str, pa.DataType], broken: Callable[[InvalidRow], str]
+    ) -> pa.Table:
         """The rows of a block. Columns go by their position: names may occur twice."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
@@ -83,10 +110,10 @@ class DelimitedReader(TableReader):
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,  # so that the number of a broken row is known
                 block_size=len(block) + 1,
-                column_names=[str(position) for position in range(len(self.columns))],
+                column_names=[str(position) for position in range(len(self._fields))],
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=self._broken
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=broken
             ),
             convert_options=arrow_csv.ConvertOptions(
                 include_columns=list(types), column_types=types, strings_can_be_null=False
@@ -106,7 +133,7 @@ class DelimitedReader(TableReader):
         if self._broken_row is None:
             return f"{self.name} must be CSV text in UTF-8; some row cannot be read as such"
         return (
-            f"row {self._broken_row} of {self.name} must have {len(self.columns)} fields, "
+            f"row {self._broken_row} of {self.name} must have {len(self._fields)} fields, "
             "as the header has; correct it, or drop bad rows"
         )
 

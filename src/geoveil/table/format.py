@@ -5,10 +5,14 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import PurePath
 
-from geoveil.errors import InvalidInput, MissingExtra
+from geoveil.errors import InvalidInput, require
 
 PIPE = "-"
 """The name that stands for standard input or standard output."""
+
+DOCUMENT = "geoveil"
+"""Where a table carries what it says about itself (the mechanism of its reports, the space of its
+cells): a member of GeoJSON, a key of Parquet's metadata, a column of CSV."""
 
 _ENDINGS = {
     ".csv": "csv",
@@ -27,11 +31,12 @@ class Format(Enum):
 
 
 def format_of(path: str, given: str | None = None) -> Format:
-    """The format of a file by its ending; of a pipe the one given, or CSV.
+    """The format of a file by its ending; of a pipe the one given, or CSV. All of them need pyarrow.
 
     >>> format_of("checkins.csv.gz"), format_of("noisy.parquet"), format_of("-")
     (<Format.CSV: 'csv'>, <Format.PARQUET: 'parquet'>, <Format.CSV: 'csv'>)
     """
+    require("pyarrow", "cli", "reading and writing tables")
     if path == PIPE:
         return Format(given or "csv")
     name = path.lower().removesuffix(".gz")
@@ -46,11 +51,3 @@ def format_of(path: str, given: str | None = None) -> Format:
 def is_compressed(path: str) -> bool:
     """Whether a name asks for gzip."""
     return path.lower().endswith(".gz")
-
-
-def require_pyarrow() -> None:
-    """One clear line when pyarrow is not installed."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise MissingExtra("pyarrow", "cli", "reading and writing files") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from geoveil.errors import InvalidFile
 from geoveil.report.canonical import named_once
+from geoveil.table.format import DOCUMENT, PIPE
 from geoveil.table.geometry import check_degrees
 from geoveil.table.reader import GEOMETRY, TableReader
 from geoveil.table.source import Source, unpacking
@@ -26,6 +28,8 @@ _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 _NUMBERS = (float, int)
 _DECODER = json.JSONDecoder()
 _ONCE = json.JSONDecoder(object_pairs_hook=named_once)  # for our documents, not for every feature
+_SHAPES = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon",
+           "GeometryCollection")  # fmt: skip
 
 
 class GeoJSONReader(TableReader):
@@ -34,6 +38,7 @@ class GeoJSONReader(TableReader):
     coordinates = GEOMETRY
 
     def __init__(self, path: str) -> None:
+        self._batch: list[Any] = []
         self._source = Source(path)
         self.name = self._source.name
         try:
@@ -49,7 +54,17 @@ class GeoJSONReader(TableReader):
         self.geometries = [
             name for name, value in _properties(first).items() if _is_geometry(value)
         ]
-        self.metadata = self._scanner.document
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """The document among the members read so far; of a file, also behind its features."""
+        document = self._scanner.document
+        if document is None and self._document is None and self._source.path != PIPE:
+            with Source(self._source.path) as again, unpacking(self.name):
+                scanner = FeatureScanner(again, self.name)
+                deque(scanner.features(), maxlen=0)
+            self._document = scanner.document or {}
+        return document or self._document or None
 
     @property
     def fraction(self) -> float | None:
@@ -65,6 +80,7 @@ class GeoJSONReader(TableReader):
         with unpacking(self.name):
             while features := list(islice(self._features, _BATCH)):
                 points = np.array([_point(feature) for feature in features], dtype=np.float64)
+                self._batch = features
                 arrays = {GEOMETRY[0]: pa.array(points[:, 1]), GEOMETRY[1]: pa.array(points[:, 0])}
                 for name in stored:
                     texts = [_text(_properties(feature).get(name)) for feature in features]
@@ -76,17 +92,31 @@ class GeoJSONReader(TableReader):
     def close(self) -> None:
         self._source.close()
 
+    def shape_of(self, row: int) -> str | None:
+        feature = self._batch[row]
+        geometry = feature.get("geometry") if isinstance(feature, dict) else None
+        kind = geometry.get("type") if isinstance(geometry, dict) else None
+        return kind if kind in _SHAPES else None
+
     def _check_degrees(self, columns: Sequence[str]) -> None:
         """Look at the reference system as far as it was read: it may stand after the features."""
         if GEOMETRY[0] in columns:
-            check_degrees(self._scanner.crs, self.name)
+            check_degrees(self._scanner.members.get("crs"), self.name)
+
+
+class PlainDocument(InvalidFile):
+    """A JSON object that is no FeatureCollection; ``values`` are its members."""
+
+    def __init__(self, message: str, values: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.values = values
 
 
 class FeatureScanner:
     """The members of a FeatureCollection in the order in which they stand in the file.
 
-    Cost: one pass; memory for the largest feature. Members other than ``features`` are read whole;
-    a mechanism document under ``geoveil`` is kept in ``document``, a reference system in ``crs``.
+    Cost: one pass; memory for the largest feature. Members other than ``features`` are read whole and
+    kept in ``members``: the document of the table under ``geoveil``, a reference system under ``crs``.
     """
 
     def __init__(self, source: Source, name: str) -> None:
@@ -96,8 +126,13 @@ class FeatureScanner:
         self._place = 0
         self._ended = False
         self._rest = b""
-        self.document: dict[str, Any] | None = None
-        self.crs: Any = None
+        self.members: dict[str, Any] = {}
+
+    @property
+    def document(self) -> dict[str, Any] | None:
+        """What the table says about itself, as far as it was read."""
+        found = self.members.get(DOCUMENT)
+        return found if isinstance(found, dict) else None
 
     def features(self) -> Iterator[Any]:
         """Each feature as parsed JSON. Refuses what is not a FeatureCollection."""
@@ -110,12 +145,16 @@ class FeatureScanner:
                 found = True
                 yield from self._entries()
             else:
-                self._remember(key, self._value(_ONCE))
+                if key == DOCUMENT and key in self.members:
+                    self._refuse()  # two documents, and which one holds is anybody's guess
+                self.members[key] = self._value(_ONCE)
+                if key == "type" and self.members[key] != "FeatureCollection":
+                    self._refuse()
             if not self._another():
                 break
         self._expect("}")
         if not found:
-            self._refuse()
+            raise PlainDocument(self._problem, self.members)
 
     def _entries(self) -> Iterator[Any]:
         self._expect("[")
@@ -133,16 +172,6 @@ class FeatureScanner:
         if self._peek() in "]}":
             self._refuse()
         return True
-
-    def _remember(self, key: Any, value: Any) -> None:
-        if key == "type" and value != "FeatureCollection":
-            self._refuse()
-        if key == "geoveil" and self.document is not None:
-            self._refuse()  # two documents, and which one holds is anybody's guess
-        if key == "geoveil" and isinstance(value, dict):
-            self.document = value
-        if key == "crs":
-            self.crs = value
 
     def _value(self, decoder: json.JSONDecoder = _DECODER) -> Any:
         """One JSON value; a number may go on in the next piece, so its end must be seen."""
@@ -192,10 +221,12 @@ class FeatureScanner:
             text = text.removeprefix("\ufeff")
         self._text, self._place = self._text[self._place :] + text, 0
 
+    @property
+    def _problem(self) -> str:
+        return f"{self._name} must be a whole GeoJSON FeatureCollection of points in UTF-8"
+
     def _refuse(self) -> Any:
-        raise InvalidFile(
-            f"{self._name} must be a whole GeoJSON FeatureCollection of points in UTF-8"
-        ) from None
+        raise InvalidFile(self._problem) from None
 
 
 def _point(feature: Any) -> tuple[float, float]:

@@ -165,6 +165,9 @@ class LocationTable:
             return (
                 f"{row} must say in {self._person!r} whom it is about; correct it, or drop bad rows"
             )
+        shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
+        if shape is not None:
+            return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
         if not (np.isfinite(lat[worst]) and np.isfinite(lng[worst])):
             return f"{row} must have numbers for its coordinates; {advice}"
         return f"{row} must have a latitude in -90 to 90 and a longitude in -180 to 180; {advice}"
@@ -174,7 +177,10 @@ def _coordinates(reader: TableReader, lat: str | None, lng: str | None) -> tuple
     if reader.coordinates is not None and lat is None and lng is None:
         return reader.coordinates
     if reader.coordinates is not None and not {lat, lng} <= set(reader.columns):
-        raise InvalidInput(f"{reader.name} has coordinates of its own; leave the column names out")
+        raise InvalidInput(
+            f"{reader.name} has coordinates of its own and no such columns; leave the names out, or "
+            f"name two that exist: {list_columns(reader.columns)}"
+        )
     return coordinate_columns(reader.columns, lat, lng, reader.name)
 
 

@@ -10,17 +10,18 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
-from geoveil.report.canonical import strict_json
+from geoveil.table.format import DOCUMENT
 from geoveil.table.geometry import check_degrees, geo_metadata, geometry_columns
-from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader
+from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader, read_document
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-METADATA_KEY = b"geoveil"
-"""Where a Parquet file of noisy reports carries the mechanism document."""
-
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
+_WITH_HEIGHT = (1001, 0x80000001)  # types of points with a height behind x and y: ISO, extended
+_SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "MultiLineString",
+           "MultiPolygon", "GeometryCollection")  # fmt: skip
+"""Of well-known binary, from 1 on."""
 
 
 class ParquetReader(TableReader):
@@ -40,7 +41,7 @@ class ParquetReader(TableReader):
         self.columns = list(self._file.schema_arrow.names)
         metadata = self._file.schema_arrow.metadata or {}
         try:
-            self.metadata = _document(metadata.get(METADATA_KEY), path)
+            self._document = read_document(metadata.get(DOCUMENT.encode(), b""), path)
         except InvalidFile:
             self.close()
             raise
@@ -84,21 +85,13 @@ class ParquetReader(TableReader):
 
         arrays = {name: batch.column(name) for name in columns if name in batch.schema.names}
         if self._geometry is not None and GEOMETRY[0] in columns:
-            lng, lat = _points(batch.column(self._geometry))
+            self._shapes = batch.column(self._geometry)
+            lng, lat = _points(self._shapes)
             arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
-
-def _document(stored: bytes | None, name: str) -> dict[str, Any] | None:
-    if stored is None:
-        return None
-    try:
-        document = strict_json(stored)
-    except (ValueError, RecursionError):
-        raise InvalidFile(
-            f"{name} carries a document that is not JSON in UTF-8, or names an entry twice"
-        ) from None
-    return document if isinstance(document, dict) else None
+    def shape_of(self, row: int) -> str | None:
+        return None if self._geometry is None else _shape(self._shapes[row].as_py())
 
 
 def _point_column(geo: Mapping[str, Any], columns: Sequence[str]) -> str | None:
@@ -116,7 +109,7 @@ def _points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
     x, y = np.full(len(values), np.nan), np.full(len(values), np.nan)
     entries = values.to_pylist()
     good = [i for i, entry in enumerate(entries) if entry is not None and _is_point(entry)]
-    joined = b"".join(entries[i] for i in good)
+    joined = b"".join(entries[i][:_POINT_BYTES] for i in good)
     packed = np.frombuffer(joined, dtype=np.uint8).reshape(-1, _POINT_BYTES)
     for order, kind in ((1, "<f8"), (0, ">f8")):
         rows = packed[:, 0] == order
@@ -127,4 +120,19 @@ def _points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
 
 
 def _is_point(entry: bytes) -> bool:
-    return len(entry) == _POINT_BYTES and entry[1:5] in (b"\x01\0\0\0", b"\0\0\0\x01")
+    kind = _kind(entry)
+    if len(entry) == _POINT_BYTES:
+        return kind == 1
+    return len(entry) == _POINT_BYTES + 8 and kind in _WITH_HEIGHT
+
+
+def _kind(entry: bytes) -> int:
+    return int.from_bytes(entry[1:5], "little" if entry[:1] == b"\x01" else "big")
+
+
+def _shape(entry: bytes | None) -> str | None:
+    """What well-known binary says it is, where that is known and is no point."""
+    if entry is None or len(entry) < 5 or _is_point(entry):
+        return None
+    kind = (_kind(entry) & 0xFFFF) % 1000
+    return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None

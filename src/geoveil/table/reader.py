@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from geoveil.errors import InvalidInput
-from geoveil.table.format import PIPE, Format, format_of, require_pyarrow
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.report.canonical import strict_json
+from geoveil.table.format import DOCUMENT, PIPE, Format, format_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,23 +27,31 @@ class TableReader(ABC):
 
     ``columns`` are its names; ``coordinates`` the columns that are latitude and longitude by the
     format itself (GeoJSON, GeoParquet), else ``None``; ``geometries`` the columns that hold
-    geometry, which are true places whether or not the coordinates come from them; ``metadata`` the
-    mechanism document that a table of noisy reports carries, else ``None``; ``refused`` counts the
-    rows that could not be taken apart, where they are to be dropped.
+    geometry, which are true places whether or not the coordinates come from them; ``refused`` counts
+    the rows that could not be taken apart, where they are to be dropped.
     """
 
     name: str
     columns: list[str]
     coordinates: tuple[str, str] | None = None
     geometries: Sequence[str] = ()
-    metadata: dict[str, Any] | None = None
     refused: int = 0
+    _document: dict[str, Any] | None = None
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """The document that the table carries, else ``None``."""
+        return self._document
 
     @abstractmethod
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, with these columns only: numbers or text, then whatever is kept."""
+
+    def shape_of(self, row: int) -> str | None:
+        """What the geometry in a row of the last batch is, where it is known and no point."""
+        return None
 
     @property
     @abstractmethod
@@ -74,7 +83,6 @@ def open_table(
     ``format`` is for pipes (``-``) and names without a known ending. ``drop_bad`` leaves out CSV
     rows with too few or too many fields, and counts them.
     """
-    require_pyarrow()
     kind = format_of(path, format)
     if kind is Format.CSV:
         from geoveil.table.delimited import DelimitedReader
@@ -89,3 +97,17 @@ def open_table(
     from geoveil.table.parquet import ParquetReader
 
     return ParquetReader(path)
+
+
+def read_document(stored: bytes, name: str) -> dict[str, Any] | None:
+    """The document that a table carries as JSON; ``None`` where it is something else's entry."""
+    if not stored.startswith(b"{"):
+        return None
+    try:
+        document = strict_json(stored)
+    except (ValueError, RecursionError):
+        raise InvalidFile(
+            f"{name} carries a document that is not JSON in UTF-8, or names an entry twice; restore it, "
+            f"or take {DOCUMENT!r} out"
+        ) from None
+    return document if isinstance(document, dict) else None

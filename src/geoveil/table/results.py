@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, distribution
+from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.space import Points, Space, space_from_dict
-from geoveil.table.columns import find_column, numbers
-from geoveil.table.format import Format, format_of
-from geoveil.table.reader import open_table
-from geoveil.table.writer import binary_sink, create_table
+from geoveil.table.columns import check_column, find_column, numbers
+from geoveil.table.format import DOCUMENT, Format, format_of
+from geoveil.table.geojson import PlainDocument
+from geoveil.table.reader import TableReader, open_table
+from geoveil.table.writer import binary_sink, table_into
 
 VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
@@ -28,7 +29,7 @@ class Result:
     """Shares by cell as a file holds them; what a file does not hold is ``None``.
 
     ``reports`` counts how often each cell was reported; ``description`` is what the file says about
-    itself (certificate, steps, mechanisms …), empty for CSV.
+    itself (certificate, steps, mechanisms …).
     """
 
     space: Space
@@ -53,59 +54,129 @@ class Result:
 def write_result(path: str, result: Result, *, format: str | None = None) -> None:
     """Write a result by the ending of its name: cells as GeoJSON polygons, or a CSV or Parquet table.
 
-    GeoJSON carries the description as its member ``geoveil``, Parquet in its metadata under the same
-    key; CSV has no place for it.
+    Every file names its space and carries the description, so that ``read_result`` gives both back.
     """
+    kind = format_of(path, format)
+    if kind is Format.GEOJSON and not _centres(result.space):
+        raise Unsupported(f"{result.space!r} has no map; write the estimate as .csv or .parquet")
+    with binary_sink(path) as sink:
+        put_result(sink, kind, result)
+
+
+def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
+    """Write the bytes of a file of results."""
     import pyarrow as pa
 
     document = {"estimate": VERSION, "space": result.space.to_dict(), **(result.description or {})}
-    if format_of(path, format) is Format.GEOJSON:
-        _write_features(path, result, document)
+    columns = result.columns()
+    if kind is Format.GEOJSON:
+        _put_features(sink, result.space, columns, document)
         return
-    arrays = {name: pa.array(values) for name, values in result.columns().items()}
+    # What is not known has no number: an empty field, or null.
+    arrays = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in columns.items()}
     batch = pa.RecordBatch.from_pydict(arrays)
-    with create_table(path, batch.schema, format=format, document=document) as table:
+    with table_into(sink, kind, batch.schema, document) as table:
         table.write(batch)
 
 
-def _write_features(path: str, result: Result, document: Mapping[str, Any]) -> None:
-    space: Any = result.space
-    if not _centres(space):
-        raise Unsupported(f"{space!r} has no map; write the estimate as .csv or .parquet")
-    columns = result.columns()
+def _put_features(
+    sink: IO[bytes], space: Any, columns: Mapping[str, Any], document: Mapping[str, Any]
+) -> None:
     collection = space.to_geojson({name: columns[name] for name in columns if name != "cell"})
     features = ",\n".join(
         json.dumps(feature, allow_nan=False) for feature in collection["features"]
     )
     head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    with binary_sink(path) as sink:
-        sink.write(f'{{"type":"FeatureCollection",\n"geoveil":{head},\n"features":['.encode())
-        sink.write(f"\n{features}\n]}}\n".encode())
+    sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
+    sink.write(f"\n{features}\n]}}\n".encode())
 
 
-def read_result(path: str, *, format: str | None = None, delimiter: str = ",") -> Result:
-    """Read a file that ``write_result`` wrote, or any table with columns cell, lat, lng and share.
+def read_result(
+    path: str, *, column: str | None = None, format: str | None = None, delimiter: str = ","
+) -> Result:
+    """Read a file that ``write_result`` or the service wrote, or any table of cells with a share each.
 
-    The space is the one the file describes; a CSV file has none, and the centres of its cells stand
-    in as points (a place belongs to the nearest centre, as on a grid).
+    The space is the one that the file names. Where it names none, the columns lat and lng are places
+    (whoever is elsewhere belongs to the nearest of them). Shares, or the amounts of another ``column``
+    such as counts of people, are divided by their sum.
     """
-    with open_table(path, format=format, delimiter=delimiter) as reader:
-        described = reader.metadata
-        find_column(reader.columns, ("share",), "share of people", path)
-        wanted = [name for name in _ALL_COLUMNS if name in reader.columns]
-        batches = list(reader.batches(wanted))
-    table = {
-        name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
-        for name in wanted
-    }
-    table = _in_order(table, path)
     try:
-        return _built(table, described)
+        with open_table(path, format=format, delimiter=delimiter) as reader:
+            return read_cells(reader, column)
+    except PlainDocument as found:
+        return result_of(found, path)
+
+
+def read_cells(reader: TableReader, column: str | None = None) -> Result:
+    """The result of an open table whose rows are cells."""
+    amounts = amount_column(reader, column)
+    others = _OTHERS if column is None else _OTHERS[:3]
+    wanted = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
+    table = read_numbers(reader, wanted)
+    table["share"] = checked_amounts(table.pop(amounts), amounts, reader.name)
+    table = _in_order(table, reader.name)
+    try:  # the document after the rows: in a pipe it may stand behind them
+        return _built(table, reader.metadata, f"column {amounts!r}")
+    except GeoveilError as problem:
+        raise InvalidFile(f"{reader.name}: {problem}") from None
+
+
+def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatArray]:
+    """Whole columns of an open table, as numbers."""
+    batches = list(reader.batches(names))
+    return {
+        name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
+        for name in names
+    }
+
+
+def amount_column(reader: TableReader, column: str | None) -> str:
+    """The column that says how many people are where: the one given, or ``share``."""
+    if column is not None:
+        return check_column(reader.columns, column, reader.name)
+    return find_column(reader.columns, ("share",), "share of people", reader.name)
+
+
+def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
+    """Numbers of at least 0, the first other one named by its row."""
+    wrong = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
+    if wrong.size:
+        raise InvalidFile(
+            f"column {column!r} of {path} must hold numbers of at least 0; row {wrong[0] + 1} does not"
+        )
+    return values
+
+
+def result_of(found: PlainDocument, path: str) -> Result:
+    """The estimate of a JSON file that is no FeatureCollection: as the service keeps it."""
+    if found.values.get("kind") != "estimate":
+        raise found
+    try:
+        return result_from_dict(found.values)
     except GeoveilError as problem:
         raise InvalidFile(f"{path}: {problem}") from None
 
 
-_ALL_COLUMNS = ("cell", "lat", "lng", "share", "standard_error", *_INTERVAL, "reports")
+def result_from_dict(values: Mapping[str, Any]) -> Result:
+    """The estimate that the service released as JSON: arrays by cell, and the rest about them."""
+    try:
+        interval = values["interval"]
+        table = {name: values[given] for name, given in _OF_DOCUMENT.items()}
+        table |= {name: interval[name] for name in _INTERVAL}
+        arrays = {name: np.array(listed, dtype=np.float64) for name, listed in table.items()}
+        about = {name: values[name] for name in values if name not in _BY_CELL}
+        about["interval_level"] = interval["level"]
+        about["interval"] = {name: interval[name] for name in interval if name not in _INTERVAL}
+    except (KeyError, TypeError, ValueError):
+        raise InvalidFile(
+            "an estimate of the service must have all its entries; it has not"
+        ) from None
+    return _built(arrays, {"estimate": VERSION, **about})
+
+
+_OF_DOCUMENT = {"share": "distribution", "standard_error": "standard_error"}
+_BY_CELL = (*_OF_DOCUMENT.values(), "geoveil")
+_OTHERS = ("cell", "lat", "lng", "standard_error", *_INTERVAL, "reports")
 
 
 def _in_order(table: dict[str, FloatArray], path: str) -> dict[str, FloatArray]:
@@ -120,7 +191,9 @@ def _in_order(table: dict[str, FloatArray], path: str) -> dict[str, FloatArray]:
     return {name: values[order] for name, values in table.items()}
 
 
-def _built(table: dict[str, FloatArray], described: Mapping[str, Any] | None) -> Result:
+def _built(
+    table: dict[str, FloatArray], described: Mapping[str, Any] | None, name: str = "distribution"
+) -> Result:
     about = dict(described or {})
     if about and about.pop("estimate", None) != VERSION:
         raise InvalidFile(f'the description of an estimate must say "estimate": {VERSION}')
@@ -131,7 +204,7 @@ def _built(table: dict[str, FloatArray], described: Mapping[str, Any] | None) ->
     reports = table.get("reports")
     return Result(
         space=space,
-        share=distribution("share", table["share"], space.size),
+        share=prior_over(table["share"], space.size, name=name),
         reports=None if reports is None else _whole(reports),
         description=about,
         **given,

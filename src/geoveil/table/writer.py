@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -13,11 +13,13 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from geoveil.errors import InvalidInput
 from geoveil.files import replaced_file
 from geoveil.report.canonical import canonical_bytes
-from geoveil.table.format import PIPE, Format, format_of, is_compressed, require_pyarrow
-from geoveil.table.parquet import METADATA_KEY
+from geoveil.table.format import DOCUMENT, PIPE, Format, format_of, is_compressed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_LONGEST_FIELD = 30_000
+"""Characters of CSV: a cell of a spreadsheet holds 32,767."""
 
 
 class TableWriter(ABC):
@@ -45,20 +47,27 @@ def create_table(
 ) -> Iterator[TableWriter]:
     """A table to write to, in the format of the ending of its name; ``-`` is standard output.
 
-    A Parquet file carries ``document`` in its key-value metadata under ``geoveil``, GeoJSON as the
-    member ``geoveil``; CSV has no place for it. Rows are written beside the target under a passing
-    name, which becomes the target when the block ends well and is removed when it does not.
+    The table carries ``document`` under the name ``geoveil``: in the key-value metadata of Parquet, as
+    a member of GeoJSON, in a column of CSV. Rows are written beside the target under a passing name,
+    which becomes the target when the block ends well and is removed when it does not.
     """
-    require_pyarrow()
     kind = format_of(path, format)
-    with binary_sink(path) as sink:
-        writer = _writer(kind, sink, schema, document)
-        try:
-            yield writer
-            writer.finish()
-        except BaseException:
-            writer.abandon()
-            raise
+    with binary_sink(path) as sink, table_into(sink, kind, schema, document) as writer:
+        yield writer
+
+
+@contextmanager
+def table_into(
+    sink: IO[bytes], kind: Format, schema: pa.Schema, document: Mapping[str, Any] | None
+) -> Iterator[TableWriter]:
+    """A table to write to, whose bytes go to ``sink``."""
+    writer = _writer(kind, sink, schema, document)
+    try:
+        yield writer
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 def check_target(target: str, *others: str) -> None:
@@ -90,7 +99,7 @@ def _writer(
     kind: Format, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None
 ) -> TableWriter:
     if kind is Format.CSV:
-        return DelimitedWriter(sink, schema)
+        return DelimitedWriter(sink, schema, document)
     if kind is Format.PARQUET:
         return ParquetWriter(sink, schema, document)
     from geoveil.table.features import FeatureWriter
@@ -99,16 +108,46 @@ def _writer(
 
 
 class DelimitedWriter(TableWriter):
-    """CSV with a header line; text is quoted in the batches where some of it has to be."""
+    """CSV with a header line; text is quoted in the batches where some of it has to be.
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema) -> None:
+    The document stands in a last column, ``geoveil``: in the first row, and in those below it where it
+    is longer than a spreadsheet or Python's ``csv`` lets a field be. All other rows leave it empty.
+    """
+
+    def __init__(
+        self, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None = None
+    ) -> None:
         _check_plain(schema)
         self._sink = sink
-        sink.write((",".join(map(_quoted, schema.names)) + "\n").encode())
+        self._carries = document is not None
+        self._rest = "" if document is None else canonical_bytes(document).decode()
+        names = [*schema.names, DOCUMENT] if self._carries else schema.names
+        if names.count(DOCUMENT) > 1:
+            raise InvalidInput(
+                f"columns of CSV ({DOCUMENT}) must leave that name to the document that the file "
+                "carries; rename the column, or write Parquet or GeoJSON"
+            )
+        sink.write((",".join(map(_quoted, names)) + "\n").encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows and self._rest:  # apart from the others, which need no quotes for it
+            size = max(_LONGEST_FIELD, -(-len(self._rest) // batch.num_rows))
+            starts = range(0, len(self._rest), size)
+            pieces = [self._rest[start : start + size] for start in starts]
+            self._put(batch.slice(0, len(pieces)), pieces)
+            self._rest, batch = "", batch.slice(len(pieces))
+        if batch.num_rows:
+            self._put(batch)
+
+    def _put(self, batch: pa.RecordBatch, pieces: Sequence[str] | None = None) -> None:
+        import pyarrow as pa
         from pyarrow import csv as arrow_csv
 
+        if self._carries:
+            text = pa.string()
+            last = pa.nulls(batch.num_rows, text) if pieces is None else pa.array(pieces, text)
+            names = [*batch.schema.names, DOCUMENT]
+            batch = pa.RecordBatch.from_arrays([*batch.columns, last], names=names)
         style = "needed" if any(map(_has_marks, batch.columns)) else "none"
         options = arrow_csv.WriteOptions(include_header=False, quoting_style=style)
         arrow_csv.write_csv(batch, _Kept(self._sink), write_options=options)
@@ -126,7 +165,7 @@ class ParquetWriter(TableWriter):
         from pyarrow import parquet
 
         if document is not None:
-            schema = schema.with_metadata({METADATA_KEY: canonical_bytes(document)})
+            schema = schema.with_metadata({DOCUMENT: canonical_bytes(document)})
         self._schema = schema
         self._sink = _Kept(sink)
         self._writer = parquet.ParquetWriter(self._sink, schema, compression="zstd")
