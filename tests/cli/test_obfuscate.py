@@ -409,9 +409,9 @@ def test_memoised_continuous_noise_repeats_at_the_same_place(visits: Path) -> No
     noise = ["--mechanism", "continuous-laplace", *PROMISE]
     assert obfuscate(visits, "-o", target, *noise, "--person", "who", "--limit-by", "memoise",
                      "--keep", "who").exit_code == 0  # fmt: skip
-    rows = target.read_text().splitlines()[1:]
+    rows = [line.split(",")[:2] for line in target.read_text().splitlines()[1:]]
     assert len(rows) == 901
-    assert len(set(rows)) == 19
+    assert len(set(map(tuple, rows))) == 19
 
 
 def test_the_person_is_not_written_and_without_one_reports_are_spoken_of(visits: Path) -> None:

@@ -6,6 +6,7 @@ mechanism also supplies ``make_channel``. Everything an estimator does not promi
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,22 @@ class EstimatorContract:
         estimate = self.make().fit(self.make_tally())
         with pytest.raises(ValueError, match="read-only"):
             estimate.distribution[0] = 1.0
+
+    def test_a_pickled_estimate_says_the_same(self) -> None:
+        estimate = self.make().fit(self.make_tally())
+        again = pickle.loads(pickle.dumps(estimate))
+        assert again.space == estimate.space
+        assert repr(again) == repr(estimate)
+        for name in ("total", "steps", "stopped", "certificate", "log_likelihood"):
+            assert getattr(again, name) == getattr(estimate, name), name
+        assert bool(again.identifiable) == bool(estimate.identifiable)
+        assert again.identifiable.reason == estimate.identifiable.reason
+        assert again.errors.method == estimate.errors.method
+        for name in ("distribution", "standard_error"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(estimate, name))
+            assert not getattr(again, name).flags.writeable
+        np.testing.assert_array_equal(again.interval(0.8), estimate.interval(0.8))
+        assert again.region([0, 2]).interval() == estimate.region([0, 2]).interval()
 
     def test_the_same_tally_gives_the_same_estimate(self) -> None:
         tally = self.make_tally()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import InvalidInput, OutsideSpace
+from geoveil.errors import InvalidInput, OutsideSpace, TooLarge
+from geoveil.estimate import FisherInformation, JointTally, Steps
 
 CHANNEL = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
 
@@ -68,3 +71,48 @@ def test_counts_beyond_64_bits_are_refused(wrong: object) -> None:
     assert large.total == 2**62 - 1024
     with pytest.raises(InvalidInput, match="less than 2"):
         large + large
+
+
+GRID = gv.Grid(rows=2, columns=3, cell_km=1.0)
+RAPPOR = gv.Rappor(GRID, epsilon=2.0)
+
+
+@pytest.mark.parametrize(
+    "tally",
+    [
+        CHANNEL.tally([0, 0, 2]),
+        gv.PlanarGeometric(GRID, epsilon_per_km=1.0).tally([0, 5, 5]),
+        gv.elastic(GRID, np.arange(6), epsilon_per_km=1.0).tally([1, 1]),
+        JointTally([CHANNEL, CHANNEL], [[0, 1], [2, 2], [0, 1]]),
+        RAPPOR.tally(RAPPOR.sample([0, 1, 5], randomness=gv.seeded(1))),
+    ],
+    ids=lambda tally: type(tally).__name__,
+)
+def test_tallies_can_be_pickled(tally: gv.Tally) -> None:
+    again = pickle.loads(pickle.dumps(tally))
+    assert type(again) is type(tally)
+    assert again.channel == tally.channel
+    assert again.space == tally.space
+    assert again.total == tally.total
+    assert again.counts.tolist() == tally.counts.tolist()
+    assert not again.counts.flags.writeable
+    first, second = (gv.IterativeBayesianUpdate(stop=Steps(3)).fit(each) for each in (tally, again))
+    assert first.distribution.tolist() == second.distribution.tolist()
+
+
+def test_a_collection_can_be_pickled() -> None:
+    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    mechanism = collection.mechanism
+    collection.receive(mechanism.tally(mechanism.sample([0, 1, 1, 5])))
+    collection.close_round()
+    again = pickle.loads(pickle.dumps(collection))
+    assert again.to_dict() == collection.to_dict()
+    assert again.estimate.certificate == collection.estimate.certificate
+
+
+def test_a_pickled_estimate_refuses_what_the_original_refuses() -> None:
+    large = gv.RandomizedResponse(gv.Line(4097), epsilon=2.0)
+    fit = gv.IterativeBayesianUpdate(stop=Steps(1), uncertainty=FisherInformation()).fit
+    again = pickle.loads(pickle.dumps(fit(large.tally([0, 1]))))
+    with pytest.raises(TooLarge, match="at most 4096"):
+        again.interval()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import IntArray, frozen
+from geoveil.arrays import IntArray, frozen, refrozen
 from geoveil.channel.base import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.base import Space
@@ -47,6 +47,9 @@ class Tally:
                 "tallies must come from the same channel to be added; pass both to fit([…])"
             )
         return Tally(self.channel, self.counts + other.counts)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(refrozen(state))
 
     def __repr__(self) -> str:
         return f"Tally({self.total} reports of {self.channel!r})"

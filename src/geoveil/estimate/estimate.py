@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread
-from geoveil.errors import InvalidInput
+from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread, refrozen
+from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.uncertainty import ErrorBars
 from geoveil.space.base import Space
@@ -51,7 +51,8 @@ class Estimate:
 
     ``certificate`` bounds from above what the log-likelihood still lacks to its maximum, nats per
     report; ``stopped`` says in words why the estimator stopped where it did. Fit, error bars
-    and identifiability are computed when first asked for.
+    and identifiability are computed when first asked for, and when the estimate is pickled: a copy says
+    what the original says.
     Units: ``log_likelihood`` and ``certificate`` in nats per report.
     """
 
@@ -126,5 +127,28 @@ class Estimate:
         share = min(1.0, float(self.distribution[chosen].sum()))
         return RegionEstimate(chosen, share, combination, self.errors)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything found out, instead of the functions that would find it."""
+        found = (self._pickled(name) for name in ("_fit", "errors", "identifiable"))
+        names = ("_find_fit", "_find_errors", "_find_identifiability")
+        return {**vars(self), **dict(zip(names, found, strict=True))}
+
+    def _pickled(self, name: str) -> Callable[[], Any]:
+        try:
+            return partial(_given, getattr(self, name))
+        except GeoveilError as problem:  # the copy says so when it is asked
+            return partial(_raised, problem)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(refrozen(state))
+
     def __repr__(self) -> str:
         return f"Estimate({self.total} reports, {self.space.size} cells, {self.stopped})"
+
+
+def _given(value: Any) -> Any:
+    return value
+
+
+def _raised(problem: GeoveilError) -> NoReturn:
+    raise problem
