@@ -1,19 +1,22 @@
 """How often the 95 % intervals hold the truth, on simulated data, near the boundary and far from it.
 
-Run ``python benchmarks/coverage.py``; words after it choose the scenarios whose names hold one of them.
+Run ``python benchmarks/coverage.py``; words after it choose the scenarios whose names hold one of them,
+``Fisher`` and ``bootstrap`` the methods.
+The check-ins of Paris, San Francisco and New York (the last with 9,800 cells, hours for all of it) are
+looked for in ``GEOVEIL_DATA`` or ``../shared/data``, and left out where they are not.
 Each row simulates people (their cells drawn from a known distribution), reports and the default
 estimate (cross-validated stop), many times over. *cells* is the
 share of cells whose interval holds the true share, *mass* the same weighted by the true share (the
 chance that the interval of a random person's cell holds), *worst* the cell with the fewest hits,
-*empty* the share among the cells where nobody is, *region* the interval of the first third of the
-cells, *width* the mean width of the interval of a cell.
+*occup.* and *empty* the share among the cells where somebody is and where nobody is, *region* the
+interval of the first third of the cells, *width* the mean width of the interval of an occupied cell.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,8 +33,11 @@ from geoveil.estimate import (
     Steps,
 )
 from geoveil.estimate.uncertainty import Uncertainty
+from geoveil.papers.cities import PARIS, SAN_FRANCISCO, Cut, load_city
+from geoveil.papers.data import DataFolder, MissingData
 
 LEVEL = 0.95
+NEW_YORK = Cut("New York", "foursquare-nyc", 40.55, -74.28, 0.0045, 0.0059, 98, 100)
 METHODS: dict[str, Uncertainty] = {
     "Fisher": FisherInformation(),
     "bootstrap": Bootstrap(replicates=60),
@@ -111,6 +117,7 @@ def scenarios() -> Iterator[Scenario]:
                 yield Scenario(name, weights / weights.sum(), counted(channel), people, runs=16)
     yield from city()
     yield from seen_only()
+    yield from cities()
 
 
 def city() -> Iterator[Scenario]:
@@ -141,6 +148,33 @@ def seen_only() -> Iterator[Scenario]:
             yield Scenario(f"halves, {name}", truth, draw, people, runs=200)
 
 
+def cities() -> Iterator[Scenario]:
+    """Check-ins as the truth, cells of half a kilometre, ε per cell; in New York 9,800 cells."""
+    try:
+        places = [load_city(cut, DataFolder()) for cut in (PARIS, SAN_FRANCISCO, NEW_YORK)]
+    except MissingData as missing:
+        print(missing)
+        return
+    for place in places:
+        large = place.grid.size > 1_000
+        channels: dict[str, Channel] = {
+            f"planar geometric {epsilon:g}": gv.PlanarGeometric(place.grid, epsilon_per_km=epsilon)
+            for epsilon in (0.5, 1.0, 2.0)
+        }
+        channels["planar Laplace 1"] = gv.PlanarLaplace(place.grid, epsilon_per_km=1.0)
+        channels["exponential 1"] = gv.Exponential(place.grid, epsilon_per_km=1.0)
+        believed = 0.9 * place.truth + 0.1 / place.grid.size
+        channels["elastic, β = 1"] = gv.Elastic(place.grid, beta_per_km=1.0, weights=believed)
+        for name, channel in channels.items():
+            yield Scenario(
+                f"{place.name}, {name}",
+                place.truth,
+                counted(channel),
+                place.people.size,
+                runs=1 if large else 6,
+            )
+
+
 @dataclass
 class Score:
     """Hits and widths of one method in one scenario."""
@@ -156,32 +190,34 @@ class Score:
         region = np.arange(truth.size // 3)
         first, last = estimate.region(region).interval(LEVEL)
         self.regions.append(bool(first <= truth[region].sum() <= last))
-        self.widths.append(float((high - low).mean()))
+        self.widths.append(float((high - low)[truth > 0].mean()))
 
 
-def measure(scenario: Scenario) -> tuple[dict[str, Score], int]:
+def measure(scenario: Scenario, methods: Sequence[str]) -> tuple[dict[str, Score], int]:
     """The score of every method, on the same runs, and the median number of steps."""
     generator = np.random.default_rng(1)
-    scores = {name: Score() for name in METHODS}
+    scores = {name: Score() for name in methods}
     steps = []
     for _ in range(scenario.runs):
         tally = scenario.draw(scenario.truth, scenario.people, generator)
         steps.append(IterativeBayesianUpdate().fit(tally).steps)
-        for name, method in METHODS.items():
-            estimator = IterativeBayesianUpdate(stop=Steps(steps[-1]), uncertainty=method)
+        for name in methods:
+            estimator = IterativeBayesianUpdate(stop=Steps(steps[-1]), uncertainty=METHODS[name])
             scores[name].add(estimator.fit(tally), scenario.truth)
     return scores, int(np.median(steps))
 
 
 def main(words: list[str]) -> None:
     """Print the table for every scenario named, or all, and the summary for every method."""
-    summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in METHODS}
+    methods = [name for name in METHODS if name in words] or list(METHODS)
+    words = [word for word in words if word not in METHODS]
+    summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in methods}
     print(f"{'truth, channel':31} {'people':>6} {'method':>9} {'steps':>5}  ", end="")
-    print(" cells   mass  worst  empty region  width")
+    print(" cells   mass  worst occup.  empty region  width")
     for scenario in scenarios():
         if words and not any(word in scenario.name for word in words):
             continue
-        scores, steps = measure(scenario)
+        scores, steps = measure(scenario, methods)
         for name, score in scores.items():
             held, region = np.mean(score.cells, axis=0), float(np.mean(score.regions))
             mass = float(held @ scenario.truth)
@@ -189,11 +225,14 @@ def main(words: list[str]) -> None:
             empty = held[scenario.truth == 0]
             print(
                 f"{scenario.name:31} {scenario.people:6d} {name:>9} {steps:5d}  {held.mean():6.3f} "
-                f"{mass:6.3f} {held.min():6.3f} {f'{empty.mean():.3f}' if empty.size else '–':>6} "
-                f"{region:6.3f} {np.mean(score.widths):6.4f}",
+                f"{mass:6.3f} {held.min():6.3f} {held[scenario.truth > 0].mean():6.3f} "
+                f"{f'{empty.mean():.3f}' if empty.size else '–':>6} {region:6.3f} "
+                f"{np.mean(score.widths):6.4f}",
                 flush=True,
             )
     for name, rows in summary.items():
+        if not rows:
+            continue
         cells, mass, region = np.array(rows).T
         print(
             f"{name}: mean over the scenarios (least) — cells {cells.mean():.3f} ({cells.min():.3f}), "

@@ -12,7 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import geoveil as gv
+from geoveil.cli.console import ProgressBar
 from geoveil.cli.program import program
+from geoveil.estimate import uncertainty
 from geoveil.estimate.linear import MatrixInversion
 from geoveil.table.results import read_result
 from geoveil.table.tallies import load_tally, save_tally
@@ -294,3 +296,46 @@ def test_what_cannot_be_is_one_line(
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert not Path("e.csv").exists()
+
+
+@pytest.mark.parametrize("way", ["automatic", "bootstrap", "none"])
+def test_the_progress_never_falls_and_knows_its_end(
+    folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first step to the last error bar: one bar that fills once."""
+    stages: dict[str, list[float]] = {"": []}
+
+    def stage(self: ProgressBar, description: str) -> None:
+        stages[description] = []
+
+    def update(self: ProgressBar, fraction: float | None = None, detail: str = "") -> None:
+        assert "at most" not in detail
+        if fraction is not None:
+            list(stages.values())[-1].append(fraction)
+
+    monkeypatch.setattr(ProgressBar, "stage", stage)
+    monkeypatch.setattr(ProgressBar, "update", update)
+    monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
+    done("estimate", folder / "tally.json", "-o", folder / "out.csv", "--uncertainty", way)
+    told = stages["estimating"]
+    assert told == sorted(told)
+    assert len(told) > 10
+    assert told[-1] == pytest.approx(1)
+    assert sum(fraction > 1 - 1e-9 for fraction in told) == 1
+
+
+def test_the_method_of_the_error_bars_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["estimate", folder / "tally.json", "-o", folder / "out.parquet"]
+    assert "Fisher information, one unbiased step" in done(*arguments).stdout
+    monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 20)
+    said = " ".join(done(*arguments).stdout.split())
+    assert "64 draws by conjugate gradients, because 63 cells are more than the 20" in said
+    about = read_result(str(folder / "out.parquet")).description
+    assert about is not None
+    assert about["error_bars"].startswith("Fisher information, one nearly unbiased step")
+    done(*arguments, "--uncertainty", "none")
+    about = read_result(str(folder / "out.parquet")).description
+    assert about is not None
+    assert about["error_bars"] == "none: they were not asked for"

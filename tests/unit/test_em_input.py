@@ -13,11 +13,14 @@ from geoveil.estimate import (
     ActiveSetNewton,
     Bootstrap,
     CertifiedWithin,
+    CrossValidated,
     IterativeBayesianUpdate,
+    LikelihoodChange,
     Squarem,
     Steps,
 )
 from geoveil.estimate.observations import Observations
+from geoveil.estimate.stopping import Stop
 
 LINE = gv.Line(4)
 RESPONSE = gv.RandomizedResponse(LINE, epsilon=1.5)
@@ -131,14 +134,22 @@ def test_an_estimate_describes_itself() -> None:
     assert "2 cells" in repr(estimate.region([0, 3]))
 
 
-def test_progress_is_reported_through_every_stage() -> None:
-    seen: list[tuple[int, int]] = []
+@pytest.mark.parametrize(
+    "stop",
+    [CrossValidated(), Steps(7), CertifiedWithin(1e-4), LikelihoodChange(1e-6)],
+    ids=lambda stop: type(stop).__name__,
+)
+def test_progress_never_falls_and_reaches_the_end_once(stop: Stop) -> None:
+    seen: list[float] = []
     estimator = IterativeBayesianUpdate(
-        progress=lambda done, of: seen.append((done, of)), uncertainty=Bootstrap(replicates=5)
+        stop=stop,
+        progress=lambda done, of: seen.append(done / of),
+        uncertainty=Bootstrap(replicates=5),
     )
-    estimate = estimator.fit(gv.Tally(RESPONSE, [9, 5, 3, 3]))
-    before = len(seen)
-    assert before > estimate.steps
+    estimate = estimator.fit(gv.Tally(RESPONSE, [90, 50, 30, 30]))
+    fit = list(seen)
+    assert len(fit) > 3
+    assert fit == sorted(set(fit))
+    assert 0 <= fit[0] < fit[-1] == 1
     assert estimate.standard_error.shape == (4,)
-    assert seen[before:] == [(5, 5)]
-    assert all(0 <= done <= of for done, of in seen)
+    assert seen[len(fit) :] == [0.2, 0.4, 0.6, 0.8, 1.0]

@@ -183,12 +183,12 @@ def test_equal_levels_are_one_level_and_empty_tallies_are_nothing() -> None:
     assert mixed.identifiable
 
 
-def test_a_cell_nobody_reported_may_still_hold_three_people() -> None:
-    """The rule of three: no report among n bounds the share by about 3/n at 95 %."""
+def test_a_cell_nobody_reported_may_still_hold_some_people() -> None:
+    """No report among n bounds the share by 1 − 0.025^(1/n), about 3.7/n, at 95 %."""
     tally = Tally(RandomizedResponse(LINE, epsilon=25.0), [5000, 5000, 0, 0])
     low, high = RandomizedResponseEstimator().fit(tally).interval(0.95)
     assert low[2] == 0
-    assert high[2] == pytest.approx(3 / 10_000, rel=0.02)
+    assert high[2] == pytest.approx(1 - 0.025 ** (1 / 10_000), rel=0.02)
 
 
 def test_many_cells_need_no_matrix() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from geoveil.estimate import (
     IterativeBayesianUpdate,
     JointTally,
     Steps,
+    uncertainty,
 )
 from geoveil.estimate.observations import Observations
-from geoveil.estimate.uncertainty import fisher_information, tangent_inverse
+from geoveil.estimate.uncertainty import informations, tangent_inverse
 
 LINE = gv.Line(5)
 RESPONSE = gv.RandomizedResponse(LINE, epsilon=2.0)
@@ -75,11 +77,15 @@ def test_a_channel_without_noise_has_the_errors_of_a_poll() -> None:
     )
 
 
+def information(*tallies: gv.Tally, at: FloatArray = SHARES) -> FloatArray:
+    return np.asarray(sum(part.matrix() for part in informations(Observations(tallies), at)))
+
+
 def test_information_adds_over_tallies() -> None:
     first, second = expected_tally(RESPONSE, 1000), expected_tally(RESPONSE, 3000)
     geometric = gv.Tally(gv.LinearGeometric(LINE, epsilon_per_unit=1.0), [50, 40, 30, 20, 10])
-    parts = [fisher_information(Observations(t), SHARES)[0] for t in (first, second, geometric)]
-    whole = fisher_information(Observations([first, second, geometric]), SHARES)[0]
+    parts = [information(tally) for tally in (first, second, geometric)]
+    whole = information(first, second, geometric)
     np.testing.assert_allclose(whole, sum(parts), rtol=1e-9)
 
 
@@ -92,8 +98,8 @@ def test_what_was_seen_of_all_reports_carries_the_same_information_on_average() 
     even = gv.Tally(RESPONSE, [100] * 5)
     uniform = np.full(5, 0.2)
     np.testing.assert_allclose(
-        fisher_information(Observations(alone), uniform)[0],
-        fisher_information(Observations(even), uniform)[0],
+        information(alone, at=uniform),
+        information(even, at=uniform),
         rtol=1e-9,
     )
 
@@ -123,12 +129,15 @@ def test_cells_alike_are_unknown_and_their_sum_is_known() -> None:
     assert together.interval()[1] < 0.7
 
 
-def test_a_report_never_seen_bounds_a_share_like_the_rule_of_three() -> None:
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
+def test_a_report_never_seen_bounds_a_share_as_clopper_and_pearson_say(level: float) -> None:
     channel = gv.DenseChannel(gv.Line(2), np.eye(2))
     estimate = exact().fit(gv.Tally(channel, [1000, 0]))
-    low, high = estimate.interval(0.95)
+    low, high = estimate.interval(level)
     assert low[1] == 0
-    assert high[1] == pytest.approx(3 / 1000, rel=0.05)
+    poll = 1 - ((1 - level) / 2) ** (1 / 1000)
+    assert poll * (1 - 1e-9) <= high[1] <= 1.05 * poll
+    assert low[0] == pytest.approx(1 - high[1])
 
 
 def test_an_estimate_stopped_early_is_corrected_inside_its_interval() -> None:
@@ -172,9 +181,7 @@ def test_intervals_half_as_wide_would_be_rejected() -> None:
     class HalfWidth(FisherInformation):
         def errors(self, *arguments: Any, **named: Any) -> Any:
             found = super().errors(*arguments, **named)
-            return type(found)(
-                found.distribution, found.centre, found.covariance / 4, found.lost, found.method
-            )
+            return replace(found, covariance=found.covariance / 4)
 
     channel = gv.LinearGeometric(LINE, epsilon_per_unit=1.0)
     estimator = IterativeBayesianUpdate(uncertainty=HalfWidth())
@@ -252,13 +259,11 @@ def test_all_combinations_carry_the_expected_information() -> None:
     reports = np.stack([generator.integers(0, 5, 4000), generator.integers(0, 5, 4000)], axis=1)
     pairs = np.einsum("xy,xz->xyz", first.matrix(), second.matrix()).reshape(5, 25)
     counts = np.bincount(reports @ [5, 1], minlength=25)
-    joint = fisher_information(Observations(JointTally([first, second], reports)), SHARES)
-    single = fisher_information(
-        Observations(gv.Tally(gv.DenseChannel(LINE, pairs), counts)), SHARES
-    )
-    np.testing.assert_allclose(joint[0], single[0], rtol=1e-9)
-    np.testing.assert_allclose(joint[1], single[1], rtol=1e-9, atol=1e-6)
-    assert joint[2] == "; several reports of one person by all their combinations"
+    [joint] = informations(Observations(JointTally([first, second], reports)), SHARES)
+    [single] = informations(Observations(gv.Tally(gv.DenseChannel(LINE, pairs), counts)), SHARES)
+    np.testing.assert_allclose(joint.matrix(), single.matrix(), rtol=1e-9)
+    np.testing.assert_allclose(joint.score, single.score, rtol=1e-9, atol=1e-6)
+    assert joint.how == "several reports of one person by all their combinations"
 
 
 def test_impossible_combinations_are_left_out() -> None:
@@ -344,23 +349,23 @@ class TestBootstrap:
         assert estimate.standard_error.min() > 0.05
 
     @pytest.mark.parametrize("people", [1, 10, 1000])
-    def test_counts_never_seen_follow_the_rule_of_three(self, people: int) -> None:
+    def test_counts_never_seen_are_bounded_as_in_a_poll(self, people: int) -> None:
         """Nearly no noise and one report over and over: what a poll of as many people would say."""
         channel = gv.DenseChannel(LINE, 0.999 * np.eye(5) + 0.0002)
         estimator = IterativeBayesianUpdate(stop=CertifiedWithin(1e-9), uncertainty=Bootstrap())
         estimate = estimator.fit(gv.Tally(channel, [people, 0, 0, 0, 0]))
         low, high = estimate.interval(0.95)
-        three = min(1.0, 3 / people)
-        assert low[0] == pytest.approx(1 - three, abs=0.05 * three)
-        np.testing.assert_allclose(high[1:], three, rtol=0.05)
+        poll = 1 - 0.025 ** (1 / people)
+        assert low[0] == pytest.approx(1 - poll, abs=0.01 * poll)
+        np.testing.assert_allclose(high[1:], poll, rtol=0.01)
         assert estimate.standard_error == pytest.approx(np.full(5, 2.4**0.5 / people), rel=1e-6)
 
     def test_a_region_is_never_known_better_than_in_a_poll(self) -> None:
-        """No noise at all: two empty cells share one rule of three, and all cells together are certain."""
+        """No noise at all: two empty cells are as one, and all cells together are certain."""
         estimate = IterativeBayesianUpdate(uncertainty=Bootstrap(), stop=Steps(30)).fit(
             gv.Tally(gv.DenseChannel(LINE, np.eye(5)), [40, 40, 20, 0, 0])
         )
-        assert estimate.region([3, 4]).interval()[1] == pytest.approx(0.03, abs=2e-3)
+        assert estimate.region([3, 4]).interval()[1] == pytest.approx(1 - 0.025 ** (1 / 100))
         assert estimate.region([0, 1]).standard_error >= 0.999 * (0.8 * 0.2 / 100) ** 0.5
         assert estimate.region(range(5)).interval() == pytest.approx((1.0, 1.0))
         assert estimate.region(range(5)).standard_error == pytest.approx(0.0, abs=1e-12)
@@ -400,17 +405,6 @@ class TestBootstrap:
         )
         assert np.isfinite(estimator.fit([empty, self.tally]).interval()).all()
 
-    def test_large_spaces_are_bootstrapped_by_default(self) -> None:
-        line = gv.Line(4_100)
-        channel = gv.LinearGeometric(line, epsilon_per_unit=2.0)
-        tally = channel.tally(np.random.default_rng(0).integers(0, 4_100, 5_000))
-        estimate = IterativeBayesianUpdate(stop=Steps(2)).fit(tally)
-        assert estimate.errors.method == "parametric bootstrap, 200 replicates"
-        with pytest.raises(TooLarge, match=r"cells \(4100\).*Bootstrap"):
-            IterativeBayesianUpdate(stop=Steps(2), uncertainty=FisherInformation()).fit(
-                tally
-            ).interval()
-
     def test_too_many_replicates_are_refused(self) -> None:
         method = Bootstrap(replicates=10**8)
         with pytest.raises(TooLarge, match="use fewer replicates"):
@@ -420,3 +414,187 @@ class TestBootstrap:
     def test_settings_are_checked(self, options: dict[str, int]) -> None:
         with pytest.raises(InvalidInput):
             Bootstrap(**options)
+
+
+GRID = gv.Grid(rows=4, columns=5, cell_km=0.5)
+SMALL = np.array([0.5, 0.3, 0.1, 0.05, 0.0005, 0.005, 0.02, *[0.0] * 12, 0.0245])
+"""Shares of 0.05, 0.5 and 2 % in cells 4, 5 and 6, and cells where nobody is."""
+MECHANISMS: dict[str, Any] = {
+    "randomised response": gv.RandomizedResponse(GRID, epsilon=3.0),
+    "planar geometric": gv.PlanarGeometric(GRID, epsilon_per_km=3.0),
+    "elastic": gv.Elastic(GRID, beta_per_km=2.0, weights=SMALL + 0.02),
+    "RAPPOR": gv.Rappor(GRID, epsilon=4.0),
+}
+
+
+def drawn_tally(mechanism: Any, people: int, generator: np.random.Generator) -> gv.Tally:
+    cells = generator.choice(SMALL.size, people, p=SMALL)
+    return mechanism.tally(
+        mechanism.sample(cells, randomness=gv.seeded(int(generator.integers(2**62))))
+    )
+
+
+def joint_of_small(people: int, generator: np.random.Generator) -> gv.Tally:
+    cells = generator.choice(SMALL.size, people, p=SMALL)
+    channel = MECHANISMS["randomised response"]
+    made = [channel.sample(cells, randomness=gv.seeded(seed)) for seed in (1, 2)]
+    return JointTally([channel, channel], np.stack(made, axis=1))
+
+
+WAYS: dict[str, Any] = {
+    "Fisher information": IterativeBayesianUpdate(stop=Steps(60)),
+    "bootstrap": IterativeBayesianUpdate(stop=Steps(60), uncertainty=Bootstrap(replicates=20)),
+    "inversion": gv.MatrixInversion(),
+}
+
+
+def least_upper_end(people: int) -> float:
+    """A cell of which nobody was heard: one-sided at 95 %."""
+    return 1 - 0.05 ** (1 / people)
+
+
+def check_ends(estimate: gv.Estimate, level: float = 0.95) -> None:
+    low, high = estimate.interval(level)
+    share = estimate.distribution
+    assert ((low >= 0) & (low <= share) & (share <= high) & (high <= 1)).all()
+    assert high.min() >= least_upper_end(estimate.total)
+    assert (high - low).min() >= least_upper_end(estimate.total)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_interval_closes_on_nothing(name: str, way: str) -> None:
+    if (name, way) == ("RAPPOR", "inversion"):
+        way_of_bits = gv.RapporEstimator()
+        estimators = [way_of_bits, gv.AverageOfEstimates(way_of_bits)]
+    elif way == "inversion" and name == "randomised response":
+        estimators = [WAYS[way], gv.RandomizedResponseEstimator()]
+    else:
+        estimators = [WAYS[way]]
+    generator = np.random.default_rng(3)
+    for people in (1, 60, 2_000):
+        for _ in range(1 if way == "bootstrap" else 12):
+            tally = drawn_tally(MECHANISMS[name], people, generator)
+            for estimator in estimators:
+                check_ends(estimator.fit(tally))
+
+
+def test_no_interval_of_several_reports_of_each_person_closes_on_nothing() -> None:
+    for estimator in (WAYS["Fisher information"], WAYS["bootstrap"]):
+        check_ends(estimator.fit(joint_of_small(500, np.random.default_rng(4))))
+
+
+def test_a_centre_far_below_zero_reaches_as_far_up_as_one_at_zero() -> None:
+    """Forty reports of a cell fewer than noise alone would make: 1.96 standard errors all the same."""
+    response = gv.RandomizedResponse(LINE, epsilon=1.0)
+    estimate = gv.MatrixInversion().fit(gv.Tally(response, [100, 250, 250, 250, 250]))
+    assert estimate.errors.centre[0] < -2 * estimate.standard_error[0]
+    high = estimate.interval(0.95)[1]
+    assert high[0] == pytest.approx(norm.ppf(0.975) * estimate.standard_error[0])
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_cells_of_small_share_are_held_as_often_as_claimed(name: str) -> None:
+    """60 runs of 2,000 people. At coverage 0.95, fewer hits of a cell have probability below 1e-7.
+
+    With the upper end of a cell at its estimate, where that is zero, half of the runs would miss.
+    """
+    least = binom.ppf(1e-7, 60, 0.95)
+    assert least >= 42
+    hits, without = np.zeros(20), np.zeros(20)
+    generator = np.random.default_rng(17)
+    for _ in range(60):
+        estimate = WAYS["Fisher information"].fit(drawn_tally(MECHANISMS[name], 2_000, generator))
+        low, high = estimate.interval(0.95)
+        hits += (low <= SMALL) & (high >= SMALL)
+        without += (low <= SMALL) & (estimate.distribution >= SMALL)
+    assert hits.min() >= least
+    assert without[:7].min() < least
+
+
+class TestDraws:
+    """Error bars without a matrix, above 2,048 cells; here from the first cell on."""
+
+    @pytest.fixture(autouse=True)
+    def _no_matrix(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
+
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_they_agree_with_the_matrix(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """64 draws know a standard error to 9 %; 45 % is five times that."""
+        tally = drawn_tally(MECHANISMS[name], 40_000, np.random.default_rng(5))
+        drawn = WAYS["Fisher information"].fit(tally)
+        assert "64 draws by conjugate gradients, because 20 cells" in drawn.errors.method
+        monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 2_048)
+        inverted = WAYS["Fisher information"].fit(tally)
+        assert "draws" not in inverted.errors.method
+        np.testing.assert_allclose(drawn.standard_error, inverted.standard_error, rtol=0.45)
+        reach = 0.2 * inverted.standard_error
+        assert (np.abs(drawn.errors.centre - inverted.errors.centre) <= reach).all()
+        assert drawn.region([0, 5, 6]).standard_error == pytest.approx(
+            inverted.region([0, 5, 6]).standard_error, rel=0.45
+        )
+        assert drawn.region(range(20)).standard_error == 0
+        assert drawn.region(range(20)).interval() == pytest.approx((1, 1))
+
+    @pytest.mark.parametrize("name", MECHANISMS)
+    def test_they_hold_what_they_claim_and_never_close_on_nothing(self, name: str) -> None:
+        for people in (1, 60, 2_000):
+            tally = drawn_tally(MECHANISMS[name], people, np.random.default_rng(6))
+            check_ends(WAYS["Fisher information"].fit(tally))
+
+    @pytest.mark.statistical
+    def test_they_hold_what_they_claim(self) -> None:
+        channel = gv.LinearGeometric(LINE, epsilon_per_unit=1.0)
+        assert held(IterativeBayesianUpdate(), channel, 200) >= 5 * binom.ppf(1e-9, 200, 0.95)
+
+    def test_an_estimate_stopped_early_is_corrected_inside_its_interval(self) -> None:
+        test_an_estimate_stopped_early_is_corrected_inside_its_interval()
+
+    def test_tallies_of_different_mechanisms_add_up(self) -> None:
+        generator = np.random.default_rng(7)
+        tallies = [drawn_tally(MECHANISMS[name], 9_000, generator) for name in MECHANISMS]
+        together = WAYS["Fisher information"].fit(tallies)
+        alone = WAYS["Fisher information"].fit(tallies[0])
+        assert together.standard_error[0] < alone.standard_error[0]
+        assert together.errors.method.endswith("; RAPPOR by its bit sums")
+
+    def test_what_no_report_tells_apart_is_bounded_by_what_both_can_hold(self) -> None:
+        """Cells 0 and 1 give the same reports: each may hold all that both hold together."""
+        channel = gv.DenseChannel(gv.Line(3), [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9]])
+        estimate = IterativeBayesianUpdate(stop=Steps(50)).fit(gv.Tally(channel, [5_000, 5_000]))
+        high = estimate.interval(0.95)[1]
+        assert high[:2].min() >= 0.5
+        assert estimate.region([0, 1]).interval(0.95)[1] < 0.6
+
+    def test_draws_can_be_repeated(self) -> None:
+        tally = drawn_tally(MECHANISMS["planar geometric"], 500, np.random.default_rng(8))
+        one, other, third = (
+            IterativeBayesianUpdate(stop=Steps(9), uncertainty=FisherInformation(seed)).fit(tally)
+            for seed in (0, 0, 1)
+        )
+        np.testing.assert_array_equal(one.standard_error, other.standard_error)
+        assert (one.standard_error != third.standard_error).any()
+
+
+def test_large_spaces_need_no_matrix_and_say_so() -> None:
+    """2,116 cells, most of them empty; the progress knows its end."""
+    grid = gv.Grid(rows=46, columns=46, cell_km=0.5)
+    channel = gv.PlanarGeometric(grid, epsilon_per_km=4.0)
+    truth = np.exp(-grid.distances_from_km(1_000) / 2)
+    counts = np.random.default_rng(0).multinomial(30_000, channel.push(truth / truth.sum()))
+    seen: list[float] = []
+    estimator = IterativeBayesianUpdate(
+        stop=Steps(30), progress=lambda done, of: seen.append(done / of)
+    )
+    estimate = estimator.fit(gv.Tally(channel, counts))
+    fit = len(seen)
+    check_ends(estimate)
+    assert seen[fit:] == sorted(seen[fit:])
+    assert seen[-1] == 1
+    assert len(seen) > fit + 5
+    assert "because 2,116 cells are more than the 2,048" in estimate.errors.method
+    low, high = estimate.interval(0.95)
+    covered = (low <= truth / truth.sum()) & (high >= truth / truth.sum())
+    assert covered.mean() > 0.93

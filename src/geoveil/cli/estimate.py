@@ -17,8 +17,8 @@ from geoveil.cli.console import Console, ProgressBar, json_number, two_columns
 from geoveil.cli.estimator import METHODS, REPAIRS, UNCERTAINTIES, EstimatorChoice, StopType
 from geoveil.cli.observed import Inputs
 from geoveil.cli.options import location_options, machine_options, space_options
+from geoveil.estimate.bars import checked_level
 from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.uncertainty import checked_level
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.report.document import mechanism_to_dict
 from geoveil.table.format import PIPE, format_of
@@ -26,6 +26,8 @@ from geoveil.table.results import Result, write_result
 from geoveil.table.writer import binary_sink, check_target
 
 _SHOWN_CELLS = 5
+_ESTIMATING = 0.4
+"""The part of the work before the error bars, roughly."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Request:
     type=click.Choice(UNCERTAINTIES),
     default="automatic",
     show_default=True,
-    help="How error bars are found.",
+    help="How error bars are found; automatic fits the method and the number of cells.",
 )
 @click.option(
     "--level", type=float, default=0.95, show_default=True, help="Of the interval of each cell."
@@ -110,7 +112,7 @@ def command(sources: tuple[str, ...], machine: bool, **options: Any) -> None:
         write_result(request.output, result, format=request.inputs.format)
         if request.plot is not None:
             _draw(request.plot, result)
-    if not estimate.identifiable:
+    if not estimate.identifiable and not _untested(estimate):
         console.warn(estimate.identifiable.reason)
     values = {"output": request.output, "cells": result.space.size, **(result.description or {})}
     console.result(values, lambda screen: _show(screen, request, estimate, result))
@@ -125,17 +127,22 @@ def _request(sources: tuple[str, ...], options: dict[str, Any]) -> Request:
 def _estimated(
     request: Request, tallies: Sequence[Tally], progress: ProgressBar
 ) -> tuple[Estimate, Result]:
-    def advance(done: int, most: int) -> None:
-        progress.update(min(1.0, done / max(most, 1)), f"{done:,} of at most {most:,}")
+    with_bars = request.choice.uncertainty != "none"
+    first, share = 0.0, _ESTIMATING if with_bars else 1.0
+
+    def advance(done: int, of: int) -> None:
+        progress.update(first + share * done / of)
 
     progress.stage("estimating")
     estimate = request.choice.build(tallies, advance).fit(tallies)
     bars: dict[str, Any] = {}
-    if request.choice.uncertainty != "none":
-        progress.stage("finding error bars")
+    if with_bars:
+        first, share = share, 1.0 - share
+        progress.update(first, "error bars")
         low, high = estimate.interval(request.level)
         bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
-    description = _description(request, estimate, tallies, with_bars=bool(bars))
+    progress.stage("writing")
+    description = _description(request, estimate, tallies, with_bars=with_bars)
     reports = reported_cells(tallies)
     return estimate, Result(
         estimate.space, estimate.distribution, reports=reports, description=description, **bars
@@ -156,9 +163,22 @@ def _description(
         "identifiable": bool(estimate.identifiable),
         "identifiability": estimate.identifiable.reason,
         "interval_level": request.level if with_bars else None,
-        "uncertainty": estimate.errors.method if with_bars else None,
+        "error_bars": _bars_words(estimate) if with_bars else "none: they were not asked for",
         "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
     }
+
+
+def _bars_words(estimate: Estimate) -> str:
+    """How the bars were found, and what an interval is drawn around."""
+    return (
+        f"{estimate.errors.method}; each interval is for one cell by itself, around the unbiased share, "
+        "which may lie beside the share shown, and never narrower than in a poll without noise"
+    )
+
+
+def _untested(estimate: Estimate) -> bool:
+    """Whether there are too many cells to say if the reports tell them apart."""
+    return estimate.identifiable.reason.startswith("not tested")
 
 
 def reported_cells(tallies: Sequence[Tally]) -> IntArray | None:
@@ -185,8 +205,12 @@ def _show(screen: RichConsole, request: Request, estimate: Estimate, result: Res
         "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in {where}",
         "stopped": estimate.stopped,
         "certificate": f"at most {missing:.3g} nats per report below the maximum of the likelihood",
+        "error bars": str((result.description or {})["error_bars"]),
         # where it is not, a warning has said so
         "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
+        "left out": f"identifiability: {estimate.identifiable.reason}"
+        if _untested(estimate)
+        else "",
         "fullest cells": ", ".join(_cell_words(result, cell) for cell in _fullest(result)),
         "picture": request.plot or "",
     }

@@ -234,7 +234,7 @@ def _designed(
         people=int(counts[0].sum()),
         prior=known.prior,
         timestamps=len(table.timestamps),
-        progress=lambda done, total: progress.update(None, f"step {done}"),
+        progress=lambda done, total: progress.update(done / total),
         **{name: getattr(request, name) for name in TARGETS},
     )
 

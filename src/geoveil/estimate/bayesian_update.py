@@ -12,7 +12,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate.bootstrap import Bootstrap
+from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.cross_validation import CrossValidated
 from geoveil.estimate.em import Accelerator, Ascent, em_path, full_support, maximise
 from geoveil.estimate.estimate import Estimate, Fit
@@ -20,8 +20,7 @@ from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress, Stop
-from geoveil.estimate.uncertainty import ErrorBars, FisherInformation, Uncertainty
-from geoveil.space.base import MATRIX_LIMIT
+from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 
 _LEAST_STEPS = 50
 """A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
@@ -35,7 +34,7 @@ class IterativeBayesianUpdate:
     columns of all channels stand side by side, each report with its share of all reports.
     ``stop`` is ``CrossValidated()``, ``Steps(n)``, ``CertifiedWithin(t)`` or ``LikelihoodChange(t)``;
     ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
-    ``uncertainty`` is ``FisherInformation()`` (the default up to 4,096 cells) or ``Bootstrap()``.
+    ``uncertainty`` is ``FisherInformation()`` (the default) or ``Bootstrap()``.
     Cost: a push and a pull of every channel per step, whatever the number of reports.
     Reference: IBU §II and Alg. 1 (IBU), FREEWILL Alg. 1 (GIBU); docs/estimation.md.
 
@@ -87,9 +86,7 @@ class IterativeBayesianUpdate:
         )
 
     def _errors(self, observations: Observations, ascent: Ascent) -> ErrorBars:
-        small = observations.space.size <= MATRIX_LIMIT
-        default: Uncertainty = FisherInformation() if small else Bootstrap()
-        method = default if self.uncertainty is None else self.uncertainty
+        method = FisherInformation() if self.uncertainty is None else self.uncertainty
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
             steps = max(ascent.steps * carry_on, _LEAST_STEPS)

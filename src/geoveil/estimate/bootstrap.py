@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
 
 from geoveil.arrays import BoolArray, FloatArray, count
 from geoveil.errors import TooLarge
+from geoveil.estimate.bars import LOST, checked_level, combined, held_interval, poll_error
 from geoveil.estimate.identifiability import lost_directions
-from geoveil.estimate.information import RARE, telling_columns
+from geoveil.estimate.information import telling_columns
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress
-from geoveil.estimate.uncertainty import LOST, Refit, around, checked_level, combined
+from geoveil.estimate.uncertainty import Refit
 from geoveil.space.base import MATRIX_LIMIT
 
 _CHUNK_ENTRIES = 1 << 22
 _MOST_ENTRIES = 1 << 28
+_TOLD = 20  # times that progress is told
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +28,8 @@ class BootstrapErrors:
     Interval: whatever the percentile and the basic bootstrap interval hold, one or the other; for
     estimates near zero either alone misses far too often. Standard error: the spread of the replicates
     and how far the estimate itself still moves when it is carried on. Neither is ever less than in a
-    poll of as many people without noise, where a count has a variance of at least ``RARE``. What
-    the reports cannot tell apart has an infinite error and the interval [0, 1].
+    poll of as many people without noise. What the reports
+    cannot tell apart has an infinite error and the interval [0, 1].
     """
 
     distribution: FloatArray
@@ -43,7 +44,8 @@ class BootstrapErrors:
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         spread = self._drawn(combinations).std(axis=0, ddof=1)
         moved = combined(self.centre - self.distribution, combinations)
-        errors = np.maximum(np.hypot(spread, moved), self._poll(combinations))
+        poll = poll_error(self.centre, self.people, combinations)
+        errors = np.maximum(np.hypot(spread, moved), poll)
         return np.where(self._unknown(combinations), np.inf, errors)
 
     def interval(
@@ -52,25 +54,12 @@ class BootstrapErrors:
         tail = (1 - checked_level(level)) / 2
         low, high = np.quantile(self._drawn(combinations), [tail, 1 - tail], axis=0)
         centre = combined(self.centre, combinations)
-        reach = np.where(
-            self._unknown(combinations), np.inf, -ndtri(tail) * self._poll(combinations)
-        )
-        lowest = np.minimum.reduce([low, 2 * centre - high, centre - reach])
-        highest = np.maximum.reduce([high, 2 * centre - low, centre + reach])
-        return around(combined(self.distribution, combinations), lowest, highest)
+        lost = np.where(self._unknown(combinations), np.inf, 0.0)
+        lowest, highest = np.minimum(low, 2 * centre - high), np.maximum(high, 2 * centre - low)
+        return held_interval(self, level, combinations, lowest - lost, highest + lost)
 
     def _drawn(self, combinations: FloatArray | None) -> FloatArray:
         return self.replicates if combinations is None else self.replicates @ combinations.T
-
-    def _poll(self, combinations: FloatArray | None) -> FloatArray:
-        """The standard error that as many people would leave who all said where they are."""
-        share = combined(self.centre, combinations)
-        if combinations is None:
-            squares, reach = share, np.array(float(share.size > 1))
-        else:
-            squares, reach = np.square(combinations) @ self.centre, np.ptp(combinations, axis=-1)
-        variance = np.maximum(self.people * (squares - share**2), RARE * reach**2)
-        return np.asarray(np.sqrt(variance) / self.people)
 
     def _unknown(self, combinations: FloatArray | None) -> BoolArray:
         """Which cells or combinations hold something of a lost direction."""
@@ -119,7 +108,7 @@ class Bootstrap:
         centre = refit(observations.counts.astype(np.float64), self.carry_on)
         drawn = self._resampled(observations, centre)
         replicates = np.empty((self.replicates, cells))
-        chunk = max(1, _CHUNK_ENTRIES // drawn.shape[1])
+        chunk = max(1, min(_CHUNK_ENTRIES // drawn.shape[1], self.replicates // _TOLD))
         for first in range(0, self.replicates, chunk):
             replicates[first : first + chunk] = refit(drawn[first : first + chunk], self.carry_on)
             if progress is not None:

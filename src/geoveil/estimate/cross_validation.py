@@ -102,8 +102,9 @@ class CrossValidated:
                 continue
             value = float(np.einsum("ij,ij->", left_out, np.log(point.law)))
             search.add(step, value / self.repeats)
-            progress(step, self.maximum)
-            over = step > self.patience * search.best + 20 or search.last_gain() < self.least_gain
+            end = self.patience * search.best + 20
+            progress(step, max(step, min(self.maximum, int(end) + 1)))
+            over = step > end or search.last_gain() < self.least_gain
             if over or step >= self.maximum:
                 return search.best, over
         raise AssertionError("the path has no end")

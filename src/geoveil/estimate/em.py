@@ -21,7 +21,10 @@ from geoveil.arrays import FloatArray, distribution, frozen
 from geoveil.errors import InvalidInput
 from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.objective import Objective, Point, uniform
-from geoveil.estimate.stopping import CertifiedWithin, Progress, Stop, Trace
+from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Stop, Trace
+
+_SETTLING = 0.9
+"""The part of the work that a rule takes which looks at the data first, such as cross-validation."""
 
 
 class Accelerator(Protocol):
@@ -86,19 +89,21 @@ def maximise(
     """
     first = full_support(start, likelihood.unknowns)
     wanted = CertifiedWithin() if stop is None else stop
-    rule = wanted.settled(likelihood, weights, first, progress)
+    meter = Meter(progress)
+    rule = wanted.settled(likelihood, weights, first, meter.first(_SETTLING))
+    begun = 0.0 if rule is wanted else _SETTLING
     objective = Objective(likelihood, weights)
     path = em_path(objective, first) if accelerate is None else accelerate.path(objective, first)
     trace = Trace()
     reason = "no step raises the log-likelihood any more in double precision"
     for point in path:
         trace.add(float(point.log_likelihood), float(point.certificate))
-        if progress is not None:
-            progress(trace.steps, rule.maximum)
+        meter.at(begun + (1 - begun) * rule.fraction(trace))
         said = rule.reason(trace)
         if said is not None:
             reason = said
             break
+    meter.at(1.0)
     return Ascent(
         distribution=frozen(np.array(point.theta)),
         log_likelihood=trace.log_likelihood[-1],

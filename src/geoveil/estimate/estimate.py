@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread, refrozen
 from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.uncertainty import ErrorBars
 from geoveil.space.base import Space
 
 

@@ -15,35 +15,61 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.tally import Tally
+from geoveil.estimate.bars import RARE
 from geoveil.estimate.bounds import rappor_mixture, rappor_moments
 from geoveil.estimate.joint import ObservedCombinations
+from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, StackedLikelihood
 from geoveil.estimate.observations import Observations
 from geoveil.mechanism.rappor import ObservedVectors
-
-RARE = 2.4
-"""Reports expected less often count as if expected this often: a report never seen then bounds a
-share by 1.96·√2.4 ≈ 3 reports, the rule of three, instead of by nothing."""
 
 _POSSIBLE = 1e-200
 _LEAST_SLACK = 1e-6
 
 
 class Information(NamedTuple):
-    """What one tally adds: an information matrix, a score, and how they were found."""
+    """What one tally adds: the information A·diag(weights)·Aᵀ, the score, and how they were found."""
 
-    matrix: FloatArray
+    columns: Likelihood
+    """A (cells, any), as products."""
+    weights: FloatArray
     score: FloatArray
     how: str
     """Empty where all reports of the channel were counted, as usual."""
+
+    def matrix(self) -> FloatArray:
+        """(cells, cells). Cost: cells²·columns."""
+        columns = self.columns.columns(np.arange(self.columns.observations))
+        return np.asarray((columns * self.weights) @ columns.T)
+
+    def times(self, changes: FloatArray) -> FloatArray:
+        """The information times changes (…, cells). Cost: a push and a pull."""
+        return self.columns.pull(self.columns.push(changes) * self.weights)
+
+    def noise(self, draws: int, generator: np.random.Generator) -> FloatArray:
+        """(draws, cells): random scores, with the information for their covariance. Cost: a pull."""
+        drawn = generator.standard_normal((draws, self.weights.size))
+        return self.columns.pull(drawn * np.sqrt(self.weights))
+
+
+class _Identity(Likelihood):
+    """Every cell is seen by itself."""
+
+    exact = True
+
+    def __init__(self, cells: int) -> None:
+        self.unknowns = self.observations = cells
+
+    def push(self, theta: FloatArray) -> FloatArray:
+        return theta
+
+    def pull(self, values: FloatArray) -> FloatArray:
+        return values
 
 
 def tally_information(
     observations: Observations, number: int, distribution: FloatArray
 ) -> Information:
-    """The information of one tally at a distribution.
-
-    Cost: m²·(reports of the channel, combinations, or kinds of reports seen); m² for RAPPOR.
-    """
+    """The information of one tally at a distribution. Cost: a push and a pull."""
     tally = observations.tallies[number]
     if isinstance(tally.channel, ObservedVectors):
         return _of_bit_sums(tally, tally.channel, distribution)
@@ -52,7 +78,7 @@ def tally_information(
         if every is not None:
             return _of_combinations(tally, tally.channel, every, distribution)
     elif observations.complete(number):
-        return _of_all_reports(tally, observations.parts[number].channel.matrix(), distribution)
+        return _of_all_reports(tally, observations.parts[number], distribution)
     return _of_reports_seen(observations, number, distribution)
 
 
@@ -72,14 +98,11 @@ def telling_columns(observations: Observations, number: int) -> FloatArray:
     return part.channel.matrix()
 
 
-def _of_all_reports(tally: Tally, columns: FloatArray, distribution: FloatArray) -> Information:
-    expected = tally.total * np.maximum(distribution @ columns, np.finfo(float).tiny)
+def _of_all_reports(tally: Tally, columns: Likelihood, distribution: FloatArray) -> Information:
+    expected = tally.total * np.maximum(columns.push(distribution), np.finfo(float).tiny)
     variance = np.maximum(expected, RARE)
-    return Information(
-        (columns * (tally.total**2 / variance)) @ columns.T,
-        columns @ ((tally.counts - expected) * tally.total / variance),
-        "",
-    )
+    score = columns.pull((tally.counts - expected) * tally.total / variance)
+    return Information(columns, tally.total**2 / variance, score, "")
 
 
 def _of_bit_sums(tally: Tally, channel: ObservedVectors, distribution: FloatArray) -> Information:
@@ -93,10 +116,13 @@ def _of_bit_sums(tally: Tally, channel: ObservedVectors, distribution: FloatArra
     u = np.sqrt(group.people) * shared
     own = np.maximum(group.people * spread - u**2, RARE) + u**2
     y = u / own
-    inverse = np.diag(1.0 / own) + np.outer(y, y) / max(1.0 - float(u @ y), _LEAST_SLACK)
+    slack = max(1.0 - float(u @ y), _LEAST_SLACK)
+    columns = StackedLikelihood([_Identity(y.size), DenseLikelihood(y[:, None])])
+    weights = np.append(1.0 / own, 1.0 / slack)
     scale = group.people * group.gain
     missing = tally.counts @ channel.vectors - group.people * group.noise - scale * distribution
-    return Information(scale**2 * inverse, scale * (inverse @ missing), "RAPPOR by its bit sums")
+    score = scale * columns.pull(columns.push(missing) * weights)
+    return Information(columns, scale**2 * weights, score, "RAPPOR by its bit sums")
 
 
 def _of_combinations(
@@ -110,7 +136,8 @@ def _of_combinations(
     variance = people @ columns
     missing = counts[possible] - tally.total * (distribution @ columns)
     return Information(
-        (columns * (tally.total**2 / variance)) @ columns.T,
+        DenseLikelihood(columns),
+        tally.total**2 / variance,
         columns @ (missing * tally.total / variance),
         "several reports of one person by all their combinations",
     )
@@ -125,7 +152,8 @@ def _of_reports_seen(
     columns, counts = observations.parts[number].columns(seen), tally.counts[seen]
     law = np.maximum(distribution @ columns, np.finfo(float).tiny)
     return Information(
-        (columns * (counts / law**2)) @ columns.T,
+        DenseLikelihood(columns),
+        counts / law**2,
         columns @ (counts / law),
         "observed information of the reports seen, too narrow where each kind was seen a few times",
     )

@@ -10,16 +10,15 @@ import numpy as np
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput
+from geoveil.estimate.bars import RARE, GaussianErrors
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.fit import fit_of
 from geoveil.estimate.identifiability import tell_apart_by
-from geoveil.estimate.information import RARE
 from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.mixture import by_mechanism
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.simplex import REPAIRS, Repair, checked_repair
 from geoveil.estimate.system import LinearSystem
-from geoveil.estimate.uncertainty import GaussianErrors
 
 
 @dataclass(frozen=True)
@@ -105,5 +104,6 @@ def _errors(
         centre=solution,
         covariance=spread.T @ spread - np.outer(mean, mean) / total,
         lost=system.lost(),
+        people=total,
         method="delta method on the solution before its repair",
     )

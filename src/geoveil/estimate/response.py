@@ -14,7 +14,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread
 from geoveil.channel.tally import Tally
 from geoveil.errors import Unsupported
-from geoveil.estimate.bars import DiagonalErrors
+from geoveil.estimate.bars import RARE, DiagonalErrors
 from geoveil.estimate.bounds import (
     Mixture,
     pooled,
@@ -25,7 +25,6 @@ from geoveil.estimate.bounds import (
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.fit import fit_of
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.information import RARE
 from geoveil.estimate.linear import repair_words
 from geoveil.estimate.observations import Observations, checked_tallies
 from geoveil.estimate.simplex import REPAIRS, Repair, checked_repair
@@ -158,6 +157,7 @@ def _errors(
         centre=solution,
         spread=(np.maximum(people @ np.stack(spreads) - shared, RARE) + shared) / scale**2,
         factors=np.sqrt(people)[:, None] * np.stack(factors) / scale,
+        people=int(overall.people),
         method="exact variances at the estimate, before its repair",
     )
 

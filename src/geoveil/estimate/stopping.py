@@ -7,6 +7,7 @@ maximum fits the noise: that is what :class:`~geoveil.estimate.cross_validation.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,28 @@ from geoveil.arrays import FloatArray, count, positive
 from geoveil.estimate.likelihood import Likelihood
 
 Progress = Callable[[int, int], None]
-"""Called with how much of the work is done and how much there may be."""
+"""Called with how much of the work is done and how much there is; the ratio never falls."""
+
+_PARTS = 1000
+
+
+class Meter:
+    """Tells a progress in thousandths of the whole: it never falls, and reaches the end once."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._done = -1
+
+    def at(self, fraction: float) -> None:
+        """So much is done, in [0, 1]; what is less than before is not told."""
+        done = int(_PARTS * min(1.0, fraction))
+        if self._progress is not None and done > self._done:
+            self._done = done
+            self._progress(done, _PARTS)
+
+    def first(self, share: float) -> Progress:
+        """A progress of its own for the first ``share`` of the work."""
+        return lambda done, of: self.at(share * done / of)
 
 
 @dataclass
@@ -71,6 +93,10 @@ class StoppingRule(ABC):
                 f"{trace.certificate[-1]:.2g} nats per report below its maximum"
             )
         return said
+
+    def fraction(self, trace: Trace) -> float:
+        """How much of the ascent is done, as far as can be told: the steps out of their limit."""
+        return trace.steps / max(1, self.maximum)
 
     def settled(
         self,
@@ -129,6 +155,9 @@ class CertifiedWithin(StoppingRule):
             f"after {trace.steps} steps"
         )
 
+    def fraction(self, trace: Trace) -> float:
+        return _way(trace.certificate[0], trace.certificate[-1], self.tolerance)
+
 
 @dataclass(frozen=True)
 class LikelihoodChange(StoppingRule):
@@ -153,3 +182,16 @@ class LikelihoodChange(StoppingRule):
             f"the log-likelihood changed by less than {self.tolerance:.2g} nats per report, "
             f"after {trace.steps} steps"
         )
+
+    def fraction(self, trace: Trace) -> float:
+        values = trace.log_likelihood
+        if trace.steps == 0:
+            return 0.0
+        return _way(abs(values[1] - values[0]), abs(values[-1] - values[-2]), self.tolerance)
+
+
+def _way(first: float, now: float, last: float) -> float:
+    """How far a falling positive number has come from first to last, in powers of ten."""
+    if now <= last or first <= last:
+        return 1.0
+    return 1.0 - math.log(now / last) / math.log(first / last)

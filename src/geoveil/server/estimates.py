@@ -20,9 +20,10 @@ from geoveil.audit.guard import Guarded, GuardedUpdate
 from geoveil.audit.manipulation import ManipulationGain
 from geoveil.channel.base import Channel
 from geoveil.channel.tally import Tally
+from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.observations import Observations
-from geoveil.estimate.uncertainty import ErrorBars, FisherInformation
+from geoveil.estimate.uncertainty import FisherInformation
 from geoveil.report.canonical import canonical_bytes
 from geoveil.report.wire import MechanismDocument
 from geoveil.space.base import MATRIX_LIMIT
