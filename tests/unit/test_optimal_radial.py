@@ -234,3 +234,105 @@ def test_ring_losses_bracket_every_decreasing_density(count, width):
     loss = float((density * areas * radius).sum())
     costs = rings.least_losses(gv.distance_km, largest)
     assert (costs * means * rings.areas).sum() <= loss * (1 + 1e-9)
+
+
+concave = {
+    "2√d": lambda d: 2 * np.sqrt(d),
+    "log(1 + d)": np.log1p,
+    "d/(1 + d)": lambda d: d / (1 + d),
+    "min(d, 0.5)": lambda d: np.minimum(d, 0.5),
+    "d^0.3": lambda d: np.power(d, 0.3),
+    "0.5 + d": lambda d: 0.5 + d,
+}
+
+
+def largest_excess(noise, function, diameter):
+    """By how much log R(r) − log R(r′) exceeds ℓ(|r − r′|) anywhere within the diameter.
+
+    log R is straight between the edges and ℓ concave, so the excess is convex on every triangle of
+    (r, r′) cut by the edges, the diagonal and the diameter: it is largest at the corners, which are
+    pairs of edges and points a diameter beyond or before one. Random pairs are looked at besides.
+    """
+    reach = 0.999 * noise.reach_km
+    edges = noise.pieces.edges
+    points = np.r_[edges, edges + diameter, edges - diameter]
+    points = np.r_[points, np.random.default_rng(1).uniform(0, reach, 500)]
+    radius = np.unique(points[(points >= 0) & (points <= reach)])
+    apart = np.abs(radius[:, None] - radius)
+    within = (apart > 0) & (apart <= diameter * (1 + 1e-12))
+    logs = np.log(noise.density_per_km2(radius))
+    excess = (logs[:, None] - logs)[within] - function(np.minimum(apart[within], diameter))
+    return excess.max()
+
+
+@pytest.mark.parametrize(
+    ("name", "diameter", "gap"), [(name, 1.0, 5e-3) for name in concave] + [("2√d", 0.37, 1e-3)]
+)
+def test_concave_promises_on_a_disk(name, diameter, gap):
+    """Private between all radii, within the gap, no worse than e^{−ℓ} chained."""
+    function = concave[name]
+    promise = gv.GeneralPrivacy(function, name)
+    noise = optimal_noise(privacy=promise, region=Region.disk(diameter_km=diameter), gap=gap)
+    assert noise.gap <= gap
+    assert largest_excess(noise, function, diameter) <= 1e-9
+
+    # of a concave ℓ the cheapest chain takes as many whole diameters as there are
+    radius = np.linspace(1e-9, noise.reach_km, 50_001)
+    whole, rest = np.divmod(radius, diameter)
+    steps = np.where(rest > 0, function(rest), 0.0) + whole * function(diameter)
+    shape = np.exp(-steps) * radius
+    chained_loss = np.trapezoid(shape * radius, radius) / np.trapezoid(shape, radius)
+    assert noise.optimality.lower_bound <= noise.loss_reached <= chained_loss * (1 + gap)
+
+
+@pytest.mark.parametrize("diameter", [1.0, None])
+def test_a_jump_beside_a_slope_falls_at_the_best_radius(diameter):
+    """ℓ = 0.5 + d admits one jump per diameter besides the slope; where, by search apart."""
+    region = None if diameter is None else Region.disk(diameter_km=diameter)
+    noise = optimal_noise(privacy=gv.GeneralPrivacy(lambda d: 0.5 + d, "0.5 + d"), region=region)
+    radius = np.linspace(0, 40, 400_001)
+
+    def with_jump_at(first):
+        jumps = radius > first
+        if diameter is not None:
+            jumps = np.maximum(np.ceil((radius - first) / diameter), 0)
+        shape = np.exp(-radius - 0.5 * jumps) * radius
+        return np.trapezoid(shape * radius, radius) / np.trapezoid(shape, radius)
+
+    best = minimize_scalar(with_jump_at, bounds=(0, diameter or 4), method="bounded").fun
+    assert noise.optimality.lower_bound <= best * (1 + 1e-6)
+    assert noise.loss_reached == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda d: 4 * d, lambda d: 4 * d + d**2, lambda d: np.maximum(4 * d, 9 * d - 3)],
+    ids=["4d", "4d + d²", "max(4d, 9d − 3)"],
+)
+def test_what_small_moves_make_as_strict_as_a_slope_is_laplace(function):
+    """No smaller than 4d, and 4d for small moves, which add up: Theorem 9 with ε = 4."""
+    noise = optimal_noise(
+        privacy=gv.GeneralPrivacy(function, "ℓ"), region=Region.disk(diameter_km=0.37)
+    )
+    assert noise.loss_reached == pytest.approx(0.5, rel=1e-3)
+    assert noise.optimality.lower_bound <= 0.5 * (1 + 1e-9)
+    assert noise.gap <= 1e-3
+
+
+def test_an_end_inside_a_function_is_found():
+    """ℓ that is ∞ beyond 0.777 km is the same promise as on a disk of that diameter."""
+    ends = gv.GeneralPrivacy(lambda d: np.where(d <= 0.777, np.sqrt(d), np.inf), "√d up to 0.777")
+    plain = gv.GeneralPrivacy(np.sqrt, "√d")
+    on_plane, on_disk = (
+        optimal_noise(privacy=ends, gap=1e-2),
+        optimal_noise(privacy=plain, region=Region.disk(diameter_km=0.777), gap=1e-2),
+    )
+    assert on_plane.loss_reached == pytest.approx(on_disk.loss_reached, rel=1e-3)
+
+
+def test_a_jump_that_rings_cannot_see_keeps_the_promise():
+    """A jump inside ℓ that no edge falls on: the noise is private all the same, and says its gap."""
+    promise = gv.GeneralPrivacy(lambda d: d + np.where(d > 0.4142, 1.0, 0.0), "d + 1[d > 0.4142]")
+    noise = optimal_noise(privacy=promise, region=Region.disk(diameter_km=1.0), gap=0.2)
+    assert noise.gap <= 0.2
+    assert noise.satisfies(promise, Region.disk(diameter_km=1.0)).holds

@@ -19,24 +19,29 @@ _TAIL = 1e-9  # the probability, and the share of the loss, that may lie beyond 
 _NOTHING = 1e-16  # the probability that may lie beyond the noise itself
 _COARSE = 8  # steps per length in which the reach is measured
 _FARTHEST = 1 << 16  # steps after which a noise is taken to have no end
-_FIRST_RINGS = 1024
-_JUMP = 1e-4  # a loss allowed between neighbours that counts as a jump
+_FIRST_RINGS = 256
+_PARTS = np.geomspace(1e-4, 1.0, 64)[:-1]  # of a ring, where ℓ is compared with straight lines
+_STRAIGHT = 1e-11
+_PIECES: FloatArray = np.exp2(np.arange(30.0))  # into which a move of one ring is cut
+_SAMPLES, _FEW = 1000, 100  # distances at which ℓ has so few values are those of a step function
 
 
 @dataclass(frozen=True)
 class RadialPromise:
     """ℓ on a region, with the lengths that matter.
 
-    ``length_km``: where ℓ has grown by 1, or jumps to ∞. ``reach_km``: where the steepest private noise has
-    1e-9 of its probability and loss left; ``end_km``: where it has 1e-16. ``jumps``: whether ℓ allows a
-    loss between neighbours, so that the density may have steps.
+    ``length_km``: where ℓ has grown by 1, or becomes ∞; ``span_km``: the last distance at which it is
+    finite, of which all ring widths are whole parts. ``reach_km``: where the steepest private noise has
+    1e-9 of its probability and loss left; ``end_km``: where it has 1e-16. ``steps``: whether ℓ is a
+    step function, and so the best density too; otherwise that is continuous.
     """
 
     stated: Guarantee | None
     length_km: float
+    span_km: float
     reach_km: float
     end_km: float
-    jumps: bool
+    steps: bool
 
     @classmethod
     def of(
@@ -53,10 +58,10 @@ class RadialPromise:
             return cls._without(limits)
         check_increasing(privacy)
         local = privacy if math.isinf(diameter) else WithinRegion(privacy, diameter)
-        length = _length_km(local)
-        rough = cls(local, length, 0.0, 0.0, _neighbours(local, length) > _JUMP)
-        reach, end = rough._measured(loss, limits)
-        return cls(local, length, reach, end, rough.jumps)
+        length, span = _length_km(local), _span_km(local)
+        _check_neighbours(local, length)
+        reach, end = cls(local, length, span, 0.0, 0.0, False)._measured(loss, limits)
+        return cls(local, length, span, reach, end, _steps(local, min(span, reach)))
 
     @classmethod
     def _without(cls, limits: RingLimits) -> RadialPromise:
@@ -65,33 +70,65 @@ class RadialPromise:
                 "bound_per_km2 must be given where nothing is promised: without it the best noise is none"
             )
         core = limits.core_km
-        return cls(None, core, 1.25 * core, 1.25 * core, True)
+        return cls(None, core, core, 1.25 * core, 1.25 * core, True)
 
     @property
     def first_width_km(self) -> float:
-        """A ring width to begin with: where steps must fall on edges, a whole part of the length."""
-        if not self.jumps:
-            return self.reach_km / 256
-        parts = _COARSE
-        while parts > 1 and self.reach_km * parts > _FIRST_RINGS * self.length_km:
-            parts //= 2
-        return self.length_km / parts
+        """A ring width to begin with, for some 256 rings."""
+        return self._part_km(self.reach_km / _FIRST_RINGS)
 
-    def levels(self, width_km: float, rings: int, *, whole: bool = False) -> FloatArray:
-        """ℓ between rings k = 0, 1, … apart: for points kh apart, or for any points of the two rings."""
-        k = np.arange(rings)
-        distances = k * width_km * (1 - 1e-12)
-        if whole:
-            distances = np.maximum(k - 1, 0) * width_km * (1 + 1e-12) + 1e-12 * width_km
-        if self.stated is None:
-            return np.where(k > 0, math.inf, 0.0)
-        levels = np.array(self.stated.loss(distances), dtype=np.float64)
-        levels[0] = 0.0
+    def _part_km(self, width_km: float) -> float:
+        """A whole part of the span, half as wide at least, that divides the corners of ℓ best."""
+        if math.isinf(self.span_km):
+            return width_km
+        least = math.ceil(self.span_km / width_km)
+        parts = np.arange(least, 2 * least + 1)
+        corners = np.zeros(0) if self.stated is None else self.stated._corners()
+        places = corners[corners < self.span_km, None] / self.span_km * parts
+        return float(self.span_km / parts[np.abs(places - np.rint(places)).sum(axis=0).argmin()])
+
+    def levels(self, width_km: float, rings: int) -> FloatArray:
+        """What every private noise keeps: ℓ between points kh apart, k = 0, 1, …
+
+        One ring is also crossed in n steps of h/n each: where ℓ is convex, that is the stricter promise.
+        """
+        width = width_km * (1 - 1e-12)
+        levels = self._levels(np.asarray(np.arange(rings) * width, dtype=np.float64))
+        levels[1] = float((_PIECES * self._levels(np.asarray(width / _PIECES))).min())
         return levels
+
+    def kept_levels(self, width_km: float, rings: int) -> FloatArray:
+        """What suffices between rings k apart, for steps on the rings or straight lines of log R.
+
+        Steps: ℓ at the smallest distance between the two rings. Lines through the middles: between points
+        (k + t)h apart, 0 ≤ t ≤ 1, their logarithms differ by a mean of differences between middles, a
+        share 1 − t of them k and a share t of them k + 1 apart. So it suffices that the line through
+        the levels lies nowhere above ℓ; where ℓ is concave, ℓ itself will do.
+        """
+        k = np.arange(rings)
+        nearest = self._levels(np.maximum(k - 1, 0) * width_km * (1 + 1e-12) + 1e-12 * width_km)
+        if self.steps:
+            return nearest
+        levels = self.levels(width_km, rings)
+        inside = self._levels((k[:-1, None] + _PARTS) * width_km * (1 - 1e-12))
+        low, high = levels[:-1, None], levels[1:, None]
+        with np.errstate(invalid="ignore"):
+            steepest = levels[:-1] + ((inside - low) / _PARTS).min(axis=1)
+            sudden = np.diff(np.hstack([low, inside, high])).max(axis=1) > (high - low)[:, 0] / 2
+            bent = steepest < levels[1:] * (1 - _STRAIGHT)
+        levels[1:] = np.where(bent, steepest, levels[1:])
+        sudden[0] = False  # at 0 a jump does no harm
+        levels[1:] = np.where(sudden, np.minimum(levels[1:], nearest[1:]), levels[1:])
+        return np.minimum.accumulate(levels[::-1])[::-1]
+
+    def _levels(self, distances_km: FloatArray) -> FloatArray:
+        if self.stated is None:
+            return np.where(np.arange(distances_km.size) > 0, math.inf, 0.0)
+        return np.where(distances_km > 0, self.stated.loss(distances_km), 0.0)
 
     def _measured(self, loss: RadialLoss, limits: RingLimits) -> tuple[float, float]:
         """Reach and end of the steepest noise, plus the disk that a bound makes flat."""
-        width, steps = self.length_km / _COARSE, 128
+        width, steps = self._part_km(self.length_km / _COARSE), 128
         while True:
             radius = width * np.arange(steps)
             masses = np.exp(-chained(self.levels(width, steps))) * (radius + width)
@@ -111,7 +148,7 @@ class RadialPromise:
 def _end(weights: FloatArray, share: float) -> int:
     """The first index beyond which no more than a share of the total is left."""
     left = np.cumsum(weights[::-1])[::-1]
-    return int(np.flatnonzero(left > share * left[0])[-1]) + 1
+    return int(np.count_nonzero(left > share * left[0]))
 
 
 def _refuse_endless(falls: bool, loss: RadialLoss) -> None:
@@ -137,8 +174,32 @@ def _length_km(privacy: Guarantee) -> float:
     return float(distances[max(first - 1, 0) if np.isinf(losses[first]) else first])
 
 
-def _neighbours(privacy: Guarantee, length_km: float) -> float:
-    """ℓ just above 0; refused where small moves add up to no loss at all."""
+def _span_km(privacy: Guarantee) -> float:
+    """The last distance at which ℓ is finite, by bisection; ∞ where there is none."""
+    low, high = 0.0, 1e6
+    if math.isfinite(float(privacy.loss(high))):
+        return math.inf
+    for corner in privacy._corners().tolist():
+        low, high = _halved(privacy, low, high, corner)
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = _halved(privacy, low, high, middle)
+    return low
+
+
+def _halved(privacy: Guarantee, low: float, high: float, at: float) -> tuple[float, float]:
+    if not low < at < high:
+        return low, high
+    return (at, high) if math.isfinite(float(privacy.loss(at))) else (low, at)
+
+
+def _steps(privacy: Guarantee, farthest_km: float) -> bool:
+    """Whether ℓ has few values: a step function, which begins with a step at 0."""
+    distances = farthest_km * np.r_[np.geomspace(1e-9, 1, _SAMPLES), np.linspace(1e-3, 1, _SAMPLES)]
+    return np.unique(privacy.loss(distances)).size <= _FEW
+
+
+def _check_neighbours(privacy: Guarantee, length_km: float) -> None:
+    """Refuse an ℓ with which small moves add up to no loss at all."""
     small = length_km * np.array([1e-9, 1e-6, 1e-3])
     losses = privacy.loss(small)
     steepness = losses / small * length_km
@@ -147,7 +208,6 @@ def _neighbours(privacy: Guarantee, length_km: float) -> float:
             "privacy must not vanish faster than the distance: with this ℓ many small moves add up to "
             "no loss at all, and no noise is flat enough"
         )
-    return float(losses[0])
 
 
 def _check_loss(loss: RadialLoss) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, count, positive
+from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed
 from geoveil.optimal.circular import CircularNoise
 from geoveil.optimal.promise import RadialPromise
 from geoveil.optimal.region import Region
-from geoveil.optimal.rings import RingLimits, Rings, Tightness, chained
+from geoveil.optimal.rings import RingLimits, Rings, RingSolution, Tightness, chained
 from geoveil.optimal.segments import Segments
 from geoveil.space.loss import RadialLoss, distance_km
 
@@ -99,11 +99,12 @@ def optimal_noise(
     limits = RingLimits.of(bound_per_km2, tightness)
     promise = RadialPromise.of(privacy, region, loss, limits)
     wanted, most = positive("gap", gap), count("most_rings", most_rings, least=64)
-    width, best, lowest = promise.first_width_km, None, 0.0
+    width, best, lowest, expected = promise.first_width_km, None, 0.0, None
     while promise.reach_km / width <= most:
         rings = Rings(width, promise.levels(width, math.ceil(promise.reach_km / width)))
-        lowest = max(lowest, _lower_bound(rings, loss, limits))
-        best = _noise(rings, promise, loss, limits, lowest) or best
+        solved = _solved_bound(rings, loss, limits, expected)
+        lowest, expected = max(lowest, solved.bound), solved.halved()
+        best = _noise(rings, promise, loss, limits, lowest, solved.pairs) or best
         reached = 1.0 if best is None else best.gap
         progress(min(1.0, wanted / max(reached, 1e-300)), f"{rings.count} rings")
         if reached <= wanted:
@@ -120,7 +121,9 @@ def optimal_noise(
     return best
 
 
-def _lower_bound(rings: Rings, loss: RadialLoss, limits: RingLimits) -> float:
+def _solved_bound(
+    rings: Rings, loss: RadialLoss, limits: RingLimits, expected: IntArray | None
+) -> RingSolution:
     """What every noise loses at least; where not even means over rings exist, there is no noise."""
     level = float(rings.levels[1])
     free = math.isinf(level)
@@ -130,24 +133,33 @@ def _lower_bound(rings: Rings, loss: RadialLoss, limits: RingLimits) -> float:
             "ε above that promises nothing that noise could be made for"
         )
     costs = rings.least_losses(loss, 0.0 if free else math.exp(level))
-    found = rings.solve(costs, limits, beyond=float(loss.at(rings.edges[-1])))
+    found = rings.solve(costs, limits, beyond=float(loss.at(rings.edges[-1])), expected=expected)
     if found is None:
         raise InvalidInput(_why_empty(rings, limits))
     # without a promise only the bound caps the innermost ring: its share is a constant
-    return found.bound - (limits.bound * rings.inward(loss) if free else 0.0)
+    bound = found.bound - (limits.bound * rings.inward(loss) if free else 0.0)
+    return replace(found, bound=bound)
 
 
 def _noise(
-    rings: Rings, promise: RadialPromise, loss: RadialLoss, limits: RingLimits, lowest: float
+    rings: Rings,
+    promise: RadialPromise,
+    loss: RadialLoss,
+    limits: RingLimits,
+    lowest: float,
+    expected: IntArray,
 ) -> OptimalNoise | None:
     """The best noise that is constant, or exponential, on these rings; ``None`` where none is."""
-    levels = promise.levels(rings.width, rings.count, whole=promise.jumps)
-    solved = Rings(rings.width, levels).solve(rings.mean_losses(loss), limits)
+    levels = promise.kept_levels(rings.width, rings.count)
+    solved = Rings(rings.width, levels).solve(rings.mean_losses(loss), limits, expected=expected)
     if solved is None:
         return None
     pieces = _pieces(rings, promise, solved.densities, limits)
+    kept = pieces.bounded(limits.bound)
+    if promise.stated is not None and not CircularNoise(kept).satisfies(promise.stated).holds:
+        return None  # ℓ jumps between rings, unseen; narrower ones look closer
     optimality = NoiseOptimality(lowest, rings.count, rings.width, "")
-    return OptimalNoise(pieces.bounded(limits.bound), promise.stated, loss, optimality)
+    return OptimalNoise(kept, promise.stated, loss, optimality)
 
 
 def _pieces(
@@ -156,7 +168,7 @@ def _pieces(
     """The densities made exactly private, continued as low as the promise admits, as a function."""
     values = _extended(rings, promise, densities)
     edges = np.arange(values.size + 1, dtype=np.float64) * rings.width
-    if promise.jumps:
+    if promise.steps:
         return Segments.constant(edges, values)
     middles = (edges[1:] + edges[:-1]) / 2
     # where ℓ is proportional to the distance the first slope goes on to the centre
@@ -172,7 +184,7 @@ def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> Fl
     if promise.stated is None:
         return _flattened(decreasing[decreasing > 0])
     total = math.ceil(promise.end_km / rings.width)
-    falls = np.exp(-chained(promise.levels(rings.width, total, whole=promise.jumps)))
+    falls = np.exp(-chained(promise.kept_levels(rings.width, total)))
     values = np.zeros(total)
     values[: min(total, decreasing.size)] = decreasing[:total]
     for _ in range(2):  # raising can leave a ring a rounding error above its neighbour

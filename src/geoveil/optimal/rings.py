@@ -26,7 +26,7 @@ _PARTS = 64  # of a ring, to integrate a loss
 _SAFELY = 1.001  # more than what a maximum over 64 points misses
 _LIGHTEST = 1e-7  # tails are controlled down to this; below, the solver's own errors rule
 _FEW = 6  # constraints of so many distances are written down at once, of more as they are broken
-_BROKEN = 1e-7
+_BROKEN, _TIGHT = 1e-7, 1e-6
 
 Tightness = Callable[[FloatArray], FloatArray]
 
@@ -59,10 +59,15 @@ class RingLimits:
 
 @dataclass(frozen=True)
 class RingSolution:
-    """Densities of the rings, the value reached, and a value that multipliers prove unbeatable."""
+    """Densities of the rings, a value that multipliers prove unbeatable, and the pairs that are tight."""
 
     densities: FloatArray
     bound: float
+    pairs: IntArray
+
+    def halved(self) -> IntArray:
+        """(2, n): the same pairs among rings half as wide, to begin with there."""
+        return np.hstack([2 * self.pairs, 2 * self.pairs + 1])
 
 
 class Rings:
@@ -120,27 +125,37 @@ class Rings:
     # -- the programs ----------------------------------------------------------------------------
 
     def solve(
-        self, losses: FloatArray, limits: RingLimits, *, beyond: float | None = None
+        self,
+        losses: FloatArray,
+        limits: RingLimits,
+        *,
+        beyond: float | None = None,
+        expected: IntArray | None = None,
     ) -> RingSolution | None:
         """The least Σ R_i·area_i·loss_i; ``None`` where no densities satisfy all constraints.
 
         ``beyond`` prices probability outside all rings (for the bound); without it there is none.
-        Constraints are added for the distances at which they are broken. Solved by HiGHS.
+        Constraints of many distances are added as they are broken, after those of the ``expected``
+        pairs. Solved by HiGHS.
         """
         costs = losses if beyond is None else np.append(losses, beyond)
         most = self._most(limits, costs.size, noise=beyond is None)
         distances = self._needed()
-        first, other = self._pairs(distances if distances.size <= _FEW else distances[:1])
+        few = distances.size <= _FEW
+        pairs = self._pairs(distances if few else distances[:1])
+        if expected is not None and not few:
+            inside = (expected[1] < self.count) & np.isin(expected[1] - expected[0], distances[1:])
+            pairs = np.hstack([pairs, expected[:, inside]])
         while True:
-            found = minimise(costs, self._cone(first, other, costs.size), *most)
+            found = minimise(costs, self._cone(pairs, costs.size), *most)
             if found is None:
                 return None
             masses, bound = found
             densities = masses[: self.count] / self.areas
-            more = self._broken(densities, distances) if distances.size > _FEW else first[:0]
+            more = pairs[:, :0] if few else self._broken(densities, distances)
             if not more.size:
-                return RingSolution(densities, bound)
-            first, other = np.r_[first, more[0]], np.r_[other, more[1]]
+                return RingSolution(densities, bound, self._tight(densities, pairs))
+            pairs = np.hstack([pairs, more])
 
     def tightest(self, limits: RingLimits) -> tuple[float, float, float]:
         """Where tails cannot be as light as asked: the radius, the least tail there, the tail asked for."""
@@ -166,14 +181,17 @@ class Rings:
             needed &= self.levels[1:] < chain - 1e-12
         return k[needed]
 
-    def _pairs(self, distances: IntArray) -> tuple[IntArray, IntArray]:
-        """All pairs of rings at the given distances, the inner one first."""
-        everywhere = np.arange(self.count)
-        none = everywhere[:0]
-        return (
-            np.concatenate([everywhere[:-k] for k in distances] + [none]),
-            np.concatenate([everywhere[k:] for k in distances] + [none]),
-        )
+    def _pairs(self, distances: IntArray) -> IntArray:
+        """(2, n): all pairs of rings at the given distances, the inner one first."""
+        inner = [np.arange(self.count - k) for k in distances.tolist()]
+        first = np.concatenate([*inner, np.arange(0)])
+        return np.stack([first, first + np.repeat(distances, [part.size for part in inner])])
+
+    def _tight(self, densities: FloatArray, pairs: IntArray) -> IntArray:
+        """The pairs that can make a difference: the outer ring lies as low as it may."""
+        first, other = pairs
+        least = densities[first] * np.exp(-self.levels[other - first])
+        return pairs[:, densities[other] <= least * (1 + _TIGHT)]
 
     def _broken(self, densities: FloatArray, distances: IntArray) -> IntArray:
         """(2, n): for each ring that lies too low, the inner ring that shows it most."""
@@ -184,11 +202,12 @@ class Rings:
             least[k:][higher] = asked[higher]
             shown_by[k:][higher] = np.flatnonzero(higher)
         low = np.flatnonzero(densities < least * (1 - _BROKEN) - _BROKEN / self.areas)
-        return np.stack([shown_by[low], low]) if low.size else low
+        return np.stack([shown_by[low], low])
 
-    def _cone(self, first: IntArray, other: IntArray, columns: int) -> sparse.csr_array:
+    def _cone(self, pairs: IntArray, columns: int) -> sparse.csr_array:
         """Rows ≤ 0 in the probabilities of the rings, no coefficient above 1: privacy and decrease."""
         everywhere = np.arange(self.count)
+        first, other = pairs
         level = np.r_[self.levels[other - first], np.zeros(self.count - 1)]
         first, other = np.r_[first, everywhere[1:]], np.r_[other, everywhere[:-1]]
         # m/a ≤ e^{level}·m′/a′, both sides divided by what is largest
