@@ -136,3 +136,23 @@ def test_refusals() -> None:
     drawn = far.vectors.vectors[far.sample([0, 17, 40_000])]
     assert (drawn.sum(axis=1) == 300).all()
     assert far.guarantee.epsilon_per_km == pytest.approx(0.5 * math.sqrt(3))
+
+
+def test_counts_are_clamped_before_the_nearest_vector() -> None:
+    """As documented, and it matters: (4, −2, 2) of two people stands for (1, 0, 1), not (2, 0, 0)."""
+    channel = SimpleCounting(CountVectors(2, 3), epsilon=1.0)
+    np.testing.assert_allclose(channel.one_count.sum(axis=1), 1.0)
+    # everything below zero is at zero
+    assert channel.one_count[0, 0] == pytest.approx(1 - 0.5 * math.exp(-0.5))
+    noisy = np.array([4, -2, 2])
+    clamped = np.clip(noisy, 0, 2)
+    assert _nearest_valid(noisy, 2).tolist() == [[2, 0, 0]]
+    assert _nearest_valid(clamped, 2).tolist() == [[1, 0, 1]]
+    shares = nearest_matrix(2, 3).toarray()[np.ravel_multi_index(tuple(clamped), (3, 3, 3))]
+    assert shares[channel.vectors.index([1, 0, 1])] == 1.0
+
+
+def _nearest_valid(noisy: np.ndarray, people: int) -> np.ndarray:
+    valid = CountVectors(people, noisy.size).vectors
+    squares = np.square(valid - noisy).sum(axis=1)
+    return valid[squares == squares.min()]

@@ -95,6 +95,25 @@ def test_products_by_fft_are_the_sums_written_out(
     np.testing.assert_allclose(kernel.apply_exactly(np.abs(values[0])), np.abs(values[0]) @ matrix)
 
 
+@pytest.mark.parametrize(
+    ("people", "places", "bounds"), [(9, 2, ()), (3, 12, ()), (9, 3, ((2, 0, 1), (6, 5, 4)))]
+)
+def test_products_entry_by_entry_are_the_sums_written_out(
+    people: int, places: int, bounds: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box, "_MATRIX_ENTRIES", 0)
+    monkeypatch.setattr(box, "_CHUNK", 1000)
+    vectors = CountVectors(people, places, *bounds)
+    kernel = kernel_on(vectors, lambda distance: np.exp(-0.8 * distance))
+    assert isinstance(kernel, box.CountKernel)
+    matrix = np.exp(-0.8 * vectors.distances_km())
+    values = np.random.default_rng(0).normal(size=(2, vectors.size))
+    np.testing.assert_allclose(kernel.apply(values), values @ matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel.apply(values[0]), values[0] @ matrix, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kernel.rows(np.arange(vectors.size)), matrix, rtol=1e-14)
+    assert kernel.norm >= np.sqrt(np.square(matrix).sum(axis=1).max()) * (1 - 1e-12)
+
+
 @pytest.mark.parametrize("dense_size", [0, 512], ids=["by FFT", "as a matrix"])
 @pytest.mark.parametrize("shape", [(4,), (1, 5), (3, 4), (2, 3, 4), (3, 1, 2, 4)])
 def test_kernels_in_any_number_of_dimensions(
@@ -127,6 +146,7 @@ def test_few_vectors_become_a_matrix_and_many_a_lattice() -> None:
         return np.exp(-distance)
 
     assert isinstance(kernel_on(CountVectors(3, 20), plain), DenseKernel)
+    assert isinstance(kernel_on(CountVectors(5, 12), plain), DenseKernel)
     assert isinstance(kernel_on(CountVectors(200, 3), plain), PartialKernel)
     assert box_sides((0,) * 3, (200,) * 3) == (201, 201)
     with pytest.raises(TooLarge, match="merge places or split"):

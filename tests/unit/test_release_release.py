@@ -18,11 +18,12 @@ from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge
 from geoveil.release import (
     CountRelease,
     CountVectors,
-    GroupedRelease,
     LeakageChain,
     Prior,
+    box,
     merge_least_visited,
 )
+from geoveil.release.coarsening import within_reach
 
 SKEWED = [0.8, 0.1, 0.1]
 FIVE = np.random.default_rng(2).dirichlet([1, 1, 1], size=5)
@@ -253,11 +254,42 @@ def test_what_is_beyond_reach_says_what_would_fit() -> None:
     groups = int(text.split("split the people into ")[1].split(maxsplit=1)[0])
     # The coarsenings that were named do fit, and the next finer ones do not.
     merged = merge_least_visited(Prior.parse(prior, 5), places)
-    assert CountRelease(people=5, prior=merged.prior(prior), multiplier=9.0).people == 5
-    assert GroupedRelease(people=5, prior=prior, multiplier=9.0, groups=groups).people == 5
+    assert within_reach(Prior.parse(merged.prior(prior), 5))
+    assert within_reach(Prior.parse(prior, -(-5 // groups)))
     finer = merge_least_visited(Prior.parse(prior, 5), places + 1)
-    with pytest.raises(TooLarge):
+    with pytest.raises(TooLarge, match="distances between them"):
         CountRelease(people=5, prior=finer.prior(prior), multiplier=9.0)
+
+
+def test_many_places_and_few_people() -> None:
+    """4,368 vectors in a box of 10⁸: no transform, yet certified and fair to all places."""
+    release = CountRelease(people=5, prior=np.full(12, 1 / 12), multiplier=1.0)
+    (design,) = release.designs
+    assert design.vectors.size == math.comb(16, 11)
+    assert release.certificate_nats < 1e-6
+    assert release.chain.holds
+    # any two vectors that are orders of each other are as likely to be released
+    sums = {}
+    for vector, share in zip(design.vectors.vectors.tolist(), design.output.tolist(), strict=True):
+        sums.setdefault(tuple(sorted(vector)), []).append(share)
+    assert len(sums) == 7
+    for shares in sums.values():
+        np.testing.assert_allclose(shares, np.mean(shares), rtol=1e-6, atol=1e-12)
+    assert int(release.sample([5] + [0] * 11).sum()) == 5
+
+
+TABLE_2 = [(1, 53), (2, 33), (3, 27), (4, 23), (5, 21), (10, 16), (20, 12), (35, 11)]
+
+
+@pytest.mark.parametrize(("people", "places"), TABLE_2)
+def test_the_pairs_of_table_2_fit_or_say_why_not(people: int, places: int) -> None:
+    """AGG Table 2: up to four people fit; the others are refused with their vectors and distances."""
+    prior = Prior.parse(np.full(places, 1 / places), people)
+    vectors = math.comb(people + places - 1, places - 1)
+    assert within_reach(prior) is (vectors**2 <= box.ENTRY_LIMIT)
+    if not within_reach(prior):
+        with pytest.raises(TooLarge, match=r"distances between them \(.*e\+.*transform"):
+            CountRelease(people=people, prior=prior.mean, multiplier=1.0)
 
 
 @pytest.mark.parametrize(("people", "places"), [(1000, 6), (10**5, 4), (3, 400)])

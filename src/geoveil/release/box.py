@@ -1,8 +1,10 @@
-"""The box around count vectors, in one dimension less than there are places, and products on it.
+"""Products with a kernel k(d) over count vectors: on a box by FFT, or entry by entry.
 
 The count of one place, the spare one, follows from the others, so vectors are points of a box in L − 1
 dimensions. The distance depends on their offset there alone: with o the offset of the other places,
-d² = Σo² + (Σo)². A kernel k(d) is a convolution on the box, made by FFT.
+d² = Σo² + (Σo)². A kernel is a convolution on the box, made by FFT. The box grows with a power of L and is
+soon almost empty; where there are few vectors in it, all N² entries are summed instead: d² is a
+whole number of at most 2M², so each is looked up in a table.
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.kernel import DenseKernel, Kernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import TooLarge
 from geoveil.release.counts import CountVectors
-from geoveil.space.base import MATRIX_LIMIT
 
 LATTICE_LIMIT, REACH = 1 << 26, 1 << 24
 """Points of the largest transform that is made once (half a gibibyte), and of one made at every step."""
 WHOLE_LIMIT = 1024
 """Up to so many vectors products are sums of a matrix, exact for small values too."""
-_DENSE_ADVANTAGE = 64
-"""Entries of a matrix multiplied in the time that one point of a transform takes."""
+ENTRY_LIMIT = 1 << 28
+"""Entries of the largest product that is summed: N up to 16,384, up to half a gibibyte of distances."""
+_MATRIX_ENTRIES = 1 << 25
+"""Entries of the largest matrix of numbers (a quarter of a gibibyte); above, only distances are kept."""
+_DENSE_ADVANTAGE, _LOOKED_UP_ADVANTAGE = 64, 8
+"""Entries of a matrix multiplied, or looked up, in the time that one point of a transform takes."""
+_CHUNK = 1 << 16  # values looked up at a time, few enough for the cache
 
 
 def box_sides(lower: tuple[int, ...], upper: tuple[int, ...]) -> tuple[int, ...]:
@@ -61,17 +67,58 @@ def box_distances(vectors: CountVectors) -> FloatArray:
     return np.sqrt(np.square(total) + sum(np.square(offset) for offset in offsets))
 
 
+def within_products(
+    people: int, lower: tuple[int, ...], upper: tuple[int, ...], points: int
+) -> bool:
+    """Whether products on a window are possible: entry by entry, or by a transform of so many points."""
+    size = CountVectors.estimated_size(people, lower, upper)
+    return size**2 <= ENTRY_LIMIT or transform_points(lower, upper) <= points
+
+
+class CountKernel(Kernel):
+    """A kernel on count vectors, its values looked up by squared distance, a block of rows at a time."""
+
+    exact = True
+
+    def __init__(self, space: CountVectors, function: Callable[[FloatArray], FloatArray]) -> None:
+        self._squares = space.squared_distances
+        self._values = function(np.sqrt(np.arange(2.0 * space.people**2 + 1)))
+        self.norm = float(np.abs(self._values).max() * math.sqrt(space.size))
+
+    def apply(self, values: FloatArray) -> FloatArray:
+        size = len(self._squares)
+        step = max(1, _CHUNK // size)
+        block, result = np.empty((step, size)), np.empty(values.shape)
+        for at in range(0, size, step):
+            part = self._looked_up(slice(at, at + step), block)
+            result[..., at : at + step] = values @ part.T
+        return result
+
+    def rows(self, cells: Any) -> FloatArray:
+        return self._looked_up(cells, None)
+
+    def _looked_up(self, cells: Any, block: FloatArray | None) -> FloatArray:
+        squares = self._squares[cells]
+        out = None if block is None else block[: len(squares)]
+        # every index is in range; "clip" spares NumPy a slower check of it
+        return np.take(self._values, squares, out=out, mode="clip")
+
+
 @kernel_on.register
 def _kernel_on_counts(space: CountVectors, function: Callable[[FloatArray], FloatArray]) -> Kernel:
-    """By FFT on the box; as a matrix where there are few vectors and the box is mostly empty."""
-    points = transform_points(space.lower, space.upper)
-    worth = space.size <= WHOLE_LIMIT or space.size**2 <= _DENSE_ADVANTAGE * points
-    if space.size <= MATRIX_LIMIT and worth:
-        return DenseKernel(function(space.distances_km()))
+    """By FFT on the box, or entry by entry where that takes less time."""
+    points, entries = transform_points(space.lower, space.upper), space.size**2
+    as_matrix = entries <= _MATRIX_ENTRIES
+    advantage = _DENSE_ADVANTAGE if as_matrix else _LOOKED_UP_ADVANTAGE
+    worth = space.size <= WHOLE_LIMIT or entries <= advantage * points
+    if entries <= ENTRY_LIMIT and (worth or points > LATTICE_LIMIT):
+        kernel = CountKernel(space, function)
+        return DenseKernel(kernel.rows(slice(None))) if as_matrix else kernel
     if points > LATTICE_LIMIT:
         raise TooLarge(
-            f"the transform of {space.size:,} count vectors ({points:.3g} points) must have at most "
-            f"{LATTICE_LIMIT:,}; merge places or split the people into groups"
+            f"count vectors ({space.size:,}) must have at most {ENTRY_LIMIT:.3g} distances ({entries:.3g}) "
+            f"or a transform of {LATTICE_LIMIT:.3g} points ({points:.3g}); merge places or split the "
+            "people into groups"
         )
     lattice = LatticeKernel(function(box_distances(space)), signed=True)
     return PartialKernel(lattice, box_cells(space))

@@ -21,11 +21,16 @@ import numpy.typing as npt
 
 from geoveil.arrays import IntArray, count
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.release.box import REACH, transform_points
+from geoveil.release.box import (
+    ENTRY_LIMIT,
+    REACH,
+    WHOLE_LIMIT,
+    transform_points,
+    within_products,
+)
 from geoveil.release.counts import VECTOR_LIMIT, CountVectors, number_of_vectors
 from geoveil.release.law import TAIL
 from geoveil.release.prior import Prior
-from geoveil.space.base import MATRIX_LIMIT
 
 
 @dataclass(frozen=True)
@@ -93,12 +98,10 @@ def even_groups(people: int, groups: int) -> list[IntArray]:
 def within_reach(prior: Prior) -> bool:
     """Whether a release for this prior can be designed: vectors to list and transforms to make."""
     people, places = prior.people, prior.places
-    lower, upper = (0,) * places, (people,) * places
-    if number_of_vectors(people, places) > MATRIX_LIMIT:
-        lower, upper = prior.bounds(TAIL / 2)
-    size = CountVectors.estimated_size(people, lower, upper)
-    if size > MATRIX_LIMIT and transform_points(lower, upper) > REACH:
+    lower, upper = _window(prior)
+    if not within_products(people, lower, upper, REACH):
         return False
+    size = CountVectors.estimated_size(people, lower, upper)
     if not prior.is_common:  # people join one at a time, so all smaller counts are needed too
         spare = int(np.argmax(np.subtract(upper, lower)))
         lower, upper = (0,) * places, (*upper[:spare], people, *upper[spare + 1 :])
@@ -110,12 +113,23 @@ def check_reach(prior: Prior) -> None:
     """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
     if within_reach(prior):
         return
-    number = number_of_vectors(prior.people, prior.places)
+    lower, upper = _window(prior)
+    size = CountVectors.estimated_size(prior.people, lower, upper)
+    points = float(min(transform_points(lower, upper), 10**300))
     advice = " or ".join([*_merging_that_fits(prior), *_groups_that_fit(prior)])
     raise TooLarge(
-        f"count vectors ({number:.3g} for {prior.people} people and {prior.places} places) are beyond "
-        f"reach; {advice}"
+        f"count vectors ({size:.3g} for {prior.people} people and {prior.places} places) must have at most "
+        f"{ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at most {REACH:.3g} "
+        f"points ({points:.3g}) and {VECTOR_LIMIT:.3g} vectors; {advice}"
     )
+
+
+def _window(prior: Prior) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The bounds of the vectors that a design looks at."""
+    people, places = prior.people, prior.places
+    if number_of_vectors(people, places) <= WHOLE_LIMIT:
+        return (0,) * places, (people,) * places
+    return prior.bounds(TAIL / 2)
 
 
 def _merging_that_fits(prior: Prior) -> Sequence[str]:

@@ -34,7 +34,9 @@ _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 class NoisyCounts(Channel):
     """Noise on each count by itself, kept between 0 and M, then the nearest valid vector.
 
-    Law: z_i = clamp(a_i + noise) for every place, ã the valid vector nearest to z, ties in equal shares.
+    Law: z_i = clamp(a_i + noise, 0, M) for every place, ã the valid vector nearest to z, ties in equal
+    shares. The clamping comes first, so ã need not be the valid vector nearest to a + noise itself;
+    AGG §2.1.4 asks for counts between 0 and M that sum to M and does not say how SCM gets there.
     Guarantee: one person who goes elsewhere changes two counts by one, so 2ε; per unit of distance
     ε·√L, since Σ|Δ_i| ≤ √L·‖Δ‖.
     Cost: (M + 1)^L noisy vectors are listed for rows and products, none for samples.

@@ -19,6 +19,7 @@ from geoveil.space.document import entries
 
 VECTOR_LIMIT = 1 << 22
 """No more count vectors than this are listed."""
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +107,19 @@ class CountVectors(Space):
             left = np.repeat(left, choices) - chosen
         made: IntArray = frozen(np.stack(columns, axis=1))
         return made
+
+    @cached_property
+    def squared_distances(self) -> npt.NDArray[np.unsignedinteger]:
+        """(size, size): ‖a − ã‖² of all pairs, at most 2M², in as few bytes as hold it."""
+        counts = self.vectors.astype(np.float64)
+        lengths = np.square(counts).sum(axis=1)
+        kind = np.min_scalar_type(2 * self.people**2)
+        squares = np.empty((self.size, self.size), dtype=kind)
+        step = max(1, _CHUNK // self.size)
+        for at in range(0, self.size, step):
+            part = slice(at, at + step)
+            squares[part] = lengths[part, None] + lengths - 2.0 * (counts[part] @ counts.T)
+        return squares
 
     def index(self, counts: npt.ArrayLike) -> IntArray:
         """The numbers of vectors (…, places); a vector that is none of these is refused."""

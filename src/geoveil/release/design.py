@@ -17,7 +17,6 @@ from geoveil.estimate.likelihood import DenseLikelihood, Likelihood
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Stop
 from geoveil.mechanism.elastic import Elastic
 from geoveil.randomness import SYSTEM, Randomness
-from geoveil.release.box import LATTICE_LIMIT
 from geoveil.release.counts import CountVectors
 from geoveil.release.law import CountLaw
 from geoveil.release.published import LeakageChange
@@ -124,7 +123,7 @@ class ReleaseDesign:
         if self.law.is_whole:
             return 0.0
         margin = self.margin
-        while margin and self.law.transform_points(margin) > LATTICE_LIMIT:
+        while margin and not self.law.can_widen(margin):
             margin //= 2
         wide = self.law.widened(margin).vectors
         scaled = np.zeros(wide.size)
@@ -186,7 +185,7 @@ def design(
     made = ReleaseDesign(law, rate, _ascent(law, rate, rule, progress))
     if made.outside_nats <= max(made.ascent.certificate, COARSE.tolerance):
         return made
-    if law.transform_points(made.margin) > LATTICE_LIMIT:
+    if not law.can_widen(made.margin):
         return made  # with the certificate it has
     wider = law.widened(made.margin)  # releases outside the window would leak less
     return ReleaseDesign(wider, rate, _ascent(wider, rate, rule, progress))

@@ -10,7 +10,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.channel.kernel import kernel_on
 from geoveil.measure.information import entropy_bits
-from geoveil.release.box import WHOLE_LIMIT, transform_points
+from geoveil.release.box import LATTICE_LIMIT, WHOLE_LIMIT, within_products
 from geoveil.release.counts import CountVectors, number_of_vectors
 from geoveil.release.prior import Prior
 
@@ -81,9 +81,9 @@ class CountLaw:
         probabilities[vectors.index(old.vectors)] = self.probabilities
         return CountLaw(self.prior, vectors, frozen(probabilities), self.left_out)
 
-    def transform_points(self, margin: int) -> int:
-        """How many points a transform on the widened window needs."""
-        return transform_points(*self._bounds(margin))
+    def can_widen(self, margin: int) -> bool:
+        """Whether products on the widened window are possible."""
+        return within_products(self.vectors.people, *self._bounds(margin), LATTICE_LIMIT)
 
     def _bounds(self, margin: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         old = self.vectors
