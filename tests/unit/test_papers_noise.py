@@ -93,3 +93,35 @@ def test_staircases_and_their_first_step() -> None:
     assert noise.satisfies(gv.WithinRadius(radius_km=2.0, epsilon=1.5)).holds
     density = noise.density_per_km2([0.1, 0.8, 2.8])
     np.testing.assert_allclose(density[:-1] / density[1:], np.exp(1.5))
+
+
+EPSILONS = np.array([0.5, 0.9, 1.1, 2.0, 3.0])
+LOSSES = np.array([[3.0, 2.1, 2.0, 1.95, 1.95]])
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "agreement"),
+    [
+        ("figure-2", ([1.8, 1.0, 0.5], 1e-9), Agreement.YES),
+        ("figure-2", ([1.8, 1.0, 1.0], 1e-9), Agreement.PARTLY),
+        ("figure-2", ([1.8, 1.0, 1.0], 0.1), Agreement.NO),
+        ("figure-3", (1e-4, 1e-9, 3, 2), Agreement.YES),
+        ("figure-3", (0.1, 1e-9, 3, 2), Agreement.PARTLY),
+        ("figure-3", (0.1, 0.1, 3, 2), Agreement.NO),
+        ("figure-4", (EPSILONS, 2 / EPSILONS, LOSSES), Agreement.YES),
+        ("figure-4", (EPSILONS, 2 / EPSILONS, LOSSES - 0.5), Agreement.PARTLY),
+        ("figure-4", (EPSILONS, EPSILONS, EPSILONS[None] + 1), Agreement.NO),
+        (
+            "figure-5",
+            (np.ones((2, 3)), 0.6 * np.ones((2, 3)), 0.01 * np.ones((2, 3))),
+            Agreement.YES,
+        ),
+        ("figure-5", (np.ones((2, 3)), 0.6 * np.ones((2, 3)), 0.5 * np.ones((2, 3))), Agreement.NO),
+        ("open-question", (2e-4, True, [0.01, 0.2]), Agreement.YES),
+        ("open-question", (2e-2, True, [0.01, 0.2]), Agreement.NO),
+    ],
+)
+def test_every_verdict_can_come_out_otherwise(name, figures, agreement) -> None:
+    (experiment,) = load_paper("noise").chosen([name])
+    assert experiment.judge is not None
+    assert experiment.judge(*figures).agreement is agreement

@@ -172,7 +172,8 @@ def _pieces(
         return Segments.constant(edges, values)
     middles = (edges[1:] + edges[:-1]) / 2
     # where ℓ is proportional to the distance the first slope goes on to the centre
-    proportional = np.allclose(rings.levels, np.arange(rings.count) * rings.levels[1], rtol=1e-9)
+    finite = np.flatnonzero(np.isfinite(rings.levels))
+    proportional = np.allclose(rings.levels[finite], finite * rings.levels[1], rtol=1e-9)
     steep = proportional and math.isinf(limits.bound)
     first = values[0] * (math.sqrt(values[0] / values[1]) if steep else 1.0)
     return Segments(np.r_[0.0, middles], np.r_[first, values[:-1]], values)

@@ -1,7 +1,7 @@
 """Aggregation-based location privacy made again: least leakage for counts, certified and at scale."""
 
-from geoveil.papers.aggregates.laws import FIGURE_4
-from geoveil.papers.aggregates.people import FIGURE_7
+from geoveil.papers.aggregates.laws import FIGURE_4, UNPOPULAR
+from geoveil.papers.aggregates.people import DEFINITION_3, FIGURE_7
 from geoveil.papers.aggregates.scale import TABLE_2
 from geoveil.papers.aggregates.threshold import ALGORITHM_1, FIGURE_9
 from geoveil.papers.aggregates.tradeoff import FIGURE_5, FIGURE_6
@@ -19,6 +19,8 @@ PAPER = Paper(
         FIGURE_5,
         FIGURE_6,
         FIGURE_7,
+        DEFINITION_3,
+        UNPOPULAR,
         FIGURE_8,
         FIGURE_9,
     ),

@@ -103,14 +103,10 @@ class Series:
         found = sorted((point.distortion, point.leakage_bits) for point in self.optimum)
         return np.interp(distortion, *np.transpose(found))
 
-    @property
-    def is_below_comparators(self) -> bool:
-        """Whether both comparators leak more at every distortion of the curve."""
-        return all(
-            bits > point.leakage_bits
-            for point in self.points
-            for bits in point.comparators_bits.values()
-        )
+    def ratio_at(self, multiplier: float) -> float:
+        """How many times as much the simple counting mechanism leaks at the distortion of a multiplier."""
+        (point,) = (point for point in self.points if point.multiplier == multiplier)
+        return point.comparators_bits[SimpleCounting.name] / point.leakage_bits
 
 
 def series(setting: Setting, name: str, people: int, prior: npt.ArrayLike) -> Series:
@@ -129,10 +125,10 @@ def series(setting: Setting, name: str, people: int, prior: npt.ArrayLike) -> Se
     return Series(name, points, leakage_curve(certified, multipliers))
 
 
-def in_order(*curves: Series) -> bool:
-    """Whether each curve leaks at least as much as the next at every distortion that all have."""
+def disorder_bits(*curves: Series) -> float:
+    """By how much any curve leaks more than the one before it at a distortion that all have; 0 if none."""
     lowest = max(float(curve.distortion.min()) for curve in curves)
     highest = min(float(curve.distortion.max()) for curve in curves)
     shared = np.linspace(lowest, highest, 25)
     levels = np.stack([curve.leakage_at(shared) for curve in curves])
-    return bool((np.diff(levels, axis=0) <= 1e-9).all())
+    return max(0.0, float(np.diff(levels, axis=0).max()))

@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.papers.aggregates.series import CASES, COLUMNS, PRIORS, Series, in_order, series
-from geoveil.papers.report import Agreement, Experiment, Finding, Setting, Table
+from geoveil.papers.aggregates.series import (
+    CASES,
+    COLUMNS,
+    PRIORS,
+    Series,
+    disorder_bits,
+    series,
+)
+from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
 from geoveil.plot.curves import COLOURS
 from geoveil.release import SimpleCounting
 
 PEOPLE = (5, 10, 15, 20)
 _QUICK_PEOPLE = (5, 10)
+_ROUNDING_BITS = 1e-9
 
 
 def _figure_5(setting: Setting) -> Finding:
@@ -24,12 +32,8 @@ def _figure_5(setting: Setting) -> Finding:
         setting.progress(number / len(crowds), f"{people} people")
         found[people] = [series(setting, name, people, prior) for name, prior in PRIORS.items()]
     every = [curve for curves in found.values() for curve in curves]
-    below = all(curve.is_below_comparators for curve in every)
-    alike = all(
-        np.allclose(curves[2].leakage_bits, curves[3].leakage_bits, atol=1e-6)
-        for curves in found.values()
-    )
-    ordered = all(in_order(*curves[:3]) for curves in found.values())
+    alike = [curves[2].leakage_bits - curves[3].leakage_bits for curves in found.values()]
+    order = max(disorder_bits(*curves[:3]) for curves in found.values())
     rows = [
         [people, curve.name, *row]
         for people, curves in found.items()
@@ -37,14 +41,7 @@ def _figure_5(setting: Setting) -> Finding:
         for row in curve.rows()
     ]
     return Finding(
-        agreement=Agreement.of(below, alike, ordered),
-        conclusion=(
-            f"{ratio_in_words(every)}, over {len(rows)} points; p3 and p4 "
-            f"{'coincide' if alike else 'differ'}; "
-            f"{'p1 leaks most, then p2, then p3' if ordered else 'the order p1, p2, p3 does not hold'}. "
-            f"Stopped by its threshold, Algorithm 1 is at most {_largest_gap(every):.3f} bits above the "
-            "least leakage at its distortion."
-        ),
+        *judge_common(least_ratio(every), float(np.abs(alike).max()), order, _largest_gap(every)),
         table=Table.of(("people", "prior", *COLUMNS), rows),
         draw=partial(draw_panels, {f"{people} people": curves for people, curves in found.items()}),
         numbers={
@@ -61,15 +58,11 @@ def _figure_6(setting: Setting) -> Finding:
     for number, (name, prior) in enumerate(CASES.items()):
         setting.progress(number / len(CASES), name)
         curves.append(series(setting, name, len(prior), prior))
-    below = all(curve.is_below_comparators for curve in curves)
-    first, second = in_order(*curves[:3]), in_order(*curves[3:])
+    orders = disorder_bits(*curves[:3]), disorder_bits(*curves[3:])
+    advantage = [curve.ratio_at(1.0) for curve in curves]
     rows = [[curve.name, *row] for curve in curves for row in curve.rows()]
     return Finding(
-        agreement=Agreement.of(below, first, second),
-        conclusion=(
-            f"C1 leaks most, then C2 and C3: {'yes' if first else 'no'}; C4 most, then C5 and C6: "
-            f"{'yes' if second else 'no'}, at every distortion. {ratio_in_words(curves)}."
-        ),
+        *judge_personal(least_ratio(curves), orders, advantage),
         table=Table.of(("case", *COLUMNS), rows),
         draw=partial(draw_panels, {"cases 1 to 3": curves[:3], "cases 4 to 6": curves[3:]}),
         numbers={
@@ -77,6 +70,60 @@ def _figure_6(setting: Setting) -> Finding:
             "ratio_of_scm_at_1": least_ratio(curves, 1.0),
         },
         figure_size=(8.4, 3.6),
+    )
+
+
+def judge_scm(ratio: float, whose: str = "") -> Claim:
+    """Less leakage than SCM at equal distortion, from the least ratio of the two."""
+    return Claim(
+        f"the mechanism always leaks less than SCM at equal distortion{whose}",
+        ratio > 1,
+        f"SCM leaks at least {ratio:.3f} times as much",
+    )
+
+
+def judge_common(ratio: float, apart_bits: float, order_bits: float, gap_bits: float) -> Verdict:
+    """§5.2.1: below SCM in all cases, p3 and p4 alike and lowest, p1 highest."""
+    return Verdict.of(
+        judge_scm(ratio),
+        Claim(
+            "the curves of p3 and p4 coincide", apart_bits < 1e-6, f"{apart_bits:.1g} bits apart"
+        ),
+        Claim(
+            "at equal distortion p1 leaks most, then p2, and p3 and p4 least",
+            order_bits <= _ROUNDING_BITS,
+            f"out of order by {order_bits:.1g} bits at most",
+        ),
+        note=(
+            f"Stopped by its threshold, Algorithm 1 is at most {gap_bits:.3f} bits above the least leakage "
+            "at its distortion."
+        ),
+    )
+
+
+def judge_personal(
+    ratio: float, orders_bits: tuple[float, float], advantage: Sequence[float]
+) -> Verdict:
+    """§5.2.2: below SCM, less leakage and a greater advantage the more priors are skewed."""
+    first, second = orders_bits
+    listed = ", ".join(f"{value:.2f}" for value in advantage)
+    return Verdict.of(
+        judge_scm(ratio),
+        Claim(
+            "C1 leaks most, then C2, then C3",
+            first <= _ROUNDING_BITS,
+            f"out of order by {first:.1g} bits at most",
+        ),
+        Claim(
+            "the more people have skewed priors, the less leaks: C4 most, then C5, then C6",
+            second <= _ROUNDING_BITS,
+            f"out of order by {second:.1g} bits at most",
+        ),
+        Claim(
+            "the advantage over SCM grows with the people who have skewed priors",
+            advantage[3] < advantage[4] < advantage[5],
+            f"at λ = 1 SCM leaks {listed} times as much in C1 to C6",
+        ),
     )
 
 
@@ -90,14 +137,6 @@ def least_ratio(curves: Sequence[Series], multiplier: float | None = None) -> fl
         for curve in curves
         for point in curve.points
         if SimpleCounting.name in point.comparators_bits and multiplier in (None, point.multiplier)
-    )
-
-
-def ratio_in_words(curves: Sequence[Series]) -> str:
-    """How much more the simple counting mechanism leaks at equal distortion."""
-    return (
-        f"At equal distortion the simple counting mechanism leaks at least {least_ratio(curves):.3f} "
-        f"times as much everywhere and {least_ratio(curves, 1.0):.2f} times at λ = 1"
     )
 
 
@@ -133,11 +172,13 @@ FIGURE_5 = Experiment(
     "The mechanism leaks less than SCM at equal distortion in all cases; the curves of p3 and p4 "
     "coincide and are the lowest, that of p1 is the highest.",
     _figure_5,
+    judge_common,
 )
 FIGURE_6 = Experiment(
     "figure-6",
     "Figure 6: leakage and distortion when people have priors of their own",
     "The mechanism always leaks less than SCM, and less where more people have skewed priors: C1 most, "
-    "then C2, C3; C4 most, then C5, C6.",
+    "then C2, C3; C4 most, then C5, C6. Its advantage over SCM becomes greater with more such people.",
     _figure_6,
+    judge_personal,
 )
