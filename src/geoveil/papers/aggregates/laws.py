@@ -144,8 +144,8 @@ def judge_places(rows: Sequence[Sequence[float]]) -> Verdict:
             f"{unpopular.min():.2f} to {unpopular.max():.2f}",
         ),
         Claim(
-            "popular places are output with a higher probability",
-            bool((often > seldom).all()),
+            "popular places are output with no smaller probability",
+            bool((often >= seldom - 1e-9).all()),
             f"a visited one is shown in {often.min():.0%} to {often.max():.0%} of releases against "
             f"{seldom.min():.0%} to {seldom.max():.0%}",
         ),

@@ -91,7 +91,7 @@ FIGURE_7 = Experiment(
 _PEOPLE = 5
 _RATES = tuple(np.geomspace(0.02, 2.0, 17).tolist())
 _QUICK_RATES = tuple(np.geomspace(0.05, 1.0, 6).tolist())
-_STEPS, _QUICK_STEPS = 20_000, 2_000
+_STEPS, _QUICK_STEPS = 3_000, 1_000
 _ROUNDING_BITS = 1e-9
 
 
