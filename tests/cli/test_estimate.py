@@ -200,7 +200,7 @@ def test_continuous_reports_join_the_map_of_the_other_file(
     first, second = about["mechanisms"]
     assert first["space"] == second["space"]
     grid = gv.Grid.from_dict(first["space"])
-    lat, lng = np.loadtxt(points, delimiter=",", skiprows=1).T
+    lat, lng = np.loadtxt(points, delimiter=",", skiprows=1, usecols=(0, 1)).T
     own = gv.ContinuousLaplace(epsilon_per_km=3.0).tally(grid, lat=lat, lng=lng)
     seen = read_result(str(folder / "e.csv")).reports
     assert seen is not None
