@@ -10,14 +10,14 @@ from scipy import fft
 
 from benchmarks.timing import Figure, duration, ratio, slope
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit import certify
-from geoveil.channel.base import Channel
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.channel import Channel
+from geoveil.channel.composed import DenseChannel
 from geoveil.channel.kernel import fft_workers
+from geoveil.document.exact import ExactTable
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric, RandomizedResponse
-from geoveil.report.table import ExactTable
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.verify import certify
 
 _SMALL, _LARGE = 100, 1000
 

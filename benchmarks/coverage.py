@@ -23,7 +23,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import BoolArray, FloatArray
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.estimate import (
     Bootstrap,
     Estimate,
@@ -33,8 +33,7 @@ from geoveil.estimate import (
     Steps,
 )
 from geoveil.estimate.uncertainty import Uncertainty
-from geoveil.papers.cities import PARIS, SAN_FRANCISCO, Cut, load_city
-from geoveil.papers.data import DataFolder, MissingData
+from geoveil.papers.data import PARIS, SAN_FRANCISCO, Cut, DataFolder, MissingData, load_city
 
 LEVEL = 0.95
 NEW_YORK = Cut("New York", "foursquare-nyc", 40.55, -74.28, 0.0045, 0.0059, 98, 100)

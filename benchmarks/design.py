@@ -15,16 +15,16 @@ from scipy import fft, optimize, sparse
 from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, best_of, city_prior, duration, faster, ratio
 from geoveil.arrays import FloatArray
+from geoveil.channel.channel import Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
 from geoveil.channel.kernel import fft_workers
-from geoveil.channel.tally import Tally
 from geoveil.collect.design import blahut_arimoto, elastic
 from geoveil.collect.weights import exponential_kernel, rate_distortion_weights
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
 from geoveil.optimal import OptimalMechanism, optimal_mechanism, optimal_noise
 from geoveil.randomness import seeded
 from geoveil.release import CountRelease, ReleaseDesign, number_of_vectors
-from geoveil.release.box import box_sides
+from geoveil.release.counts import box_sides
 from geoveil.space.grid import Grid
 
 _SIDE = 1000

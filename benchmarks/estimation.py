@@ -13,8 +13,7 @@ from scipy import fft
 from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, Inside, city_prior, duration, faster, ratio, share
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
 from geoveil.collect.design import blahut_arimoto
 from geoveil.estimate import (
     ActiveSetNewton,
@@ -25,9 +24,9 @@ from geoveil.estimate import (
     maximise,
 )
 from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.likelihood import Objective, uniform
 from geoveil.estimate.observations import Observations
-from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.space.grid import Grid

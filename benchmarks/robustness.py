@@ -19,23 +19,24 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.audit.alarm import PoisoningAlarm
-from geoveil.audit.attack import expected_counts
-from geoveil.audit.guard import GuardedUpdate
-from geoveil.audit.manipulation import campaign_manipulation_gain, manipulation_gain
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
 from geoveil.collect import Crowd, simulate
 from geoveil.collect.design import DesignedElastic
 from geoveil.collect.long_run import LongRun, long_run
 from geoveil.estimate import DenseLikelihood, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
-from geoveil.papers.cities import PARIS, SAN_FRANCISCO, City, load_city
-from geoveil.papers.data import DataFolder, MissingData
-from geoveil.papers.page import style
-from geoveil.papers.privic.campaign import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
+from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
+from geoveil.papers.privic.published_tables import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
+from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS
 from geoveil.plot.maps import Panel, draw_maps
+from geoveil.verify.alarm import PoisoningAlarm
+from geoveil.verify.guard import GuardedUpdate
+from geoveil.verify.manipulation import (
+    campaign_manipulation_gain,
+    expected_counts,
+    manipulation_gain,
+)
 
 IMAGES = Path("docs/images")
 REPORTS = 100_000

@@ -210,7 +210,7 @@ def _healthz(live: Live, seconds: float) -> float:
 
     import uvloop
 
-    from geoveil.load.connection import Connection
+    from geoveil.load import Connection
 
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -33,7 +33,7 @@ from benchmarks.timing import (
     slope,
 )
 
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Tally
 from geoveil.collect import blahut_arimoto
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric

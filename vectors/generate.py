@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import geoveil as gv
-from geoveil.report import MechanismDocument, canonical_bytes, publish
+from geoveil.document import MechanismDocument, canonical_bytes, publish
 
 HERE = Path(__file__).resolve().parent
 DRAWS = 2500

@@ -3,14 +3,6 @@
 A mechanism is a channel, a channel is an operator with a guarantee, and a guarantee can be checked.
 """
 
-from geoveil.audit import AuditReport, Certificate, audit, certify
-from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
-from geoveil.audit.guard import Guarded, GuardedUpdate
-from geoveil.audit.manipulation import (
-    ManipulationGain,
-    campaign_manipulation_gain,
-    manipulation_gain,
-)
 from geoveil.channel import (
     Channel,
     DenseChannel,
@@ -40,6 +32,13 @@ from geoveil.collect import (
     simulate,
 )
 from geoveil.collect.long_run import LongRun, long_run
+from geoveil.document import (
+    ExactTable,
+    IntegerElastic,
+    MechanismDocument,
+    load_mechanism,
+    save_mechanism,
+)
 from geoveil.estimate import (
     ActiveSetNewton,
     AverageMechanism,
@@ -61,8 +60,14 @@ from geoveil.estimate import (
     randomized_response_error_bound,
     rappor_error_bound,
 )
-from geoveil.measure.adversary import adversary_error_km, adversary_guesses, bayes_error
-from geoveil.measure.distance import expected_loss, mean_distance_km
+from geoveil.measure.distance import (
+    adversary_error_km,
+    adversary_guesses,
+    bayes_error,
+    earth_movers_distance_km,
+    expected_loss,
+    mean_distance_km,
+)
 from geoveil.measure.elasticity import (
     Elasticity,
     elasticity,
@@ -80,7 +85,6 @@ from geoveil.measure.information import (
     mutual_information_bits,
     total_variation,
 )
-from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.mechanism import (
     ContinuousLaplace,
     Elastic,
@@ -94,7 +98,7 @@ from geoveil.mechanism import (
     bayesian_remap,
     nearest_remap,
 )
-from geoveil.mechanism.remapped_noise import BayesianPlace, NearestPlace
+from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal import (
     CircularNoise,
     OptimalMechanism,
@@ -120,16 +124,17 @@ from geoveil.release import (
     leakage_curve,
     merge_least_visited,
 )
-from geoveil.report import (
-    ExactTable,
-    IntegerElastic,
-    MechanismDocument,
-    load_mechanism,
-    save_mechanism,
-)
 from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
-from geoveil.space.loss import RadialLoss, distance_km, squared_distance_km2
+from geoveil.space.space import RadialLoss, distance_km, squared_distance_km2
 from geoveil.table import obfuscate
+from geoveil.verify import AuditReport, Certificate, audit, certify
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
+from geoveil.verify.guard import Guarded, GuardedUpdate
+from geoveil.verify.manipulation import (
+    ManipulationGain,
+    campaign_manipulation_gain,
+    manipulation_gain,
+)
 
 __version__ = "0.1.0"
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil.audit.manipulation import manipulation_gain
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
 from geoveil.collect.design import elastic
+from geoveil.document import mechanism_to_dict, publish, save_mechanism
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
-from geoveil.report import mechanism_to_dict, publish, save_mechanism
 from geoveil.space import Grid
 from geoveil.table.results import Result as Shares
 from geoveil.table.results import write_result
+from geoveil.verify.manipulation import manipulation_gain
 
 GRID = Grid(rows=3, columns=4, cell_km=0.5)
 DRAWS = ["--draws", "20000"]

@@ -18,9 +18,9 @@ from geoveil.cli import demo
 from geoveil.cli.program import program
 from geoveil.demo import LocalCollector, Story, picture, simulated_city, tell
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
-from geoveil.demo.collector import CollectorFailed
+from geoveil.demo.story import CollectorFailed
+from geoveil.document import load_mechanism
 from geoveil.randomness import seeded
-from geoveil.report import load_mechanism
 from geoveil.table.results import read_result
 from sentences import check
 

@@ -18,13 +18,12 @@ from click.testing import Result as Run
 
 import geoveil as gv
 from geoveil.cli.program import COMMANDS, program
+from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
-from geoveil.report.document import save_mechanism
-from geoveil.server.views import VIEWS
+from geoveil.server.estimates import VIEWS
 from geoveil.table import open_table
-from geoveil.table.counts import read_counts
-from geoveil.table.results import Result, read_result, write_result
+from geoveil.table.results import Result, read_counts, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally
 from server.rounds_support import City, campaign_settings
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil.cli.leakage import Published
 from geoveil.cli.program import program
+from geoveil.cli.release import Published
 from geoveil.errors import InvalidInput
 from geoveil.release import CountRelease
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 import geoveil as gv
 from geoveil.cli.program import program
+from geoveil.document import save_mechanism
 from geoveil.errors import InvalidFile
-from geoveil.report import save_mechanism
 from geoveil.table.tallies import load_tally, save_tally
 
 CANARY = "48.8512345"

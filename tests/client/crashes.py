@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.client import durable
+from geoveil.client import ledger as durable
 
 CALLS = ("open", "fchmod", "write", "fsync", "replace")
 

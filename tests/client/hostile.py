@@ -13,7 +13,7 @@ from typing import Any
 
 import geoveil as gv
 from client.world import LYON, NOW_S, document
-from geoveil.report.canonical import document_id
+from geoveil.document.canonical import document_id
 
 Values = dict[str, Any]
 

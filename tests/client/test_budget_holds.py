@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import geoveil as gv
 from client.crashes import Crash, Machine
 from client.world import CUT, LYON, NOW_S, Collector, device, document, problem
-from geoveil.client import Refused, Unacknowledged, durable
+from geoveil.client import Refused, Unacknowledged
+from geoveil.client import ledger as durable
 
 LAT, LNG = LYON.centres_latlng()
 

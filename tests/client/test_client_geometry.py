@@ -15,7 +15,7 @@ import geoveil as gv
 from client.world import LYON, Collector, device, document
 from geoveil.client import Refused
 from geoveil.client import device as module
-from geoveil.client.document import Verified, verified
+from geoveil.client.collector import Verified, verified
 
 BOXES = {
     "lyon": (45.74, 4.81, 45.78, 4.87),

@@ -21,8 +21,7 @@ from client.world import (
     serving,
 )
 from geoveil.client import Patience
-from geoveil.client.address import Address
-from geoveil.client.transport import HEADERS, Network
+from geoveil.client.transport import HEADERS, Address, Network
 from geoveil.errors import InvalidInput
 
 

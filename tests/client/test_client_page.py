@@ -13,7 +13,7 @@ from geoveil.client import REASONS, Refused
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SOURCES = [path.read_text(encoding="utf-8") for path in (ROOT / "src/geoveil/client").glob("*.py")]
-WIRE = (ROOT / "src" / "geoveil" / "report" / "wire.py").read_text(encoding="utf-8")
+WIRE = (ROOT / "src" / "geoveil" / "document" / "wire.py").read_text(encoding="utf-8")
 
 
 def test_the_table_is_complete() -> None:

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 import geoveil as gv
 from client.world import LYON, Collector, device, document
 from contract.statistics import FALSE_ALARM, p_value
-from geoveil.client.document import verified
+from geoveil.client.collector import verified
 from geoveil.randomness import SYSTEM, Randomness
 
 MECHANISM = document().mechanism

@@ -24,7 +24,7 @@ from client.world import (
     refused,
 )
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
-from geoveil.client import document as module
+from geoveil.client import collector as module
 from geoveil.client.transport import Answer
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
 from geoveil.randomness import Randomness

@@ -14,7 +14,7 @@ import pytest
 from client.hostile import HOSTILE, Hostile
 from client.world import Collector, Eye, device, document, honest, send, serving
 from geoveil.client import Refused
-from geoveil.client.document import verified
+from geoveil.client.collector import verified
 
 
 def refusal_of(case: Hostile, folder: Path) -> tuple[Refused, Eye, Collector, float]:

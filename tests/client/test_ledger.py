@@ -15,7 +15,8 @@ import pytest
 
 from client.crashes import Crash, Machine, on
 from client.world import Collector, Eye, device, refused
-from geoveil.client import Ledger, Refused, durable
+from geoveil.client import Ledger, Refused
+from geoveil.client import ledger as durable
 from geoveil.client.book import Book, Charge
 from geoveil.client.ledger import Drawn, Round
 from geoveil.client.transport import Answer

@@ -14,8 +14,8 @@ import pytest
 import geoveil as gv
 from contract.formulas import losses
 from contract.statistics import assert_follows
+from geoveil.document import canonical_bytes, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidInput, OutsideSpace, RandomnessFailed, Unsupported
-from geoveil.report import canonical_bytes, mechanism_from_dict, mechanism_to_dict
 
 DRAWS = 20_000
 

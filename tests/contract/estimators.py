@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.errors import ImpossibleReport, InvalidInput
 
 

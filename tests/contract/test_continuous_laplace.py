@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import gamma
 
 import geoveil as gv
+from geoveil.document import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidInput, RandomnessFailed
-from geoveil.mechanism.sphere import SAFE_RADIUS_KM, destination
-from geoveil.report import mechanism_from_dict, mechanism_to_dict
+from geoveil.mechanism.noise import SAFE_RADIUS_KM, destination
 
 DRAWS = 60_000
 EARTH_KM = 6335.439

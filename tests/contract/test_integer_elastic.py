@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import geoveil as gv
 from contract import formulas
 from contract.channels import Case, ChannelContract
+from geoveil.document import IntegerElastic
+from geoveil.document.exact import KERNEL_FLOOR, KERNEL_TOP, WEIGHTS_TOTAL, _scaled
 from geoveil.errors import InvalidInput, RandomnessFailed
-from geoveil.report import IntegerElastic
-from geoveil.report.integer_elastic import KERNEL_FLOOR, KERNEL_TOP, WEIGHTS_TOTAL, _scaled
 
 GRID = gv.Grid(rows=3, columns=4, cell_km=0.5)
 LARGE = gv.Grid(rows=24, columns=30, cell_km=0.25)

@@ -8,8 +8,8 @@ import pytest
 import geoveil as gv
 from contract import formulas
 from contract.channels import Case, ChannelContract
-from geoveil.channel.average import AverageChannel
-from geoveil.channel.base import inverse_distribution
+from geoveil.channel.channel import inverse_distribution
+from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput
 
 LINE = gv.Line(6)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 import geoveil as gv
-from geoveil.channel.base import inverse_distribution
+from geoveil.channel.channel import inverse_distribution
 from geoveil.mechanism.noise import planar_laplace_polar
 
 EPSILON = 2.0

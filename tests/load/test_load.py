@@ -12,10 +12,9 @@ from click.testing import CliRunner
 
 from geoveil.cli.program import program
 from geoveil.client import Refused
-from geoveil.client.address import Address
+from geoveil.client.transport import Address
 from geoveil.errors import InvalidInput
-from geoveil.load import Fleet, LoadResult, Plan, run_load
-from geoveil.load.connection import Connection, LoadFailed
+from geoveil.load import Connection, Fleet, LoadFailed, LoadResult, Plan, run_load
 from server.live import Live
 
 

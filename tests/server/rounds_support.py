@@ -9,7 +9,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.report.wire import MechanismDocument
+from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.rounds import conclude
 from geoveil.server.settings_of_campaign import CampaignSettings

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import BASE, PROBLEMS, Problem, problem_of
-from geoveil.server.routes import OPERATIONS
 from geoveil.store import StoreFailed
 from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess

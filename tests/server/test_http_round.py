@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.report.wire import MechanismDocument
+from geoveil.document.wire import MechanismDocument
 from server.live import Live, new_id
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from geoveil.report.wire import MechanismDocument
+from geoveil.document.wire import MechanismDocument
+from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import Problem
 from geoveil.server.rounds import conclude
-from geoveil.server.routes import OPERATIONS
-from geoveil.server.tokens import Tokens
+from geoveil.server.settings import Tokens
 from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess
 from server.live import LYON, new_id

@@ -13,8 +13,7 @@ from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.server import run
 from geoveil.server.problem import Problem
 from geoveil.server.run import Started
-from geoveil.server.settings import SETTINGS, Settings, load
-from geoveil.server.tokens import Tokens
+from geoveil.server.settings import SETTINGS, Settings, Tokens, load
 from geoveil.store.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
-from geoveil.report.wire import MechanismDocument
 from geoveil.server.campaigns import (
     QUEUED_S,
     CampaignExists,

@@ -19,15 +19,24 @@ from typing import Any
 
 import pytest
 
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
-from geoveil.report.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns, NoEstimateYet
-from geoveil.server.estimator import KEEP_EVERY_S, Estimator, EstimatorFailed, EstimatorLost
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.rounds import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.service import Service
 from geoveil.server.settings import Settings
-from geoveil.server.worker import CLAIM_S, ELSEWHERE_S, LIMIT_S, WorkedElsewhere, Worker
+from geoveil.server.worker import (
+    CLAIM_S,
+    ELSEWHERE_S,
+    KEEP_EVERY_S,
+    LIMIT_S,
+    Estimator,
+    EstimatorFailed,
+    EstimatorLost,
+    WorkedElsewhere,
+    Worker,
+)
 from geoveil.store import open_store
 from geoveil.store.contract import StoreFailed
 from geoveil.store.memory import MemoryStore
@@ -338,7 +347,7 @@ ORPHAN = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from server.rounds_support import City
-from geoveil.server.estimator import Estimator
+from geoveil.server.worker import Estimator
 
 if __name__ == "__main__":
     city, estimator = City(), Estimator()
@@ -429,7 +438,7 @@ def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -
     assert looks  # starting the process takes longer than that
     trace = caught.value.trace  # of the other process
     assert trace.kind == "RefusedDocument"
-    assert trace.where[0].startswith("estimator.py:")
+    assert trace.where[0].startswith("worker.py:")
     assert trace.where[-1].startswith("wire.py:")
     assert estimator.conclude(work, limit_s=PATIENCE_S).body == conclude(work).body
 

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from geoveil.store import Store, Upload, open_store, write_backup
-from geoveil.store.layout import TABLES
+from geoveil.store.contract import TABLES
 from store.devices import a_campaign, a_round, device_id, start
 
 CELL = 0x1DCA

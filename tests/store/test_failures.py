@@ -99,7 +99,7 @@ def test_any_call_of_the_disk_failing(nth: int, disk: Disk, tmp_path: Path) -> N
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoveil.store.sqlite_connection._CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr("geoveil.store.sqlite._CHECKPOINT_PAGES", 10)
 
 
 def fail_once(nth: int, disk: Disk, folder: Path, commits: int) -> None:

@@ -15,8 +15,7 @@ import geoveil.store
 from databases import cluster
 from geoveil.errors import InvalidInput
 from geoveil.store import NewerSchema, open_store
-from geoveil.store.layout import TABLES
-from geoveil.store.migration import Migration, migrations, missing
+from geoveil.store.contract import TABLES, Migration, migrations, missing
 from store.devices import a_round, assert_explained, start, upload
 
 DATABASES = ("sqlite", "postgres")
@@ -150,7 +149,7 @@ def assert_counts(store: Any) -> list[int]:
 
 
 def use_steps(patch: pytest.MonkeyPatch, steps: tuple[Migration, ...]) -> None:
-    for module in ("sqlite_connection", "postgres_connection"):
+    for module in ("sqlite", "postgres"):
         patch.setattr(f"geoveil.store.{module}.migrations", lambda database: steps)
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from geoveil.store.sqlite import SqliteStore
-from geoveil.store.sqlite_connection import Synchronous
+from geoveil.store.sqlite import SqliteStore, Synchronous
 from store.devices import assert_explained, device_id, start, upload
 from store.disk import Disk, Shadow, remains
 
@@ -85,7 +84,7 @@ def intact(path: Path) -> bool:
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoveil.store.sqlite_connection._CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr("geoveil.store.sqlite._CHECKPOINT_PAGES", 40)
 
 
 def test_no_acknowledged_report_is_lost(disk: Disk, tmp_path: Path) -> None:

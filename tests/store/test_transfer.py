@@ -25,7 +25,7 @@ from geoveil.store import (
     restore_backup,
     write_backup,
 )
-from geoveil.store.migration import Migration, migrations
+from geoveil.store.contract import Migration, migrations
 from store.devices import a_round, assert_explained, device_id, start, upload
 
 KINDS = ("memory", "sqlite", "postgres")
@@ -158,7 +158,7 @@ def test_a_migration_while_reports_arrive(address: str, monkeypatch: pytest.Monk
     start(store)
     kind = "sqlite" if address.startswith("sqlite") else "postgres"
     newer = Migration(4, "newer", "CREATE INDEX report_by_round ON report (round_key)", "")
-    for module in ("sqlite_connection", "postgres_connection"):
+    for module in ("sqlite", "postgres"):
         steps = (*migrations(kind), newer)
         monkeypatch.setattr(f"geoveil.store.{module}.migrations", lambda database, s=steps: s)
     _, told = while_counting(store, lambda: open_store(address).close())

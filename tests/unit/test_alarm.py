@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.audit.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
-from geoveil.audit.guard import FakesLikelihood, GuardedUpdate, estimated_fakes
-from geoveil.channel.base import Channel
-from geoveil.channel.dense import DenseChannel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.composed import DenseChannel
 from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
@@ -19,6 +16,8 @@ from geoveil.estimate.likelihood import DenseLikelihood
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
+from geoveil.verify.guard import FakesLikelihood, GuardedUpdate, estimated_fakes
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()

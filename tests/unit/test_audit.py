@@ -10,21 +10,23 @@ from scipy.stats import binomtest
 
 import geoveil as gv
 from faults.corpus import MAKERS, Bent
-from geoveil.audit import audit
-from geoveil.audit.draws import spread_cells
-from geoveil.audit.evidence import loss_bounds, lower_limit, upper_limit
-from geoveil.audit.fit import (
+from geoveil.channel.composed import AverageChannel
+from geoveil.errors import InvalidInput, RandomnessFailed, Unsupported
+from geoveil.verify import audit
+from geoveil.verify.auditor import check_distances
+from geoveil.verify.evidence import (
     chi_square,
     dependence,
     excess,
     goodness_of_fit,
     grouped,
+    loss_bounds,
+    lower_limit,
     repeats,
+    spread_cells,
     tail,
+    upper_limit,
 )
-from geoveil.audit.structure import check_distances
-from geoveil.channel.average import AverageChannel
-from geoveil.errors import InvalidInput, RandomnessFailed, Unsupported
 
 LAWS = {
     "uniform": np.full(40, 1 / 40),

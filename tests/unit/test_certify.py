@@ -9,7 +9,7 @@ import pytest
 
 import geoveil as gv
 from contract.formulas import losses
-from geoveil.channel.average import AverageChannel
+from geoveil.channel.composed import AverageChannel
 from geoveil.errors import TooLarge
 
 LINE = gv.Line(2)

@@ -7,7 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.collect import Crowd, simulate
-from geoveil.collect.rule import PromiseRule, PublishedRule
+from geoveil.collect.collection import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
 
 GRID = gv.Grid(rows=6, columns=5, cell_km=0.5)

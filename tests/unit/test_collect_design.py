@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.collect.rule import PublishedRule
+from geoveil.collect.collection import PublishedRule
 from geoveil.collect.weights import (
     equalising_weights,
     exponential_kernel,

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.errors import GeoveilError, InvalidFile, Unsupported
-from geoveil.report import (
+from geoveil.document import (
     IntegerElastic,
     canonical_bytes,
     document_id,
@@ -25,7 +24,8 @@ from geoveil.report import (
     mechanism_to_dict,
     publish,
 )
-from geoveil.report.document import load_mechanism_and_claim, mechanism_and_claim
+from geoveil.document.saved import load_mechanism_and_claim, mechanism_and_claim
+from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
 LINE = gv.Line(4)

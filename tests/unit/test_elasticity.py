@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.composed import DenseChannel
 from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.estimate.stopping import Steps
@@ -24,8 +24,7 @@ from geoveil.measure.elasticity import (
     report_within,
 )
 from geoveil.mechanism import PlanarLaplace
-from geoveil.papers.cities import PARIS, load_city
-from geoveil.papers.data import DataFolder
+from geoveil.papers.data import PARIS, DataFolder, load_city
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 

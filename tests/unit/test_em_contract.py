@@ -9,7 +9,7 @@ import pytest
 
 import geoveil as gv
 from contract.estimators import EstimatorContract
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,

@@ -25,7 +25,7 @@ from geoveil.estimate import (
     maximise,
 )
 from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective
+from geoveil.estimate.likelihood import Objective
 
 ACCELERATORS: list[Any] = [None, Squarem(), ActiveSetNewton()]
 

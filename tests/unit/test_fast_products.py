@@ -11,7 +11,7 @@ import pytest
 import geoveil as gv
 from contract import formulas
 from contract.statistics import FALSE_ALARM, assert_follows, p_value
-from geoveil.channel.average import AverageChannel
+from geoveil.channel.composed import AverageChannel
 from geoveil.errors import TooLarge
 from geoveil.mechanism.noise import lattice_steps
 

@@ -10,7 +10,7 @@ from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.truncated import TruncatedProducts
 from geoveil.collect.weights import exponential_kernel, rate_distortion_weights
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
-from geoveil.mechanism.planar_geometric import geometric_tables
+from geoveil.mechanism.planar import geometric_tables
 
 
 @pytest.mark.parametrize(("rows", "columns", "decay"), [(40, 50, 3.0), (1, 60, 2.0), (45, 2, 4.0)])

@@ -8,19 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
-from geoveil.channel.dense import DenseChannel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Tally
+from geoveil.channel.composed import DenseChannel
 from geoveil.collect.design import blahut_arimoto
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.linear import MatrixInversion
-from geoveil.estimate.newton import ActiveSetNewton
-from geoveil.estimate.simplex import clip_and_normalise, project_onto_simplex
+from geoveil.estimate.em import ActiveSetNewton
+from geoveil.estimate.linear import (
+    LinearSystem,
+    MatrixInversion,
+    clip_and_normalise,
+    project_onto_simplex,
+)
 from geoveil.estimate.stopping import CertifiedWithin
-from geoveil.estimate.system import LinearSystem
-from geoveil.mechanism.planar_geometric import PlanarGeometric
-from geoveil.mechanism.randomized_response import RandomizedResponse
-from geoveil.mechanism.rappor import Rappor
+from geoveil.mechanism.local import RandomizedResponse, Rappor
+from geoveil.mechanism.planar import PlanarGeometric
 from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line

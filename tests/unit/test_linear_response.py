@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bounds import randomized_response_error_bound, rappor_error_bound
-from geoveil.estimate.linear import MatrixInversion
+from geoveil.estimate.linear import MatrixInversion, RandomizedResponseEstimator, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism
-from geoveil.estimate.response import RandomizedResponseEstimator, RapporEstimator
-from geoveil.mechanism.randomized_response import RandomizedResponse
-from geoveil.mechanism.rappor import Rappor, RapporTally
+from geoveil.mechanism.local import RandomizedResponse, Rappor, RapporTally
 from geoveil.randomness import seeded
 from geoveil.space.line import Line
 

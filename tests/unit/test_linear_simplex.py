@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from geoveil.errors import InvalidInput
-from geoveil.estimate.simplex import checked_repair, clip_and_normalise, project_onto_simplex
+from geoveil.estimate.linear import checked_repair, clip_and_normalise, project_onto_simplex
 
 values = st.lists(st.floats(-3, 3), min_size=1, max_size=12).map(np.array)
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import geoveil.collect.long_run as module
-from geoveil.collect.chain import Chain
 from geoveil.collect.collection import Collection
-from geoveil.collect.long_run import LongRun, Mesh, compositions, long_run
+from geoveil.collect.long_run import Chain, LongRun, Mesh, compositions, long_run
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.randomness import seeded
 from geoveil.space.line import Line

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.audit.attack import expected_counts
-from geoveil.audit.manipulation import campaign_manipulation_gain, manipulation_gain
-from geoveil.channel.dense import DenseChannel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Tally
+from geoveil.channel.composed import DenseChannel
 from geoveil.collect.collection import Collection, Round
 from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput
@@ -29,11 +27,15 @@ from geoveil.estimate import (
 )
 from geoveil.estimate.mixture import Estimator
 from geoveil.mechanism import PlanarGeometric, RandomizedResponse
-from geoveil.papers.cities import PARIS, load_city
-from geoveil.papers.data import DataFolder
+from geoveil.papers.data import PARIS, DataFolder, load_city
 from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.verify.manipulation import (
+    campaign_manipulation_gain,
+    expected_counts,
+    manipulation_gain,
+)
 
 GRID = Grid(rows=4, columns=4, cell_km=0.5)
 EXACT = IterativeBayesianUpdate(stop=CertifiedWithin(1e-12))

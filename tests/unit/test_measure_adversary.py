@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.adversary import (
+from geoveil.measure.distance import (
     adversary_error_km,
     adversary_guesses,
     adversary_loss,
     bayes_error,
+    mean_distance_km,
 )
-from geoveil.measure.distance import mean_distance_km
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
-from geoveil.space.loss import squared_distance_km2
+from geoveil.space.space import Space, squared_distance_km2
 
 GRID = Grid(rows=2, columns=3, cell_km=0.5)
 seeds = st.integers(0, 2**32 - 1)
@@ -117,7 +116,7 @@ def test_many_reports_are_answered_in_blocks() -> None:
 
 
 def test_a_table_beyond_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoveil.measure.adversary.MATRIX_LIMIT", 5)
+    monkeypatch.setattr("geoveil.measure.distance.MATRIX_LIMIT", 5)
     channel, prior = random_case(1)
     with pytest.raises(TooLarge, match=r"6 cells with positive prior × 6"):
         adversary_error_km(channel, prior)

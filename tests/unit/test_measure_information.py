@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput
 from geoveil.measure.information import (
     entropy_bits,

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from geoveil.errors import InvalidInput, MissingExtra, TooLarge
-from geoveil.measure import transport
+from geoveil.measure import distance as transport
+from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
-from geoveil.measure.transport import earth_movers_distance_km
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.space.space import Space
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -7,20 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoveil.channel.average import AverageChannel
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.channel import Tally
+from geoveil.channel.composed import AverageChannel, DenseChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
-from geoveil.channel.tally import Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.linear import MatrixInversion
+from geoveil.estimate.em import ActiveSetNewton
+from geoveil.estimate.linear import MatrixInversion, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates, by_mechanism
-from geoveil.estimate.newton import ActiveSetNewton
-from geoveil.estimate.response import RapporEstimator
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.mechanism.linear_geometric import LinearGeometric
-from geoveil.mechanism.randomized_response import RandomizedResponse
-from geoveil.mechanism.rappor import Rappor
+from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.randomness import seeded
 from geoveil.space.line import Line
 

@@ -21,8 +21,8 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
-from geoveil.estimate.newton import _newton_step
-from geoveil.estimate.objective import Objective
+from geoveil.estimate.em import _newton_step
+from geoveil.estimate.likelihood import Objective
 
 
 def geometric(size: int, epsilon: float) -> FloatArray:

@@ -10,8 +10,7 @@ from scipy.spatial.distance import cdist
 
 import geoveil as gv
 from geoveil.errors import InvalidInput
-from geoveil.optimal.constraints import PrivacyConstraints, spanner
-from geoveil.optimal.repair import majorant, repair
+from geoveil.optimal.optimal_mechanism import PrivacyConstraints, majorant, repair, spanner
 
 sizes = st.integers(2, 14)
 seeds = st.integers(0, 10_000)

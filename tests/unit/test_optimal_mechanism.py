@@ -8,8 +8,7 @@ from scipy.optimize import linprog
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.optimal.constraints import PrivacyConstraints
-from geoveil.optimal.repair import repair
+from geoveil.optimal.optimal_mechanism import PrivacyConstraints, repair
 
 
 def whole_program(space, prior, epsilon, losses):

@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from geoveil.papers import load_paper
-from geoveil.papers.aggregates import people, scale, series, threshold, tradeoff, visits
-from geoveil.papers.aggregates.people import personal_optimum
-from geoveil.papers.aggregates.series import CASES, PRIORS, disorder_bits
+from geoveil.papers.aggregates import laws as threshold
+from geoveil.papers.aggregates import sizes as people
+from geoveil.papers.aggregates import sizes as scale
+from geoveil.papers.aggregates import tradeoff
+from geoveil.papers.aggregates import tradeoff as series
+from geoveil.papers.aggregates import tradeoff as visits
+from geoveil.papers.aggregates.sizes import personal_optimum
+from geoveil.papers.aggregates.tradeoff import CASES, PRIORS, disorder_bits
 from geoveil.papers.data import DataFolder, MissingData
-from geoveil.papers.page import write_figure
-from geoveil.papers.report import Agreement, Finding, Setting
+from geoveil.papers.report import Agreement, Finding, Setting, write_figure
 from geoveil.release import CountRelease
 
 QUICK = Setting(quick=True)

@@ -10,29 +10,26 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.estimate.linear import MatrixInversion
+from geoveil.estimate.linear import MatrixInversion, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
-from geoveil.estimate.response import RapporEstimator
 from geoveil.papers import Setting, load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.free_will.mixtures import (
+from geoveil.papers.free_will.populations import (
+    GENERAL,
     GEOMETRIC,
+    INVERTED,
     RAPPOR,
     RESPONSE,
+    RESULTS,
     SHOKRI,
+    UPDATED,
     Kind,
+    Methods,
     Mixture,
     mixture,
-)
-from geoveil.papers.free_will.rappor import MECHANISMS, simulated_rappor
-from geoveil.papers.free_will.simulation import (
-    GENERAL,
-    INVERTED,
-    RESULTS,
-    UPDATED,
-    Methods,
     simulated,
 )
+from geoveil.papers.free_will.rappor import MECHANISMS, simulated_rappor
 from geoveil.papers.free_will.tables import BAD, EXCELLENT, GOOD, rating
 from geoveil.papers.repeated import people_of, repeated_counts
 from geoveil.papers.report import Agreement, Finding

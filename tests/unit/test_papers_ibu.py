@@ -14,7 +14,8 @@ from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood
 from geoveil.estimate.linear import MatrixInversion
 from geoveil.papers import Setting, load_paper, repeated, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.ibu import levels, rappor
+from geoveil.papers.ibu import levels
+from geoveil.papers.ibu import small_spaces as rappor
 from geoveil.papers.repeated import (
     binomial,
     exact_maximum,

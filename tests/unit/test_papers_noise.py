@@ -11,9 +11,8 @@ import pytest
 import geoveil as gv
 from geoveil.papers import Setting, load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.noise.angeles import REGION, busiest
-from geoveil.papers.noise.coarse import true_loss
-from geoveil.papers.noise.staircase import first_step_km, staircase
+from geoveil.papers.noise.los_angeles import REGION, busiest, true_loss
+from geoveil.papers.noise.radials import first_step_km, staircase
 from geoveil.papers.report import Agreement, Finding
 
 LOS_ANGELES = "gowalla-los-angeles.csv.gz"

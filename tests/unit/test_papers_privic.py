@@ -9,19 +9,17 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.papers.cities import PARIS, SAN_FRANCISCO, City, load_city
-from geoveil.papers.data import DataFolder
+from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, load_city
 from geoveil.papers.privic import PAPER
-from geoveil.papers.privic.campaign import (
+from geoveil.papers.privic.duality import balanced_questions, entropy_bits, fewest_questions
+from geoveil.papers.privic.isolation import CROWD, ISLAND, islands, wider_laplace
+from geoveil.papers.privic.published_tables import (
     DESIGN_UPDATES,
     PARIS_CAMPAIGN,
+    PUBLISHED,
     errors,
     re_reporting,
 )
-from geoveil.papers.privic.elasticity import CROWD, ISLAND, islands
-from geoveil.papers.privic.laplace import wider_laplace
-from geoveil.papers.privic.published import PUBLISHED
-from geoveil.papers.privic.theory import balanced_questions, entropy_bits, fewest_questions
 from geoveil.papers.report import Agreement, Setting
 
 pytest.importorskip("ot")

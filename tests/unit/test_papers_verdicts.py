@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 
 from geoveil.papers import Agreement, Claim, Experiment, Verdict, load_paper
-from geoveil.papers.free_will.simulation import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
+from geoveil.papers.free_will.populations import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
+from geoveil.papers.ibu.convergence import DELTAS, LENGTHS, Single, Surface
 from geoveil.papers.ibu.levels import EXACT
-from geoveil.papers.ibu.theory import DELTAS, LENGTHS, Single, Surface
-from geoveil.papers.privic.elasticity import Hidden, Planted
-from geoveil.papers.privic.estimates import Cut, Estimated
-from geoveil.papers.privic.laplace import Utility
+from geoveil.papers.privic.duality import Duality, Limit, Questions
+from geoveil.papers.privic.estimates import DIALS, PAPER, PROMISES, Cut, Estimated, Once
+from geoveil.papers.privic.isolation import Hidden, Planted, Utility
 from geoveil.papers.privic.long_term import Long, Meshes
-from geoveil.papers.privic.promise import DIALS, PAPER, PROMISES, Once
-from geoveil.papers.privic.published import PUBLISHED, spread
-from geoveil.papers.privic.theory import Duality, Limit, Questions
+from geoveil.papers.privic.published_tables import PUBLISHED, spread
 
 JUDGED = ("privic", "ibu", "free-will")
 Figures = tuple[Any, ...]

@@ -8,8 +8,8 @@ import pytest
 import geoveil as gv
 from geoveil.collect import design
 from geoveil.errors import InvalidInput
+from geoveil.mechanism.mechanism import Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import most_mean_distance_km
-from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 
 GRID = gv.Grid(rows=4, columns=5, cell_km=0.5)
 

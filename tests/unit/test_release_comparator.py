@@ -26,7 +26,7 @@ from geoveil.release import (
     leakage_curve,
     matched,
 )
-from geoveil.release.nearest import drawn_nearest, nearest_matrix
+from geoveil.release.comparator import drawn_nearest, nearest_matrix
 
 KINDS = [SimpleCounting, GeometricCounting]
 SKEWED = [0.1, 0.1, 0.8]

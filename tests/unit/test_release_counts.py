@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from geoveil.channel import kernel as kernel_module
 from geoveil.channel.kernel import DenseKernel, LatticeKernel, PartialKernel, kernel_on
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, TooLarge
-from geoveil.release import CountVectors, box, number_of_vectors
-from geoveil.release.box import box_sides, transform_points
-from geoveil.release.counts import checked_counts
+from geoveil.release import CountVectors, number_of_vectors
+from geoveil.release import counts as box
+from geoveil.release.counts import box_sides, checked_counts, transform_points
 from geoveil.space import space_from_dict
 
 

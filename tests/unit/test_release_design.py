@@ -10,14 +10,18 @@ from scipy.stats import multinomial
 
 import geoveil as gv
 from geoveil.estimate.em import maximise
-from geoveil.estimate.likelihood import DenseLikelihood
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.likelihood import DenseLikelihood, Objective, uniform
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.release import CountLaw, CountRelease, CountVectors, Prior, ReleaseDesign
-from geoveil.release.design import COARSE, WindowLikelihood, design, published_design
-from geoveil.release.working_set import WorkingSetNewton
+from geoveil.release.optimum import (
+    COARSE,
+    WindowLikelihood,
+    WorkingSetNewton,
+    design,
+    published_design,
+)
 
 EVEN, SKEWED = [1 / 3] * 3, [0.1, 0.1, 0.8]
 

@@ -11,7 +11,7 @@ from scipy.stats import binom, multinomial
 
 from geoveil.errors import InvalidInput
 from geoveil.release import CountLaw, CountVectors, Prior
-from geoveil.release.law import TAIL, without_tail
+from geoveil.release.prior import TAIL, without_tail
 
 PEOPLE = np.random.default_rng(3).dirichlet([1, 2, 1], size=5)
 PEOPLE[3] = PEOPLE[0]

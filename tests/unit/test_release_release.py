@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 import geoveil as gv
 from contract.statistics import assert_follows
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge
-from geoveil.release import (
-    CountRelease,
-    CountVectors,
-    LeakageChain,
-    Prior,
-    box,
-    merge_least_visited,
-)
+from geoveil.release import CountRelease, CountVectors, LeakageChain, Prior, merge_least_visited
+from geoveil.release import counts as box
 from geoveil.release.coarsening import within_reach
 
 SKEWED = [0.8, 0.1, 0.1]

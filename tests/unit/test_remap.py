@@ -7,7 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.space.loss import squared_distance_km2
+from geoveil.space.space import squared_distance_km2
 
 GRID = gv.Grid(rows=3, columns=4, cell_km=0.5)
 PRIOR = np.random.default_rng(5).dirichlet(np.full(12, 0.4))

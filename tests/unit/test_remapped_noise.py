@@ -7,7 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.errors import InvalidInput
-from geoveil.mechanism.remapped_noise import BayesianPlace, NearestPlace
+from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal import CircularNoise
 
 GRID = gv.Grid(rows=4, columns=5, cell_km=0.8)

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 import geoveil as gv
 from client.world import Collector, device, document
 from geoveil.channel import words
-from geoveil.channel.average import AverageChannel
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
+from geoveil.channel.composed import AverageChannel
 from geoveil.cli.program import program
 from geoveil.collect import advise, elastic
-from geoveil.estimate.joint import ObservedCombinations
-from geoveil.report import IntegerElastic
+from geoveil.document import IntegerElastic
+from geoveil.estimate.observations import ObservedCombinations
 from sentences import cell_pairs, check, losses, read
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)

@@ -13,7 +13,7 @@ import pytest
 
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, TooLarge, Unsupported
 from geoveil.space import Grid, space_from_dict
-from geoveil.space.base import MATRIX_LIMIT
+from geoveil.space.space import MATRIX_LIMIT
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("GEOVEIL_DATA", ROOT.parent / "shared" / "data"))

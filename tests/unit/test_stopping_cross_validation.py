@@ -21,7 +21,7 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
-from geoveil.measure.transport import earth_movers_distance_km
+from geoveil.measure.distance import earth_movers_distance_km
 
 BLUR = np.exp(-0.4 * np.abs(np.arange(12)[:, None] - np.arange(12)))
 BLUR /= BLUR.sum(axis=1, keepdims=True)

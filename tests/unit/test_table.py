@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.document.exact import integer_rows, scan
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.report.table import integer_rows, scan
 
 TOTAL = 2**62
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.table import LocationTable, format_of, open_table
 from geoveil.table.geojson import FeatureScanner
-from geoveil.table.rows import blocks_of_rows
+from geoveil.table.reader import blocks_of_rows
 
 LAT = [48.85, -17.7, 0.0, 89.9]
 LNG = [2.35, 179.99, -180.0, 180.0]
@@ -539,7 +539,7 @@ def test_blocks_hold_whole_rows_wherever_the_stream_is_cut(
 
 
 def test_an_endless_row_is_refused_and_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    from geoveil.table import rows
+    from geoveil.table import reader as rows
 
     monkeypatch.setattr(rows, "_LONGEST_ROW", 1000)
     source: Any = _Drip(b'"' + b"x\n" * 10_000, 100)

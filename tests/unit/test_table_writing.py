@@ -15,9 +15,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
+from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.files import replaced_file
-from geoveil.report.canonical import canonical_bytes
 from geoveil.table import LocationTable, create_table, open_table
 from geoveil.table.writer import check_target
 

@@ -11,7 +11,7 @@ from scipy.stats import binom, norm
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate import (
     ActiveSetNewton,

@@ -17,15 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 SCRIPTS = sorted(path for path in (ROOT / "web").rglob("*.ts") if "node_modules" not in path.parts)
 SIMULATION = {
-    "audit",
-    "benchmark",
     "collect",
     "demo",
     "estimate",
-    "load",
+    "load.py",
     "measure",
     "papers",
     "release",
+    "verify",
 }
 SEEDED = {"Generator", "PCG64", "SeedSequence", "default_rng"}
 WEAK = re.compile(r"(numpy\.)?random(\..*)?")

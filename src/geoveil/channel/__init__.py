@@ -1,7 +1,7 @@
 """The channel contract, guarantees, and the structures that make channels fast."""
 
-from geoveil.channel.base import Channel
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.composed import DenseChannel, Remapped, StackedChannel
 from geoveil.channel.guarantee import (
     GeneralPrivacy,
     GeoIndistinguishability,
@@ -11,9 +11,6 @@ from geoveil.channel.guarantee import (
     SumOfGuarantees,
     WithinRadius,
 )
-from geoveil.channel.remapped import Remapped
-from geoveil.channel.stacked import StackedChannel
-from geoveil.channel.tally import Tally
 
 __all__ = [
     "Channel",

@@ -22,8 +22,7 @@ from scipy import fft
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.fast import FastChannel
-from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
+from geoveil.channel.kernel import FastChannel, LatticeKernel, fft_workers, lattice_distances_km
 from geoveil.space.grid import Grid
 
 _FADED = 1e-17

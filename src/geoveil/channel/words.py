@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoveil.arrays import count, positive
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
 from geoveil.space.points import Points
+from geoveil.space.space import Space
 
 if TYPE_CHECKING:
-    from geoveil.channel.base import Channel
+    from geoveil.channel.channel import Channel
     from geoveil.channel.guarantee import Guarantee
 
 NEARBY_KM = 0.2

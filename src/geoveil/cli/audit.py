@@ -11,17 +11,16 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 
 from geoveil.arrays import FloatArray
-from geoveil.audit import AuditReport, Certificate, audit
-from geoveil.audit.manipulation import ManipulationGain, manipulation_gain
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.channel.words import rounded_down
 from geoveil.cli.choice import describe, promise_in_words
-from geoveil.cli.console import Console, json_number, two_columns
-from geoveil.cli.options import machine_options
+from geoveil.cli.console import Console, json_number, machine_options, two_columns
+from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.measure.distance import mean_distance_km
-from geoveil.report.document import load_mechanism_and_claim
 from geoveil.table.results import read_result
+from geoveil.verify import AuditReport, Certificate, audit
+from geoveil.verify.manipulation import ManipulationGain, manipulation_gain
 
 _GAIN_CELLS = 2048
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, if_claimed, spend_in_words
-from geoveil.cli.options import PROMISE_NAMES
+from geoveil.cli.console import PROMISE_NAMES
+from geoveil.document.canonical import document_id
+from geoveil.document.certify import check_claim
+from geoveil.document.saved import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.mechanism.elastic import Elastic
-from geoveil.report.canonical import document_id
-from geoveil.report.certify import check_claim
-from geoveil.report.document import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.space.grid import Grid
 
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))

@@ -16,13 +16,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from geoveil.channel.words import rounded_up
-from geoveil.cli.console import Console
-from geoveil.cli.options import machine_options
-from geoveil.demo.collector import LocalCollector
-from geoveil.demo.story import RoundStory, Story, tell
+from geoveil.cli.console import Console, machine_options
+from geoveil.demo.story import LocalCollector, RoundStory, Story, tell
+from geoveil.document.saved import save_mechanism
 from geoveil.errors import require
 from geoveil.randomness import SYSTEM, seeded
-from geoveil.report.document import save_mechanism
 from geoveil.table.results import Result, write_result
 
 _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))

@@ -1,31 +1,39 @@
-"""``geoveil design``: the mechanism for a promise and a dial, or the whole dial as advice."""
+"""``geoveil design``: a mechanism for a promise and a dial, or the optimal one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.channel.words import rounded_up
 from geoveil.cli.choice import describe, lay_grid, promise_in_words
-from geoveil.cli.console import Console, json_number, two_columns
-from geoveil.cli.optimum import LOSSES, check_flags, design_optimum
-from geoveil.cli.options import location_options, machine_options, space_options
+from geoveil.cli.console import (
+    Console,
+    json_number,
+    location_options,
+    machine_options,
+    space_options,
+    two_columns,
+)
 from geoveil.collect import Advice, DesignedElastic, advise, elastic
+from geoveil.document.saved import save_mechanism
 from geoveil.errors import InvalidFile
-from geoveil.plot.dial import save_dial
+from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism
+from geoveil.plot.curves import save_dial
 from geoveil.plot.maps import picture_kind
-from geoveil.report.document import save_mechanism
 from geoveil.space.grid import Grid
+from geoveil.space.space import distance_km, squared_distance_km2
 from geoveil.table import Extent, LocationTable, open_table
-from geoveil.table.columns import list_columns, numbers
 from geoveil.table.geojson import PlainDocument
-from geoveil.table.locations import BadRows
+from geoveil.table.locations import BadRows, list_columns, numbers
 from geoveil.table.reader import TableReader
 from geoveil.table.results import (
     Result,
@@ -36,6 +44,94 @@ from geoveil.table.results import (
     result_of,
 )
 from geoveil.table.writer import binary_sink, check_target
+
+LOSSES = {"distance": distance_km, "squared-distance": squared_distance_km2}
+"""The losses that the command line knows by name."""
+
+_OF_THE_DIAL = {
+    "advice": "--advise",
+    "camouflage": "--camouflage",
+    "mean_distance_km": "--mean-distance-km",
+    "most_leverage": "--most-leverage",
+    "people": "--people",
+    "plot": "--plot",
+}
+_OF_THE_OPTIMUM = {"loss": "--loss", "gap": "--gap", "spanner": "--spanner"}
+
+
+def check_flags(optimal: bool) -> None:
+    """Refuse what was given for the other kind of design."""
+    source = click.get_current_context().get_parameter_source
+    for name, flag in (_OF_THE_DIAL if optimal else _OF_THE_OPTIMUM).items():
+        if source(name) is ParameterSource.COMMANDLINE:
+            why = "is not for --optimal, which has no dial" if optimal else "must go with --optimal"
+            raise click.UsageError(f"{flag} {why}")
+
+
+def design_optimum(console: Console, read: Callable[[], Result], options: dict[str, Any]) -> None:
+    """Read the prior, solve, save the mechanism and say how good it is."""
+    _check(options)
+    check_target(options["output"], options["source"])
+    with console.progress("reading the prior") as progress:
+        prior = read()
+        progress.stage("optimising")
+        made = optimal_mechanism(
+            prior.space,
+            prior.share,
+            epsilon_per_km=options["epsilon_per_km"],
+            loss=LOSSES[options["loss"]],
+            gap=options["gap"],
+            spanner=options["spanner"],
+            progress=progress.update,
+        )
+        save_mechanism(made, options["output"])
+    found = made.optimality
+    if found.gap > options["gap"] and found.stretch == 1:
+        console.warn(f"the gap is {found.gap:.2g}, stopped because {found.stopped}")
+    console.result(_values(made), lambda screen: _show(screen, made, options))
+
+
+def _check(options: dict[str, Any]) -> None:
+    if options["epsilon_per_km"] is None or options["output"] is None:
+        raise click.UsageError("--optimal must have a promise and a file: --epsilon-per-km and -o")
+
+
+def _values(made: OptimalMechanism) -> dict[str, Any]:
+    found = made.optimality
+    return {
+        "expected_loss": found.expected_loss,
+        "lower_bound": found.lower_bound,
+        "gap": found.gap,
+        "extra_loss": found.extra_loss,
+        "steps": found.steps,
+        "pairs": found.pairs,
+        "stretch": found.stretch,
+        "stopped": found.stopped,
+        "certified_epsilon_per_km": made.certificate.epsilon_per_km,
+        "holds": made.certificate.holds,
+        **describe(made),
+    }
+
+
+def _show(screen: RichConsole, made: OptimalMechanism, options: dict[str, Any]) -> None:
+    found = made.optimality
+    unit = "km²" if options["loss"] == "squared-distance" else "km"
+    lines = {
+        **promise_in_words(made),
+        "certified": f"ε = {made.certificate.found}",
+        "expected loss": f"{found.expected_loss:.6g} {unit}; no mechanism with this promise is below "
+        f"{found.lower_bound:.6g} {unit}",
+        "solved": f"{found.stopped}, {found.steps} steps, {found.pairs} pairs of cells",
+        "spanner": ""
+        if found.stretch == 1
+        else f"stretch {found.stretch:.4g}: solved for ε divided by it",
+        "saved": options["output"],
+    }
+    screen.print(two_columns({name: text for name, text in lines.items() if text}))
+
+
+# --- ``geoveil design``: the mechanism for a promise and a dial, or the whole dial as advice
+
 
 _FORETELLS = 10
 """Up to here the leverage is near the gain that fakes have: docs/robustness.md."""
@@ -186,7 +282,7 @@ def command(machine: bool, advice: bool, optimal: bool, **options: Any) -> None:
     if optimal:
         design_optimum(console, lambda: file.read(console), options)
         return
-    _check(advice, options)
+    _check_design(advice, options)
     with console.progress("reading the prior") as progress:
         prior = file.read(console)
         progress.stage("designing")
@@ -206,10 +302,12 @@ def command(machine: bool, advice: bool, optimal: bool, **options: Any) -> None:
     if advice:
         console.result(_advice_values(found), lambda screen: _show_advice(screen, found))
     else:
-        console.result(_values(made), lambda screen: _show(screen, made, options["output"]))
+        console.result(
+            _design_values(made), lambda screen: _show_design(screen, made, options["output"])
+        )
 
 
-def _check(advice: bool, options: dict[str, Any]) -> None:
+def _check_design(advice: bool, options: dict[str, Any]) -> None:
     if advice and options["epsilon_per_km"] is None:
         raise click.UsageError("--advise must have a promise: --epsilon-per-km")
     if not advice and options["output"] is None:
@@ -240,7 +338,7 @@ def _draw(advice: Advice, path: str | None) -> None:
             save_dial(sink, picture_kind(path), advice)
 
 
-def _values(made: DesignedElastic) -> dict[str, Any]:
+def _design_values(made: DesignedElastic) -> dict[str, Any]:
     return {
         "beta_per_km": made.beta_per_km,
         "certified_epsilon_per_km": made.certified_epsilon_per_km,
@@ -254,7 +352,7 @@ def _values(made: DesignedElastic) -> dict[str, Any]:
     }
 
 
-def _show(screen: RichConsole, made: DesignedElastic, output: str) -> None:
+def _show_design(screen: RichConsole, made: DesignedElastic, output: str) -> None:
     lines = {
         **promise_in_words(made),
         "certified": f"ε = {rounded_up(made.certified_epsilon_per_km)} per km, β = {made.beta_per_km:.6g}",

@@ -1,29 +1,126 @@
-"""``geoveil estimate``: from files of noisy reports back to the distribution of people."""
+"""``geoveil estimate``: from files of noisy reports back to the distribution."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import click
 import numpy as np
 from rich.console import Console as RichConsole
 
 from geoveil.arrays import IntArray
-from geoveil.channel.tally import Tally
-from geoveil.cli.console import Console, ProgressBar, json_number, two_columns
-from geoveil.cli.estimator import METHODS, REPAIRS, UNCERTAINTIES, EstimatorChoice, StopType
+from geoveil.channel.channel import Tally
+from geoveil.cli.console import (
+    Console,
+    ProgressBar,
+    json_number,
+    location_options,
+    machine_options,
+    space_options,
+    two_columns,
+)
 from geoveil.cli.observed import Inputs
-from geoveil.cli.options import location_options, machine_options, space_options
+from geoveil.document.saved import mechanism_to_dict
+from geoveil.errors import InvalidInput
+from geoveil.estimate import (
+    ActiveSetNewton,
+    Bootstrap,
+    CertifiedWithin,
+    CrossValidated,
+    FisherInformation,
+    IterativeBayesianUpdate,
+    LikelihoodChange,
+    Squarem,
+    Steps,
+)
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.estimate import Estimate
+from geoveil.estimate.linear import MatrixInversion, Repair
+from geoveil.estimate.mixture import AverageMechanism, Estimator, by_mechanism
+from geoveil.estimate.stopping import Progress, Stop
+from geoveil.estimate.uncertainty import Uncertainty
 from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.report.document import mechanism_to_dict
-from geoveil.table.format import PIPE, format_of
+from geoveil.space.space import MATRIX_LIMIT
+from geoveil.table.reader import PIPE, format_of
 from geoveil.table.results import Result, write_result
 from geoveil.table.writer import binary_sink, check_target
+
+METHODS = ("ibu", "inversion")
+UNCERTAINTIES = ("automatic", "fisher", "bootstrap", "none")
+REPAIRS = get_args(Repair)
+
+_STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
+
+
+class StopType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """A stopping rule by its name, with a number where it takes one."""
+
+    name = "RULE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Stop:
+        name, _, number = str(value).partition(":")
+        if name not in _RULES:
+            self.fail(f"must be {_STOPS}", param, ctx)
+        try:
+            return _RULES[name](number)
+        except InvalidInput as problem:
+            self.fail(str(problem), param, ctx)
+        except ValueError:
+            self.fail(f"must be {_STOPS}", param, ctx)
+
+
+_RULES: dict[str, Callable[[str], Stop]] = {
+    "cross-validated": lambda folds: CrossValidated(int(folds)) if folds else CrossValidated(),
+    "certified": lambda number: CertifiedWithin(float(number)) if number else CertifiedWithin(),
+    "change": lambda number: LikelihoodChange(float(number)) if number else LikelihoodChange(),
+    "steps": lambda number: Steps(int(number)),
+}
+
+
+@dataclass(frozen=True)
+class EstimatorChoice:
+    """A method with its settings; ``None`` where the method's own default is meant."""
+
+    method: str
+    stop: Stop | None
+    repair: Repair | None
+    uncertainty: str
+
+    def check(self) -> None:
+        """Refuse settings that the method does not have."""
+        if self.method == "inversion" and self.stop is not None:
+            raise click.UsageError("--stop is for --method ibu; matrix inversion takes no steps")
+        if self.method == "ibu" and self.repair is not None:
+            raise click.UsageError("--repair is for --method inversion; ibu needs none")
+        if self.method == "inversion" and self.uncertainty in ("fisher", "bootstrap"):
+            raise click.UsageError("--uncertainty of matrix inversion is automatic or none")
+
+    def build(self, tallies: Sequence[Tally], progress: Progress) -> Estimator:
+        """The estimator for these tallies; people with different mechanisms need the general one."""
+        if self.method == "inversion":
+            inversion = MatrixInversion(repair=self.repair or "project")
+            several = len(by_mechanism(tallies)) > 1
+            return AverageMechanism(inversion) if several else inversion
+        bars: dict[str, Uncertainty] = {"fisher": FisherInformation(), "bootstrap": Bootstrap()}
+        return IterativeBayesianUpdate(
+            stop=self.stop or CrossValidated(),
+            accelerate=self._accelerator(tallies[0].channel.space.size),
+            uncertainty=bars.get(self.uncertainty),
+            progress=progress,
+        )
+
+    def _accelerator(self, cells: int) -> ActiveSetNewton | Squarem | None:
+        """On the way to the maximum itself the fastest; elsewhere plain steps are meant."""
+        if not isinstance(self.stop, CertifiedWithin):
+            return None
+        return ActiveSetNewton() if cells <= MATRIX_LIMIT else Squarem()
+
+
+# --- ``geoveil estimate``: from files of noisy reports back to the distribution of people
+
 
 _SHOWN_CELLS = 5
 _ESTIMATING = 0.4

@@ -11,15 +11,21 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.arrays import FloatArray
-from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.console import (
+    Console,
+    ProgressBar,
+    location_options,
+    machine_options,
+    outside_option,
+    two_columns,
+)
 from geoveil.cli.obfuscate import warn_of_outside
-from geoveil.cli.options import location_options, machine_options, outside_option
 from geoveil.errors import InvalidInput, TooLarge
+from geoveil.measure.distance import check_transport, earth_movers_distance_km
 from geoveil.measure.information import total_variation
-from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.space.base import Space
 from geoveil.space.outside import Outside, OutsideCount
+from geoveil.space.space import Space
 from geoveil.table import LocationTable, open_table
 from geoveil.table.geojson import PlainDocument
 from geoveil.table.locations import BadRows

@@ -8,12 +8,13 @@ from typing import Any
 import click
 from rich.console import Console as RichConsole
 
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import Guarantee
 from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, lay_grid, promise_in_words
-from geoveil.cli.console import Console, ProgressBar, two_columns
-from geoveil.cli.options import (
+from geoveil.cli.console import (
     PROMISE_NAMES,
+    Console,
+    ProgressBar,
     location_options,
     machine_options,
     outside_option,
@@ -21,10 +22,11 @@ from geoveil.cli.options import (
     person_options,
     promise_options,
     space_options,
+    two_columns,
 )
+from geoveil.document.exact import ExactTable
+from geoveil.document.saved import AnyMechanism, mechanism_to_dict, save_mechanism
 from geoveil.randomness import SYSTEM, seeded
-from geoveil.report.document import AnyMechanism, mechanism_to_dict, save_mechanism
-from geoveil.report.table import ExactTable
 from geoveil.space.box import Box
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import (
@@ -37,10 +39,9 @@ from geoveil.table import (
     open_table,
     reporter_for,
 )
-from geoveil.table.format import PIPE, format_of
 from geoveil.table.locations import BadRows
 from geoveil.table.persons import Spend
-from geoveil.table.reader import TableReader
+from geoveil.table.reader import PIPE, TableReader, format_of
 from geoveil.table.writer import check_target
 
 

@@ -8,19 +8,17 @@ from typing import Any
 
 import click
 
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
 from geoveil.cli.choice import lay_grid
 from geoveil.cli.console import ProgressBar
+from geoveil.document.saved import AnyMechanism, load_mechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
-from geoveil.report.document import AnyMechanism, load_mechanism, mechanism_from_dict
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
+from geoveil.space.space import Space
 from geoveil.table import Extent, LocationTable, open_table
-from geoveil.table.format import PIPE
 from geoveil.table.locations import BadRows
-from geoveil.table.reader import TableReader
+from geoveil.table.reader import PIPE, TableReader
 from geoveil.table.tallies import count_reports, is_tally, load_tally
 
 

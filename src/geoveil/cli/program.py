@@ -23,8 +23,8 @@ from geoveil.errors import GeoveilError, MissingExtra
 COMMANDS = {
     "demo": "geoveil.cli.demo",
     "serve": "geoveil.cli.serve",
-    "backup": "geoveil.cli.backup",
-    "load": "geoveil.cli.load",
+    "backup": "geoveil.cli.serve:backup",
+    "load": "geoveil.cli.serve:load_collector",
     "obfuscate": "geoveil.cli.obfuscate",
     "tally": "geoveil.cli.tally",
     "estimate": "geoveil.cli.estimate",
@@ -36,7 +36,7 @@ COMMANDS = {
     "reproduce": "geoveil.cli.reproduce",
     "completion": "geoveil.cli.completion",
 }
-"""Each command and the module that holds it, under the name ``command``."""
+"""Each command and the module that holds it, under the name ``command`` or the one behind the colon."""
 
 EXTRAS = {
     **dict.fromkeys(("rich", "pyarrow"), "cli"),
@@ -59,7 +59,8 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name or "command")
         return command
 
     def main(

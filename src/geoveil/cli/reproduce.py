@@ -7,8 +7,7 @@ from typing import Any
 import click
 from rich.console import Console as RichConsole
 
-from geoveil.cli.console import Console, ProgressBar, two_columns
-from geoveil.cli.options import machine_options
+from geoveil.cli.console import Console, ProgressBar, machine_options, two_columns
 from geoveil.papers import PAPERS, Report, run
 from geoveil.papers.data import MissingData
 from geoveil.papers.report import Outcome

@@ -1,17 +1,20 @@
-"""``geoveil serve``: the collection service."""
+"""``geoveil serve``, ``backup`` and ``load``: the collector, a copy of what it keeps, and load for it."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console as RichConsole
 
-from geoveil.cli.console import Console, two_columns
-from geoveil.cli.options import Command, machine_options
+from geoveil.cli.console import Command, Console, machine_options, two_columns
+from geoveil.load import LoadResult, Plan, run_load
 from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
+from geoveil.store import Contents, open_store, restore_backup, write_backup
 
 
 def setting_options(command: Command) -> Command:
@@ -67,3 +70,91 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
         sys.stdout.flush()
 
     serve(settings, announce)
+
+
+# --- ``geoveil backup``: the whole of a store in one file, and back
+
+
+@click.command()
+@click.argument("source", metavar="STORE")
+@click.argument("target", metavar="FILE")
+@click.option("--restore", is_flag=True, help="The other way round: from FILE into an empty STORE.")
+@machine_options
+def backup(source: str, target: str, restore: bool, machine: bool) -> None:
+    """Copy a STORE into a new FILE while the server goes on counting.
+
+    STORE is sqlite:///path (or a path), or postgresql://…. FILE is a SQLite database with
+    everything as of one moment; it is on the disk when the command ends, and nothing is ever
+    overwritten. With --restore the FILE comes first and goes into an empty STORE of either kind, so
+    this is also how a collection moves from one database to the other.
+
+    \b
+    geoveil backup sqlite:///counts.db monday.db
+    geoveil backup --restore monday.db postgresql://geoveil@localhost/geoveil
+    """
+    store = open_store(target if restore else source, create=restore)
+    try:
+        contents = restore_backup(source, store) if restore else write_backup(store, target)
+    finally:
+        store.close()
+    done = "restored" if restore else "written"
+    file = source if restore else target
+    values = {done: file, **asdict(contents)}
+    Console(machine=machine).result(values, lambda screen: _show(screen, done, file, contents))
+
+
+def _show(screen: RichConsole, done: str, file: str, contents: Contents) -> None:
+    parts = f"{contents.campaigns:,} campaigns, {contents.rounds:,} rounds"
+    screen.print(two_columns({done: file, "holds": f"{contents.reports:,} reports in {parts}"}))
+
+
+# --- ``geoveil load``: simulated devices against a collector, and what it answered
+
+
+@click.command()
+@click.argument("url", metavar="LINK")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="At most this long.")
+@click.option("--requests", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+              help="At most so many.")  # fmt: skip
+@click.option("--connections", type=click.IntRange(1, 4096), default=32, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="Reports in one request.")  # fmt: skip
+@click.option("--rate", "rate_per_s", type=float, metavar="R",
+              help="Open loop: R requests a second, answered or not.")  # fmt: skip
+@click.option("--max-epsilon-per-km", type=float, default=10.0, show_default=True,
+              help="The largest promise the devices accept.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Where the simulated people are; reports are always drawn by the system.")  # fmt: skip
+@click.option("--anywhere", is_flag=True,
+              help="Allow a collector that is not on this machine; yours, one hopes.")  # fmt: skip
+@machine_options
+def load_collector(
+    machine: bool, url: str, max_epsilon_per_km: float, anywhere: bool, **options: Any
+) -> None:
+    """Load a campaign's collector with simulated devices: real checks, exact draws, one report each.
+
+    \b
+    geoveil load http://localhost:8000/c/paris-k3x7qa --seconds 60 --connections 128
+    geoveil load http://localhost:8000/c/paris-k3x7qa --rate 1000 --seconds 600
+    """
+    console = Console(machine=machine)
+    plan = Plan(**options)
+    with console.progress("sending reports") as bar:
+        result = run_load(
+            url, plan, max_epsilon_per_km=max_epsilon_per_km, anywhere=anywhere,
+            progress=lambda so_far: bar.update(None, f"{so_far.counted:,} counted"),
+        )  # fmt: skip
+    console.result(result.to_dict(), lambda screen: _show_load(screen, result))
+
+
+def _show_load(screen: RichConsole, result: LoadResult) -> None:
+    pace = f"{result.reports_per_s:,.0f} a second"
+    rows = {
+        "Counted": f"{result.counted:,} reports in {result.seconds:.3g} s: {pace}",
+        "Requests": f"{result.requests:,}",
+        "Latency": ", ".join(f"p{p} {1000 * result.latency_s(p):.3g} ms" for p in (50, 95, 99)),
+        "Refused": f"{result.refused:,} reports, for a stated reason",
+        "Shed": f"{result.shed:,} requests asked to come again",
+        "Unknown": f"{result.unknown:,} requests without an answer",
+    }
+    screen.print(two_columns(rows))

@@ -14,9 +14,9 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.words import spend_in_words
 from geoveil.cli.choice import lay_grid
-from geoveil.cli.console import Console, ProgressBar
-from geoveil.cli.obfuscate import persons_in_words, spend_values, warn_of_outside
-from geoveil.cli.options import (
+from geoveil.cli.console import (
+    Console,
+    ProgressBar,
     location_options,
     machine_options,
     outside_option,
@@ -24,9 +24,10 @@ from geoveil.cli.options import (
     person_options,
     space_options,
 )
+from geoveil.cli.obfuscate import persons_in_words, spend_values, warn_of_outside
 from geoveil.collect import Collection, Crowd, Simulation, simulate
 from geoveil.demo.city import simulated_city
-from geoveil.plot.campaign import save_campaign
+from geoveil.plot.curves import save_campaign
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.randomness import seeded
 from geoveil.space.grid import Grid

@@ -8,10 +8,19 @@ from typing import Any
 import click
 from rich.console import Console as RichConsole
 
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
 from geoveil.cli.choice import ON_MAPS, describe
-from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.console import (
+    Console,
+    ProgressBar,
+    location_options,
+    machine_options,
+    outside_option,
+    person_options,
+    promise_options,
+    space_options,
+    two_columns,
+)
 from geoveil.cli.obfuscate import (
     Request,
     build_mechanism,
@@ -19,19 +28,10 @@ from geoveil.cli.obfuscate import (
     summary_values,
     warn_of_outside,
 )
-from geoveil.cli.options import (
-    location_options,
-    machine_options,
-    outside_option,
-    person_options,
-    promise_options,
-    space_options,
-)
 from geoveil.errors import Unsupported
 from geoveil.table import TableSummary
-from geoveil.table.format import PIPE
-from geoveil.table.tallies import save_tally
-from geoveil.table.tallying import tally_table, usable_processes
+from geoveil.table.reader import PIPE
+from geoveil.table.tallies import save_tally, tally_table, usable_processes
 
 _COUNTED = tuple(name for name in ON_MAPS if name != "continuous-laplace")
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work

@@ -1,10 +1,9 @@
 """The device's side of a campaign: checks, budget, exact draws, reports that are sent once."""
 
 from geoveil.client.book import Charge
-from geoveil.client.device import Device
+from geoveil.client.collector import Patience
+from geoveil.client.device import Device, Receipt
 from geoveil.client.ledger import Ledger
-from geoveil.client.patience import Patience
-from geoveil.client.receipt import Receipt
 from geoveil.client.refusal import REASONS, Refused, Unacknowledged
 
 __all__ = [

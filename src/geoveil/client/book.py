@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from geoveil.report.canonical import strict_json
+from geoveil.document.canonical import strict_json
 
 VERSION = 1
 

@@ -1,18 +1,119 @@
-"""The collector as a device sees it: a document to fetch, a report to hand over, both with patience."""
+"""A campaign’s collector as a device sees it: documents checked, reports handed over."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from geoveil.client.address import Address
-from geoveil.client.book import Charge
-from geoveil.client.document import Verified, verified
-from geoveil.client.patience import Patience
+from geoveil.arrays import count, positive
+from geoveil.client.book import Charge, Drawn
+from geoveil.client.ledger import Round
 from geoveil.client.refusal import Refused
-from geoveil.client.transport import Answer, Transport, Unreachable
-from geoveil.report.wire import LARGEST_BYTES
+from geoveil.client.transport import Address, Answer, Transport, Unreachable
+from geoveil.document.canonical import document_id
+from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument
+from geoveil.randomness import SYSTEM
+
+
+def _jitter() -> float:
+    return float(SYSTEM.uniform(1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """At most ``attempts`` tries within ``total_s``; the k-th pause is random, up to ``first_s``·2ᵏ.
+
+    A collector that names a time to wait is waited for, unless that is beyond ``total_s``.
+    """
+
+    attempts: int = 5
+    total_s: float = 30.0
+    first_s: float = 0.5
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = _jitter
+
+    def __post_init__(self) -> None:
+        count("attempts", self.attempts)
+        positive("total_s", self.total_s)
+        positive("first_s", self.first_s)
+
+    def until(self, attempt: Callable[[], float | None]) -> bool:
+        """Try until ``attempt`` returns ``None``; else it says how many seconds to wait at least.
+
+        False when the tries or the time ran out.
+        """
+        last = self.clock() + self.total_s
+        for k in range(self.attempts):
+            least_s = attempt()
+            if least_s is None:
+                return True
+            pause = max(least_s, self.first_s * 2**k * self.jitter())
+            if k + 1 == self.attempts or self.clock() + pause > last:
+                return False
+            self.sleep(pause)
+        return False
+
+
+# --- The mechanism document as a device takes it: verified once, then checked against its own limits
+
+
+CLOCK_SKEW_S = 300.0
+"""A device's clock may be this much behind the collector's."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A sound document and its id, the hash of what was served."""
+
+    id: str
+    document: MechanismDocument
+
+    def check(self, address: Address, *, max_epsilon_per_km: float, now_s: float) -> None:
+        """Refuse another campaign's document, a promise above the limit, and one out of its time."""
+        document = self.document
+        if document.campaign != address.campaign:
+            raise Refused("campaign")
+        if document.epsilon_per_km > max_epsilon_per_km:
+            raise Refused("promise")
+        if now_s < document.not_before_s - CLOCK_SKEW_S:
+            raise Refused("not-yet-valid")
+        if now_s >= document.expires_s:
+            raise Refused("expired")
+
+    def round(self, address: Address) -> Round:
+        """The document as the ledger knows it."""
+        document = self.document
+        space = document_id(document.mechanism.space.to_dict())
+        return Round(address.name, space, document.round, self.id, document.epsilon_per_km)
+
+    def draw(self, cell: int, random_bytes: bytes) -> Drawn:
+        """The report for a true cell and 16 random bytes, with its centre."""
+        mechanism = self.document.mechanism
+        report = mechanism.draw(cell, random_bytes)
+        lat, lng = mechanism.space.plane.to_latlng(mechanism.space.centres[report])
+        return Drawn(report, float(lat), float(lng))
+
+
+@lru_cache(maxsize=16)
+def verified(body: bytes) -> Verified:
+    """The document in these bytes; the certificate is computed once for all devices of a process."""
+    try:
+        document = MechanismDocument.read(body)
+    except RefusedDocument as refused:
+        raise Refused("document", refused.reason) from None
+    claimed = json.loads(body).get("id")
+    if claimed is None:
+        raise Refused("document", "id")
+    return Verified(claimed, document)
+
+
+# --- The collector as a device sees it: a document to fetch, a report to hand over, both with patience
+
 
 _ANSWER_BYTES = 1 << 16
 _PROBLEMS = "https://geoveil.org/problems/"

@@ -1,30 +1,80 @@
-"""The device: it checks, charges, draws and sends, in this order, and remembers what it sent."""
+"""A person’s end of a campaign: everything is checked before a location is read."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import Literal, get_args
 
 from geoveil.arrays import positive
-from geoveil.client.address import Address
+from geoveil.channel.words import NEARBY_KM, rounded_down
 from geoveil.client.book import Charge, State
-from geoveil.client.collector import Collector, NoAnswer
-from geoveil.client.document import Verified
-from geoveil.client.explanation import explanation
+from geoveil.client.collector import Collector, NoAnswer, Patience, Verified
 from geoveil.client.ledger import Ledger
-from geoveil.client.patience import Patience
-from geoveil.client.receipt import Receipt
 from geoveil.client.refusal import Refused, Unacknowledged
-from geoveil.client.transport import Network, Transport
+from geoveil.client.transport import Address, Network, Transport
+from geoveil.document.exact import DRAW_BYTES
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.report.integer_elastic import DRAW_BYTES
 from geoveil.space.projection import either_longitude
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One report that left the device; apart from what it cost here, nothing else did.
+
+    ``lat`` and ``lng`` are the centre of the *sent* cell, for a map.
+    """
+
+    campaign: str
+    round: int
+    mechanism: str
+    """Id of the mechanism document: the same for everybody, so it can be compared."""
+    report: str
+    """Id of the report: 16 random bytes, in hexadecimal."""
+    cell: int
+    lat: float
+    lng: float
+    epsilon_per_km: float
+    """What the report was charged."""
+    budget_left_per_km: float
+    acknowledged: bool
+
+
+# --- What a report would send and cost, in plain words
+
+
+def explanation(
+    address: Address, current: Verified, left_per_km: float, budget_per_km: float
+) -> str:
+    """Four sentences: where to, what, how far off, and what it costs."""
+    document = current.document
+    mechanism = document.mechanism
+    grid = mechanism.space
+    cell_m = 1000 * grid.cell_km
+    return (
+        f"Round {document.round} of the campaign {document.campaign} at {address.origin}: one of "
+        f"{grid.size} cells of {cell_m:.0f} m would be sent, drawn at random around yours, with a "
+        "random number and the id of the rule it was drawn by; "
+        f"nothing else. From the middle of the map it lies {_mean_distance_km(current):.2g} km away "
+        f"on average. {mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
+        f"{rounded_down(left_per_km)} of {rounded_down(budget_per_km)} per km are left."
+    )
+
+
+def _mean_distance_km(current: Verified) -> float:
+    mechanism = current.document.mechanism
+    grid = mechanism.space
+    middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
+    return float(mechanism.row(middle) @ grid.distances_from_km(middle))
+
+
+# --- The device: it checks, charges, draws and sends, in this order, and remembers what it sent
+
 
 Beyond = Literal["refuse", "clamp"]
 """A location outside the box: nothing is sent, or the nearest cell takes its place."""

@@ -2,9 +2,8 @@
 
 from geoveil.collect.advice import Advice, Choice, advise
 from geoveil.collect.budget import Budget, BudgetSpent
-from geoveil.collect.collection import Collection, Round
+from geoveil.collect.collection import Collection, PromiseRule, PublishedRule, Round
 from geoveil.collect.design import DesignedElastic, blahut_arimoto, elastic
-from geoveil.collect.rule import PromiseRule, PublishedRule
 from geoveil.collect.simulation import Crowd, RoundResult, Simulation, simulate
 from geoveil.collect.weights import equalising_weights
 

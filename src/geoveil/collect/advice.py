@@ -10,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, positive, prior_over
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.collect.design import elastic
 from geoveil.estimate import IterativeBayesianUpdate
-from geoveil.measure.distance import mean_distance_km
+from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
 from geoveil.measure.information import mutual_information_bits
-from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
+from geoveil.space.space import Space
 
 DIAL = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 Progress = Callable[[int, int], None]

@@ -19,15 +19,15 @@ from geoveil.collect.weights import (
     with_floor,
     with_leverage,
 )
+from geoveil.document.certify import certify
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Steps, Stop
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic
-from geoveil.mechanism.promise import Promise
-from geoveil.report.certify import certify
-from geoveil.space.base import Space
+from geoveil.mechanism.mechanism import Promise
+from geoveil.space.space import Space
 
 DESIGN_STEPS = Steps(8)
 """Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""

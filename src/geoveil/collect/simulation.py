@@ -10,19 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
-from geoveil.collect.collection import Collection
-from geoveil.collect.rule import PromiseRule
+from geoveil.channel.channel import Channel, Tally
+from geoveil.collect.collection import Collection, PromiseRule
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.likelihood import Objective, uniform
 from geoveil.estimate.observations import Observations
-from geoveil.measure.distance import mean_distance_km
+from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.measure.transport import check_transport, earth_movers_distance_km
 from geoveil.randomness import seeded
-from geoveil.space.base import Space
+from geoveil.space.space import Space
 
 _HINDSIGHT_STEPS = 400
 Progress = Callable[[int, int], None]

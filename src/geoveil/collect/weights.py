@@ -11,7 +11,7 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.stopping import Stop
-from geoveil.space.base import Space
+from geoveil.space.space import Space
 
 _INSIDE = 1e-9
 """How far inside its bound a leverage is aimed, so that rounding leaves it there."""

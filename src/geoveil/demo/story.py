@@ -1,26 +1,244 @@
-"""The story: people report in rounds, the promise is checked, the map comes back sharper each time."""
+"""The story: people report in rounds to a real collector, and the map comes back."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit import AuditReport, Certificate, audit, certify
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, spend_in_words
+from geoveil.client import Device, Patience
+from geoveil.client.collector import Collector, Verified
+from geoveil.client.transport import Address, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
-from geoveil.demo.collector import CollectorFailed, LocalCollector
-from geoveil.demo.participants import Participants
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError
 from geoveil.estimate import Estimate, IterativeBayesianUpdate
+from geoveil.load import report_texts
+from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.randomness import SYSTEM, Randomness
-from geoveil.report.wire import MechanismDocument
+from geoveil.space.grid import Grid
+from geoveil.verify import AuditReport, Certificate, audit, certify
+
+_STOP_S = 60.0
+"""How long a collector that was told to stop may take before it is killed."""
+_POLL_S = 0.05
+_ATTEMPTS = 3
+"""So many failed estimates of one round end the wait for it; a slow one never does."""
+_DIRECTLY = build_opener(ProxyHandler({}))  # a proxy could not reach this machine
+
+
+class CollectorFailed(GeoveilError):
+    """The collector did not start, or did not do what it was asked."""
+
+
+class LocalCollector:
+    """A server process over a fresh database in a temporary folder, and its operator's hand."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="geoveil-demo-")
+        self._token = secrets.token_urlsafe(24)
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the database is, and the ledgers of the simulated devices."""
+        return Path(self._folder.name)
+
+    def __enter__(self) -> LocalCollector:
+        known = {name: text for name, text in os.environ.items() if not name.startswith("GEOVEIL_")}
+        database = f"sqlite:///{self.folder / 'collector.db'}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "geoveil", "serve", "--json", "--port=0", "--no-limit-loopback",
+             "--tick-s=0.1", "--log-level=error"],
+            env={**known, "GEOVEIL_DATABASE": database, "GEOVEIL_OPERATOR_TOKEN": self._token},
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        self.url = self._announced()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+        self._folder.cleanup()
+
+    def _announced(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        text = ""
+        for line in self._process.stdout:
+            text += line
+            if line.rstrip() == "}":
+                return str(json.loads(text)["url"])
+        self._process.wait()
+        raise CollectorFailed("the collector did not start; try geoveil serve to see why")
+
+    # -- what an operator does -----------------------------------------------------------------
+
+    def campaign(self, grid: Grid, *, epsilon_per_km: float, camouflage: float, rounds: int) -> str:
+        """Create a campaign that closes its rounds by hand; its link."""
+        assert grid.box is not None
+        settings = {
+            "name": "Demo", "box": list(grid.box), "cell_km": grid.cell_km,
+            "epsilon_per_km": epsilon_per_km, "camouflage": camouflage, "rounds": rounds,
+            "minimum_reports": 10,
+        }  # fmt: skip
+        return str(self.call("/api/campaigns", settings)["link"])
+
+    def close_round(self, campaign: str, number: int) -> FloatArray:
+        """Close the open round and wait for its estimate, however long: the share of every cell."""
+        self.call(f"/api/campaigns/{campaign}/rounds", {})
+        path = f"/api/campaigns/{campaign}/rounds/{number}/estimate"
+        while True:
+            try:
+                return np.array(self.call(path)["distribution"])
+            except HTTPError as answer:
+                if answer.code != 404:
+                    raise
+            if self._failed_estimates() >= _ATTEMPTS:
+                raise CollectorFailed(f"the estimate of round {number} failed {_ATTEMPTS} times")
+            self.pause(_POLL_S)
+
+    def _failed_estimates(self) -> int:
+        """How often the collector could not make an estimate, by its own count."""
+        found = re.search(
+            r'^geoveil_estimates_total{.*"failed"} (\d+)', self._text("/metrics"), re.M
+        )
+        return int(found[1]) if found else 0
+
+    def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request as the operator, waited for while the collector lives; the JSON that comes back."""
+        values: dict[str, Any] = json.loads(self._text(path, body))
+        return values
+
+    def _text(self, path: str, body: dict[str, Any] | None = None) -> str:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        with _DIRECTLY.open(Request(self.url + path, content, headers)) as answer:
+            return str(answer.read(), "utf-8")
+
+    def pause(self, seconds: float) -> None:
+        """Wait; a slow machine is waited for, a collector that has ended is not."""
+        if self._process is not None and self._process.poll() is not None:
+            raise CollectorFailed("the collector ended; try geoveil serve to see why")
+        time.sleep(seconds)
+
+
+# --- The people of the story: some with a whole device each, the others with its checks and its sampler
+
+
+DEVICES_A_ROUND = 20
+_TOGETHER = 1000
+_ANSWER_BYTES = 1 << 20
+_REQUEST_S = 600.0
+"""For one request: the machine may be slow and the collector runs on it too."""
+_BUSY = frozenset({429, 503})
+
+
+class Participants:
+    """Everybody who takes part in one campaign."""
+
+    def __init__(
+        self,
+        collector: LocalCollector,
+        link: str,
+        max_epsilon_per_km: float,
+        randomness: Randomness,
+    ) -> None:
+        self._folder = collector.folder
+        self._link = link
+        self._limit = max_epsilon_per_km
+        self._randomness = randomness
+        self._address = Address.of(link)
+        self._network = Network(self._address, timeout_s=_REQUEST_S)
+        self._patience = Patience(attempts=12, total_s=2 * _REQUEST_S, sleep=collector.pause)
+        self._collector = Collector(self._address, self._network, self._patience)
+        self.devices = 0
+
+    def mechanism(self) -> Verified:
+        """The current document, after the checks of a device."""
+        found = self._collector.mechanism()
+        found.check(self._address, max_epsilon_per_km=self._limit, now_s=time.time())
+        return found
+
+    def report(self, current: Verified, lat: FloatArray, lng: FloatArray) -> IntArray:
+        """Everybody at these places reports once; what they reported."""
+        alone = min(DEVICES_A_ROUND, lat.size)
+        singly = [self._alone(float(lat[i]), float(lng[i])) for i in range(alone)]
+        grid = current.document.mechanism.space
+        cells = np.asarray(grid.locate(lat=lat[alone:], lng=lng[alone:], outside="clamp"))
+        drawn = current.document.mechanism.sample(cells, randomness=self._randomness)
+        texts = report_texts(current, drawn)
+        for start in range(0, len(texts), _TOGETHER):
+            self._send(texts[start : start + _TOGETHER])
+        return np.concatenate([np.array(singly, dtype=np.int64), drawn])
+
+    def _alone(self, lat: float, lng: float) -> int:
+        self.devices += 1
+        device = Device(
+            self._link,
+            max_epsilon_per_km=self._limit,
+            budget_per_km=self._limit,
+            ledger=self._folder / f"ledger-{self.devices}.json",
+            randomness=self._randomness,
+            transport=self._network,
+            patience=self._patience,
+        )
+        return device.report(lat=lat, lng=lng, outside="clamp").cell
+
+    def _send(self, texts: list[bytes]) -> None:
+        """Hand reports over together, again while the collector is busy: an id is counted once."""
+        body = b'{"reports":[%s]}' % b",".join(texts)
+        counted: list[int] = []
+
+        def attempt() -> float | None:
+            try:
+                answer = self._network.post(self._address.reports_path, body, limit=_ANSWER_BYTES)
+            except Unreachable:
+                return 0.0
+            if answer.status in _BUSY:
+                return answer.retry_after_s
+            results = json.loads(answer.body).get("results", []) if answer.status == 200 else []
+            counted.append(sum(result["status"] == "counted" for result in results))
+            return None
+
+        if not self._patience.until(attempt) or counted != [len(texts)]:
+            raise CollectorFailed("the collector must count every report of the story")
+
+
+# --- The story: people report in rounds, the promise is checked, the map comes back sharper each time
 
 
 @dataclass(frozen=True)

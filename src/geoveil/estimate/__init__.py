@@ -1,6 +1,5 @@
 """From noisy reports back to the distribution: one loop, its stops, its accelerators, its error bars."""
 
-from geoveil.estimate.acceleration import Squarem
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.bootstrap import Bootstrap
 from geoveil.estimate.bounds import (
@@ -10,21 +9,24 @@ from geoveil.estimate.bounds import (
     rappor_level,
 )
 from geoveil.estimate.cross_validation import CrossValidated
-from geoveil.estimate.em import Ascent, maximise
+from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, maximise
 from geoveil.estimate.estimate import Estimate, RegionEstimate
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.joint import JointTally
 from geoveil.estimate.likelihood import (
     ChannelLikelihood,
     DenseLikelihood,
     Likelihood,
     StackedLikelihood,
 )
-from geoveil.estimate.linear import MatrixInversion
+from geoveil.estimate.linear import (
+    MatrixInversion,
+    RandomizedResponseEstimator,
+    RapporEstimator,
+    clip_and_normalise,
+    project_onto_simplex,
+)
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates, Estimator
-from geoveil.estimate.newton import ActiveSetNewton
-from geoveil.estimate.response import RandomizedResponseEstimator, RapporEstimator
-from geoveil.estimate.simplex import clip_and_normalise, project_onto_simplex
+from geoveil.estimate.observations import JointTally
 from geoveil.estimate.stopping import CertifiedWithin, LikelihoodChange, Steps, StoppingRule
 from geoveil.estimate.uncertainty import FisherInformation
 

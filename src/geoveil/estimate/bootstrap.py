@@ -10,11 +10,10 @@ from geoveil.arrays import BoolArray, FloatArray, count
 from geoveil.errors import TooLarge
 from geoveil.estimate.bars import LOST, checked_level, combined, held_interval, poll_error
 from geoveil.estimate.identifiability import lost_directions
-from geoveil.estimate.information import telling_columns
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress
-from geoveil.estimate.uncertainty import Refit
-from geoveil.space.base import MATRIX_LIMIT
+from geoveil.estimate.uncertainty import Refit, telling_columns
+from geoveil.space.space import MATRIX_LIMIT
 
 _CHUNK_ENTRIES = 1 << 22
 _MOST_ENTRIES = 1 << 28

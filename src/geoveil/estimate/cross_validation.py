@@ -11,8 +11,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, count, finite
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Likelihood
-from geoveil.estimate.objective import Objective, checked_weights
+from geoveil.estimate.likelihood import Likelihood, Objective, checked_weights
 from geoveil.estimate.stopping import Progress, Steps, StoppingRule
 
 

@@ -1,4 +1,4 @@
-"""The answer: a distribution, how far it can be trusted, and how it was found."""
+"""An estimate: the distribution, its certificate, its error bars, and what the data cannot tell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_threa
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.space.base import Space
+from geoveil.estimate.likelihood import Objective
+from geoveil.estimate.observations import Observations
+from geoveil.space.space import Space
 
 
 class RegionEstimate:
@@ -152,3 +154,20 @@ def _given(value: Any) -> Any:
 
 def _raised(problem: GeoveilError) -> NoReturn:
     raise problem
+
+
+# --- How well a distribution explains the reports, however it was found
+
+
+_IMPOSSIBLE = 1e-300  # the objective puts this in the place of probability zero
+
+
+def fit_of(observations: Observations, distribution: FloatArray) -> Fit:
+    """Log-likelihood and certificate, nats per report; infinite where a report seen is excluded.
+
+    Linear estimators do not maximise the likelihood; the certificate says how much they may lack.
+    """
+    point = Objective(observations.likelihood, observations.counts).at(distribution)
+    if point.law.min() <= _IMPOSSIBLE:
+        return Fit(-np.inf, np.inf)
+    return Fit(float(point.log_likelihood), float(point.certificate))

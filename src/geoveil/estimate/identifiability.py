@@ -12,11 +12,9 @@ import scipy
 from scipy.linalg import lapack, qr, solve_triangular
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
-from geoveil.estimate.acceleration import Squarem
-from geoveil.estimate.likelihood import DenseLikelihood, Likelihood
-from geoveil.estimate.newton import ActiveSetNewton
-from geoveil.estimate.objective import Objective, Point, uniform
-from geoveil.space.base import MATRIX_LIMIT
+from geoveil.estimate.em import ActiveSetNewton, Squarem
+from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, Objective, Point, uniform
+from geoveil.space.space import MATRIX_LIMIT
 
 _TOLERANCE = 1e-12
 _INVOLVED = 1e-8

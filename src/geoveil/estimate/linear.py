@@ -1,24 +1,181 @@
-"""Matrix inversion: solve for the distribution, then bring it back to the simplex."""
+"""Linear estimators: inversion repaired to a distribution, randomised response, RAPPOR."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lstsq, qr, solve_triangular
+from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
-from geoveil.arrays import FloatArray, one_blas_thread
-from geoveil.channel.tally import Tally
-from geoveil.errors import InvalidInput
-from geoveil.estimate.bars import RARE, GaussianErrors
-from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.fit import fit_of
-from geoveil.estimate.identifiability import tell_apart_by
+from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread, vector
+from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.estimate.bars import RARE, DiagonalErrors, GaussianErrors
+from geoveil.estimate.bounds import (
+    Mixture,
+    pooled,
+    randomized_response_mixture,
+    rappor_mixture,
+    rappor_moments,
+)
+from geoveil.estimate.estimate import Estimate, fit_of
+from geoveil.estimate.identifiability import Identifiability, tell_apart_by
 from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.mixture import by_mechanism
-from geoveil.estimate.observations import Observations
-from geoveil.estimate.simplex import REPAIRS, Repair, checked_repair
-from geoveil.estimate.system import LinearSystem
+from geoveil.estimate.observations import Observations, checked_tallies
+from geoveil.mechanism.local import RandomizedResponse, RapporTally
+
+Repair = Literal["project", "normalise"]
+
+
+def project_onto_simplex(values: npt.ArrayLike) -> FloatArray:
+    """The distribution nearest to ``values`` in Euclidean distance: max(v − τ, 0) with sum one.
+
+    τ is found exactly from the sorted values. Cost: m log m.
+
+    Reference: FREEWILL §5.1 (Wang and Carreira-Perpiñán, 2013).
+
+    >>> project_onto_simplex([0.75, 0.5, -0.25]).tolist()
+    [0.625, 0.375, 0.0]
+    """
+    given = _one_vector(values)
+    below = given - given.max()  # the projection does not see a common shift; this keeps digits
+    falling = np.sort(below)[::-1]
+    excess = (np.cumsum(falling) - 1.0) / np.arange(1, given.size + 1)
+    kept = int(np.flatnonzero(falling > excess)[-1])
+    nearest = np.maximum(below - excess[kept], 0.0)
+    return np.asarray(nearest / nearest.sum())
+
+
+def clip_and_normalise(values: npt.ArrayLike) -> FloatArray:
+    """Negative values set to zero, the others rescaled to sum to one.
+
+    Reference: FREEWILL §5.1 (INV-N).
+
+    >>> clip_and_normalise([0.75, 0.25, -0.25]).tolist()
+    [0.75, 0.25, 0.0]
+    """
+    kept = np.maximum(_one_vector(values), 0.0)
+    total = float(kept.sum())
+    if total <= 0:
+        raise InvalidInput("values must be positive somewhere to be normalised")
+    return np.asarray(kept / total)
+
+
+REPAIRS: dict[str, Callable[[npt.ArrayLike], FloatArray]] = {
+    "project": project_onto_simplex,
+    "normalise": clip_and_normalise,
+}
+
+
+def checked_repair(name: str) -> Repair:
+    """The name of a repair, or an error that lists those that exist."""
+    if name == "project":
+        return "project"
+    if name == "normalise":
+        return "normalise"
+    raise InvalidInput(f"repair ({name!r}) must be one of: {', '.join(REPAIRS)}")
+
+
+def _one_vector(values: npt.ArrayLike) -> FloatArray:
+    shape = np.shape(values)
+    if len(shape) != 1 or shape[0] == 0:
+        raise InvalidInput(f"values (shape {shape}) must be one vector with at least one entry")
+    return vector("values", values, shape[0])
+
+
+# --- The linear system vC = q behind matrix inversion, factorised once and solved many times
+
+
+SINGULAR = 1e-13
+"""A channel is singular when its reciprocal condition (relative singular value) is below this."""
+
+
+class LinearSystem:
+    """q ↦ v with vC = q, or the shortest v with vC nearest to q.
+
+    A square channel of full rank is factorised (LU); any other is solved by least squares (a complete
+    orthogonal factorisation), and ``how`` says so. Never an inverse.
+
+    Cost: m³ once and m² per solution when square; otherwise about 4·m³ per call, however many
+    right-hand sides it has. Refused above 4,096 cells.
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> system = LinearSystem(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
+    >>> system.solve(np.array([0.625, 0.375])).round(12).tolist()
+    [0.75, 0.25]
+    >>> system.how
+    'solved exactly'
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.matrix = channel.matrix()
+        _check_alphabet(self.matrix)
+        self.cells, self.reports = self.matrix.shape
+        self.rank = self.cells
+        self.how = "solved exactly"
+        self._factors = self._factorised()
+
+    def solve(self, laws: FloatArray) -> FloatArray:
+        """(…, reports) → (…, cells)."""
+        columns = laws.reshape(-1, self.reports).T
+        if self._factors is not None:
+            solved = dgetrs(*self._factors, columns, trans=1)[0]
+        else:
+            solved = lstsq(self.matrix.T, columns, cond=SINGULAR, lapack_driver="gelsy")[0]
+        return cast(FloatArray, solved.T.reshape(*laws.shape[:-1], self.cells))
+
+    def lost(self) -> FloatArray:
+        """(cells, cells − rank): an orthonormal basis of the changes of v that vC does not show."""
+        if self.rank == self.cells:
+            return np.zeros((self.cells, 0))
+        triangle, order = qr(self.matrix.T, mode="r", pivoting=True)
+        known = solve_triangular(
+            triangle[: self.rank, : self.rank], triangle[: self.rank, self.rank :]
+        )
+        basis = np.empty((self.cells, self.cells - self.rank))
+        basis[order] = np.concatenate([-known, np.eye(self.cells - self.rank)])
+        return cast(FloatArray, qr(basis, mode="economic")[0])
+
+    def _factorised(self) -> tuple[FloatArray, IntArray] | None:
+        if self.cells != self.reports:
+            self._note_least_squares(f"{self.reports} reports for {self.cells} cells")
+            return None
+        factors = _lu(self.matrix)
+        if factors is None:
+            self._note_least_squares("the channel is singular")
+        return factors
+
+    def _note_least_squares(self, why: str) -> None:
+        unit = np.zeros(self.reports)
+        self.rank = int(lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2])
+        told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
+        self.how = f"solved by least squares: {why}{told}"
+
+
+def _lu(matrix: FloatArray) -> tuple[FloatArray, IntArray] | None:
+    """The factors of a square matrix, or None where it is singular to working accuracy."""
+    factors, pivots, zero_at = dgetrf(matrix)
+    if zero_at > 0:
+        return None
+    reciprocal = dgecon(factors, np.abs(matrix).sum(axis=0).max(), norm="1")[0]
+    return (factors, pivots) if reciprocal > SINGULAR else None
+
+
+def _check_alphabet(matrix: FloatArray) -> None:
+    if np.abs(matrix.sum(axis=1) - 1.0).max() > 1e-6:
+        raise Unsupported(
+            "matrix inversion needs every report of the channel, and this tally keeps only those "
+            "seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
+        )
+
+
+# --- Matrix inversion: solve for the distribution, then bring it back to the simplex
 
 
 @dataclass(frozen=True)
@@ -107,3 +264,148 @@ def _errors(
         people=total,
         method="delta method on the solution before its repair",
     )
+
+
+# --- Randomised response and RAPPOR in closed form, whatever privacy level each person chose
+
+
+Moments = Callable[[Mixture, FloatArray], tuple[FloatArray, FloatArray]]
+"""Of one report: d and u with covariance diag(d) − u·uᵀ."""
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEstimator:
+    """[INV]_M for people who use k-ary randomised response at levels of their own.
+
+    Law: θ̂ = ((e^{ε[n]}+k−1)·q − 1)/(e^{ε[n]}−1) with 1/(k−1+e^{ε[n]}) = mean of 1/(k−1+e^{ε_i}), then
+    the repair. Before the repair it is unbiased, and its error at most that of
+    ``randomized_response_error_bound``. Error bars are exact variances at θ̂.
+    Cost: O(k), any k. The same as ``AverageMechanism(MatrixInversion())``, without a matrix.
+    Reference: FREEWILL eqs. (8) and (9), Proposition 2.
+
+    >>> import geoveil as gv
+    >>> line = gv.Line(2)
+    >>> strict, open_ = (gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 3.0))
+    >>> tallies = [gv.Tally(strict, [60, 40]), gv.Tally(open_, [240, 60])]
+    >>> RandomizedResponseEstimator().fit(tallies).distribution.round(3).tolist()
+    [0.815, 0.185]
+    """
+
+    repair: Repair = "project"
+
+    def __post_init__(self) -> None:
+        checked_repair(self.repair)
+
+    @one_blas_thread()
+    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+        """The estimate from tallies of randomised response over one space."""
+        given = [tally for tally in checked_tallies(tallies) if tally.total]
+        groups = [
+            randomized_response_mixture(_level(tally), tally.total, tally.space.size)
+            for tally in given
+        ]
+        seen = np.sum([tally.counts for tally in given], axis=0)
+        return _estimate(given, groups, seen, self.repair, _response_moments)
+
+
+@dataclass(frozen=True)
+class RapporEstimator:
+    """[RAP]_M for people who use RAPPOR at levels of their own, from the sums of the bits alone.
+
+    Law: θ̂ = ((e^{ε[n]/2}+1)·s − 1)/(e^{ε[n]/2}−1) with s the mean bit vector and
+    1/(1+e^{ε[n]/2}) = mean of 1/(1+e^{ε_i/2}), then the repair. Before the repair it is unbiased, and
+    its error at most that of ``rappor_error_bound``. Error bars are exact variances at θ̂.
+    Cost: O(k), any k.
+    Reference: FREEWILL eqs. (13) and (14), Proposition 3.
+
+    >>> import geoveil as gv
+    >>> rappor = gv.Rappor(gv.Line(2), epsilon=2.0)
+    >>> bits = [[1, 0]] * 60 + [[0, 1]] * 20 + [[0, 0]] * 10 + [[1, 1]] * 10
+    >>> RapporEstimator().fit(rappor.tally(bits)).distribution.round(3).tolist()
+    [0.933, 0.067]
+    """
+
+    repair: Repair = "project"
+
+    def __post_init__(self) -> None:
+        checked_repair(self.repair)
+
+    @one_blas_thread()
+    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+        """The estimate from RAPPOR tallies over one space."""
+        given = [_rappor(tally) for tally in checked_tallies(tallies) if tally.total]
+        groups = [rappor_mixture(tally.mechanism.epsilon, tally.total) for tally in given]
+        seen = np.sum([tally.bit_sums for tally in given], axis=0)
+        return _estimate(given, groups, seen, self.repair, rappor_moments)
+
+
+def _level(tally: Tally) -> float:
+    if not isinstance(tally.channel, RandomizedResponse):
+        raise Unsupported(
+            f"a tally (of {tally.channel!r}) must come from RandomizedResponse for this estimator; "
+            "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
+        )
+    return tally.channel.epsilon
+
+
+def _rappor(tally: Tally) -> RapporTally:
+    if not isinstance(tally, RapporTally):
+        raise Unsupported(
+            f"a tally (of {tally.channel!r}) must come from Rappor for this estimator; "
+            "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
+        )
+    return tally
+
+
+def _estimate(
+    tallies: Sequence[Tally],
+    groups: Sequence[Mixture],
+    seen: IntArray,
+    repair: Repair,
+    moments: Moments,
+) -> Estimate:
+    noise, gain, total = pooled(groups)
+    solution = (seen / total - noise) / gain
+    distribution = REPAIRS[repair](solution)
+    levels = len({group[:2] for group in groups})
+    levels_said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
+    return Estimate(
+        space=tallies[0].space,
+        distribution=distribution,
+        total=int(total),
+        steps=0,
+        stopped=f"solved exactly for {levels_said}, then {repair_words(repair, solution)}",
+        find_fit=lambda: fit_of(Observations(tallies), distribution),
+        find_errors=lambda: _response_errors(groups, solution, distribution, moments),
+        find_identifiability=lambda: _identifiable(distribution.size),
+    )
+
+
+def _response_errors(
+    groups: Sequence[Mixture], solution: FloatArray, distribution: FloatArray, moments: Moments
+) -> DiagonalErrors:
+    """Reports are independent, so their covariances add, group by group; ``RARE`` is the least."""
+    overall = pooled(groups)
+    scale = overall.people * overall.gain
+    spreads, factors = zip(*(moments(group, distribution) for group in groups), strict=True)
+    people = np.array([group.people for group in groups])
+    shared = people @ np.square(factors)
+    return DiagonalErrors(
+        distribution=distribution,
+        centre=solution,
+        spread=(np.maximum(people @ np.stack(spreads) - shared, RARE) + shared) / scale**2,
+        factors=np.sqrt(people)[:, None] * np.stack(factors) / scale,
+        people=int(overall.people),
+        method="exact variances at the estimate, before its repair",
+    )
+
+
+def _response_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """One report of law p, as a one-hot vector: diag(p) − ppᵀ."""
+    law = group.noise + group.gain * theta
+    return law, law
+
+
+def _identifiable(cells: int) -> Identifiability:
+    reason = f"identifiable: every level above 0 tells all {cells} cells apart"
+    return Identifiability(cells, cells, frozen(np.zeros(cells, dtype=np.bool_)), (), reason)

@@ -13,16 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from geoveil.arrays import one_blas_thread
-from geoveil.channel.average import AverageChannel
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.composed import AverageChannel
 from geoveil.errors import Unsupported
 from geoveil.estimate.bars import AveragedErrors
-from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.fit import fit_of
+from geoveil.estimate.estimate import Estimate, fit_of
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.observations import Observations, checked_tallies
-from geoveil.mechanism.rappor import RapporTally
+from geoveil.mechanism.local import RapporTally
 
 
 class Estimator(Protocol):

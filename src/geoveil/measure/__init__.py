@@ -1,12 +1,15 @@
 """What a mechanism costs and hides, and how far an estimate is from the truth."""
 
-from geoveil.measure.adversary import (
+from geoveil.measure.distance import (
+    Loss,
     adversary_error_km,
     adversary_guesses,
     adversary_loss,
     bayes_error,
+    earth_movers_distance_km,
+    expected_loss,
+    mean_distance_km,
 )
-from geoveil.measure.distance import Loss, expected_loss, mean_distance_km
 from geoveil.measure.information import (
     entropy_bits,
     kl_divergence_bits,
@@ -14,7 +17,6 @@ from geoveil.measure.information import (
     mutual_information_bits,
     total_variation,
 )
-from geoveil.measure.transport import earth_movers_distance_km
 
 __all__ = [
     "Loss",

@@ -1,18 +1,19 @@
-"""How far a report is from the truth on average: what a mechanism costs its user."""
+"""How far reports and guesses are from people: mean distance, adversary, earth mover."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.base import Channel
-from geoveil.errors import InvalidInput
+from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution
+from geoveil.channel.channel import Channel
+from geoveil.errors import InvalidInput, TooLarge, require
 from geoveil.measure.information import FEW_ROWS, prior_of
-from geoveil.space.base import Space
-from geoveil.space.loss import RadialLoss, distance_km
+from geoveil.space.space import MATRIX_LIMIT, RadialLoss, Space, distance_km
 
 Loss = Callable[[Space, npt.ArrayLike, npt.ArrayLike], FloatArray]
 """loss(space, a, b): how bad it is that b stands for a; arrays of cells broadcast."""
@@ -25,7 +26,7 @@ def mean_distance_km(channel: Channel, prior: npt.ArrayLike | None = None) -> fl
 
     Cost: one row at a time unless the channel has a formula; never an m×m array.
 
-    >>> from geoveil.channel.dense import DenseChannel
+    >>> from geoveil.channel.composed import DenseChannel
     >>> from geoveil.space.line import Line
     >>> mean_distance_km(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
@@ -43,7 +44,7 @@ def expected_loss(
 
     Units: those of the loss. Cost: as ``mean_distance_km``.
 
-    >>> from geoveil.channel.dense import DenseChannel
+    >>> from geoveil.channel.composed import DenseChannel
     >>> from geoveil.space.line import Line
     >>> coin = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
     >>> expected_loss(coin, [1.0, 0.0], [[0.0, 8.0], [8.0, 0.0]])
@@ -90,3 +91,190 @@ def _loss_matrix(loss: npt.ArrayLike, rows: int, columns: int) -> FloatArray:
     if not np.isfinite(matrix).all():
         raise InvalidInput("loss must hold finite numbers only")
     return matrix
+
+
+# --- What somebody who knows the prior and sees a report can still find out
+
+
+_BLOCK = 512  # reports handled at once: the product then holds 512 numbers per cell
+
+
+def adversary_error_km(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+    """The adversary's expected error Σ_y min_z Σ_x π(x) C[x, y] d(x, z), in km.
+
+    The guess z may be any cell. The prior, known to the adversary, is uniform when none is given.
+
+    Cost: (cells with positive prior) × cells × reports in matrix products: seconds for 4,096 cells.
+    Refused when the rows where the prior is positive hold more than 4096² numbers.
+
+    Reference: Shokri et al. (2012), the objective; FREEWILL §8.2.4.
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> deaf = DenseChannel(Line(3), [[1.0], [1.0], [1.0]])
+    >>> round(adversary_error_km(deaf), 12)
+    0.666666666667
+    """
+    return adversary_loss(channel, prior, distance_km)
+
+
+def adversary_loss(channel: Channel, prior: npt.ArrayLike | None, loss: Loss) -> float:
+    """The adversary's expected loss Σ_y min_z Σ_x π(x) C[x, y] L(x, z), for any loss L."""
+    return float(sum(block.min(axis=0).sum() for block in _guess_losses(channel, prior, loss)))
+
+
+def adversary_guesses(
+    channel: Channel, prior: npt.ArrayLike | None = None, loss: Loss = distance_km
+) -> IntArray:
+    """The adversary's best guess argmin_z Σ_x π(x) C[x, y] L(x, z), one cell per report.
+
+    Among equally good guesses the first cell is taken. A report that the prior makes impossible is
+    answered as if none had been seen.
+
+    Reference: docs/optimal.md (the same map remaps reports without touching the guarantee).
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> coin = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    >>> adversary_guesses(coin, [0.9, 0.1]).tolist()
+    [0, 0]
+    """
+    weights = prior_of(channel, prior)
+    guesses = [block.argmin(axis=0) for block in _guess_losses(channel, prior, loss)]
+    found = np.concatenate(guesses).astype(np.int64)
+    impossible = channel._push(weights) <= 0
+    if impossible.any():
+        found[impossible] = _guess_unseen(channel, weights, loss)
+    return found
+
+
+def bayes_error(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+    """The probability 1 − Σ_y max_x π(x) C[x, y] that the best guess of the cell is wrong.
+
+    Cost: one row at a time where the prior is positive.
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> bayes_error(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
+    0.25
+    """
+    weights = prior_of(channel, prior)
+    rows = (weights[cell] * channel._row(cell) for cell in np.flatnonzero(weights).tolist())
+    return max(0.0, 1.0 - float(reduce(np.maximum, rows).sum()))
+
+
+def _guess_losses(
+    channel: Channel, prior: npt.ArrayLike | None, loss: Loss
+) -> Iterator[FloatArray]:
+    """Σ_x π(x) C[x, y] L(x, z) as blocks of reports y (columns) against all guesses z (rows)."""
+    weights = prior_of(channel, prior)
+    support = np.flatnonzero(weights)
+    _check_size(support.size, max(channel.report_count, channel.space.size))
+    joint = np.stack([weights[cell] * channel._row(int(cell)) for cell in support])
+    losses = _losses_of_guesses(channel, support, loss)
+    for start in range(0, channel.report_count, _BLOCK):
+        yield losses @ joint[:, start : start + _BLOCK]
+
+
+def _losses_of_guesses(channel: Channel, support: IntArray, loss: Loss) -> FloatArray:
+    guesses = np.arange(channel.space.size)
+    return loss_values(loss, channel.space, support, guesses[:, None])
+
+
+def _guess_unseen(channel: Channel, weights: FloatArray, loss: Loss) -> int:
+    support = np.flatnonzero(weights)
+    return int((_losses_of_guesses(channel, support, loss) @ weights[support]).argmin())
+
+
+def _check_size(rows: int, columns: int) -> None:
+    if rows * columns > MATRIX_LIMIT**2:
+        raise TooLarge(
+            f"the adversary's table ({rows} cells with positive prior × {columns}) must hold at "
+            f"most {MATRIX_LIMIT}² numbers; use a coarser grid or a prior with fewer cells"
+        )
+
+
+# --- The earth mover's distance: how far, on average, mass must travel to turn p into q
+
+
+PAIR_LIMIT = 4096 * 4096
+"""No transport problem with more (source, destination) pairs is attempted: a few seconds, 1 GB."""
+
+_NEGLIGIBLE = 1e-17  # mass that is rounding: together at most 1e-17 · cells · diameter kilometres
+_STEPS = 50_000_000
+
+
+def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -> float:
+    """The exact earth mover's (Wasserstein-1) distance between two distributions, in km.
+
+    min Σ T[x, y] d(x, y) over T ≥ 0 with row sums p and column sums q. Because d is a metric, what
+    p and q have in common can stay where it is: only surplus and deficit of p − q take part. Cells
+    on one straight line need no optimisation: the answer is ∫|F_p − F_q|.
+
+    Cost: network simplex on (surplus cells) × (deficit cells) pairs, 0.7 s for 4,096 cells; refused
+    above 4096² pairs. Needs the extra ``transport`` unless the cells lie on a line.
+
+    Units: kilometres (of a space without a map: its own unit).
+
+    >>> from geoveil.space.line import Line
+    >>> earth_movers_distance_km([1.0, 0.0, 0.0], [0.0, 0.5, 0.5], Line(3))
+    1.5
+    """
+    surplus = distribution("p", p, space.size) - distribution("q", q, space.size)
+    axis = _straight_line(space.centres)
+    if axis is not None:
+        return _along_line(surplus, axis)
+    giving, taking = surplus > _NEGLIGIBLE, surplus < -_NEGLIGIBLE
+    if not (giving.any() and taking.any()):
+        return 0.0
+    distances = _distances_between(space, giving, taking)
+    return _transport(surplus[giving], -surplus[taking], distances)
+
+
+def check_transport(space: Space) -> None:
+    """Say before any work that the distance needs an extra that is not installed."""
+    if _straight_line(space.centres) is None:
+        require_transport()
+
+
+def require_transport() -> None:
+    """The extra for distances in the plane must be installed."""
+    require("ot", "transport", "the earth mover's distance in the plane", "POT")
+
+
+def _straight_line(centres: FloatArray) -> FloatArray | None:
+    """The one coordinate in which the centres differ, or None where they differ in two."""
+    varying = [column for column in centres.T if np.ptp(column) > 0]
+    return None if len(varying) > 1 else (varying or list(centres.T))[0]
+
+
+def _along_line(surplus: FloatArray, axis: FloatArray) -> float:
+    order = np.argsort(axis, kind="stable")
+    carried = np.abs(np.cumsum(surplus[order])[:-1])
+    return float(carried @ np.diff(axis[order]))
+
+
+def _distances_between(space: Space, giving: BoolArray, taking: BoolArray) -> FloatArray:
+    sources, destinations = np.flatnonzero(giving), np.flatnonzero(taking)
+    if sources.size * destinations.size > PAIR_LIMIT:
+        raise TooLarge(
+            f"the transport problem ({sources.size} × {destinations.size} cells) must have at most "
+            f"{PAIR_LIMIT} pairs; compare on a coarser grid"
+        )
+    return np.ascontiguousarray(space.distance_km(sources[:, None], destinations))
+
+
+def _transport(supply: FloatArray, demand: FloatArray, distances: FloatArray) -> float:
+    require_transport()
+    from ot import emd
+
+    mass = 0.5 * float(supply.sum() + demand.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what went wrong is read from the log instead
+        _, log = emd(supply / supply.sum(), demand / demand.sum(), distances, _STEPS, log=True)
+    if log["warning"] is not None:
+        raise TooLarge(
+            f"the transport problem ({supply.size} × {demand.size} cells) must be solved within "
+            f"{_STEPS} steps; compare on a coarser grid"
+        )
+    return mass * float(log["cost"])

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, indices, prior_over
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.measure.information import prior_of
-from geoveil.space.base import Space
+from geoveil.space.space import Space
 
 CROWD = 0.05
 """How many of all people make a crowd."""
@@ -99,7 +99,7 @@ def mean_posterior(channel: Channel, cell: int, prior: npt.ArrayLike | None = No
     Σ_y C[x, y]·P(x | y), the posterior on the true cell averaged over its reports; at least the
     prior share of the cell (Jensen), one where every report gives the cell away.
 
-    >>> from geoveil.channel.dense import DenseChannel
+    >>> from geoveil.channel.composed import DenseChannel
     >>> from geoveil.space.line import Line
     >>> mean_posterior(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
     0.625

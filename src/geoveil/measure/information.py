@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import entr, rel_entr
 
 from geoveil.arrays import FloatArray, IntArray, distribution, prior_over
-from geoveil.channel.base import Channel
+from geoveil.channel.channel import Channel
 
 FEW_ROWS = 64
 """Up to so many rows are taken one by one even where the channel has a formula for all of them."""
@@ -67,7 +67,7 @@ def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None
 
     Reference: PRIVIC §3 (rate of a rate–distortion problem).
 
-    >>> from geoveil.channel.dense import DenseChannel
+    >>> from geoveil.channel.composed import DenseChannel
     >>> from geoveil.space.line import Line
     >>> mutual_information_bits(DenseChannel(Line(2), [[1.0, 0.0], [0.0, 1.0]]), [0.5, 0.5])
     1.0

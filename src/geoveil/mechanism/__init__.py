@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from geoveil.mechanism.base import Mechanism
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.mechanism.elastic import Elastic, Exponential
 from geoveil.mechanism.linear_geometric import LinearGeometric
-from geoveil.mechanism.planar_geometric import PlanarGeometric
-from geoveil.mechanism.planar_laplace import PlanarLaplace
-from geoveil.mechanism.randomized_response import RandomizedResponse
-from geoveil.mechanism.rappor import Rappor
+from geoveil.mechanism.local import RandomizedResponse, Rappor
+from geoveil.mechanism.mechanism import Mechanism
+from geoveil.mechanism.planar import PlanarGeometric, PlanarLaplace
 from geoveil.mechanism.remap import bayesian_remap, nearest_remap
 
 MECHANISMS: dict[str, Any] = {

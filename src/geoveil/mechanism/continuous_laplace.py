@@ -11,9 +11,9 @@ from scipy.special import gammaincinv
 from geoveil.arrays import FloatArray
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.errors import InvalidInput
+from geoveil.mechanism.mechanism import Promise
 from geoveil.mechanism.noise import TAIL, Noise
-from geoveil.mechanism.planar_laplace import PlanarLaplace
-from geoveil.mechanism.promise import Promise
+from geoveil.mechanism.planar import PlanarLaplace
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
 

@@ -12,17 +12,15 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive, vector
-from geoveil.channel.fast import FastChannel
+from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.kernel import Kernel, RelativeError, kernel_on
-from geoveil.channel.loss import PrivacyLoss
+from geoveil.channel.kernel import FastChannel, Kernel, RelativeError, kernel_on
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.mechanism.base import Mechanism
+from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import lattice_steps
-from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
+from geoveil.space.space import Space
 from geoveil.space.steepness import steepness
 
 _REMOTE = 12.0

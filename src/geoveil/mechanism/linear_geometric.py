@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.loss import PrivacyLoss
 from geoveil.errors import InvalidInput
-from geoveil.mechanism.base import Mechanism
-from geoveil.mechanism.promise import Promise, parameter_for_mean_distance
+from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
 from geoveil.randomness import Randomness
 from geoveil.space.line import Line
 

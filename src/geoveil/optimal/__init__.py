@@ -6,17 +6,18 @@ function ℓ and a region (:func:`applicable_theorems`).
 """
 
 from geoveil.optimal.circular import CircularNoise, PrivacyCheck
-from geoveil.optimal.mechanism import Optimality, OptimalMechanism, optimal_mechanism
+from geoveil.optimal.optimal_mechanism import Optimality, OptimalMechanism, optimal_mechanism
 from geoveil.optimal.radial import NoiseOptimality, OptimalNoise, optimal_noise
 from geoveil.optimal.region import Region
 from geoveil.optimal.regularity import (
     Regularity,
     TablePrivacy,
+    Theorems,
+    applicable_theorems,
     regularity,
     superadditive_from_km,
 )
 from geoveil.optimal.strategy import OptimalStrategy, StrategyOptimality, optimal_strategy
-from geoveil.optimal.theorems import Theorems, applicable_theorems
 
 __all__ = [
     "CircularNoise",

@@ -17,7 +17,7 @@ from geoveil.optimal.region import Region
 from geoveil.optimal.regularity import check_increasing
 from geoveil.optimal.segments import Segments, checked_radial, from_function
 from geoveil.randomness import Randomness
-from geoveil.space.loss import RadialLoss, distance_km
+from geoveil.space.space import RadialLoss, distance_km
 
 _TOLERANCE = 1e-9
 _DENSITY_TOLERANCE = 1e-6

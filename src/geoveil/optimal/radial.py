@@ -1,4 +1,4 @@
-"""The best circular noise for any promise, loss, bound and tightness, by linear programs over rings."""
+"""The radial of least loss for a promise."""
 
 from __future__ import annotations
 
@@ -12,11 +12,222 @@ from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed
 from geoveil.optimal.circular import CircularNoise
-from geoveil.optimal.promise import RadialPromise
 from geoveil.optimal.region import Region
+from geoveil.optimal.regularity import WithinRegion, check_increasing
 from geoveil.optimal.rings import RingLimits, Rings, RingSolution, Tightness, chained
 from geoveil.optimal.segments import Segments
-from geoveil.space.loss import RadialLoss, distance_km
+from geoveil.space.space import RadialLoss, distance_km
+
+_TAIL = 1e-9  # the probability, and the share of the loss, that may lie beyond the rings
+_NOTHING = 1e-16  # the probability that may lie beyond the noise itself
+_COARSE = 8  # steps per length in which the reach is measured
+_FARTHEST = 1 << 16  # steps after which a noise is taken to have no end
+_FIRST_RINGS = 256
+_PARTS = np.geomspace(1e-4, 1.0, 64)[:-1]  # of a ring, where ℓ is compared with straight lines
+_STRAIGHT = 1e-11
+_PIECES: FloatArray = np.exp2(np.arange(30.0))  # into which a move of one ring is cut
+_SAMPLES, _FEW = 1000, 100  # distances at which ℓ has so few values are those of a step function
+
+
+@dataclass(frozen=True)
+class RadialPromise:
+    """ℓ on a region, with the lengths that matter.
+
+    ``length_km``: where ℓ has grown by 1, or becomes ∞; ``span_km``: the last distance at which it is
+    finite, of which all ring widths are whole parts. ``reach_km``: where the steepest private noise has
+    1e-9 of its probability and loss left; ``end_km``: where it has 1e-16. ``steps``: whether ℓ is a
+    step function, and so the best density too; otherwise that is continuous.
+    """
+
+    stated: Guarantee | None
+    length_km: float
+    span_km: float
+    reach_km: float
+    end_km: float
+    steps: bool
+
+    @classmethod
+    def of(
+        cls, privacy: Guarantee | None, region: Region | None, loss: RadialLoss, limits: RingLimits
+    ) -> RadialPromise:
+        """The promise, or an error when no noise can keep it."""
+        _check_loss(loss)
+        if region is not None and region.lengths_km is not None:
+            raise InvalidInput(
+                "region must be connected; for separate places use optimal_mechanism"
+            )
+        diameter = math.inf if region is None else region.diameter_km
+        if privacy is None:
+            return cls._without(limits)
+        check_increasing(privacy)
+        local = privacy if math.isinf(diameter) else WithinRegion(privacy, diameter)
+        length, span = _length_km(local), _span_km(local)
+        _check_neighbours(local, length)
+        reach, end = cls(local, length, span, 0.0, 0.0, False)._measured(loss, limits)
+        return cls(local, length, span, reach, end, _steps(local, min(span, reach)))
+
+    @classmethod
+    def _without(cls, limits: RingLimits) -> RadialPromise:
+        if math.isinf(limits.bound):
+            raise InvalidInput(
+                "bound_per_km2 must be given where nothing is promised: without it the best noise is none"
+            )
+        core = limits.core_km
+        return cls(None, core, core, 1.25 * core, 1.25 * core, True)
+
+    @property
+    def first_width_km(self) -> float:
+        """A ring width to begin with, for some 256 rings."""
+        return self._part_km(self.reach_km / _FIRST_RINGS)
+
+    def _part_km(self, width_km: float) -> float:
+        """A whole part of the span, half as wide at least, that divides the corners of ℓ best."""
+        if math.isinf(self.span_km):
+            return width_km
+        least = math.ceil(self.span_km / width_km)
+        parts = np.arange(least, 2 * least + 1)
+        corners = np.zeros(0) if self.stated is None else self.stated._corners()
+        places = corners[corners < self.span_km, None] / self.span_km * parts
+        return float(self.span_km / parts[np.abs(places - np.rint(places)).sum(axis=0).argmin()])
+
+    def levels(self, width_km: float, rings: int) -> FloatArray:
+        """What every private noise keeps: ℓ between points kh apart, k = 0, 1, …
+
+        One ring is also crossed in n steps of h/n each: where ℓ is convex, that is the stricter promise.
+        """
+        width = width_km * (1 - 1e-12)
+        levels = self._levels(np.asarray(np.arange(rings) * width, dtype=np.float64))
+        levels[1] = float((_PIECES * self._levels(np.asarray(width / _PIECES))).min())
+        return levels
+
+    def kept_levels(self, width_km: float, rings: int) -> FloatArray:
+        """What suffices between rings k apart, for steps on the rings or straight lines of log R.
+
+        Steps: ℓ at the smallest distance between the two rings. Lines through the middles: between points
+        (k + t)h apart, 0 ≤ t ≤ 1, their logarithms differ by a mean of differences between middles, a
+        share 1 − t of them k and a share t of them k + 1 apart. So it suffices that the line through
+        the levels lies nowhere above ℓ; where ℓ is concave, ℓ itself will do.
+        """
+        k = np.arange(rings)
+        nearest = self._levels(np.maximum(k - 1, 0) * width_km * (1 + 1e-12) + 1e-12 * width_km)
+        if self.steps:
+            return nearest
+        levels = self.levels(width_km, rings)
+        inside = self._levels((k[:-1, None] + _PARTS) * width_km * (1 - 1e-12))
+        low, high = levels[:-1, None], levels[1:, None]
+        with np.errstate(invalid="ignore"):
+            steepest = levels[:-1] + ((inside - low) / _PARTS).min(axis=1)
+            sudden = np.diff(np.hstack([low, inside, high])).max(axis=1) > (high - low)[:, 0] / 2
+            bent = steepest < levels[1:] * (1 - _STRAIGHT)
+        levels[1:] = np.where(bent, steepest, levels[1:])
+        sudden[0] = False  # at 0 a jump does no harm
+        levels[1:] = np.where(sudden, np.minimum(levels[1:], nearest[1:]), levels[1:])
+        return np.minimum.accumulate(levels[::-1])[::-1]
+
+    def _levels(self, distances_km: FloatArray) -> FloatArray:
+        if self.stated is None:
+            return np.where(np.arange(distances_km.size) > 0, math.inf, 0.0)
+        return np.where(distances_km > 0, self.stated.loss(distances_km), 0.0)
+
+    def _measured(self, loss: RadialLoss, limits: RingLimits) -> tuple[float, float]:
+        """Reach and end of the steepest noise, plus the disk that a bound makes flat."""
+        width, steps = self._part_km(self.length_km / _COARSE), 128
+        while True:
+            radius = width * np.arange(steps)
+            masses = np.exp(-chained(self.levels(width, steps))) * (radius + width)
+            with np.errstate(over="ignore", invalid="ignore"):
+                weighted = masses * loss.at(radius + limits.core_km + width)
+            if not np.isfinite(weighted).all():
+                _refuse_endless(True, loss)
+            ends = _end(masses, _NOTHING), max(_end(masses, _TAIL), _end(weighted, _TAIL))
+            if max(ends) < steps // 2:
+                end, reach = (width * (steps_in + 1) + limits.core_km for steps_in in ends)
+                return reach, max(end, reach)
+            if steps >= _FARTHEST:
+                _refuse_endless(_end(masses, _TAIL) < steps // 2, loss)
+            steps *= 2
+
+
+def _end(weights: FloatArray, share: float) -> int:
+    """The first index beyond which no more than a share of the total is left."""
+    left = np.cumsum(weights[::-1])[::-1]
+    return int(np.count_nonzero(left > share * left[0]))
+
+
+def _refuse_endless(falls: bool, loss: RadialLoss) -> None:
+    if falls:
+        raise InvalidInput(
+            f"loss ({loss!r}) must not grow faster than the promise lets the noise fall; its mean "
+            "would be infinite"
+        )
+    raise InvalidInput(
+        "privacy must allow more loss the farther two people are apart, without end; what it allows now "
+        "keeps every noise on the plane from falling off"
+    )
+
+
+def _length_km(privacy: Guarantee) -> float:
+    """The distance at which ℓ has grown by 1, or the last before it is infinite."""
+    distances = np.unique(np.concatenate([np.geomspace(1e-6, 1e6, 2401), privacy._corners()]))
+    losses = privacy.loss(distances)
+    reached = np.flatnonzero((losses >= losses[0] + 1.0) | np.isinf(losses))
+    if not reached.size:
+        return 1.0
+    first = int(reached[0])
+    return float(distances[max(first - 1, 0) if np.isinf(losses[first]) else first])
+
+
+def _span_km(privacy: Guarantee) -> float:
+    """The last distance at which ℓ is finite, by bisection; ∞ where there is none."""
+    low, high = 0.0, 1e6
+    if math.isfinite(float(privacy.loss(high))):
+        return math.inf
+    for corner in privacy._corners().tolist():
+        low, high = _halved(privacy, low, high, corner)
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = _halved(privacy, low, high, middle)
+    return low
+
+
+def _halved(privacy: Guarantee, low: float, high: float, at: float) -> tuple[float, float]:
+    if not low < at < high:
+        return low, high
+    return (at, high) if math.isfinite(float(privacy.loss(at))) else (low, at)
+
+
+def _steps(privacy: Guarantee, farthest_km: float) -> bool:
+    """Whether ℓ has few values: a step function, which begins with a step at 0."""
+    distances = farthest_km * np.r_[np.geomspace(1e-9, 1, _SAMPLES), np.linspace(1e-3, 1, _SAMPLES)]
+    return np.unique(privacy.loss(distances)).size <= _FEW
+
+
+def _check_neighbours(privacy: Guarantee, length_km: float) -> None:
+    """Refuse an ℓ with which small moves add up to no loss at all."""
+    small = length_km * np.array([1e-9, 1e-6, 1e-3])
+    losses = privacy.loss(small)
+    steepness = losses / small * length_km
+    if steepness.min() < 1e-2 * max(float(privacy.loss(length_km)), 1e-300) or losses[0] == 0:
+        raise InvalidInput(
+            "privacy must not vanish faster than the distance: with this ℓ many small moves add up to "
+            "no loss at all, and no noise is flat enough"
+        )
+
+
+def _check_loss(loss: RadialLoss) -> None:
+    if not isinstance(loss, RadialLoss):
+        raise InvalidInput("loss must be a RadialLoss: noise on the plane knows distances only")
+    radius = np.concatenate([[0.0], np.geomspace(1e-4, 1e3, 2001)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = loss.at(radius)
+        falls = np.diff(values) < -1e-12 * np.abs(values[1:])
+    if values.shape != radius.shape or np.isnan(values).any() or (values < 0).any():
+        raise InvalidInput(f"loss ({loss!r}) must be a number, not negative, at every distance")
+    if falls.any():
+        raise InvalidInput(f"loss ({loss!r}) must not decrease with the distance")
+
+
+# --- The best circular noise for any promise, loss, bound and tightness, by linear programs over rings
+
 
 _STEEPEST = 700.0  # e to a larger loss leaves double precision
 _FLAT = 1e-7  # rings that differ by less are one step

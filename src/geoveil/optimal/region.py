@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from geoveil.arrays import FloatArray, frozen, positive
-from geoveil.space.base import Space
 from geoveil.space.box import Box
+from geoveil.space.space import Space
 
 
 @dataclass(frozen=True)

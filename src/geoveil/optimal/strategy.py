@@ -24,12 +24,11 @@ import scipy
 from scipy import sparse
 
 from geoveil.arrays import FloatArray, IntArray, positive, prior_over
-from geoveil.channel.dense import DenseChannel
+from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
 from geoveil.optimal.interior_point import ROUNDING
-from geoveil.space.base import Space
-from geoveil.space.loss import distance_km
+from geoveil.space.space import Space, distance_km
 
 CELL_LIMIT = 1024
 """Above this one product of the adversary's losses no longer takes a fraction of a second."""

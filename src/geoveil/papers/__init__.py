@@ -6,6 +6,7 @@ A paper's module holds ``PAPER``, a :class:`~geoveil.papers.report.Paper`; ``PAP
 from __future__ import annotations
 
 from geoveil.papers.report import (
+    PAPERS,
     Agreement,
     Claim,
     Experiment,
@@ -15,8 +16,9 @@ from geoveil.papers.report import (
     Setting,
     Table,
     Verdict,
+    load_paper,
+    run,
 )
-from geoveil.papers.shelf import PAPERS, load_paper, run
 
 __all__ = [
     "PAPERS",

@@ -11,18 +11,15 @@ from collections.abc import Callable
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.base import Channel
-from geoveil.estimate.em import em_path, maximise
-from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood
-from geoveil.estimate.newton import ActiveSetNewton
-from geoveil.estimate.objective import Objective, uniform
-from geoveil.estimate.simplex import REPAIRS
+from geoveil.channel.channel import Channel
+from geoveil.estimate.em import ActiveSetNewton, em_path, maximise
+from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood, Objective, uniform
+from geoveil.estimate.linear import REPAIRS, LinearSystem
 from geoveil.estimate.stopping import CertifiedWithin
-from geoveil.estimate.system import LinearSystem
+from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
-from geoveil.measure.transport import earth_movers_distance_km
 from geoveil.randomness import Randomness, seeded
-from geoveil.space.base import Space
+from geoveil.space.space import Space
 
 TOLERANCE = 1e-8
 """Change of the log-likelihood, nats per report, at which expectation–maximisation stops: one δ under every

@@ -1,14 +1,21 @@
-"""What an experiment is and what it found: a figure, a table, a statement and a verdict."""
+"""What a reproduction says: claims, verdicts, findings, and the page they stand on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from geoveil.errors import InvalidInput
-from geoveil.papers.data import DataFolder
+from geoveil.errors import InvalidInput, require
+from geoveil.measure.distance import require_transport
+from geoveil.papers.data import DataFolder, MissingData
 
 Number = int | float | str | bool | None
 """What a table or a list of numbers may hold; ``None`` is an empty field."""
@@ -201,3 +208,190 @@ class Report:
 
 def _plain(value: Any) -> Number:
     return value.item() if hasattr(value, "item") else value
+
+
+# --- Findings on paper: a PNG, a CSV table, and one Markdown page for each paper
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which most people can tell apart."""
+
+_SHOWN_ROWS = 24
+_STYLE: dict[str, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "font.size": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "savefig.dpi": 130,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The one look of all figures."""
+    import matplotlib as mpl
+    from cycler import cycler
+
+    settings: Any = {**_STYLE, "axes.prop_cycle": cycler(color=COLOURS)}
+    with mpl.rc_context(settings):
+        yield
+
+
+def write_figure(finding: Finding, path: Path) -> None:
+    """Paint the finding on an empty figure and save it, without a window."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with style():
+        figure = Figure(figsize=finding.figure_size, layout="constrained")
+        FigureCanvasAgg(figure)
+        if finding.draw is not None:
+            finding.draw(figure)
+        figure.savefig(path, metadata={"Software": None})
+
+
+def write_table(table: Table, path: Path) -> None:
+    """The table as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.columns)
+        writer.writerows(["" if value is None else value for value in row] for row in table.rows)
+
+
+def write_page(report: Report, folder: Path) -> None:
+    """``index.md``: every experiment with the paper's statement, our verdict, figure and table."""
+    head = f"# {report.paper.title}\n\n{report.paper.reference}\n"
+    kind = "Quick run: fewer settings and repetitions than in the paper.\n" if report.quick else ""
+    overview = [
+        f"| [{outcome.experiment.title}](#{outcome.experiment.name}) | {outcome.verdict} |"
+        for outcome in report.outcomes
+    ]
+    table = "\n".join(["| experiment | ours |", "|---|---|", *overview])
+    parts = [head, kind, table, *(_section(outcome) for outcome in report.outcomes)]
+    (folder / "index.md").write_text(
+        "\n".join(part for part in parts if part) + "\n", encoding="utf-8"
+    )
+
+
+def _section(outcome: Outcome) -> str:
+    experiment, finding = outcome.experiment, outcome.finding
+    lines = [f'\n<a id="{experiment.name}"></a>\n\n## {experiment.title}\n']
+    lines.append(f"The paper: {experiment.statement}\n")
+    if finding is None:
+        return "\n".join([*lines, f"Not run: {outcome.not_run}.\n"])
+    lines.append(f"Ours **{finding.agreement.value}**: {finding.conclusion}\n")
+    if outcome.picture is not None:
+        lines.append(f"![{experiment.title}]({Path(outcome.picture).name})\n")
+    lines.append(markdown(finding.table))
+    if len(finding.table.rows) > _SHOWN_ROWS:
+        lines.append(f"\nThe first {_SHOWN_ROWS} of {len(finding.table.rows)} rows; all are in")
+    lines.append(f"\n[{experiment.name}.csv]({experiment.name}.csv), {outcome.seconds:.1f} s\n")
+    return "\n".join(lines)
+
+
+def markdown(table: Table) -> str:
+    """The first rows as a Markdown table."""
+    lines = [_line(table.columns), _line("---" for _ in table.columns)]
+    lines += [_line(shown(value) for value in row) for row in table.rows[:_SHOWN_ROWS]]
+    return "\n".join(lines)
+
+
+def shown(value: Number) -> str:
+    """A number as people read it: five digits, nothing for ``None``."""
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _line(fields: Any) -> str:
+    return "| " + " | ".join(str(field).replace("|", "\\|") for field in fields) + " |"
+
+
+# --- The papers by name, and running one: experiments in turn, each written as soon as it is done
+
+
+PAPERS = {
+    "privic": "geoveil.papers.privic",
+    "noise": "geoveil.papers.noise",
+    "free-will": "geoveil.papers.free_will",
+    "ibu": "geoveil.papers.ibu",
+    "aggregates": "geoveil.papers.aggregates",
+}
+"""Each paper's short name and the module that holds it, under the name ``PAPER``."""
+
+_WITH_TRANSPORT = ("privic", "free-will", "ibu")
+"""Those that measure in earth mover's distances of maps."""
+
+Progress = Callable[[str, float | None, str], None]
+"""progress(experiment, fraction done in [0, 1] or None, a word about it)"""
+
+
+def load_paper(name: str) -> Paper:
+    """The paper of that name; an unknown name lists those that exist."""
+    if name not in PAPERS:
+        raise InvalidInput(f"paper ({name}) must be one of {', '.join(PAPERS)}")
+    paper: Paper = import_module(PAPERS[name]).PAPER
+    return paper
+
+
+def run(
+    paper: str,
+    *,
+    data: str | Path | None = None,
+    quick: bool = False,
+    out: str | Path = "out/papers",
+    only: Sequence[str] = (),
+    seed: int = 1,
+    progress: Progress = lambda name, fraction, detail: None,
+) -> Report:
+    """Make the tables and figures of a paper again, under ``out/<paper>``.
+
+    Each experiment leaves a picture (PNG) and a table (CSV); ``index.md`` shows them beside the
+    paper's statements. An experiment whose data is not there is reported as not run. ``quick``
+    takes fewer settings and repetitions. Needs matplotlib.
+    """
+    require("matplotlib", "plot", "drawing the figures of a paper")
+    if paper in _WITH_TRANSPORT:
+        require_transport()
+    if data is not None and not Path(data).is_dir():
+        raise InvalidInput(f"data ({data}) must be a folder")
+    loaded = load_paper(paper)
+    chosen = loaded.chosen(only)
+    folder = Path(out) / loaded.name
+    folder.mkdir(parents=True, exist_ok=True)
+    source = DataFolder() if data is None else DataFolder(Path(data))
+    outcomes = tuple(
+        _outcome(
+            experiment, Setting(source, quick, seed, partial(progress, experiment.name)), folder
+        )
+        for experiment in chosen
+    )
+    report = Report(loaded, outcomes, str(folder / "index.md"), quick)
+    write_page(report, folder)
+    return report
+
+
+def _outcome(experiment: Experiment, setting: Setting, folder: Path) -> Outcome:
+    setting.progress(None, experiment.title)
+    began = time.perf_counter()
+    try:
+        finding = experiment.run(setting)
+    except MissingData as missing:
+        return Outcome(experiment, None, time.perf_counter() - began, not_run=str(missing))
+    seconds = time.perf_counter() - began
+    picture, table = folder / f"{experiment.name}.png", folder / f"{experiment.name}.csv"
+    write_table(finding.table, table)
+    if finding.draw is not None:
+        write_figure(finding, picture)
+    return Outcome(
+        experiment,
+        finding,
+        seconds,
+        picture=str(picture) if finding.draw is not None else None,
+        table=str(table),
+    )

@@ -1,18 +1,23 @@
-"""Curves with bands: a mean over repetitions and what lies around it."""
+"""Curves: campaigns, the dial, releases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from geoveil.arrays import FloatArray
+from geoveil.collect.advice import Advice, Choice
+from geoveil.collect.simulation import Simulation
+from geoveil.errors import InvalidInput, require
+from geoveil.release.curve import CurvePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which most people can tell apart."""
@@ -82,3 +87,135 @@ def _plain_numbers(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+# --- The curve of a campaign: its error by round, between the floor and knowing nothing
+
+
+def save_campaign(target: IO[bytes], kind: str, simulation: Simulation) -> None:
+    """Write the curve as a picture of the given kind (png, svg or pdf), without a window."""
+    if not simulation.rounds:
+        raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
+    require("matplotlib", "plot", "drawing a campaign")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    rounds = [done.number for done in simulation.rounds]
+    axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
+    axes.plot(rounds, [done.error_km for done in simulation.rounds], color=COLOURS[0], marker="o",
+              markersize=3.5, label="estimate")  # fmt: skip
+    best = [done.hindsight_km for done in simulation.rounds if done.hindsight_km is not None]
+    if len(best) == len(rounds):
+        axes.plot(rounds, best, color=COLOURS[2], linestyle="--", label="best stop in hindsight")
+    axes.plot(rounds, [max(done.floor_km, 1e-6) for done in simulation.rounds], color="0.3",
+              linestyle="-.", label="exact counts, no privacy")  # fmt: skip
+    floor = min(done.error_km for done in simulation.rounds) / 30
+    axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
+    axes.set_ylim(bottom=floor)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize=8)
+    figure.savefig(target, format=kind, dpi=130)
+
+
+# --- The dial as a picture: what each camouflage costs and hides at one promise
+
+
+_SIDES = (
+    ("mean distance (km)", "mean_distance_km"),
+    ("leakage (bits)", "leakage_bits"),
+    ("expected error of the map (km)", "expected_error_km"),
+    ("attacker's belief in the isolated place", "isolated_posterior"),
+    ("honest reports that a fake one may weigh for", "leverage"),
+)
+
+
+def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
+    """Write the dial as a picture of the given kind (png, svg or pdf), without a window."""
+    require("matplotlib", "plot", "drawing the dial")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, 5.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    beside = [choice for choice in advice.choices if choice.camouflage is None]
+    *sides, legend = figure.subplots(2, 3).ravel()
+    for axes, (title, name) in zip(sides, _SIDES, strict=True):
+        dial = [choice.camouflage for choice in advice.dial]
+        axes.plot(dial, _side(advice.dial, name), color=COLOURS[0], marker="o", markersize=4,
+                  label="the dial")  # fmt: skip
+        best = advice.recommended
+        axes.plot([best.camouflage], _side((best,), name), "o", color=COLOURS[0], markersize=10,
+                  fillstyle="none", label="recommended")  # fmt: skip
+        for number, choice in enumerate(beside, start=1):
+            axes.axhline(_side((choice,), name)[0], color=COLOURS[number], linestyle="--",
+                         linewidth=1, label=choice.name)  # fmt: skip
+        axes.set(title=title, xlabel="camouflage")
+        if name == "leverage":
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+    legend.axis("off")
+    legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
+    figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
+    figure.savefig(target, format=kind, dpi=130)
+
+
+def _side(choices: tuple[Choice, ...], name: str) -> list[float]:
+    return [float(getattr(choice, name)) for choice in choices]
+
+
+# --- The leakage–distortion curve of a release as a picture
+
+
+_LABELS = {
+    "simple-counting": "Laplace noise on each count (SCM)",
+    "geometric-counting": "geometric noise on each count",
+}
+
+
+def save_leakage_curve(
+    target: IO[bytes], kind: str, points: Sequence[CurvePoint], chosen: CurvePoint
+) -> None:
+    """Write the curve as a picture of the given kind (png, svg or pdf), without a window.
+
+    ``chosen`` is the release that is published; it is marked.
+    """
+    require("matplotlib", "plot", "drawing the curve")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    draw_leakage_curve(axes, points)
+    axes.plot([chosen.distortion], [chosen.leakage_bits], "o", color=COLOURS[0], markersize=11,
+              fillstyle="none", label=f"this release (λ = {chosen.multiplier:.3g})")  # fmt: skip
+    axes.legend(fontsize=8, frameon=False)
+    figure.savefig(target, format=kind, dpi=130)
+
+
+def draw_leakage_curve(axes: Any, points: Sequence[CurvePoint], *, title: str = "") -> None:
+    """The least leakage at each distortion, the comparators', and the most about one person."""
+    distortion = [point.distortion for point in points]
+    leakage = [point.leakage_bits for point in points]
+    axes.plot(distortion, leakage, color=COLOURS[0], marker="o", markersize=4,
+              label="least leakage (this mechanism)")  # fmt: skip
+    names = dict.fromkeys(name for point in points for name in point.comparators_bits)
+    for number, name in enumerate(names, start=1):
+        found = [point for point in points if name in point.comparators_bits]
+        axes.plot([point.distortion for point in found],
+                  [point.comparators_bits[name] for point in found],
+                  color=COLOURS[number], marker="sx"[number % 2], markersize=5 - number,
+                  linestyle=("--", ":")[number % 2], label=_LABELS.get(name, name))  # fmt: skip
+    axes.plot(distortion, [point.personal_bits for point in points], color=COLOURS[6],
+              linestyle=":", label="most about one person")  # fmt: skip
+    axes.set(xlabel="distortion (people)", ylabel="leakage (bits)", title=title)
+    axes.set_xlim(left=0.0)
+    axes.set_ylim(bottom=0.0)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,6 +1,6 @@
 """Counts of a trusted aggregator, released with the least leakage for their accuracy."""
 
-from geoveil.release import box as _box  # products on count vectors are registered there
+from geoveil.release import counts as _box
 from geoveil.release.coarsening import MergedPlaces, even_groups, merge_least_visited
 from geoveil.release.comparator import (
     ComparatorLeakage,
@@ -10,14 +10,12 @@ from geoveil.release.comparator import (
     comparator_leakage,
     matched,
 )
+from geoveil.release.count_release import CountRelease, LeakageChain
 from geoveil.release.counts import CountVectors, number_of_vectors
 from geoveil.release.curve import CurvePoint, leakage_curve
-from geoveil.release.design import ReleaseDesign
 from geoveil.release.groups import GroupedRelease
-from geoveil.release.law import CountLaw
-from geoveil.release.personal import LeakageChain
-from geoveil.release.prior import Prior
-from geoveil.release.release import CountRelease
+from geoveil.release.optimum import ReleaseDesign
+from geoveil.release.prior import CountLaw, Prior
 
 __all__ = [
     "ComparatorLeakage",

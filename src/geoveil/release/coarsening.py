@@ -21,16 +21,17 @@ import numpy.typing as npt
 
 from geoveil.arrays import IntArray, count
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.release.box import (
+from geoveil.release.counts import (
     ENTRY_LIMIT,
     REACH,
+    VECTOR_LIMIT,
     WHOLE_LIMIT,
+    CountVectors,
+    number_of_vectors,
     transform_points,
     within_products,
 )
-from geoveil.release.counts import VECTOR_LIMIT, CountVectors, number_of_vectors
-from geoveil.release.law import TAIL
-from geoveil.release.prior import Prior
+from geoveil.release.prior import TAIL, Prior
 
 
 @dataclass(frozen=True)

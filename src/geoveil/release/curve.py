@@ -9,8 +9,8 @@ import numpy as np
 
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.release.comparator import NoisyCounts, comparator_leakage, matched
-from geoveil.release.design import ReleaseDesign
-from geoveil.release.release import CountRelease
+from geoveil.release.count_release import CountRelease
+from geoveil.release.optimum import ReleaseDesign
 
 MULTIPLIERS = tuple(float(rate) for rate in np.geomspace(0.25, 4.0, 9).round(4))
 """Multipliers between almost nothing told and almost nothing changed, for counts of tens."""

@@ -12,9 +12,9 @@ from geoveil.arrays import FloatArray, IntArray, positive
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.release.coarsening import even_groups
+from geoveil.release.count_release import CountRelease
 from geoveil.release.counts import checked_counts
 from geoveil.release.prior import Prior
-from geoveil.release.release import CountRelease
 
 
 class GroupedRelease:

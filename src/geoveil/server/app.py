@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from geoveil.server.body import ARRIVED, ClientGone
-from geoveil.server.operation import Audience, Operation
-from geoveil.server.problem import Problem, problem_of
-from geoveil.server.routes import OPERATIONS
+from geoveil.server.handlers import OPERATIONS
+from geoveil.server.openapi import Audience, Operation
+from geoveil.server.problem import ARRIVED, ClientGone, Problem, problem_of
 from geoveil.server.service import Service
 from geoveil.server.uploads import PREFIX, SUFFIX, Uploads, campaign_of_upload
 

@@ -1,17 +1,17 @@
-"""Campaigns as the routes see them: made, looked up, closed, and looked after once a second."""
+"""Campaigns of the service: their states, rounds and closings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
 import msgspec
 
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError
-from geoveil.report.wire import MechanismDocument
-from geoveil.server.estimates import suspects_in
+from geoveil.server.estimates import read_body, suspects_in
 from geoveil.server.rounds import (
     Conclusion,
     Work,
@@ -24,19 +24,64 @@ from geoveil.server.rounds import (
     usable,
 )
 from geoveil.server.settings_of_campaign import CampaignSettings, new_id
-from geoveil.server.states import described
 from geoveil.store.contract import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
 
-__all__ = [
-    "CampaignExists",
-    "CampaignSettings",
-    "Campaigns",
-    "NoEstimateYet",
-    "RoundTooSmall",
-    "UnknownCampaign",
-    "UnknownRound",
-    "Work",
-]
+
+def state_of(
+    current: RoundRecord, settings: CampaignSettings, latest: EstimateRecord | None, now_s: int
+) -> str:
+    """Where a campaign stands: "open", "estimating" or "finished".
+
+    The last round ends a campaign with its estimate, or without one when its document has expired.
+    """
+    last = is_last(settings, current.number)
+    if current.closed_at_s is None:
+        return "finished" if last and now_s >= current.expires_at_s else "open"
+    done = latest is not None and latest.round >= current.number
+    return "finished" if last and done else "estimating"
+
+
+def described(
+    settings: CampaignSettings,
+    rounds: Sequence[RoundRecord],
+    latest: EstimateRecord | None,
+    now_s: int,
+) -> dict[str, Any]:
+    """A campaign as plain JSON values.
+
+    ``id``, ``name``, ``state``, ``settings``, ``round``, ``mechanism``, ``expires``,
+    ``reports_counted`` ({"round", "all"}), ``rounds_closed``, ``estimate`` ({"round", "reports",
+    "made_at"} of the latest), its ``alarm`` and its ``manipulation_gain``; null before the first.
+    """
+    current = rounds[-1]
+    body = {} if latest is None else read_body(latest.body)
+    return {
+        "id": current.campaign,
+        "name": settings.name,
+        "state": state_of(current, settings, latest, now_s),
+        "settings": msgspec.to_builtins(settings),
+        "round": current.number,
+        "mechanism": current.mechanism,
+        "expires": current.expires_at_s,
+        "reports_counted": {
+            "round": current.total,
+            "all": sum(known.total for known in rounds),
+        },
+        "rounds_closed": sum(known.closed_at_s is not None for known in rounds),
+        "estimate": _made(latest),
+        "alarm": body.get("alarm"),
+        "manipulation_gain": body.get("manipulation_gain"),
+    }
+
+
+def _made(latest: EstimateRecord | None) -> dict[str, int] | None:
+    if latest is None:
+        return None
+    return {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s}
+
+
+# --- Campaigns as the routes see them: made, looked up, closed, and looked after once a second
+
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -132,7 +177,7 @@ class Campaigns:
     def state(self, campaign: str) -> dict[str, Any]:
         """What everybody may know about a campaign, as plain JSON values, at most a second old.
 
-        Its entries are those of :func:`geoveil.server.states.described`.
+        Its entries are those of :func:`geoveil.server.campaigns.described`.
         """
         known = self._states.get(campaign)
         if known is not None and self._fresh(known[0]):

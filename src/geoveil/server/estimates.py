@@ -1,32 +1,29 @@
-"""The body of an estimate: everything that is released when a round closes, as canonical JSON.
-
-Effort is bounded, so that the largest campaign is answered in about ten seconds; where a part was made
-from less than everything (rounds, simulated campaigns, cells tried), the body says from how much.
-"""
+"""Estimates of the service, and the forms in which they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.audit.alarm import AlarmResult, PoisoningAlarm
-from geoveil.audit.attack import Attack
-from geoveil.audit.guard import Guarded, GuardedUpdate
-from geoveil.audit.manipulation import ManipulationGain
-from geoveil.channel.base import Channel
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Channel, Tally
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import MechanismDocument
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.estimate import Estimate
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.uncertainty import FisherInformation
-from geoveil.report.canonical import canonical_bytes
-from geoveil.report.wire import MechanismDocument
-from geoveil.space.base import MATRIX_LIMIT
+from geoveil.space.space import MATRIX_LIMIT
+from geoveil.table.reader import Format
+from geoveil.table.results import put_result, result_from_dict
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
+from geoveil.verify.guard import Guarded, GuardedUpdate
+from geoveil.verify.manipulation import Attack, ManipulationGain
 
 VERSION = 1
 LEVEL = 0.95
@@ -263,3 +260,38 @@ def _distinct(used: Sequence[Used], most: int) -> list[Used]:
         if len(found) == most:
             break
     return found
+
+
+# --- An estimate as files: JSON as it is kept, GeoJSON and CSV and Parquet made from it
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A form of an estimate: how it is asked for, what it is called, how it is made."""
+
+    ending: str
+    media_type: str
+    render: Callable[[bytes], bytes]
+
+
+def _as(kind: Format) -> Callable[[bytes], bytes]:
+    """How the file of that format is made from a body."""
+
+    def render(body: bytes) -> bytes:
+        sink = BytesIO()
+        put_result(sink, kind, result_from_dict(read_body(body)))
+        return sink.getvalue()
+
+    return render
+
+
+VIEWS: Mapping[str, View] = {
+    view.ending: view
+    for view in (
+        View("json", "application/json", bytes),
+        View("geojson", "application/geo+json", _as(Format.GEOJSON)),
+        View("csv", "text/csv", _as(Format.CSV)),
+        View("parquet", "application/vnd.apache.parquet", _as(Format.PARQUET)),
+    )
+}
+"""By their endings."""

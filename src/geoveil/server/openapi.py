@@ -1,15 +1,98 @@
-"""The OpenAPI document, built from the operations and the types that decode and encode."""
+"""Operations, and the document that describes them."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from geoveil import __version__
-from geoveil.server.operation import JSON, Answer, Audience, Operation
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
+
+if TYPE_CHECKING:
+    from geoveil.server.service import Service
+
+
+Handler = Callable[["Service", Request], Awaitable[Response]]
+JSON = "application/json"
+
+
+class Audience(Enum):
+    """Who calls: decides about the token, other origins, and what is logged."""
+
+    PARTICIPANT = "participant"
+    """Open to everybody and to web pages of other origins."""
+    PUBLIC = "public"
+    """Open to everybody."""
+    OPERATOR = "operator"
+    """With an operator's token only; the only calls that are logged one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer: what it means and what it holds, by media type."""
+
+    description: str
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """Media type → a type that msgspec knows, or a schema as a dictionary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A part of the address or of the query."""
+
+    name: str
+    place: str
+    """``path`` or ``query``."""
+    schema: Mapping[str, Any]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method at one address."""
+
+    method: str
+    path: str
+    summary: str
+    audience: Audience
+    answers: Mapping[int, Answer]
+    handler: Handler | None
+    """``None`` for the upload of reports, which does not pass the router."""
+    problems: tuple[str, ...] = ()
+    """Names of the problems this operation alone can answer with; those of every operation come on top."""
+    parameters: tuple[Parameter, ...] = ()
+    body: Any = None
+    """The type of the body, where it has one."""
+
+    @property
+    def name(self) -> str:
+        """A name for programs: ``post-api-campaigns-campaign-reports``."""
+        words = "".join(letter if letter.isalnum() else " " for letter in self.path)
+        return "-".join([self.method.lower(), *words.split()])
+
+    @property
+    def every_problem(self) -> tuple[str, ...]:
+        """All the problems that a caller may meet."""
+        shared = ["too-many-requests", "storage-unavailable"]
+        if self.audience is Audience.OPERATOR:
+            shared.append("unauthorised")
+        if self.body is not None:
+            shared += ["malformed-body", "body-too-large", "unsupported-media-type"]
+        return (*self.problems, *shared)
+
+
+CAMPAIGN = Parameter("campaign", "path", {"type": "string"}, "Id of the campaign.")
+
+
+# --- The OpenAPI document, built from the operations and the types that decode and encode
+
 
 _REF = "#/components/schemas/{name}"
 _DESCRIPTION = (
@@ -26,7 +109,7 @@ def document_bytes() -> bytes:
 
 def document() -> dict[str, Any]:
     """The whole document as plain values."""
-    from geoveil.server.routes import OPERATIONS
+    from geoveil.server.handlers import OPERATIONS
 
     types = _types(OPERATIONS)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)

@@ -1,18 +1,18 @@
-"""Errors as they leave the service: ``application/problem+json`` (RFC 9457), one shape, stable types.
-
-Every producer of errors goes through here: routes raise :class:`Problem` or an error of
-``geoveil.errors``, and :func:`problem_of` turns whatever was raised into one answer.
-"""
+"""Problems in one shape, bodies that are checked, and formats by what is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope
 
 from geoveil.errors import GeoveilError
 from geoveil.store.contract import Overloaded, StoreFailed
@@ -133,3 +133,148 @@ def _named() -> Mapping[type[Any], str]:
         RoundTooSmall: "round-too-small",
         CampaignExists: "campaign-exists",
     }
+
+
+# --- Reading the body of a request: limited in length and time before anything is decoded
+
+
+_FORGIVEN = 8
+"""How many times the limit is still read, and forgotten, so that the client gets to see the answer."""
+_CLOSE = {"connection": "close"}
+_JSON_TYPES = ("application/json", "application/x-www-form-urlencoded")
+"""The second is what ``curl -d`` says of JSON."""
+
+
+class ClientGone(Exception):
+    """The client hung up before its request was complete: there is nobody to answer."""
+
+
+ARRIVED = "geoveil.arrived"
+"""In the scope of a request whose body has arrived as a whole: reading it takes no time."""
+
+
+async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int, timeout_s: float) -> bytes:
+    """The whole body; raises ``body-too-large``, ``malformed-body`` when too slow, or ``ClientGone``."""
+    if ARRIVED in scope:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return _checked(message["body"], limit_bytes)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _collected(receive, limit_bytes)
+    except TimeoutError:
+        detail = f"the body did not arrive within {timeout_s:g} s"
+        raise Problem("malformed-body", detail, headers=_CLOSE) from None
+
+
+def _checked(body: bytes, limit_bytes: int) -> bytes:
+    if len(body) > limit_bytes:
+        raise _too_large(limit_bytes)
+    return body
+
+
+async def _collected(receive: Receive, limit_bytes: int) -> bytes:
+    pieces = bytearray()
+    length = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
+        length += len(piece)
+        if length <= limit_bytes:
+            pieces += piece
+        if not message.get("more_body", False) or length > _FORGIVEN * limit_bytes:
+            break
+    if length > limit_bytes:
+        raise _too_large(limit_bytes)
+    return bytes(pieces)
+
+
+def _too_large(limit_bytes: int) -> Problem:
+    detail = f"the body must have at most {limit_bytes} bytes; send several requests"
+    return Problem("body-too-large", detail, headers=_CLOSE)
+
+
+def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise ``unsupported-media-type`` unless the body says it is plain JSON, or says nothing.
+
+    Compressed bodies are refused: a few bytes would become very many.
+    """
+    for name, value in headers:
+        if name == b"content-type":
+            given = value.split(b";", 1)[0].strip().lower().decode("latin-1")
+            if given not in _JSON_TYPES:
+                raise Problem(
+                    "unsupported-media-type", "send the body as application/json", headers=_CLOSE
+                )
+        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise Problem("unsupported-media-type", "send the body uncompressed", headers=_CLOSE)
+
+
+def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
+    """The typed value in a JSON text; ``malformed-body`` says which entry is not as it should be."""
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Problem("malformed-body", str(error)) from None
+    except (ValueError, RecursionError):
+        raise Problem("malformed-body", "the body must be JSON in UTF-8") from None
+
+
+# --- What a client accepts, and whether it has the answer already
+
+
+def preferred(accept: str, offered: Sequence[str]) -> str:
+    """The offered media type that the header ``Accept`` likes best; the first on a tie.
+
+    >>> preferred("text/csv;q=0.9, application/*;q=0.5", ["application/json", "text/csv"])
+    'text/csv'
+    >>> preferred("", ["application/json", "text/csv"])
+    'application/json'
+    """
+    wishes = [_wish(part) for part in accept.split(",") if part.strip()]
+    if not wishes:
+        return offered[0]
+    best = max(offered, key=lambda kind: _quality(kind, wishes))
+    if _quality(best, wishes) <= 0:
+        raise Problem("not-acceptable", f"this address offers {', '.join(offered)}")
+    return best
+
+
+def _wish(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+    try:
+        return kind, min(1.0, max(0.0, float(quality)))
+    except ValueError:
+        return kind, 0.0
+
+
+def _quality(kind: str, wishes: Sequence[tuple[str, float]]) -> float:
+    """By the most specific range that names the type."""
+    for pattern in (kind, kind.partition("/")[0] + "/*", "*/*"):
+        found = [quality for wished, quality in wishes if wished == pattern]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def tagged(
+    request: Request,
+    content: bytes,
+    media_type: str,
+    *,
+    cache: str,
+    tag: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The content with a strong ETag, or 304 where the client holds it already."""
+    mark = f'"{tag or hashlib.sha256(content).hexdigest()}"'
+    known = request.headers.get("if-none-match", "")
+    sent = {"etag": mark, "cache-control": cache, "vary": "Accept", **(headers or {})}
+    held = [each.strip().removeprefix("W/") for each in known.split(",")]
+    if mark in held or known.strip() == "*":
+        return Response(status_code=304, headers=sent)
+    return Response(content, 200, sent, media_type=media_type)

@@ -15,9 +15,9 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.collect.design import elastic
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
-from geoveil.report.canonical import canonical_bytes
-from geoveil.report.wire import MechanismDocument, publish
 from geoveil.server.estimates import Suspicion, Used, estimate_body, inspect, reports_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord

@@ -1,25 +1,178 @@
-"""Running the service: from settings to a listening process, and back down without losing a report."""
+"""The server process: protocol, supervision, start and stop."""
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
+import signal
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from types import FrameType
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from geoveil.errors import InvalidInput
 from geoveil.server.app import Application
 from geoveil.server.logs import Log, capture_libraries
-from geoveil.server.protocol import protocol_with
+from geoveil.server.problem import ARRIVED, Problem
 from geoveil.server.service import Service
-from geoveil.server.settings import Settings
-from geoveil.server.supervisor import Supervisor
-from geoveil.server.tokens import Tokens
+from geoveil.server.settings import Settings, Tokens
 from geoveil.store import Store, open_store
+from geoveil.store.contract import StoreFailed
+
+Child = Callable[[Settings, Callable[[], None]], None]
+"""What a process does: serve by the settings, and call back once it listens."""
+_LOOK_S = 0.2
+
+
+class Supervisor:
+    """Keeps ``settings.processes`` processes at work until a signal comes."""
+
+    def __init__(self, settings: Settings, child: Child, *, stop_s: float) -> None:
+        self._settings = settings
+        self._child = child
+        self._stop_s = stop_s
+        self._context = multiprocessing.get_context("spawn")
+        self._stopping = False
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Start all, say when all listen, replace those that die, and stop all in the end."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        started = [self._start() for _ in range(self._settings.processes)]
+        processes = [process for process, _ in started]
+        try:
+            for process, listening in started:
+                self._await(process, listening)
+            if not self._stopping:
+                ready()
+            self._keep(processes)
+        finally:
+            self._end(processes)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _start(self) -> tuple[BaseProcess, Event]:
+        listening = self._context.Event()
+        process = self._context.Process(target=_live, args=(self._child, self._settings, listening))
+        process.start()
+        return process, listening
+
+    def _await(self, process: BaseProcess, listening: Event) -> None:
+        while not self._stopping and not listening.wait(_LOOK_S):
+            if not process.is_alive():
+                raise StoreFailed("a server process must start; its log says why it did not")
+
+    def _keep(self, processes: list[BaseProcess]) -> None:
+        while not self._stopping:
+            dead = wait([process.sentinel for process in processes], _LOOK_S)
+            for place, process in enumerate(processes):
+                if process.sentinel in dead and not self._stopping:
+                    process.join()
+                    processes[place], _ = self._start()
+
+    def _end(self, processes: list[BaseProcess]) -> None:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(self._stop_s)
+            process.kill()
+            process.join()
+
+
+def _live(child: Child, settings: Settings, listening: Event) -> None:
+    """The life of a process: it ends with its supervisor, however that ends."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    child(settings, listening.set)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+# --- HTTP on a connection: uvicorn's protocol, patient only so long, with problems in the one shape
+
+
+_HEAD_BYTES = 65_536
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. ``head_timeout_s`` is set on a subclass by :func:`protocol_with`."""
+
+    head_timeout_s = 10.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_since_s: float | None = self.loop.time()
+        self._head_bytes = 0
+        self._watch = self.loop.call_later(self.head_timeout_s, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_since_s is None and self.cycle.response_complete:
+            self._head_since_s = self.loop.time()
+            self._head_bytes = 0
+        if self._head_since_s is not None:
+            if self._head_bytes > _HEAD_BYTES:
+                self.send_400_response("the head of the request is too long")
+                return
+            self._head_bytes += len(data)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._head_since_s = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        cast(dict[str, Any], self.scope)[ARRIVED] = True
+
+    def _look(self) -> None:
+        """Hang up on a head that is overdue; one timer for each connection, not for each request."""
+        if self.transport.is_closing():
+            return
+        since_s, now_s = self._head_since_s, self.loop.time()
+        if since_s is not None and now_s - since_s >= self.head_timeout_s:
+            self.transport.close()
+            return
+        wait_s = self.head_timeout_s if since_s is None else self.head_timeout_s - (now_s - since_s)
+        self._watch = self.loop.call_later(wait_s, self._look)
+
+    def send_400_response(self, msg: str) -> None:
+        problem = Problem("malformed-body", "the request is not HTTP as it must be")
+        response = problem.response()
+        head = [b"HTTP/1.1 400 Bad Request", b"connection: close"]
+        head += [name + b": " + value for name, value in response.raw_headers]
+        self.transport.write(b"\r\n".join([*head, b"", bytes(response.body)]))
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Other protocols are not spoken; the request is answered as if nobody had asked."""
+
+
+def protocol_with(head_timeout_s: float) -> type[Any]:
+    """The protocol with its patience."""
+    return type("PatientProtocol", (Protocol,), {"head_timeout_s": head_timeout_s})
+
+
+# --- Running the service: from settings to a listening process, and back down without losing a report
+
 
 DRAIN_S = 5
 """Within this time after SIGTERM everything accepted is committed and answered."""

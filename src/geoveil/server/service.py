@@ -12,15 +12,13 @@ from starlette.concurrency import run_in_threadpool
 
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.limits import Limits
-from geoveil.server.logs import Log, Trace
-from geoveil.server.metrics import Metrics
+from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.problem import Problem
-from geoveil.server.settings import Settings
+from geoveil.server.settings import Settings, Tokens
 from geoveil.server.settings_of_campaign import ID_PATTERN
-from geoveil.server.tokens import Tokens
 from geoveil.server.worker import Worker
 from geoveil.store.contract import Store
-from geoveil.store.writer import GroupWriter
+from geoveil.store.group_writer import GroupWriter
 
 P = ParamSpec("P")
 T = TypeVar("T")

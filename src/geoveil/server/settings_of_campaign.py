@@ -12,12 +12,12 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.randomness import SystemRandomness
-from geoveil.report.canonical import canonical_bytes
-from geoveil.space.base import MATRIX_LIMIT
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
+from geoveil.space.space import MATRIX_LIMIT
 
 ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
 """Small letters, digits and hyphens, as in the name of a host."""

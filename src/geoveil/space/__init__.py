@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from geoveil.errors import InvalidFile
-from geoveil.space.base import Space
 from geoveil.space.box import Box
-from geoveil.space.document import kind_of
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 from geoveil.space.points import Points
 from geoveil.space.projection import TangentPlane
+from geoveil.space.space import Space, kind_of
 
 __all__ = [
     "Box",

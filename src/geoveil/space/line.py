@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, frozen
 from geoveil.errors import TooLarge
-from geoveil.space.base import Space
-from geoveil.space.document import entries
 from geoveil.space.outside import Outside, check_outside, settle
 from geoveil.space.projection import numbers
+from geoveil.space.space import Space, entries
 
 LENGTH_LIMIT = 10**8
 """No line has more cells than this."""

@@ -11,19 +11,17 @@ import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.space.base import Space
-from geoveil.space.box import Box
-from geoveil.space.document import entries, kind_of
-from geoveil.space.geojson import feature_collection, points
+from geoveil.space.box import Box, feature_collection, points
 from geoveil.space.outside import Outside, check_outside, settle
-from geoveil.space.places import Places
 from geoveil.space.projection import (
+    Places,
     TangentPlane,
     coordinates,
     either_longitude,
     plane_coordinates,
     wrapped,
 )
+from geoveil.space.space import Space, entries, kind_of
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree

@@ -1,25 +1,12 @@
-"""The tangent plane: kilometres inside, degrees at the border.
-
-An orthographic map of the WGS84 ellipsoid: WGS84 → earth-centred coordinates → the east and north
-components of P − P₀. Dropping the up component can only shorten, so
-
-    plane distance ≤ chord ≤ geodesic
-
-and a promise of ε per kilometre kept in the plane is kept on the ground. Within 25 km of the origin
-the plane keeps more than 0.99999 of every distance, within 100 km 0.99988.
-
-That is so between any two places on the near side of the globe. The far side, more than a quarter of
-the globe away, is one single place in the plane, so nobody there can be told from anybody else there.
-Only the outline between the two sides is torn, and no map could do without: two people close
-together but on either side of it, 10,000 km from the origin, may be told apart.
-"""
+"""Degrees at the border: the tangent plane, and places given by latitude and longitude."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -208,3 +195,40 @@ def refuse(condition: str, wrong: BoolArray, hint: str = "") -> None:
         position = int(np.flatnonzero(wrong.ravel())[0])
         advice = f"; {hint}" if hint else ""
         raise InvalidInput(f"{condition}; the entry at position {position} is not{advice}")
+
+
+# --- Places to be located: degrees or kilometres, taken one block at a time
+
+
+_Entry = TypeVar("_Entry", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The shape of the input, and (east, north) in the plane of any slice of it, flat."""
+
+    shape: tuple[int, ...]
+    project: Callable[[slice], tuple[FloatArray, FloatArray]]
+
+    @classmethod
+    def in_degrees(cls, plane: TangentPlane, lat: npt.ArrayLike, lng: npt.ArrayLike) -> Places:
+        """Places by latitude and longitude."""
+        latitude, longitude = coordinates(lat=lat, lng=lng)
+        flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
+        return cls(latitude.shape, lambda block: plane.project(flat_lat[block], flat_lng[block]))
+
+    @classmethod
+    def in_km(cls, xy: npt.ArrayLike) -> Places:
+        """Places by plane coordinates (…, 2)."""
+        plane = plane_coordinates("xy", xy)
+        flat = plane.reshape(-1, 2)
+        return cls(plane.shape[:-1], lambda block: (flat[block, 0], flat[block, 1]))
+
+    def each(
+        self, rule: Callable[[FloatArray, FloatArray], npt.NDArray[_Entry]], dtype: type[_Entry]
+    ) -> npt.NDArray[_Entry]:
+        """The value of ``rule`` at every place, in the shape of the input."""
+        found = np.empty(math.prod(self.shape), dtype=dtype)
+        for block in blocks(found.size):
+            found[block] = rule(*self.project(block))
+        return found.reshape(self.shape)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.space.base import Space
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.space.space import Space
 
 _STEPS = 1 << 32
 """Differences looked at before far pairs are bounded instead."""

@@ -12,10 +12,9 @@ from geoveil.store.contract import (
     StoreFailed,
     Upload,
 )
+from geoveil.store.group_writer import GroupWriter
 from geoveil.store.memory import MemoryStore
-from geoveil.store.opening import open_store
-from geoveil.store.transfer import Contents, copy_store, restore_backup, write_backup
-from geoveil.store.writer import GroupWriter
+from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
 
 __all__ = [
     "CampaignRecord",

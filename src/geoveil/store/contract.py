@@ -1,19 +1,20 @@
-"""What every store does: the one contract behind memory, SQLite and PostgreSQL.
-
-A store knows campaigns, rounds, counts and the ids of reports already counted; it knows no mathematics.
-Every method that changes something returns after its commit. Times are whole seconds since 1970 (UTC) and
-belong to rounds and campaigns, never to reports.
-"""
+"""What every store does, what is uploaded to it, and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from geoveil.arrays import IntArray
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, InvalidInput
 
 
 class StoreFailed(GeoveilError):
@@ -213,4 +214,149 @@ class Snapshot(Protocol):
         """Names of the tables, parents before children."""
 
     def rows(self, table: str) -> Iterable[tuple[object, ...]]:
-        """All rows of a table, one after the other, columns in the order of ``geoveil.store.layout``."""
+        """All rows of a table, one after the other, columns in the order of ``geoveil.store.contract``."""
+
+
+# --- What databases share about counting: reports sorted by campaign, each id once, each cell checked
+
+
+ID_BYTES = 16
+
+
+class RoundKeys(NamedTuple):
+    """What counting needs to know of a round; none of it ever changes."""
+
+    campaign_key: int
+    round_key: int
+    cells: int
+
+
+Counting = tuple[int, int, int]
+"""Round key and cell that an id would count for, and the position of its upload."""
+
+Pending = dict[int, dict[bytes, Counting]]
+"""Campaign key → id → what it adds; of several uploads with one id, the first."""
+
+
+def sort_out(
+    uploads: Sequence[Upload], find: Callable[[str, int], RoundKeys]
+) -> tuple[Pending, list[int]]:
+    """Uploads by campaign and id, and the keys of all rounds they name.
+
+    ``find`` knows rounds and raises ``InvalidInput`` for others.
+    """
+    pending: Pending = {}
+    known: dict[tuple[str, int], RoundKeys] = {}
+    for position, (campaign, number, id, cell) in enumerate(uploads):
+        keys = known.get((campaign, number))
+        if keys is None:
+            keys = known[campaign, number] = find(campaign, number)
+        campaign_key, round_key, cells = keys
+        if not 0 <= cell < cells:
+            raise InvalidInput(f"cell of the report at position {position} must be below {cells}")
+        if len(id) != ID_BYTES:
+            raise InvalidInput(f"id of the report at position {position} must have 16 bytes")
+        ids = pending.get(campaign_key)
+        if ids is None:
+            ids = pending[campaign_key] = {}
+        ids.setdefault(id, (round_key, cell, position))
+    return pending, [keys.round_key for keys in known.values()]
+
+
+def over() -> InvalidInput:
+    """What to say of a report whose round is over for good."""
+    return InvalidInput("round must still know its ids; reports for it came to an end")
+
+
+# --- The tables of a store as they travel from one database to another: names and columns, in order
+
+
+Row = tuple[Any, ...]
+
+TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "campaign": ("key", "id", "name", "settings", "created_at_s"),
+        "round": (
+            "key",
+            "campaign_key",
+            "number",
+            "mechanism",
+            "document",
+            "cells",
+            "opened_at_s",
+            "expires_at_s",
+            "accept_until_s",
+            "closed_at_s",
+            "ids_dropped",
+        ),
+        "report": ("campaign_key", "id", "round_key"),
+        "tally": ("round_key", "cell", "count"),
+        "round_total": ("round_key", "count"),
+        "closing": ("round_key", "closed_at_s", "claimed_until_s"),
+        "closing_tally": ("closing_key", "round_key", "counts"),
+        "estimate": ("round_key", "made_at_s", "reports", "body"),
+        "token": ("digest", "label", "created_at_s"),
+    }
+)
+"""Table → columns; a table comes after those it refers to."""
+
+
+def packed(counts: IntArray) -> bytes:
+    """Counts by cell as ``closing_tally.counts`` keeps them: 8 bytes a cell, little-endian.
+
+    >>> packed(np.array([1, 0], dtype=np.int64)).hex()
+    '01000000000000000000000000000000'
+    """
+    return counts.astype("<i8").tobytes()
+
+
+def unpacked(counts: bytes) -> IntArray:
+    """The counts again."""
+    return np.frombuffer(counts, dtype="<i8").astype(np.int64)
+
+
+# --- Numbered steps from an empty database to the schema of this program, and back
+
+
+_NAME = re.compile(r"(?P<number>\d{4})_(?P<name>\w+)\.up\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step, and how to take it back."""
+
+    number: int
+    name: str
+    up: str
+    down: str
+
+
+@cache
+def migrations(database: str) -> tuple[Migration, ...]:
+    """All steps for ``sqlite`` or ``postgres``, in order.
+
+    >>> [step.number for step in migrations("sqlite")]
+    [1, 2, 3]
+    """
+    folder = files("geoveil.store") / "schema" / database
+    found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    return tuple(
+        Migration(
+            number=int(match["number"]),
+            name=match["name"],
+            up=(folder / match[0]).read_text(encoding="utf-8"),
+            down=(folder / match[0].replace(".up.", ".down.")).read_text(encoding="utf-8"),
+        )
+        for match in sorted(found, key=lambda match: match[0])
+    )
+
+
+def missing(steps: tuple[Migration, ...], version: int) -> tuple[Migration, ...]:
+    """The steps a database of this version has yet to take."""
+    latest = steps[-1].number
+    if version > latest:
+        raise NewerSchema(
+            f"schema ({version}) must be at most {latest}: a newer program made this database; "
+            "use that program"
+        )
+    return tuple(step for step in steps if step.number > version)

@@ -4,14 +4,16 @@ CSV, Parquet and GeoJSON are told apart by the ending of the name; ``-`` is a pi
 checked once, here, and no message ever repeats a value: a bad row is named by its number.
 """
 
-from geoveil.table.extent import Extent
-from geoveil.table.format import Format, format_of
-from geoveil.table.frame import obfuscate
-from geoveil.table.locations import Locations, LocationTable
-from geoveil.table.obfuscation import TableSummary, obfuscate_table
+from geoveil.table.locations import Extent, Locations, LocationTable
+from geoveil.table.obfuscation import (
+    Reporter,
+    TableSummary,
+    obfuscate,
+    obfuscate_table,
+    reporter_for,
+)
 from geoveil.table.persons import PersonLimit
-from geoveil.table.reader import open_table
-from geoveil.table.reports import Reporter, reporter_for
+from geoveil.table.reader import Format, format_of, open_table
 from geoveil.table.writer import create_table
 
 __all__ = [

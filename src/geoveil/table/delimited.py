@@ -14,11 +14,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from geoveil.errors import InvalidFile
-from geoveil.table.columns import list_columns
-from geoveil.table.format import DOCUMENT
-from geoveil.table.reader import TableReader, read_document
-from geoveil.table.rows import OpenQuote, blocks_of_rows
-from geoveil.table.source import Source, unpacking
+from geoveil.table.locations import list_columns
+from geoveil.table.reader import (
+    DOCUMENT,
+    OpenQuote,
+    Source,
+    TableReader,
+    blocks_of_rows,
+    read_document,
+    unpacking,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,9 @@
-"""Reading GeoJSON points one feature at a time: the whole file is never in memory."""
+"""GeoJSON in and out, and the points in geometries."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -10,15 +11,81 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from geoveil.document.canonical import named_once
 from geoveil.errors import InvalidFile
-from geoveil.report.canonical import named_once
-from geoveil.table.format import DOCUMENT, PIPE
-from geoveil.table.geometry import check_degrees
-from geoveil.table.reader import GEOMETRY, TableReader
-from geoveil.table.source import Source, unpacking
+from geoveil.table.reader import DOCUMENT, GEOMETRY, PIPE, Source, TableReader, unpacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_EXTENSION = b"ARROW:extension:name"
+_DEGREES = re.compile(
+    r"\b(EPSG:+4326|(OGC:([\d.]*:)?)?CRS:?84)$|^GEOG[A-Z]*\[\"WGS[ _]?(19)?84[\" ]"
+)
+_PLAIN_NAMES = ("WGS 84", "WGS 84 (CRS84)")
+_PRECISE = re.compile(r"\d[.,]\d\d")
+
+
+def geometry_columns(schema: pa.Schema) -> list[str]:
+    """The columns that hold geometry, by the metadata of GeoParquet or by an Arrow extension."""
+    described = _described(schema.metadata)
+    return [each.name for each in schema if each.name in described or _is_extension(each)]
+
+
+def geo_metadata(stored: bytes | None) -> dict[str, Any]:
+    """What GeoParquet says about its columns; empty where it says nothing that can be read."""
+    try:
+        geo = json.loads(stored or b"{}")
+    except ValueError:
+        return {}
+    return geo if isinstance(geo, dict) else {}
+
+
+def check_degrees(crs: Any, name: str) -> None:
+    """Refuse coordinates that are not degrees of WGS84; no reference system means that they are.
+
+    ``crs`` is PROJJSON, the ``crs`` member of GeoJSON, or text.
+
+    >>> check_degrees({"id": {"authority": "EPSG", "code": 4326}}, "places.parquet")
+    """
+    if crs is None:
+        return
+    named = _crs_name(crs)
+    if _DEGREES.search(named) or (named in _PLAIN_NAMES and crs["type"] == "GeographicCRS"):
+        return
+    shown = "one of its own" if not named or _PRECISE.search(named) else named[:60]
+    raise InvalidFile(
+        f"{name} must hold longitude and latitude in degrees (WGS84); its coordinate reference "
+        f"system is {shown}; convert it to EPSG:4326"
+    )
+
+
+def _crs_name(crs: Any) -> str:
+    """``AUTHORITY:CODE`` where there is one, else the name; empty where there is neither."""
+    if isinstance(crs, str):
+        return crs
+    try:
+        if "id" in crs:
+            return f"{crs['id']['authority']}:{crs['id']['code']}"
+        return str(crs["name"] if "name" in crs else crs["properties"]["name"])
+    except (KeyError, TypeError):
+        return ""
+
+
+def _described(metadata: Any) -> set[str]:
+    columns = geo_metadata((metadata or {}).get(b"geo")).get("columns")
+    return set(columns) if isinstance(columns, dict) else set()
+
+
+def _is_extension(field: pa.Field) -> bool:
+    named = str(getattr(field.type, "extension_name", ""))
+    stored = (field.metadata or {}).get(_EXTENSION, b"")
+    return named.startswith("geoarrow.") or stored.startswith(b"geoarrow.")
+
+
+# --- Reading GeoJSON points one feature at a time: the whole file is never in memory
+
 
 _BATCH = 1 << 15
 _PIECE = 1 << 18

@@ -10,9 +10,8 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
-from geoveil.table.format import DOCUMENT
-from geoveil.table.geometry import check_degrees, geo_metadata, geometry_columns
-from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader, read_document
+from geoveil.table.geojson import check_degrees, geo_metadata, geometry_columns
+from geoveil.table.reader import BATCH_ROWS, DOCUMENT, GEOMETRY, TableReader, read_document
 
 if TYPE_CHECKING:
     import pyarrow as pa

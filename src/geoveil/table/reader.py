@@ -1,18 +1,259 @@
-"""Opening a table by its name."""
+"""Reading tables: formats by ending, sources, rows in batches."""
 
 from __future__ import annotations
 
+import gzip
+import io
+import os
+import re
+import sys
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from functools import cache
+from pathlib import Path, PurePath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.report.canonical import strict_json
-from geoveil.table.format import DOCUMENT, PIPE, Format, format_of
+from geoveil.document.canonical import strict_json
+from geoveil.errors import InvalidFile, InvalidInput, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+PIPE = "-"
+"""The name that stands for standard input or standard output."""
+
+DOCUMENT = "geoveil"
+"""Where a table carries what it says about itself (the mechanism of its reports, the space of its
+cells): a member of GeoJSON, a key of Parquet's metadata, a column of CSV."""
+
+_ENDINGS = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".geojson": "geojson",
+    ".json": "geojson",
+}
+
+
+class Format(Enum):
+    """How a table of locations is written down."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    GEOJSON = "geojson"
+
+
+def format_of(path: str, given: str | None = None) -> Format:
+    """The format of a file by its ending; of a pipe the one given, or CSV. All of them need pyarrow.
+
+    >>> format_of("checkins.csv.gz"), format_of("noisy.parquet"), format_of("-")
+    (<Format.CSV: 'csv'>, <Format.PARQUET: 'parquet'>, <Format.CSV: 'csv'>)
+    """
+    require("pyarrow", "cli", "reading and writing tables")
+    if path == PIPE:
+        return Format(given or "csv")
+    name = path.lower().removesuffix(".gz")
+    ending = PurePath(name).suffix
+    if given is not None and ending not in _ENDINGS:
+        return Format(given)
+    if ending not in _ENDINGS or (ending == ".parquet" and name != path.lower()):
+        raise InvalidInput(f"file ({path}) must end in .csv, .csv.gz, .parquet, .geojson or .json")
+    return Format(_ENDINGS[ending])
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a name asks for gzip."""
+    return path.lower().endswith(".gz")
+
+
+# --- Bytes of a file or a pipe, unpacked when they are gzip, with the share already read
+
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Source:
+    """The bytes of a table, read once from front to back.
+
+    Bytes can be looked at before they are read (``head``); gzip is recognised by its first bytes,
+    whatever the name of the file. ``fraction`` is the share of the file already read, for progress.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = "standard input" if path == PIPE else path
+        raw = sys.stdin.buffer if path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
+        self._raw = cast(io.BufferedReader, raw)
+        self._size = _size_of(self._raw)
+        self._head = b""
+        self._bytes: io.BufferedReader | gzip.GzipFile = self._raw
+        self._ended = False
+        if self.head(2) == _GZIP_MAGIC:
+            self._bytes = gzip.GzipFile(fileobj=_Chained(self._head, self._raw))
+            self._head, self._ended = b"", False
+
+    @property
+    def fraction(self) -> float | None:
+        """The share of the file already read, in [0, 1]; ``None`` for a pipe."""
+        return min(1.0, self._raw.tell() / self._size) if self._size else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether ``head`` has seen the last byte."""
+        return self._ended
+
+    def head(self, size: int) -> bytes:
+        """The next ``size`` bytes (fewer at the end) without consuming them."""
+        while len(self._head) < size and not self._ended:
+            piece = self._bytes.read1(size - len(self._head))
+            self._ended = not piece
+            self._head += piece
+        return self._head[:size]
+
+    def read(self, size: int = -1) -> bytes:
+        """The next ``size`` bytes, fewer only at the end; or all that is left.
+
+        One system call at a time, so that an interrupt is noticed between any two of them.
+        """
+        if size < 0:
+            return self.read(len(self._head)) + self._bytes.read()
+        taken = self._head[:size]
+        self._head = self._head[len(taken) :]
+        pieces, missing = [taken], size - len(taken)
+        while missing and (piece := self._bytes.read1(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        if self._raw is not sys.stdin.buffer:
+            self._raw.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Chained(io.RawIOBase):
+    """Bytes already taken from a stream, then the rest of it."""
+
+    def __init__(self, head: bytes, rest: io.BufferedReader) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._head:
+            return self._rest.read(size)
+        taken = self._head if size < 0 else self._head[:size]
+        self._head = self._head[len(taken) :]
+        return taken + (self._rest.read() if size < 0 else b"")
+
+
+def _size_of(raw: io.BufferedReader) -> int | None:
+    """The length of a regular file; ``None`` where there is no knowing it."""
+    try:
+        size = os.fstat(raw.fileno()).st_size
+        return size if size > 0 and raw.seekable() else None
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def unpacking(name: str) -> Iterator[None]:
+    """Turn the ways in which unpacking fails into one clear line."""
+    try:
+        yield
+    except (EOFError, zlib.error):
+        raise InvalidFile(f"{name} must be a whole gzip file; it is cut off or damaged") from None
+    except OSError as error:
+        if error.errno is not None or isinstance(error, BrokenPipeError):
+            raise
+        raise InvalidFile(f"{name} must be a whole gzip file; it is cut off or damaged") from None
+
+
+# --- Whole rows of CSV out of a stream of bytes, a block at a time
+
+
+BLOCK = 1 << 22
+_LONGEST_ROW = 1 << 26
+
+
+class OpenQuote(InvalidFile):
+    """A quote is left open, so that the rows after it cannot be told apart."""
+
+
+def blocks_of_rows(
+    source: Source, line_end: bytes, *, delimiter: bytes = b",", size: int = BLOCK
+) -> Iterator[bytes]:
+    """Blocks of about ``size`` bytes that each begin and end with a row; blank ones are left out.
+
+    A line end inside quotes does not end a row. A quote opens a field only where it is the first
+    character of that field; inside, a quote is written twice. ``OpenQuote`` is raised after the last
+    row before one that leaves its quote open.
+    Cost: one pass, about 0.5 µs a row where there are quotes; memory for two blocks.
+    """
+    rest = b""
+    while piece := source.read(size):
+        data = rest + piece
+        cut = last_row_end(data, line_end, delimiter)
+        if not cut and len(data) > _LONGEST_ROW:
+            raise InvalidFile(f"{source.name} must have rows below 64 MB; is a quote left open?")
+        if data[:cut].strip():
+            yield data[:cut]
+        rest = data[cut:]
+    if last_row_end(rest + line_end, line_end, delimiter) == 0:
+        raise OpenQuote(f"{source.name} must close every quote; one is left open")
+    if rest.strip():
+        yield rest
+
+
+def last_row_end(data: bytes, line_end: bytes, delimiter: bytes = b",") -> int:
+    r"""Where the last whole row ends; 0 where there is none. The data begin with a row.
+
+    >>> last_row_end(b'1,2\n"a\nb",3\n4,', b"\n")
+    12
+    >>> last_row_end(b'5" pipe\n6,"a\n', b"\n")
+    8
+    """
+    if b'"' not in data:
+        return data.rfind(line_end) + len(line_end)
+    found = _rows(line_end, delimiter).match(data)
+    return found.end() if found else 0
+
+
+@cache
+def _rows(line_end: bytes, delimiter: bytes) -> re.Pattern[bytes]:
+    """As many whole rows as there are; a lone other line end parts fields like a delimiter.
+
+    Text after a closing quote belongs to its field on one line. Over several lines it shows that the
+    quote was left open and has met a later one: such a row is never whole.
+    """
+    parts = b"".join(each for each in (re.escape(delimiter), b"\r", b"\n") if each != line_end)
+    text = rb"[^" + parts + line_end + rb"]*+"
+    short = rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"' + text
+    long = rb'"[^"]*+(?:""[^"]*+)*+"(?=[' + parts + line_end + rb"])"
+    field = rb"(?:" + short + rb"|" + long + rb'|(?!")' + text + rb")"
+    return re.compile(
+        rb"(?:" + field + rb"(?:[" + parts + rb"]" + field + rb")*+" + line_end + rb")*+"
+    )
+
+
+# --- Opening a table by its name
+
 
 BATCH_ROWS = 1 << 17
 """Rows of a batch where the format leaves the choice."""

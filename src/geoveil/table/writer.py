@@ -1,22 +1,26 @@
-"""Writing tables in batches; a file appears whole under its name, or not at all."""
+"""Writing tables: whole files or none, in any format."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.files import replaced_file
-from geoveil.report.canonical import canonical_bytes
-from geoveil.table.format import DOCUMENT, PIPE, Format, format_of, is_compressed
+from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of, is_compressed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _LONGEST_FIELD = 30_000
 """Characters of CSV: a cell of a spreadsheet holds 32,767."""
@@ -102,7 +106,7 @@ def _writer(
         return DelimitedWriter(sink, schema, document)
     if kind is Format.PARQUET:
         return ParquetWriter(sink, schema, document)
-    from geoveil.table.features import FeatureWriter
+    from geoveil.table.writer import FeatureWriter
 
     return FeatureWriter(sink, document)
 
@@ -247,3 +251,54 @@ def _same_file(first: Path, second: Path) -> bool:
     if first.exists() and second.exists():
         return first.samefile(second)
     return first.resolve() == second.resolve()
+
+
+# --- Writing GeoJSON points one feature at a time
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+class FeatureWriter(TableWriter):
+    """A FeatureCollection of points; columns other than ``lat`` and ``lng`` become properties."""
+
+    def __init__(self, sink: IO[bytes], document: Mapping[str, Any] | None) -> None:
+        self._sink = sink
+        self._first = True
+        carried = "" if document is None else f'"geoveil":{canonical_bytes(document).decode()},\n'
+        self._put(f'{{"type":"FeatureCollection",\n{carried}"features":[')
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        features = ",\n".join(_features(batch))
+        if features:
+            self._put(("\n" if self._first else ",\n") + features)
+            self._first = False
+
+    def finish(self) -> None:
+        self._put("\n]}\n")
+
+    def _put(self, text: str) -> None:
+        self._sink.write(text.encode())
+
+
+def _features(batch: pa.RecordBatch) -> Iterator[str]:
+    """Each row as the text of a feature; JSON of numbers is what ``repr`` gives."""
+    names = [name for name in batch.schema.names if name not in ("lat", "lng")]
+    columns = [_texts(_ENCODE(name), batch.column(name).to_pylist()) for name in names]
+    lat, lng = batch.column("lat").to_pylist(), batch.column("lng").to_pylist()
+    rows = map(",".join, zip(*columns, strict=True)) if columns else repeat("", len(lat))
+    for north, east, properties in zip(lat, lng, rows, strict=True):
+        yield (
+            f'{{"type":"Feature","geometry":{{"type":"Point","coordinates":[{east!r},{north!r}]}},'
+            f'"properties":{{{properties}}}}}'
+        )
+
+
+def _texts(name: str, values: list[Any]) -> Iterator[str]:
+    for value in values:
+        if type(value) is int:
+            yield f"{name}:{value}"
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield f"{name}:null"
+        else:
+            yield f"{name}:{_ENCODE(value)}"

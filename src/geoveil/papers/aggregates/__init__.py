@@ -1,11 +1,8 @@
 """Aggregation-based location privacy made again: least leakage for counts, certified and at scale."""
 
-from geoveil.papers.aggregates.laws import FIGURE_4, UNPOPULAR
-from geoveil.papers.aggregates.people import DEFINITION_3, FIGURE_7
-from geoveil.papers.aggregates.scale import TABLE_2
-from geoveil.papers.aggregates.threshold import ALGORITHM_1, FIGURE_9
-from geoveil.papers.aggregates.tradeoff import FIGURE_5, FIGURE_6
-from geoveil.papers.aggregates.visits import FIGURE_8
+from geoveil.papers.aggregates.laws import ALGORITHM_1, FIGURE_4, FIGURE_9, UNPOPULAR
+from geoveil.papers.aggregates.sizes import DEFINITION_3, FIGURE_7, TABLE_2
+from geoveil.papers.aggregates.tradeoff import FIGURE_5, FIGURE_6, FIGURE_8
 from geoveil.papers.report import Paper
 
 PAPER = Paper(

@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from geoveil.papers.free_will import rappor
-from geoveil.papers.free_will.mixtures import RAPPOR, Alphabet, Kind
-from geoveil.papers.free_will.simulation import (
+from geoveil.papers.free_will.populations import (
     GENERAL,
     INVERTED,
+    RAPPOR,
     RESULTS,
     UPDATED,
+    Alphabet,
+    Kind,
     Simulated,
     simulated,
 )

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.channel.tally import Tally
+from geoveil.channel.channel import Tally
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate
+from geoveil.estimate.linear import RapporEstimator
 from geoveil.estimate.mixture import AverageOfEstimates, Estimator
-from geoveil.estimate.response import RapporEstimator
-from geoveil.mechanism.rappor import Rappor
-from geoveil.papers.free_will.mixtures import RAPPOR
-from geoveil.papers.free_will.simulation import GENERAL, Simulated
+from geoveil.mechanism.local import Rappor
+from geoveil.papers.free_will.populations import GENERAL, RAPPOR, Simulated
 from geoveil.papers.repeated import binomial, earth_movers, people_of
 from geoveil.papers.report import Setting
 from geoveil.randomness import seeded

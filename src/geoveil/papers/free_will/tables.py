@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from geoveil.papers.free_will import rappor
-from geoveil.papers.free_will.mixtures import RAPPOR, Alphabet, Kind
-from geoveil.papers.free_will.simulation import (
+from geoveil.papers.free_will.populations import (
     GENERAL,
     INVERTED,
+    RAPPOR,
     RESULTS,
     UPDATED,
+    Alphabet,
+    Kind,
     Simulated,
     simulated,
 )

@@ -1,10 +1,8 @@
 """Full convergence of the iterative Bayesian update, made again: EM against matrix inversion."""
 
-from geoveil.papers.ibu.levels import FIGURE_10, FIGURE_11, FIGURE_12
-from geoveil.papers.ibu.line import FIGURE_2
-from geoveil.papers.ibu.rappor import FIGURE_13, FIGURE_14
-from geoveil.papers.ibu.san_francisco import FIGURE_9
-from geoveil.papers.ibu.theory import BOUND_17, FIGURE_4, FIGURE_5
+from geoveil.papers.ibu.convergence import BOUND_17, FIGURE_4, FIGURE_5
+from geoveil.papers.ibu.levels import FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12
+from geoveil.papers.ibu.small_spaces import FIGURE_2, FIGURE_13, FIGURE_14
 from geoveil.papers.report import Paper
 
 PAPER = Paper(

@@ -1,9 +1,7 @@
 """NOISE made again: its figures, and an answer to the question it leaves open."""
 
-from geoveil.papers.noise.coarse import FIGURE_4
-from geoveil.papers.noise.radials import FIGURE_2, FIGURE_3
-from geoveil.papers.noise.remapping import FIGURE_5
-from geoveil.papers.noise.staircase import OPEN_QUESTION
+from geoveil.papers.noise.los_angeles import FIGURE_4, FIGURE_5
+from geoveil.papers.noise.radials import FIGURE_2, FIGURE_3, OPEN_QUESTION
 from geoveil.papers.report import Paper
 
 PAPER = Paper(

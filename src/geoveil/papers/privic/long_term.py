@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.collect.long_run import LongRun, Mesh, long_run
 from geoveil.measure.information import total_variation
-from geoveil.papers.privic.campaign import PARIS_CAMPAIGN
+from geoveil.papers.privic.published_tables import PARIS_CAMPAIGN
 from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
 from geoveil.randomness import seeded
 from geoveil.space.line import Line

@@ -1,0 +1,376 @@
+"""Channels made of a matrix, of a rank-one part, or of other channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from geoveil.arrays import FloatArray, IntArray, distribution, frozen, indices, vector
+from geoveil.channel.channel import Channel, PrivacyLoss
+from geoveil.channel.guarantee import Guarantee, checked_guarantee, weakest
+from geoveil.channel.kernel import kernel_on, lattice_shape
+from geoveil.errors import InvalidInput
+from geoveil.randomness import Randomness
+from geoveil.space.space import Space
+
+
+class DenseChannel(Channel):
+    """Any channel, by its matrix: C[x, y] = P(y | x).
+
+    Guarantee: whatever is claimed, or ``None``; ``certify`` finds the exact loss either way.
+    Cost: m·n per product.
+
+    >>> import geoveil as gv
+    >>> coin = gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    >>> coin.push([1.0, 0.0]).tolist()
+    [0.75, 0.25]
+    """
+
+    def __init__(
+        self, space: Space, matrix: npt.ArrayLike, *, guarantee: Guarantee | None = None
+    ) -> None:
+        self.space = space
+        self._matrix = frozen(_stochastic(matrix, space.size))
+        self.report_count = self._matrix.shape[1]
+        self.guarantee = checked_guarantee("guarantee", guarantee)
+
+    @property
+    def only_claimed(self) -> bool:
+        return self.guarantee is not None
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta @ self._matrix
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values @ self._matrix.T
+
+    def _row(self, cell: int) -> FloatArray:
+        row: FloatArray = self._matrix[cell]
+        return row
+
+    def _column(self, report: int) -> FloatArray:
+        column: FloatArray = self._matrix[:, report]
+        return column
+
+    def matrix(self) -> FloatArray:
+        return self._matrix
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, DenseChannel)
+            and self.space == other.space
+            and np.array_equal(self._matrix, other._matrix)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.space, self.report_count))
+
+    def __repr__(self) -> str:
+        return f"DenseChannel({self.space!r}, {self.space.size} × {self.report_count})"
+
+
+def _stochastic(matrix: npt.ArrayLike, size: int) -> FloatArray:
+    try:
+        array = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput("matrix must be rows of numbers, all of one length") from None
+    if array.ndim != 2 or array.shape[0] != size or array.shape[1] == 0:
+        raise InvalidInput(
+            f"matrix (shape {array.shape}) must have {size} rows, one per cell, and a column per report"
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise InvalidInput("matrix must hold probabilities: finite and not negative")
+    sums = array.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[worst] - 1) > 1e-9:
+        raise InvalidInput(f"matrix row {worst} (sum {sums[worst]:.12g}) must sum to 1")
+    return array
+
+
+# --- A channel that is a diagonal plus a matrix of rank one
+
+
+class RankOneChannel(Channel):
+    """C[x, y] = diagonal[x]·[x = y] + left[x]·right[y], reports are cells; products cost O(m)."""
+
+    def __init__(
+        self, space: Space, diagonal: FloatArray, left: FloatArray, right: FloatArray
+    ) -> None:
+        self.space = space
+        self.report_count = space.size
+        self._diagonal, self._left, self._right = diagonal, left, right
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta * self._diagonal + (theta @ self._left)[..., None] * self._right
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values * self._diagonal + (values @ self._right)[..., None] * self._left
+
+    def _row(self, cell: int) -> FloatArray:
+        row = self._left[cell] * self._right
+        row[cell] += self._diagonal[cell]
+        return row
+
+    def _column(self, report: int) -> FloatArray:
+        column = self._left * self._right[report]
+        column[report] += self._diagonal[report]
+        return column
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        if lattice_shape(self.space) is None:
+            return super().mean_of_distance(function)
+        own = self._diagonal * function(np.zeros(1))
+        return np.asarray(own + self._left * kernel_on(self.space, function).apply(self._right))
+
+
+# --- The average of several channels: the mechanism of a person drawn at random
+
+
+class AverageChannel(Channel):
+    """Σ w_i C_i for channels over the same space with the same reports.
+
+    Guarantee: the weakest of the parts', where one of them is implied by all others; else none.
+    Cost: that of all the parts together.
+    Reference: FREEWILL eq. (7), A[n].
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> honest = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    >>> contrary = DenseChannel(Line(2), [[0.25, 0.75], [0.75, 0.25]])
+    >>> AverageChannel([honest, contrary], [0.5, 0.5]).matrix().tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+
+    def __init__(self, channels: Sequence[Channel], weights: npt.ArrayLike) -> None:
+        self.channels = self.made_of = tuple(channels)
+        if not self.channels:
+            raise InvalidInput("channels must hold at least one channel")
+        self.weights: FloatArray = frozen(distribution("weights", weights, len(self.channels)))
+        self.space = self.channels[0].space
+        self.report_count = self.channels[0].report_count
+        self.guarantee = weakest([channel.guarantee for channel in self.channels])
+        self._check_alike()
+
+    def _check_alike(self) -> None:
+        if any(channel.space != self.space for channel in self.channels):
+            raise InvalidInput("channels must be over the same space to be averaged")
+        counts = sorted({channel.report_count for channel in self.channels})
+        if len(counts) > 1:
+            raise InvalidInput(
+                f"channels (with {', '.join(map(str, counts))} reports) must have the same "
+                "reports to be averaged; use AverageOfEstimates or IterativeBayesianUpdate"
+            )
+
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._mean([channel.push(theta) for channel in self.channels])
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        return self._mean([channel.pull(values) for channel in self.channels])
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._mean([channel._push(theta) for channel in self.channels])
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self._mean([channel._pull(values) for channel in self.channels])
+
+    def _row(self, cell: int) -> FloatArray:
+        return self._mean([channel._row(cell) for channel in self.channels])
+
+    def _column(self, report: int) -> FloatArray:
+        return self._mean([channel._column(report) for channel in self.channels])
+
+    def _mean(self, parts: list[FloatArray]) -> FloatArray:
+        return np.asarray(sum(w * part for w, part in zip(self.weights, parts, strict=True)))
+
+    def __repr__(self) -> str:
+        return f"AverageChannel({len(self.channels)} channels over {self.space!r})"
+
+
+# --- Several channels side by side: people who chose different mechanisms, seen as one operator
+
+
+class StackedChannel(Channel):
+    """A person uses channel A with probability share[A], and the report says which.
+
+    Law: the columns of all channels side by side, those of A times share[A].
+    Guarantee: the weakest of the parts where one is implied by all, else ``None``: somebody may hold it.
+    Cost: the sum of the parts'.
+    Reference: FREEWILL §4 (the generalised update sees the columns of all mechanisms).
+
+    >>> import geoveil as gv
+    >>> line = gv.Line(3)
+    >>> both = StackedChannel([gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 2.0)])
+    >>> both.report_count, round(float(both.row(0).sum()), 12)
+    (6, 1.0)
+    """
+
+    def __init__(self, channels: Sequence[Channel], shares: npt.ArrayLike | None = None) -> None:
+        if not channels:
+            raise InvalidInput("channels must not be empty")
+        if any(channel.space != channels[0].space for channel in channels):
+            raise InvalidInput("channels must share one space")
+        self.channels = self.made_of = tuple(channels)
+        self.space = channels[0].space
+        self.report_count = sum(channel.report_count for channel in channels)
+        equal = np.full(len(channels), 1 / len(channels))
+        self.shares = frozen(
+            equal if shares is None else distribution("shares", shares, len(channels))
+        )
+        self.guarantee = weakest([channel.guarantee for channel in channels])
+        self.starts = frozen(np.cumsum([0, *(channel.report_count for channel in channels)]))
+
+    def parts(self, values: FloatArray) -> list[FloatArray]:
+        """Values by report, cut into one array for each channel."""
+        return [values[..., a:b] for a, b in zip(self.starts[:-1], self.starts[1:], strict=True)]
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """The largest of the parts': a share scales all of a column alike."""
+        losses = [channel.closed_form_loss() for channel in self.channels]
+        known = [loss for loss in losses if loss is not None]
+        if len(known) < len(losses):
+            return None
+        worst = max(known, key=lambda loss: loss.epsilon_per_km)
+        epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
+        epsilon = max(epsilons) if len(epsilons) == len(known) else None
+        exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
+        return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how)
+
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._joined([channel.push(theta) for channel in self.channels])
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        parts = self.parts(vector("values", values, self.report_count))
+        return self._summed([c.pull(part) for c, part in zip(self.channels, parts, strict=True)])
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._joined([channel._push(theta) for channel in self.channels])
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        parts = self.parts(values)
+        return self._summed([c._pull(part) for c, part in zip(self.channels, parts, strict=True)])
+
+    def _joined(self, laws: list[FloatArray]) -> FloatArray:
+        return np.concatenate([s * law for s, law in zip(self.shares, laws, strict=True)], axis=-1)
+
+    def _summed(self, pulled: list[FloatArray]) -> FloatArray:
+        return np.sum([s * part for s, part in zip(self.shares, pulled, strict=True)], axis=0)
+
+    def _row(self, cell: int) -> FloatArray:
+        return np.concatenate([share * channel._row(cell) for share, channel in self._shared()])
+
+    def _column(self, report: int) -> FloatArray:
+        part = int(np.searchsorted(self.starts, report, side="right")) - 1
+        return self.shares[part] * self.channels[part]._column(report - int(self.starts[part]))
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        chosen = np.searchsorted(np.cumsum(self.shares)[:-1], randomness.uniform(cells.size))
+        reports = np.empty(cells.size, dtype=np.int64)
+        for part, channel in enumerate(self.channels):
+            mine = np.flatnonzero(chosen == part)
+            reports[mine] = self.starts[part] + channel._sample(cells[mine], randomness)
+        return reports
+
+    def _shared(self) -> list[tuple[float, Channel]]:
+        return list(zip(self.shares.tolist(), self.channels, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, StackedChannel)
+            and self.channels == other.channels
+            and np.array_equal(self.shares, other.shares)
+        )
+
+    def __hash__(self) -> int:
+        return hash((StackedChannel, self.channels))
+
+    def __repr__(self) -> str:
+        return f"StackedChannel({len(self.channels)} channels, {self.report_count} reports)"
+
+
+# --- A channel followed by a fixed map of its reports
+
+
+class Remapped(Channel):
+    """Every report y of a channel is replaced by the cell ``map[y]``.
+
+    Law: P(z|x) = Σ_{y: map[y] = z} C[x, y].
+    Guarantee: unchanged, as it is post-processing; a collector can do it as well as a device.
+    Cost: that of the channel.
+    Reference: NOISE §6 (remapping).
+
+    >>> import geoveil as gv
+    >>> line = gv.LinearGeometric(gv.Line(4), epsilon_per_unit=1.0)
+    >>> Remapped(line, [0, 0, 3, 3]).row(0).round(1).tolist()
+    [0.9, 0.0, 0.0, 0.1]
+    """
+
+    def __init__(self, channel: Channel, map: npt.ArrayLike) -> None:
+        self.channel = channel
+        self.made_of = (channel,)
+        self.space = channel.space
+        self.report_count = channel.space.size
+        self.guarantee = channel.guarantee
+        self.map: IntArray = frozen(indices("map", map, self.space.size).copy())
+        if self.map.shape != (channel.report_count,):
+            raise InvalidInput(
+                f"map (shape {self.map.shape}) must have {channel.report_count} entries, one per report"
+            )
+        self._gather = sparse.csr_array(
+            (np.ones(self.map.size), (self.map, np.arange(self.map.size))),
+            shape=(self.report_count, self.map.size),
+        )
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """That of the channel, now an upper bound: putting reports together can only hide."""
+        loss = self.channel.closed_form_loss()
+        if loss is None:
+            return None
+        return PrivacyLoss(
+            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map"
+        )
+
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        return self._gathered(self.channel.push(theta))
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        return self.channel.pull(vector("values", values, self.report_count)[..., self.map])
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._gathered(self.channel._push(theta))
+
+    def _gathered(self, law: FloatArray) -> FloatArray:
+        flat = law.reshape(-1, law.shape[-1])
+        gathered: FloatArray = (self._gather @ flat.T).T.reshape(*law.shape[:-1], self.report_count)
+        return gathered
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self.channel._pull(values[..., self.map])
+
+    def _row(self, cell: int) -> FloatArray:
+        row = self.channel._row(cell)
+        return np.bincount(self.map, row, minlength=self.report_count).astype(np.float64)
+
+    def _column(self, report: int) -> FloatArray:
+        column = np.zeros(self.space.size)
+        for y in np.flatnonzero(self.map == report):
+            column += self.channel._column(int(y))
+        return column
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        return self.map[self.channel._sample(cells, randomness)]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Remapped)
+            and self.channel == other.channel
+            and np.array_equal(self.map, other.map)
+        )
+
+    def __hash__(self) -> int:
+        return hash((Remapped, self.channel))
+
+    def __repr__(self) -> str:
+        return f"Remapped({self.channel!r}, {np.unique(self.map).size} cells left)"

@@ -1,0 +1,210 @@
+"""Certificates: the exact privacy loss of a channel, rounded up, against what it claims."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, LocalDifferentialPrivacy
+from geoveil.channel.words import rounded_up
+from geoveil.document.exact import ExactTable
+from geoveil.errors import InvalidInput, Unsupported
+
+_ENUMERATED = 1024
+_ROUNDING = 1e-12
+_LOGARITHM = 4e-14  # what the difference of two logarithms up to 43 can be off by
+_SMALLEST = 1e-290
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What ``certify`` found.
+
+    ``epsilon_per_km`` is the largest loss per kilometre between two cells (nats), ``epsilon`` the
+    largest loss between any two (``None`` where only the former has a closed form). ``holds`` says
+    whether the claim is met; without a claim it says whether the loss is finite.
+    """
+
+    epsilon_per_km: float
+    epsilon: float | None
+    claimed: Guarantee | None
+    holds: bool
+    worst_pair: tuple[int, int] | None
+    exact: bool
+    how: str
+    problem: str | None = None
+    """Why it does not hold, in words."""
+    unit: str = "km"
+    """That of the space: ``epsilon_per_km`` reads in it."""
+
+    @property
+    def found(self) -> str:
+        """The loss in the unit of the claim: per km, or whatever the distance."""
+        if isinstance(self.claimed, LocalDifferentialPrivacy) and self.epsilon is not None:
+            return rounded_up(self.epsilon, 9)
+        return f"{rounded_up(self.epsilon_per_km, 9)} per {self.unit}"
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else f"DOES NOT HOLD: {self.problem}"
+        claim = "no claim" if self.claimed is None else self.claimed.sentence(self.unit)
+        return f"{claim} — {verdict}; found {self.found} by {self.how}"
+
+
+@one_blas_thread()
+def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
+    """The exact loss of a channel by closed form or enumeration, rounded up, against a claim.
+
+    The claim is what the channel promises, unless another one is given.
+
+    A closed form is used where the law has one (then any size is fine); otherwise every pair of cells
+    is compared at every report: m²·n steps, up to 4,096 cells. A column that is zero for one cell and
+    positive for another is an infinite loss. For an :class:`~geoveil.ExactTable` the ratios are those
+    of its integers and the claim gets no tolerance.
+
+    >>> import geoveil as gv
+    >>> certificate = certify(gv.ExactTable(gv.RandomizedResponse(gv.Line(4), epsilon=1.0)))
+    >>> certificate.holds, certificate.epsilon <= 1.0
+    (True, True)
+    """
+    if not isinstance(channel, Channel):
+        raise Unsupported(
+            f"{channel!r} has no table to certify; certify a mechanism on cells, such as PlanarLaplace"
+        )
+    claim = channel.guarantee if claim is None else claim
+    loss = channel.closed_form_loss()
+    if loss is None or not _answers(loss, claim):
+        return _from_enumeration(channel, claim)
+    if loss.exact or channel.space.size > _ENUMERATED:
+        return _from_closed_form(loss, claim, channel.space.unit)
+    found = _from_enumeration(channel, claim)
+    # Floats this small have lost digits or are zero: there the law speaks, not its table.
+    worn = not found.holds and bool((channel.matrix() < _SMALLEST).any())
+    return _from_closed_form(loss, claim, channel.space.unit) if worn else found
+
+
+def check_claim(channel: Channel, claim: Guarantee) -> None:
+    """Raise, with both numbers, where a claim is smaller than the loss of the channel.
+
+    A closed form within the claim is enough, whatever the size; ``certify`` says more and takes longer.
+    """
+    loss = channel.closed_form_loss()
+    if loss is not None and loss.proves(claim):
+        return
+    found = certify(channel, claim=claim)
+    if not found.holds:
+        raise InvalidInput(
+            f"guarantee ({claim.amount(channel.space.unit)}) must not be smaller than the loss of the "
+            f"mechanism, {found.found}: {found.problem}"
+        )
+
+
+def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
+    """Whether a closed form says all that the claim asks about."""
+    if isinstance(claim, LocalDifferentialPrivacy):
+        return loss.epsilon is not None
+    return claim is None or isinstance(claim, GeoIndistinguishability)
+
+
+def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> Certificate:
+    local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
+    found, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
+    allowed = math.inf if claim is None else float(claim.loss(1.0))
+    holds = found <= allowed * (1 + FLOAT_TOLERANCE)
+    problem = None if holds else f"{found:.9g}{per} is more than the {allowed:.9g} claimed"
+    return Certificate(
+        loss.epsilon_per_km, loss.epsilon, claim, holds, loss.pair, loss.exact, loss.how, problem, unit
+    )  # fmt: skip
+
+
+def _from_enumeration(channel: Channel, claim: Guarantee | None) -> Certificate:
+    table = (
+        channel.integers.astype(np.float64) if isinstance(channel, ExactTable) else channel.matrix()
+    )
+    how = "enumeration of its integers" if isinstance(channel, ExactTable) else "enumeration"
+    problem, unit = malformed(table, integers=isinstance(channel, ExactTable)), channel.space.unit
+    if problem is not None:
+        return Certificate(math.inf, math.inf, claim, False, None, True, how, problem, unit)
+    losses = pairwise_losses(table)
+    distances = channel.space.distances_km().copy()
+    np.fill_diagonal(distances, 1.0)
+    per_km = losses / distances
+    worst = (int(per_km.argmax()) // len(losses), int(per_km.argmax()) % len(losses))
+    tolerance = 0.0 if isinstance(channel, ExactTable) else FLOAT_TOLERANCE
+    problem = _broken_claim(claim, losses, distances, tolerance)
+    return Certificate(
+        _up(float(per_km[worst])), _up(float(losses.max())), claim, problem is None,
+        worst, True, how, problem, unit,
+    )  # fmt: skip
+
+
+def _broken_claim(
+    claim: Guarantee | None, losses: FloatArray, distances: FloatArray, tolerance: float
+) -> str | None:
+    """In words, the pair that breaks the claim most; ``None`` where none does."""
+    if claim is None:
+        return (
+            None
+            if np.isfinite(losses).all()
+            else "a report is possible at one cell and not at another"
+        )
+    allowed = claim.loss(distances)
+    np.fill_diagonal(allowed, 0.0)
+    with np.errstate(invalid="ignore"):
+        excess = np.where(
+            np.isinf(allowed), -np.inf, _up_all(losses) - allowed * (1 + tolerance) - tolerance
+        )
+    np.fill_diagonal(excess, -np.inf)
+    worst = int(np.argmax(excess))
+    if not excess.ravel()[worst] > 0:
+        return None
+    x, other = divmod(worst, len(losses))
+    return (
+        f"cells {x} and {other} differ by {losses[x, other]:.9g} nats where "
+        f"{allowed[x, other]:.9g} are claimed"
+    )
+
+
+def pairwise_losses(table: FloatArray) -> FloatArray:
+    """max_y log(T[x, y]/T[x′, y]) for every pair of rows; infinite where only one of them is zero."""
+    possible = (table > 0).any(axis=0)
+    with np.errstate(divide="ignore"):
+        logs = np.log(table[:, possible])
+    size, zeros = len(logs), bool(np.isneginf(logs).any())
+    losses = np.zeros((size, size))
+    with np.errstate(invalid="ignore"):
+        for x in range(size - 1):
+            change = logs[x] - logs[x + 1 :]
+            if zeros:
+                change[np.isnan(change)] = 0.0  # impossible at both
+            losses[x, x + 1 :] = change.max(axis=1)
+            losses[x + 1 :, x] = -change.min(axis=1)
+    return losses
+
+
+def malformed(table: FloatArray, *, integers: bool = False) -> str | None:
+    """What keeps a table from being a channel at all, in words."""
+    if not np.isfinite(table).all():
+        return (
+            f"row {int(np.argwhere(~np.isfinite(table))[0, 0])} holds a number that is not finite"
+        )
+    if (table < 0).any():
+        return f"row {int(np.argwhere(table < 0)[0, 0])} holds a negative number"
+    sums = table.sum(axis=1)
+    wanted = sums[0] if integers else 1.0
+    worst = int(np.argmax(np.abs(sums - wanted)))
+    if abs(sums[worst] / wanted - 1) > FLOAT_TOLERANCE:
+        return f"row {worst} sums to {sums[worst]:.12g}"
+    return None
+
+
+def _up(value: float) -> float:
+    """Rounded up past every error of the logarithms above."""
+    return value * (1 + _ROUNDING) + _LOGARITHM if value > 0 else 0.0
+
+
+def _up_all(values: FloatArray) -> FloatArray:
+    return np.where(values > 0, values * (1 + _ROUNDING) + _LOGARITHM, 0.0)

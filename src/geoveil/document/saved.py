@@ -1,0 +1,210 @@
+"""Mechanisms as documents: canonical JSON that rebuilds the same mechanism anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from geoveil.channel.channel import Channel
+from geoveil.channel.composed import DenseChannel, Remapped
+from geoveil.channel.guarantee import (
+    GeoIndistinguishability,
+    Guarantee,
+    LocalDifferentialPrivacy,
+    WithinRadius,
+)
+from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.document.certify import check_claim
+from geoveil.document.exact import IntegerElastic
+from geoveil.document.wire import KIND, MechanismDocument, RefusedDocument, stated_mechanism
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
+from geoveil.files import replaced_file
+from geoveil.mechanism import MECHANISMS
+from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.mechanism import Mechanism
+from geoveil.space import space_from_dict
+
+VERSION = 1
+
+_GUARANTEES: dict[str, type[Guarantee]] = {
+    "per-km": GeoIndistinguishability,
+    "local": LocalDifferentialPrivacy,
+    "within-radius": WithinRadius,
+}
+
+AnyMechanism = Channel | ContinuousLaplace
+_Read = TypeVar("_Read")
+
+
+def mechanism_to_dict(mechanism: AnyMechanism) -> dict[str, Any]:
+    """The mechanism as plain JSON values: what it is called, where, with which parameters."""
+    return {"geoveil": VERSION, **_body(mechanism)}
+
+
+def _body(mechanism: AnyMechanism) -> dict[str, Any]:
+    if isinstance(mechanism, ContinuousLaplace):
+        parameters = {"epsilon_per_km": mechanism.epsilon_per_km}
+        return {"mechanism": mechanism.name, "parameters": parameters}
+    if isinstance(mechanism, Remapped):
+        return {
+            "mechanism": "remapped",
+            "of": _body(mechanism.channel),
+            "map": mechanism.map.tolist(),
+        }
+    described = {
+        "space": mechanism.space.to_dict(),
+        "guarantee": _guarantee_to_dict(mechanism.guarantee),
+    }
+    if isinstance(mechanism, Mechanism):
+        return {"mechanism": mechanism.name, "parameters": mechanism.parameters(), **described}
+    if isinstance(mechanism, DenseChannel):
+        return {"mechanism": "dense", "matrix": mechanism.matrix().tolist(), **described}
+    raise Unsupported(
+        f"{type(mechanism).__name__} has no document form; save the mechanism it was made from"
+    )
+
+
+def mechanism_from_dict(values: object) -> AnyMechanism:
+    """The mechanism that a document describes; a clear error for anything else.
+
+    A document that claims less than its law loses is refused. One as a collector publishes it is checked
+    and read as well.
+    """
+    if isinstance(values, Mapping) and values.get("kind") == KIND:
+        return MechanismDocument.read(values).mechanism
+    mechanism, claim = mechanism_and_claim(values)
+    if claim is not None and isinstance(mechanism, Channel):
+        try:
+            check_claim(mechanism, claim)
+        except InvalidInput as problem:
+            raise InvalidFile(str(problem)) from None
+    return mechanism
+
+
+def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]:
+    """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
+    if isinstance(values, Mapping) and values.get("kind") == KIND:
+        mechanism = _published(values)
+        return mechanism, mechanism.guarantee
+    version = values.get("geoveil") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
+        raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
+    try:
+        return _build({name: value for name, value in values.items() if name != "geoveil"})
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
+
+
+def _published(values: Mapping[str, Any]) -> IntegerElastic:
+    """The mechanism of a published document that is sound but for its promise."""
+    try:
+        return MechanismDocument.read(values).mechanism
+    except RefusedDocument as refused:
+        if refused.reason != "certificate":
+            raise
+        return stated_mechanism(values)
+
+
+def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
+    """The mechanism and the claim of its document: the stronger one, where two are made."""
+    name = values["mechanism"]
+    _check_entries(name, values)
+    if name == "remapped":
+        inner, claim = _build(values["of"])
+        if not isinstance(inner, Channel):
+            raise InvalidFile("only channels over cells can be remapped")
+        return Remapped(inner, values["map"]), claim
+    if name == ContinuousLaplace.name:
+        noise = ContinuousLaplace(**values["parameters"])
+        return noise, noise.guarantee
+    space, claimed = space_from_dict(values["space"]), _guarantee_from_dict(values.get("guarantee"))
+    if name == "dense":
+        return DenseChannel(space, values["matrix"], guarantee=claimed), claimed
+    kind = {IntegerElastic.name: IntegerElastic, **MECHANISMS}.get(name)
+    if kind is None:
+        raise InvalidFile(
+            f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
+        )
+    made: Channel = kind(space, **values["parameters"])
+    if claimed is None:
+        return made, made.guarantee
+    _check_kind(name, made.guarantee, claimed)
+    own = made.guarantee
+    return made, own if own is not None and own.implies(claimed) else claimed
+
+
+def _check_entries(name: Any, values: Mapping[str, Any]) -> None:
+    described = {"space", "guarantee"}
+    entries = {
+        "remapped": {"of", "map"},
+        "dense": {"matrix", *described},
+        ContinuousLaplace.name: {"parameters"},
+    }
+    known = {"mechanism", *entries.get(str(name), {"parameters", *described})}
+    unknown = set(values) - known
+    if unknown:
+        raise InvalidFile(
+            f"a document of {name!r} must have no entries but {', '.join(sorted(known))}; "
+            f"{len(unknown)} are unknown"
+        )
+
+
+def _check_kind(name: str, own: Guarantee | None, claimed: Guarantee) -> None:
+    """A document may claim more loss than the law has, but not another kind of promise."""
+    if type(claimed) is not type(own):
+        kinds = [kind for kind, known in _GUARANTEES.items() if isinstance(own, known)]
+        raise InvalidFile(f"the guarantee of {name} must be of kind {', '.join(kinds)}")
+
+
+def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
+    for kind, known in _GUARANTEES.items():
+        if type(guarantee) is known:
+            stated = (each.name for each in fields(known) if each.init)  # type: ignore[arg-type]
+            return {"kind": kind, **{name: getattr(guarantee, name) for name in stated}}
+    if guarantee is None:
+        return None
+    raise Unsupported("only per-km, local and within-radius guarantees have a document form")
+
+
+def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
+    if values is None:
+        return None
+    if not isinstance(values, Mapping):
+        raise InvalidFile("a guarantee must have a kind and its numbers")
+    fields = dict(values)
+    kind = fields.pop("kind")
+    if kind not in _GUARANTEES:
+        raise InvalidFile(f"guarantee ({kind!r}) must be one of {', '.join(_GUARANTEES)}")
+    return _GUARANTEES[kind](**fields)
+
+
+def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
+    """Write the mechanism's document; beside its name first, so that a failure leaves the old one."""
+    data = canonical_bytes(mechanism_to_dict(mechanism)) + b"\n"
+    with replaced_file(path) as handle:
+        handle.write(data)
+
+
+def load_mechanism(path: str | Path) -> AnyMechanism:
+    """Read a mechanism's document; one that claims less than its law loses is refused."""
+    return _loaded(path, mechanism_from_dict)
+
+
+def load_mechanism_and_claim(path: str | Path) -> tuple[AnyMechanism, Guarantee | None]:
+    """Read a mechanism's document and its claim, believed or not, for an audit."""
+    return _loaded(path, mechanism_and_claim)
+
+
+def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
+    try:
+        values = strict_json(Path(path).read_bytes())
+    except (ValueError, RecursionError):
+        raise InvalidFile(
+            f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
+        ) from None
+    try:
+        return read(values)
+    except GeoveilError as problem:
+        raise InvalidFile(f"{path}: {problem}") from None

@@ -1,0 +1,221 @@
+"""The mechanism document: what a collector publishes, and what a device checks before it trusts it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from geoveil.document.canonical import canonical_bytes, document_id, strict_json
+from geoveil.document.exact import IntegerElastic
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.mechanism.elastic import Elastic
+from geoveil.space.grid import Grid
+from geoveil.space.space import MATRIX_LIMIT
+
+VERSION = 1
+KIND = "mechanism"
+LARGEST_BYTES = 1 << 19
+"""No document is longer; one of 4,096 cells has about 90,000 bytes."""
+
+_LATEST_S = 1 << 40
+_CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
+_FIELDS = {
+    "geoveil", "kind", "campaign", "round", "space", "epsilon_per_km", "beta_per_km", "weights",
+    "kernel", "not_before", "expires",
+}  # fmt: skip
+
+
+class RefusedDocument(InvalidFile):
+    """A mechanism document that is not sound; ``reason`` is a stable word for programs."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(f"the mechanism document was refused: {sentence}")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class MechanismDocument:
+    """One round's mechanism as everybody receives it; its id is the SHA-256 of its canonical bytes.
+
+    Whatever ``read`` returns is sound: sizes, whole numbers, and a certified ε within the claim.
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid.from_box(south=48.8, west=2.3, north=48.83, east=2.35, cell_km=0.5)
+    >>> document = publish(
+    ...     gv.elastic(grid, epsilon_per_km=2.0), campaign="paris", round=1, not_before_s=0, expires_s=10
+    ... )
+    >>> MechanismDocument.read(document.served()).id == document.id
+    True
+    """
+
+    campaign: str
+    round: int
+    mechanism: IntegerElastic
+    beta_per_km: float
+    """How fast the kernel falls at most, as stated."""
+    not_before_s: int
+    expires_s: int
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of the canonical bytes, in hexadecimal."""
+        return document_id(self.to_dict())
+
+    @property
+    def epsilon_per_km(self) -> float:
+        """The promise."""
+        return self.mechanism.guarantee.epsilon_per_km
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain JSON values, without its id."""
+        return {
+            "geoveil": VERSION,
+            "kind": KIND,
+            "campaign": self.campaign,
+            "round": self.round,
+            "space": self.mechanism.space.to_dict(),
+            "beta_per_km": self.beta_per_km,
+            **self.mechanism.parameters(),
+            "not_before": self.not_before_s,
+            "expires": self.expires_s,
+        }
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes, which the id is the hash of."""
+        return canonical_bytes(self.to_dict())
+
+    def served(self) -> bytes:
+        """The canonical bytes with the id among them: what a collector answers."""
+        return canonical_bytes({"id": self.id, **self.to_dict()})
+
+    @classmethod
+    def read(cls, given: bytes | Mapping[str, Any]) -> MechanismDocument:
+        """The document, checked in every respect, or :class:`RefusedDocument` with the reason."""
+        parsed = _parsed(given) if isinstance(given, bytes) else given
+        if not isinstance(parsed, Mapping):
+            raise RefusedDocument("json", "it is not a JSON object")
+        values = dict(parsed)
+        claimed_id = values.pop("id", None)
+        _check_fields(values)
+        document = cls(
+            campaign=_campaign(values["campaign"]),
+            round=_whole("round", values["round"], 1, 1 << 31),
+            mechanism=stated_mechanism(values),
+            beta_per_km=_number("beta_per_km", values["beta_per_km"]),
+            not_before_s=_whole("not_before", values["not_before"], 0, _LATEST_S),
+            expires_s=_whole("expires", values["expires"], 0, _LATEST_S),
+        )
+        document._check_claims()
+        if claimed_id is not None and claimed_id != document.id:
+            raise RefusedDocument("id", "its id is not the SHA-256 of its canonical bytes")
+        return document
+
+    def _check_claims(self) -> None:
+        if self.not_before_s >= self.expires_s:
+            raise RefusedDocument("times", "it expires before it begins")
+        if self.beta_per_km < self.mechanism.beta_per_km * (1 - 1e-9):
+            raise RefusedDocument("beta", "its kernel falls faster than the β it states")
+        if self.mechanism.certified_epsilon_per_km > self.epsilon_per_km:
+            raise RefusedDocument("certificate", "its integers do not keep the promise it states")
+
+
+def publish(
+    mechanism: Elastic,
+    *,
+    campaign: str,
+    round: int,
+    not_before_s: int,
+    expires_s: int,
+    epsilon_per_km: float | None = None,
+) -> MechanismDocument:
+    """A designed mechanism as a document: whole numbers whose certified ε meets the promise.
+
+    The promise is that of the mechanism, such as a ``Collection``'s current one, unless stated.
+    """
+    if mechanism.space.size == 1:
+        raise InvalidInput(
+            "a mechanism of a single cell cannot be published: its reports tell nothing; "
+            "choose smaller cells or a larger box"
+        )
+    exact = IntegerElastic.of(mechanism, epsilon_per_km=epsilon_per_km)
+    document = MechanismDocument(
+        campaign, round, exact, exact.beta_per_km, int(not_before_s), int(expires_s)
+    )
+    return MechanismDocument.read(document.to_bytes())
+
+
+def _parsed(given: bytes) -> Any:
+    if len(given) > LARGEST_BYTES:
+        raise RefusedDocument("size", f"it has more than {LARGEST_BYTES} bytes")
+    try:
+        return strict_json(given)
+    except (ValueError, RecursionError):
+        raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
+
+
+def _check_fields(values: Mapping[str, Any]) -> None:
+    version = values.get("geoveil")
+    if type(version) is not int or version != VERSION or values.get("kind") != KIND:
+        raise RefusedDocument("version", f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"')
+    if set(values) != _FIELDS:
+        raise RefusedDocument("fields", "entries are missing or unknown")
+
+
+def _campaign(value: Any) -> str:
+    if not isinstance(value, str) or not _CAMPAIGN.fullmatch(value):
+        raise RefusedDocument("campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
+    return value
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise RefusedDocument(name, f"{name} is not a whole number from {least} to {most}")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value < 1e9 or not math.isfinite(value):
+        raise RefusedDocument(name, f"{name} is not a number above 0")
+    return float(value)
+
+
+def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
+    """The mechanism that a document states, before anybody has asked whether it keeps its promise."""
+    try:
+        space = _space(values["space"])
+        promise = _number("epsilon_per_km", values["epsilon_per_km"])
+        return IntegerElastic(
+            space,
+            kernel=_integers("kernel", values["kernel"], space.size),
+            weights=_integers("weights", values["weights"], space.size),
+            epsilon_per_km=promise,
+        )
+    except RefusedDocument:
+        raise
+    except (InvalidInput, OverflowError) as problem:
+        raise RefusedDocument("integers", str(problem)) from None
+
+
+def _space(value: Any) -> Grid:
+    if not isinstance(value, Mapping) or value.get("box") is None:
+        raise RefusedDocument("space", "its space is not a grid over a box")
+    for name in ("rows", "columns"):
+        _whole("space", value.get(name), 1, MATRIX_LIMIT)
+    if value["rows"] * value["columns"] > MATRIX_LIMIT:
+        raise RefusedDocument("space", f"its space has more than {MATRIX_LIMIT} cells")
+    try:
+        return Grid.from_dict(value)
+    except (InvalidInput, TypeError, ValueError, ArithmeticError) as problem:
+        raise RefusedDocument("space", f"its space is not sound: {problem}") from None
+
+
+def _integers(name: str, values: Any, size: int) -> list[int]:
+    if not isinstance(values, list) or len(values) != size:
+        raise RefusedDocument(name, f"{name} does not hold one whole number per cell")
+    if not all(type(value) is int and 0 < value < 1 << 62 for value in values):
+        raise RefusedDocument(name, f"{name} holds something else than whole numbers above 0")
+    return values

@@ -1,0 +1,361 @@
+"""The release channel of least leakage for its distortion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr, logsumexp
+
+from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.channel.channel import inverse_distribution
+from geoveil.channel.kernel import DenseKernel, Kernel, kernel_on
+from geoveil.collect.weights import KernelLikelihood, exponential_kernel
+from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, em_path, maximise
+from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, Objective, Point
+from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop
+from geoveil.mechanism.elastic import Elastic
+from geoveil.randomness import SYSTEM, Randomness
+from geoveil.release.counts import CountVectors
+from geoveil.release.prior import CountLaw
+
+_NEGLIGIBLE = 1e-6
+_ENTRY = 1e-9
+_TRIAL, _WORTH = 3, 0.1
+_ROUNDING = 1e-14
+_FINER = 0.03
+"""How much nearer the maximum of a part is sought than the whole is known to be."""
+
+
+@dataclass(frozen=True)
+class WorkingSetNewton:
+    """:class:`Squarem`, then exact maxima on a few unknowns at a time once few of them matter.
+
+    Law: now and then, where few unknowns carry the mass (e to the entropy of θ at most ``largest``), solve
+    the problem restricted to these with :class:`ActiveSetNewton`; then, with the gradient over all
+    unknowns, let those with the largest g > 1 enter, and solve again. Three such rounds are a trial: if
+    they bring the certificate to a tenth the method stays with them, each round one step, else they are
+    forgotten and the extrapolated steps go on, twice as many as before.
+    Cost: three products per Squarem step; a matrix of (working unknowns × observations) and one product
+    per round. ``rows`` gives rows of L, exact, over all observations.
+    Reference: the exchange method for mixtures (Böhning, Annals of the Institute of Statistical
+    Mathematics 47, 1995), with Newton steps inside.
+    """
+
+    rows: Callable[[IntArray], FloatArray]
+    warm_steps: int = 8
+    largest: int = 256
+    entering: int = 64
+
+    def path(self, objective: Objective, start: FloatArray) -> Iterator[Point]:
+        """The start, the extrapolated steps, then the point after each round."""
+        steps, wait = Squarem().path(objective, start), self.warm_steps + 1
+        found: Point | None = None
+        while found is None:
+            for point in islice(steps, wait):
+                yield point
+            wait *= 2
+            if np.exp(entr(point.theta).sum()) <= self.largest:
+                found = self._tried(objective, point)
+        while found is not None:
+            yield found
+            found = self._better(objective, found)
+
+    def _tried(self, objective: Objective, point: Point) -> Point | None:
+        """The point after a few rounds; ``None`` where they are not worth it."""
+        found = point
+        for _ in range(_TRIAL):
+            found = self._round(objective, found)
+            if found.certificate <= _WORTH * point.certificate:
+                return found if found.log_likelihood >= point.log_likelihood else None
+        return None
+
+    def _better(self, objective: Objective, point: Point) -> Point | None:
+        """The point after one more round; ``None`` where it is neither higher nor nearer."""
+        found = self._round(objective, point)
+        higher = found.log_likelihood > point.log_likelihood
+        as_high = found.log_likelihood >= point.log_likelihood - _ROUNDING
+        nearer = found.certificate < point.certificate
+        return found if higher or (as_high and nearer) else None
+
+    def _round(self, objective: Objective, point: Point) -> Point:
+        working = self._working(point)
+        start = np.maximum(point.theta[working], _ENTRY)
+        ascent = maximise(
+            DenseLikelihood(self.rows(working)[:, objective.seen]),
+            objective.weights,
+            start=start / start.sum(),
+            stop=CertifiedWithin(max(_FINER * float(point.certificate), 1e-10), maximum=200),
+            accelerate=ActiveSetNewton(warm_steps=3),
+        )
+        theta = np.zeros(point.theta.size)
+        theta[working] = ascent.distribution
+        return objective.at(theta)
+
+    def _working(self, point: Point) -> IntArray:
+        """The unknowns with the most mass, and those that want to enter most."""
+        heavy = np.argsort(-point.theta, kind="stable")[: self.largest]
+        heavy = heavy[point.theta[heavy] > _NEGLIGIBLE * point.theta.max()]
+        eager = np.argsort(-point.gradient, kind="stable")[: self.entering]
+        return np.union1d(heavy, eager[point.gradient[eager] > 1.0])
+
+
+# --- The stopping rule of the paper's Algorithm 1
+
+
+@dataclass(frozen=True)
+class LeakageChange:
+    """Until one step lowers the leakage by at most ``threshold`` nats.
+
+    Law: I_k = Σ p(a) q_k(ã|a) log(q_k(ã|a)/c_k(ã)) = −f(c_k) − λ·D_k; the first step with I_{k−1} − I_k ≤ δ
+    is the last. ``distances`` is the kernel d·e^{−λd}, from which D_k comes.
+    Cost: the path is walked twice, first with one more product a step to find its end.
+    Reference: AGG Alg. 1, line 8. It says nothing about the distance to the optimum; the certificate does.
+    """
+
+    threshold: float
+    multiplier: float
+    distances: Kernel
+    maximum: int = 100_000
+
+    def settled(
+        self,
+        likelihood: Likelihood,
+        weights: npt.ArrayLike,
+        start: FloatArray,
+        progress: Progress | None,
+    ) -> Steps:
+        """The number of steps that Algorithm 1 makes on these data."""
+        before = np.inf
+        for step, leakage in enumerate(self.leakages_nats(likelihood, weights, start)):
+            if before - leakage <= self.threshold or step >= self.maximum:
+                return Steps(step, f"the leakage fell by less than {self.threshold:g} nats")
+            before = leakage
+        raise AssertionError("expectation–maximisation goes on without end")
+
+    def leakages_nats(
+        self, likelihood: Likelihood, weights: npt.ArrayLike, start: FloatArray
+    ) -> Iterator[float]:
+        """I_0, I_1, … in nats."""
+        objective = Objective(likelihood, weights)
+        for point in em_path(objective, start):
+            nearness = self.distances.apply(point.theta)[objective.seen]
+            distortion = float(objective.weights @ (nearness / point.law))
+            yield -float(point.log_likelihood) - self.multiplier * distortion
+
+
+# --- The release channel of one timestamp: least leakage for its distortion, with a certificate
+
+
+FINE, COARSE = CertifiedWithin(1e-6, maximum=2000), CertifiedWithin(1e-3, maximum=2000)
+"""How near the least leakage a design must come, in nats: on a whole lattice, and on a window."""
+_TINY = 1e-300
+
+
+class ReleaseDesign:
+    """Release ã instead of the counts a with probability ∝ c(ã)·e^{−λ·d(a, ã)}.
+
+    Law: c maximises Σ_a p(a) log Z(a), Z(a) = Σ_ã c(ã)e^{−λd(a, ã)}: Blahut–Arimoto, the one EM loop with
+    the roles swapped. c lives on the window of the law; a may be any valid vector.
+    Guarantee: one person who goes elsewhere changes the probability of any release by at most a factor
+    e^{2√2·λ}, whatever the prior (the elastic family's 2λ per unit of distance, a move being √2).
+    Cost: two FFT products in L − 1 dimensions a step. Units: d in people, λ per person.
+    Reference: AGG Alg. 1.
+    """
+
+    def __init__(self, law: CountLaw, multiplier: float, ascent: Ascent) -> None:
+        self.law = law
+        self.multiplier = multiplier
+        self.ascent = ascent
+        self.weights = ascent.distribution
+
+    @property
+    def vectors(self) -> CountVectors:
+        """The vectors that can be released."""
+        return self.law.vectors
+
+    # -- averages --------------------------------------------------------------------------------
+
+    @cached_property
+    def _kernel(self) -> Kernel:
+        return exponential_kernel(self.vectors, self.multiplier)
+
+    @cached_property
+    def _point(self) -> tuple[FloatArray, FloatArray]:
+        """p/Z over the vectors and g = K(p/Z)."""
+        noise = np.maximum(self._kernel.noise(self.weights), _TINY)
+        scaled = self._prior / np.maximum(self._kernel.apply(self.weights), noise)
+        return scaled, np.maximum(self._kernel.apply(scaled), 0.0)
+
+    @property
+    def _prior(self) -> FloatArray:
+        return self.law.probabilities
+
+    @cached_property
+    def _log_normaliser(self) -> FloatArray:
+        """log Z where the prior is positive, zero elsewhere."""
+        scaled, _ = self._point
+        seen = scaled > 0
+        result = np.zeros(self.vectors.size)
+        result[seen] = np.log(self._prior[seen]) - np.log(scaled[seen])
+        return result
+
+    @cached_property
+    def output(self) -> FloatArray:
+        """P(Ã = ã) for each vector of the window."""
+        released = self.weights * self._point[1]
+        return frozen(released / released.sum())
+
+    @cached_property
+    def distortion(self) -> float:
+        """E d(A, Ã), in people."""
+        rate = self.multiplier
+        distances = kernel_on(self.vectors, lambda d: d * np.exp(-rate * d))
+        return max(0.0, float(self.weights @ distances.apply(self._point[0])))
+
+    @cached_property
+    def leakage_nats(self) -> float:
+        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), in nats."""
+        gradient = self._point[1]
+        possible = self.output > 0
+        ratio = float(self.output[possible] @ np.log(gradient[possible]))
+        expected = -self.multiplier * self.distortion - float(self._prior @ self._log_normaliser)
+        return max(0.0, expected - ratio)
+
+    @property
+    def leakage_bits(self) -> float:
+        """I(A; Ã) in bits."""
+        return self.leakage_nats / math.log(2)
+
+    @cached_property
+    def certificate_nats(self) -> float:
+        """At most so many nats lie between the leakage and the least one possible at this distortion.
+
+        The certificate of the loop, the vectors outside the window and the tail left out included.
+        """
+        # A vector that was left out would add at most p·(−log Z), and Z is at least its largest term.
+        farthest = math.sqrt(2) * self.vectors.people
+        tail = self.law.left_out * (self.multiplier * farthest - math.log(self.weights.max()))
+        return max(self.ascent.certificate, self.outside_nats) + max(0.0, tail)
+
+    @cached_property
+    def outside_nats(self) -> float:
+        """The certificate over the releases outside the window: log max g there, if above zero.
+
+        g(ã) ≤ Σ(p/Z)·e^{−λ·distance to the window}, so beyond a margin nothing can want to enter; the
+        margin itself, or as much of it as a transform can hold, is looked at with one product.
+        """
+        if self.law.is_whole:
+            return 0.0
+        margin = self.margin
+        while margin and not self.law.can_widen(margin):
+            margin //= 2
+        wide = self.law.widened(margin).vectors
+        scaled = np.zeros(wide.size)
+        scaled[wide.index(self.vectors.vectors)] = self._point[0]
+        gradient = exponential_kernel(wide, self.multiplier).apply(scaled)
+        beyond = math.log(self._point[0].sum()) - self.multiplier * (margin + 1)
+        return max(0.0, math.log(gradient.max()), beyond)
+
+    @property
+    def margin(self) -> int:
+        """How far outside the window a release could still want to be."""
+        return max(0, math.ceil(math.log(self._point[0].sum()) / self.multiplier))
+
+    def pushed(self, laws: FloatArray) -> FloatArray:
+        """Laws of Ã (rows) where the counts follow ``laws`` (rows) instead of p, on the same support."""
+        scaled, _ = self._point
+        ratio = np.divide(scaled, self._prior, out=np.zeros_like(scaled), where=self._prior > 0)
+        return np.maximum(self._kernel.apply(laws * ratio), 0.0) * self.weights
+
+    # -- single vectors --------------------------------------------------------------------------
+
+    def row(self, counts: IntArray) -> FloatArray:
+        """The law of the release when ``counts`` is the truth: exact, for any valid vector."""
+        distance = CountVectors._norm(self.vectors.centres[self._support] - counts)
+        terms = np.log(self.weights[self._support]) - self.multiplier * distance
+        row = np.zeros(self.vectors.size)
+        row[self._support] = np.exp(terms - logsumexp(terms))
+        return row
+
+    @cached_property
+    def _support(self) -> IntArray:
+        return np.flatnonzero(self.weights)
+
+    def sample(self, counts: IntArray, randomness: Randomness = SYSTEM) -> IntArray:
+        """One release for a valid vector."""
+        (number,) = inverse_distribution(self.row(counts), randomness.uniform(1))
+        return np.array(self.vectors.vectors[number])
+
+    @cached_property
+    def channel(self) -> Elastic:
+        """The design as an elastic channel on its window, for ``certify`` and all that takes channels."""
+        return Elastic(self.vectors, beta_per_km=self.multiplier, weights=self.weights)
+
+
+def design(
+    law: CountLaw,
+    multiplier: float,
+    *,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> ReleaseDesign:
+    """The channel with least leakage + λ·distortion for a law of the counts.
+
+    It is brought within 1e-6 nats of the least on a whole lattice and 1e-3 on a window, or as the rule
+    ``stop`` has it; ``certificate_nats`` has what is proven, the vectors left out included.
+    """
+    rate = positive("multiplier", multiplier)
+    rule = (FINE if law.is_whole else COARSE) if stop is None else stop
+    made = ReleaseDesign(law, rate, _ascent(law, rate, rule, progress))
+    if made.outside_nats <= max(made.ascent.certificate, COARSE.tolerance):
+        return made
+    if not law.can_widen(made.margin):
+        return made  # with the certificate it has
+    wider = law.widened(made.margin)  # releases outside the window would leak less
+    return ReleaseDesign(wider, rate, _ascent(wider, rate, rule, progress))
+
+
+def published_design(law: CountLaw, multiplier: float, threshold: float) -> ReleaseDesign:
+    """Algorithm 1 of the paper as printed: plain steps until the leakage falls by less than δ nats."""
+    rate = positive("multiplier", multiplier)
+    distances = kernel_on(law.vectors, lambda d: d * np.exp(-rate * d))
+    stop = LeakageChange(positive("threshold", threshold), rate, distances)
+    likelihood = _likelihood(exponential_kernel(law.vectors, rate), law.vectors.size)
+    return ReleaseDesign(law, rate, maximise(likelihood, law.probabilities, stop=stop))
+
+
+def _ascent(law: CountLaw, rate: float, stop: Stop, progress: Progress | None) -> Ascent:
+    kernel = exponential_kernel(law.vectors, rate)
+    return maximise(
+        _likelihood(kernel, law.vectors.size),
+        law.probabilities,
+        stop=stop,
+        accelerate=WorkingSetNewton(kernel.rows),
+        progress=progress,
+    )
+
+
+def _likelihood(kernel: Kernel, size: int) -> Likelihood:
+    """A matrix where there is one, else the kernel."""
+    if isinstance(kernel, DenseKernel):
+        return DenseLikelihood(kernel.rows(np.arange(size)))
+    return WindowLikelihood(kernel, size)
+
+
+class WindowLikelihood(KernelLikelihood):
+    """Blahut–Arimoto on a window, where every vector with a prior has a Z well above the noise of an FFT.
+
+    After a step Z(a) ≥ p(a)·e^{−λ·mean distance}, and the law leaves out vectors below about 1e-13, so no
+    column needs to be summed apart; what the start or an extrapolation puts lower is lifted to the noise.
+    """
+
+    exact = True
+
+    def push(self, theta: FloatArray) -> FloatArray:
+        return np.maximum(self.kernel.apply(theta), self.kernel.noise(theta))

@@ -1,0 +1,304 @@
+"""What draws say: goodness of fit, losses that they prove, where to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, betainccinv, betaincinv, gammaincc
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.channel.channel import Channel
+from geoveil.mechanism.local import Rappor
+from geoveil.randomness import Randomness, seeded
+from geoveil.space.grid import Grid
+from geoveil.space.space import Space
+
+
+@dataclass(frozen=True)
+class LossBounds:
+    """Lower bounds on the loss between pairs of cells (in nats), one for each event tried.
+
+    All hold at once, except with the probability they were made for.
+    """
+
+    first: IntArray
+    second: IntArray
+    """The event is at least e^bound times as likely at ``first`` as at ``second`` (cells tested)."""
+    loss: FloatArray
+
+
+def loss_bounds(letters: IntArray, false_alarm: float) -> LossBounds:
+    """Bounds on the loss between every two cells tested, from ``letters[:, k]`` drawn at each.
+
+    The first half of the draws picks two events for every ordered pair: the single report, and the
+    group of reports gathered greedily by their ratio, with the best prospects. The second half is
+    counted, and Clopper–Pearson intervals, ``false_alarm`` shared equally by all, bound the ratio.
+    """
+    learn, test = _halves(letters)
+    draws = len(letters) - len(letters) // 2
+    cells = letters.shape[1]
+    pairs = [(x, other) for x in range(cells) for other in range(cells) if x != other]
+    seen = [
+        (x, other, int(test[x, event].sum()), int(test[other, event].sum()))
+        for x, other in pairs
+        for event in _events(learn[x], learn[other])
+    ]
+    first, second, often, seldom = np.array(seen, dtype=np.int64).reshape(-1, 4).T
+    level = false_alarm / (2 * max(1, len(seen)))
+    bounds = np.log(lower_limit(often, draws, level) / upper_limit(seldom, draws, level))
+    return LossBounds(first, second, bounds)
+
+
+def _halves(letters: IntArray) -> tuple[IntArray, IntArray]:
+    """Counts (cells, reports that occur) in the first and in the second half of the draws."""
+    observed, index = np.unique(letters, return_inverse=True)
+    index = index.reshape(letters.shape)
+    half = len(letters) // 2
+
+    def counted(part: IntArray) -> IntArray:
+        return np.stack([np.bincount(cell, minlength=observed.size) for cell in part.T])
+
+    return counted(index[:half]), counted(index[half:])
+
+
+def _events(often: IntArray, seldom: IntArray) -> Iterator[BoolArray]:
+    """The report and the group of reports that promise the largest ratio of the two counts."""
+    single = np.zeros(often.size, dtype=np.bool_)
+    single[np.argmax(_prospect(often, seldom))] = True
+    yield single
+    order = np.argsort((seldom + 0.5) / (often + 0.5), kind="stable")
+    best = int(np.argmax(_prospect(np.cumsum(often[order]), np.cumsum(seldom[order]))))
+    group = np.zeros(often.size, dtype=np.bool_)
+    group[order[: best + 1]] = True
+    yield group
+
+
+def _prospect(often: IntArray, seldom: IntArray) -> FloatArray:
+    """About the bound to expect: four standard deviations against us on both counts."""
+    low = np.maximum(often - 4 * np.sqrt(often), 1e-3)
+    return low / (seldom + 4 * np.sqrt(seldom) + 12)
+
+
+def lower_limit(successes: IntArray, draws: int, level: float) -> FloatArray:
+    """Clopper–Pearson: the probability is at least this, but for a chance of ``level``."""
+    some = np.maximum(successes, 1)
+    return np.where(successes > 0, betaincinv(some, draws - some + 1, level), 1e-300)
+
+
+def upper_limit(successes: IntArray, draws: int, level: float) -> FloatArray:
+    """Clopper–Pearson: the probability is at most this, but for a chance of ``level``."""
+    some = np.minimum(successes, draws - 1)
+    return np.where(successes < draws, betainccinv(some + 1, draws - some, level), 1.0)
+
+
+# --- Do draws follow a law? Tests with false-alarm probabilities that can be added up
+
+
+_EXPECTED = 100.0
+"""Outcomes are put together until each group is expected this often."""
+_GROUPS = 8
+_LONGEST = 512
+
+
+def goodness_of_fit(letters: IntArray, laws: FloatArray) -> list[tuple[str, float]]:
+    """p-values of the draws ``letters[:, k]`` under ``laws[k]``, each with what it looked at.
+
+    For every cell Pearson's χ² and an exact binomial test of every single outcome; for all cells
+    together the sum of the χ², and the same two tests by rank (the likeliest report of each cell,
+    the second, …): equal numbers of draws at each cell vary less than draws of the mean law
+    (Hoeffding 1956). Multiply the smallest by their number (Bonferroni) to judge them.
+    """
+    found: list[tuple[str, float]] = []
+    total, pooled, mean = np.zeros(3), np.zeros(laws.shape[1]), np.zeros(laws.shape[1])
+    for k, unordered in enumerate(laws):
+        order = np.argsort(-unordered, kind="stable")
+        law, counts = unordered[order], np.bincount(letters[:, k], minlength=order.size)[order]
+        moments = np.array(chi_square(counts, law))
+        total, pooled, mean = total + moments, pooled + counts, mean + law / len(laws)
+        found.append((f"cell {k} of those tested", tail(*moments)))
+        found.append((f"cell {k} of those tested, rare reports", excess(counts, law)))
+    found.append(("all cells together", tail(*total)))
+    found.append(("all cells, reports by rank", tail(*chi_square(pooled, mean))))
+    found.append(("all cells, one rank", excess(pooled, mean)))
+    return found
+
+
+def chi_square(counts: FloatArray | IntArray, law: FloatArray) -> tuple[float, float, float]:
+    """Pearson's statistic over grouped outcomes, with its exact mean and variance."""
+    draws = int(counts.sum())
+    groups = grouped(law, _EXPECTED / draws)
+    seen = np.bincount(groups, weights=counts)
+    chances = np.bincount(groups, weights=law)
+    chances = chances / chances.sum()
+    size = chances.size
+    if size == 1:
+        return 0.0, 0.0, 0.0
+    statistic = float((np.square(seen - draws * chances) / (draws * chances)).sum())
+    variance = 2 * (size - 1) + (float((1 / chances).sum()) - size**2 - 2 * size + 2) / draws
+    return statistic, float(size - 1), variance
+
+
+def tail(statistic: float, mean: float, variance: float) -> float:
+    """P(at least this much) for a multiple of χ² with this mean and variance, doubled.
+
+    Simulated down to 1e-5, the approximation is off by a factor below 1.4: twice it is a bound.
+    """
+    if mean <= 0:
+        return 1.0
+    scale = variance / (2 * mean)
+    return min(1.0, 2 * float(gammaincc(mean / (2 * scale), statistic / (2 * scale))))
+
+
+def grouped(law: FloatArray, least: float) -> IntArray:
+    """A group for every outcome: likely ones alone, the others together until they have ``least``."""
+    order = np.argsort(-law, kind="stable")
+    common = int(np.searchsorted(-law[order], -least, side="right"))
+    reached = np.floor(np.cumsum(law[order[common:]]) / (2 * least)).astype(np.int64)
+    _, rare = np.unique(reached, return_inverse=True)
+    groups = np.empty(law.size, dtype=np.int64)
+    groups[order] = np.concatenate((np.arange(common), common + rare.ravel()))
+    last = int(groups.max(initial=0))
+    if last and law[groups == last].sum() < least:
+        groups[groups == last] = last - 1
+    return groups
+
+
+def excess(counts: FloatArray | IntArray, law: FloatArray) -> float:
+    """The smallest P(this often or more) of a single outcome, times the number of outcomes."""
+    draws = int(counts.sum())
+    seen = np.flatnonzero(counts)
+    chances = betainc(counts[seen], draws - counts[seen] + 1, np.clip(law[seen], 0.0, 1.0))
+    return min(1.0, law.size * float(chances.min()))
+
+
+def dependence(letters: IntArray, law: FloatArray) -> float:
+    """The p-value of consecutive draws being independent, whatever their law: χ² of disjoint pairs."""
+    pairs = letters[: letters.size // 2 * 2].reshape(-1, 2)
+    groups = _even_groups(law, math.sqrt(_EXPECTED / max(1, len(pairs))))
+    number = int(groups.max()) + 1
+    table = np.zeros((number, number))
+    np.add.at(table, (groups[pairs[:, 0]], groups[pairs[:, 1]]), 1.0)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(1, len(pairs))
+    possible = expected > 0
+    statistic = float((np.square(table - expected)[possible] / expected[possible]).sum())
+    freedom = float((number - 1) ** 2)
+    return tail(statistic, freedom, 2 * freedom)
+
+
+def _even_groups(law: FloatArray, least: float) -> IntArray:
+    """At most eight groups of outcomes of about equal probability, none below ``least``."""
+    order = np.argsort(-law, kind="stable")
+    reached = np.cumsum(law[order]) - law[order] / 2
+    groups = np.zeros(law.size, dtype=np.int64)
+    for number in range(_GROUPS, 1, -1):
+        groups[order] = np.clip(np.floor(reached * number), 0, number - 1)
+        _, groups = np.unique(groups, return_inverse=True)
+        if np.bincount(groups, weights=law).min() >= least:
+            return groups
+    return np.zeros(law.size, dtype=np.int64)
+
+
+def repeats(letters: IntArray, law: FloatArray, false_alarm: float) -> bool:
+    """Whether a stretch of draws occurs twice that is too long to do so by chance.
+
+    Two stretches of w independent draws that do not overlap are equal with probability (Σp²)^w; w is
+    taken so large that all pairs together reach ``false_alarm``. Too little noise: no answer.
+    """
+    collision = float(np.square(law).sum())
+    chance = math.log(letters.size) * 2 - math.log(2 * false_alarm)
+    if collision >= 1 or chance / -math.log(collision) > min(_LONGEST, letters.size // 4):
+        return False
+    width = max(1, math.ceil(chance / -math.log(collision)))
+    windows = np.lib.stride_tricks.sliding_window_view(letters.astype(np.int32), width)
+    keys = np.ascontiguousarray(windows).view(np.dtype((np.void, 4 * width))).ravel()
+    _, group = np.unique(keys, return_inverse=True)
+    first = np.full(group.max() + 1, letters.size)
+    position = np.arange(group.size)
+    np.minimum.at(first, group.ravel(), position)
+    return bool((position - first[group.ravel()] >= width).any())
+
+
+# --- What an audit looks at: some cells, their reports as whole numbers, and the law these should have
+
+
+_CELLS = 16
+_BITS = 10
+_ENTRIES = 1 << 24
+
+
+class Fault(Exception):
+    """Something an audit found, as a plain sentence."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The cells under test, the law of each over the letters, and how reports become letters."""
+
+    cells: IntArray
+    laws: FloatArray
+    """(cells, letters): what ``row`` says."""
+    letters_of: Callable[[Any, tuple[int, ...]], IntArray]
+    """Reports of some shape of cells, checked and turned into letters of that shape."""
+
+    def draw(self, channel: Channel, cells: IntArray, randomness: Randomness) -> IntArray:
+        """Letters of the reports that the public sampler makes for the given cells."""
+        return self.letters_of(channel.sample(cells, randomness=randomness), cells.shape)
+
+
+def view_of(channel: Channel) -> View:
+    """The view of a channel whose reports are whole numbers, or of RAPPOR's bit vectors."""
+    if isinstance(channel, Rappor):
+        return _view_of_bits(channel)
+    most = max(4, min(_CELLS, _ENTRIES // channel.report_count))
+    cells = spread_cells(channel.space, most)
+    laws = np.stack([_checked_row(channel, int(cell)) for cell in cells])
+    return View(cells, laws, lambda reports, shape: _whole(reports, shape, channel.report_count))
+
+
+def spread_cells(space: Space, most: int) -> IntArray:
+    """All cells if they are few; else the corners, the centre with a neighbour, and some at random."""
+    size = space.size
+    if size <= most:
+        return np.arange(size)
+    columns = space.columns if isinstance(space, Grid) else size
+    middle = size // columns // 2 * columns + columns // 2
+    fixed = [middle, middle - 1, 0, 1, size - 1, columns - 1, size - columns]
+    order = dict.fromkeys([*fixed, *seeded(size).below(min(size, 2**32), 4 * most).tolist()])
+    return np.sort(np.array(list(order)[:most]))
+
+
+def _checked_row(channel: Channel, cell: int) -> FloatArray:
+    row = np.asarray(channel.row(cell), dtype=np.float64)
+    if row.shape != (channel.report_count,):
+        raise Fault(f"row {cell} has shape {row.shape} instead of ({channel.report_count},)")
+    return row
+
+
+def _whole(reports: Any, shape: tuple[int, ...], count: int) -> IntArray:
+    array = np.asarray(reports)
+    if array.shape != shape:
+        raise Fault(f"the sampler gave shape {array.shape} for cells of shape {shape}")
+    if array.dtype.kind not in "iu":
+        raise Fault(f"the sampler gave reports of type {array.dtype} instead of whole numbers")
+    if array.size and (int(array.min()) < 0 or int(array.max()) >= count):
+        raise Fault(f"the sampler gave a report outside 0 … {count - 1}")
+    return array.astype(np.int64)
+
+
+def _view_of_bits(channel: Rappor) -> View:
+    """Reports cut to the bits of at most ten cells: what is left is RAPPOR on those cells alone."""
+    cells = spread_cells(channel.space, _BITS)
+    places = np.arange(cells.size)
+    letters = np.arange(1 << cells.size)[:, None] >> places & 1
+    flips = (letters[None] ^ np.eye(cells.size, dtype=np.int64)[:, None]).sum(axis=-1)
+    laws = channel.keep ** (cells.size - flips) * (1 - channel.keep) ** flips
+
+    def letters_of(reports: Any, shape: tuple[int, ...]) -> IntArray:
+        bits = _whole(reports, (*shape, channel.space.size), 2)
+        return (bits[..., cells] << places).sum(axis=-1)
+
+    return View(cells, laws, letters_of)

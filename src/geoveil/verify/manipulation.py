@@ -1,0 +1,332 @@
+"""Manipulation gain: how far a few fake reports can move the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread, prior_over
+from geoveil.channel.channel import Channel, Tally, inverse_distribution
+from geoveil.errors import InvalidInput
+from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
+from geoveil.estimate.em import em_path
+from geoveil.estimate.likelihood import Objective, uniform
+from geoveil.estimate.mixture import Estimator
+from geoveil.estimate.observations import Observations
+from geoveil.randomness import Randomness, checked_randomness
+
+_CHUNK_ENTRIES = 1 << 22
+_FAKES = 512
+"""So many different fake reports are tried at most: those that the best cell explains worst."""
+
+
+def expected_counts(law: FloatArray, total: int) -> IntArray:
+    """Whole numbers nearest to total·law that sum to the total (largest remainders)."""
+    wanted = np.maximum(law, 0.0) * (total / float(np.maximum(law, 0.0).sum()))
+    counts = np.floor(wanted).astype(np.int64)
+    missing = total - int(counts.sum())
+    counts[np.argsort(counts - wanted, kind="stable")[:missing]] += 1
+    return counts
+
+
+class Attack:
+    """Honest counts of every round, and the same with fakes among them."""
+
+    def __init__(
+        self,
+        mechanisms: Channel | Sequence[Channel],
+        prior: npt.ArrayLike,
+        share: float,
+        reports: int,
+        randomness: Randomness | None,
+    ) -> None:
+        self.channels = [mechanisms] if isinstance(mechanisms, Channel) else list(mechanisms)
+        if len({channel.report_count for channel in self.channels}) != 1:
+            raise InvalidInput("mechanisms must all have the same reports; audit them one by one")
+        self.size = self.channels[0].space.size
+        self.people = prior_over(prior, self.size)
+        rounds = len(self.channels)
+        self.per_round = count("reports", reports, least=rounds) // rounds
+        self.reports = self.per_round * rounds
+        self.fakes_per_round = round(checked_share(share) * self.per_round)
+        if self.fakes_per_round == 0:
+            raise InvalidInput(f"share ({share}) must make at least one fake report in each round")
+        self.share = self.fakes_per_round / self.per_round
+        self._honest = [self._reports(channel, randomness) for channel in self.channels]
+
+    def _reports(
+        self, channel: Channel, randomness: Randomness | None
+    ) -> tuple[IntArray, IntArray]:
+        """Counts of all honest reports of a round, and of those left when fakes take their place."""
+        left = self.per_round - self.fakes_per_round
+        if randomness is None:
+            law = channel.push(self.people)
+            return expected_counts(law, self.per_round), expected_counts(law, left)
+        source = checked_randomness(randomness)
+        cells = inverse_distribution(self.people, source.uniform(self.per_round))
+        drawn = channel.sample(cells, randomness=randomness)
+        return channel.tally(drawn).counts, channel.tally(drawn[:left]).counts
+
+    def tallies(self, fake: int | None) -> list[Tally]:
+        """The tallies of all rounds; ``None`` for honest people only."""
+        made = []
+        for channel, (everybody, left) in zip(self.channels, self._honest, strict=True):
+            counts = (everybody if fake is None else left).copy()
+            if fake is not None:
+                counts[fake] += self.fakes_per_round
+            made.append(Tally(channel, counts))
+        return made
+
+    def fakes(self) -> IntArray:
+        """The fake reports to try: all, or those that no cell is likely to send."""
+        reports = np.arange(self.channels[0].report_count)
+        if reports.size <= _FAKES:
+            return reports
+        likely = np.array([self.channels[-1]._column(int(y)).max() for y in reports])
+        return np.sort(np.argsort(likely, kind="stable")[:_FAKES])
+
+    def screened(
+        self, fakes: IntArray, steps: int, totals: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        """(fakes, targets): the gains after plain steps from uniform, fakes in batches."""
+        observations = Observations(self.tallies(None))
+        likelihood = observations.likelihood
+
+        def fitted(counts: FloatArray) -> FloatArray:
+            starts = np.tile(uniform(self.size), (len(counts), 1))
+            return next(islice(em_path(Objective(likelihood, counts), starts), steps, None)).theta
+
+        honest = fitted(observations.counts[None, :].astype(np.float64))[0]
+        chunk = max(1, _CHUNK_ENTRIES // max(self.size, observations.counts.size))
+        parts = [fakes[first : first + chunk] for first in range(0, fakes.size, chunk)]
+        found = [totals(fitted(self._poisoned(part)) - honest) for part in parts]
+        return np.concatenate(found) / self.share
+
+    def _poisoned(self, fakes: IntArray) -> FloatArray:
+        """Counts of all rounds, one row for each fake report."""
+        rows = np.arange(fakes.size)
+        made = []
+        for _, left in self._honest:
+            counts = np.tile(left.astype(np.float64), (fakes.size, 1))
+            counts[rows, fakes] += self.fakes_per_round
+            made.append(counts)
+        return np.concatenate(made, axis=1)
+
+
+def checked_share(share: float) -> float:
+    """The share of fakes as a number between 0 and 1."""
+    if not 0.0 < finite("share", share) < 1.0:
+        raise InvalidInput(f"share ({share!r}) must lie between 0 and 1")
+    return float(share)
+
+
+# --- Manipulation gain: how far a few fake reports can move the map
+
+
+class Campaign(Protocol):
+    """A collection that designs its next mechanism from what it was told."""
+
+    @property
+    def mechanism(self) -> Channel:
+        """What people use now."""
+
+    @property
+    def distribution(self) -> FloatArray:
+        """What is believed now."""
+
+    def receive(self, tally: Tally) -> Any:
+        """Count reports."""
+
+    def close_round(self) -> Any:
+        """Estimate, and publish the next mechanism."""
+
+
+@dataclass(frozen=True, eq=False)
+class ManipulationGain:
+    """The most that a share of fake reports moves onto a target, over that share.
+
+    One is the gain where nothing is hidden: a fake report is worth as much as a person.
+    """
+
+    gain: float
+    target: int
+    """The cell (or the number of the region) that can be pushed most."""
+    fake: int
+    """The report to send for it."""
+    share: float
+    reports: int
+    gains: FloatArray
+    """For every target the largest gain found: with the estimator itself for the fakes ``tried``, with
+    plain steps for all others; NaN where none was tried."""
+    tried: IntArray
+
+    @property
+    def moved(self) -> float:
+        """How much of the whole map the fakes move onto the target."""
+        return self.gain * self.share
+
+    @property
+    def median(self) -> float:
+        """The gain at the middle one of the targets."""
+        return float(np.nanmedian(self.gains))
+
+    def summary(self) -> str:
+        """The result in words."""
+        return (
+            f"{self.share:.2g} of {self.reports} reports, all fake reports {self.fake}, move "
+            f"{self.moved:.3g} of the map onto target {self.target}: a gain of {self.gain:.1f} at "
+            f"the worst target, {self.median:.1f} at the median one."
+        )
+
+
+@one_blas_thread()
+def manipulation_gain(
+    mechanisms: Channel | Sequence[Channel],
+    prior: npt.ArrayLike,
+    *,
+    estimator: Estimator | None = None,
+    share: float = 0.01,
+    reports: int = 100_000,
+    regions: Sequence[npt.ArrayLike] | None = None,
+    candidates: int = 8,
+    randomness: Randomness | None = None,
+) -> ManipulationGain:
+    """The gain of the best attack that sends one fake report over and over.
+
+    Law: (θ̂ with fakes − θ̂ without)(target)/share, where honest people follow ``prior`` and their counts
+    are the expected ones (sampled where ``randomness`` is given). With several mechanisms the reports
+    are spread evenly over rounds, and the fake is sent in all of them. Targets are the cells, or the
+    ``regions`` (lists of cells). To first order the estimate is linear in the fakes, so no mixture of
+    fake reports beats the best single one.
+    Search: every fake report is tried with plain steps, as many as the estimator took without fakes
+    (a linearisation would miss empty cells, whose estimates grow by factors); the ``candidates`` best
+    are then given to the estimator itself, which may stop elsewhere. Plain steps say nothing about an
+    estimator that takes none (matrix inversion) or is accelerated: it is given every fake itself.
+    Cost: reports × one fit, in batches, then ``candidates`` fits; without plain steps reports × one
+    fit, one by one. At most 512 fake reports are tried. Reference: docs/robustness.md.
+
+    >>> import geoveil as gv
+    >>> from geoveil.verify.manipulation import manipulation_gain
+    >>> mechanism = gv.RandomizedResponse(gv.Line(5), epsilon=1.0)
+    >>> exact = gv.IterativeBayesianUpdate(stop=gv.CertifiedWithin(1e-9))
+    >>> found = manipulation_gain(mechanism, [0.2] * 5, estimator=exact)
+    >>> round(found.gain, 2), found.target == found.fake  # 4/5 of (e + 4)/(e − 1)
+    (3.13, True)
+    """
+    attack = Attack(mechanisms, prior, share, reports, randomness)
+    used = IterativeBayesianUpdate() if estimator is None else estimator
+    honest = used.fit(attack.tallies(None))
+    totals = _totals(regions, attack.size)
+    tried = attack.fakes()
+    wanted = count("candidates", candidates)
+    if honest.steps and not _accelerated(used):
+        gains = attack.screened(tried, honest.steps, totals)
+        best = np.argsort(-gains.max(axis=1), kind="stable")[:wanted]
+    else:
+        gains = np.empty((tried.size, totals(honest.distribution).size))
+        best = np.arange(tried.size)
+    for row in best:
+        poisoned = used.fit(attack.tallies(int(tried[row])))
+        gains[row] = totals(poisoned.distribution - honest.distribution) / attack.share
+    row = best[int(np.argmax(gains[best].max(axis=1)))]
+    target = int(gains[row].argmax())
+    return ManipulationGain(
+        float(gains[row, target]), target, int(tried[row]), attack.share, attack.reports,
+        gains.max(axis=0), tried[best],
+    )  # fmt: skip
+
+
+def _accelerated(estimator: Any) -> bool:
+    """Whether an estimator, or the one it hands the tallies to, leaves the path of plain steps."""
+    if getattr(estimator, "accelerate", None) is not None:
+        return True
+    inner = getattr(estimator, "estimator", None)
+    return inner is not None and _accelerated(inner)
+
+
+@one_blas_thread()
+def campaign_manipulation_gain(
+    start: Callable[[], Campaign],
+    prior: npt.ArrayLike,
+    *,
+    rounds: int,
+    targets: npt.ArrayLike,
+    share: float = 0.01,
+    reports: int = 100_000,
+    onset: int = 1,
+) -> ManipulationGain:
+    """The gain against a whole campaign that is poisoned in every round from ``onset`` on.
+
+    ``share`` is that of all reports of the campaign, so fakes that begin late are denser. The campaign
+    designs each mechanism from an estimate that the fakes before have already moved, so they work
+    on the mechanism too. Every target cell is attacked with the report of the same number; honest
+    people send the expected counts.
+    Cost: a campaign for every target. Reference: docs/robustness.md.
+
+    >>> import geoveil as gv
+    >>> from geoveil.verify.manipulation import campaign_manipulation_gain
+    >>> city = gv.Grid(rows=3, columns=3, cell_km=0.5)
+    >>> def start():
+    ...     return gv.Collection(city, epsilon_per_km=4.0)
+    >>> prior = [0.2, 0, 0, 0, 0.5, 0.1, 0, 0.1, 0.1]
+    >>> found = campaign_manipulation_gain(start, prior, rounds=2, targets=[2, 6])
+    >>> bool(1 < found.gain < 3), int(np.isfinite(found.gains).sum())
+    (True, 2)
+    """
+    first = start()
+    people = prior_over(prior, first.distribution.size)
+    wanted = indices("targets", targets, people.size).ravel()
+    per_round = count("reports", reports, least=rounds) // count("rounds", rounds)
+    fakes = _fakes_by_round(checked_share(share), per_round, rounds, count("onset", onset))
+    total = per_round * rounds
+    honest = _believed(first, people, per_round, [0] * rounds, 0)
+    gains = np.full(people.size, np.nan)
+    for target in wanted.tolist():
+        poisoned = _believed(start(), people, per_round, fakes, target)
+        gains[target] = (poisoned - honest)[target] * total / sum(fakes)
+    worst = int(np.nanargmax(gains))
+    return ManipulationGain(
+        float(gains[worst]), worst, worst, sum(fakes) / total, total, gains, wanted
+    )
+
+
+def _fakes_by_round(share: float, per_round: int, rounds: int, onset: int) -> list[int]:
+    """How many fakes go into each round so that they are the share of all reports."""
+    poisoned = rounds - onset + 1
+    each = round(share * per_round * rounds / max(1, poisoned))
+    if poisoned < 1 or not 0 < each < per_round:
+        raise InvalidInput(
+            f"onset ({onset}) and share ({share}) must put at least one fake and one honest report "
+            f"into each of the rounds from {onset} to {rounds}"
+        )
+    return [0] * (onset - 1) + [each] * poisoned
+
+
+def _believed(
+    campaign: Campaign, people: FloatArray, per_round: int, fakes: list[int], target: int
+) -> FloatArray:
+    """What a campaign believes in the end, told the expected counts and so many fakes in each round."""
+    for sent in fakes:
+        mechanism = campaign.mechanism
+        counts = expected_counts(mechanism.push(people), per_round - sent)
+        counts[target] += sent
+        campaign.receive(Tally(mechanism, counts))
+        campaign.close_round()
+    return campaign.distribution
+
+
+def _totals(
+    regions: Sequence[npt.ArrayLike] | None, size: int
+) -> Callable[[FloatArray], FloatArray]:
+    """From changes of cells to changes of targets, along the last axis."""
+    if regions is None:
+        return lambda change: change
+    belongs = np.zeros((size, len(regions)))
+    for number, cells in enumerate(regions):
+        belongs[indices("regions", cells, size), number] = 1.0
+    return lambda change: change @ belongs
