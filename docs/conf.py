@@ -46,13 +46,13 @@ LAYERS = {
     "space": "Spaces",
     "channel": "Channels, guarantees and tallies",
     "mechanism": "Mechanisms",
-    "report": "Reports and randomness",
+    "document": "Documents, exact draws and certificates",
     "estimate": "Estimators",
     "measure": "Measures",
     "optimal": "Optimal noise and mechanisms",
     "collect": "Collection",
     "release": "Releasing counts",
-    "audit": "Certificates and audits",
+    "verify": "Audits and robustness",
     "table": "Files and frames",
 }
 

@@ -1,269 +1,174 @@
 """Geoveil: tell a city where people are without learning where anyone is.
 
 A mechanism is a channel, a channel is an operator with a guarantee, and a guarantee can be checked.
+Every name is imported when it is first used.
 """
 
-from geoveil.channel import (
-    Channel,
-    DenseChannel,
-    GeneralPrivacy,
-    GeoIndistinguishability,
-    Guarantee,
-    LocalDifferentialPrivacy,
-    PerKilometre,
-    Remapped,
-    StackedChannel,
-    SumOfGuarantees,
-    Tally,
-    WithinRadius,
-)
-from geoveil.collect import (
-    Advice,
-    Budget,
-    BudgetSpent,
-    Collection,
-    Crowd,
-    DesignedElastic,
-    Simulation,
-    advise,
-    blahut_arimoto,
-    elastic,
-    equalising_weights,
-    simulate,
-)
-from geoveil.collect.long_run import LongRun, long_run
-from geoveil.document import (
-    ExactTable,
-    IntegerElastic,
-    MechanismDocument,
-    load_mechanism,
-    save_mechanism,
-)
-from geoveil.estimate import (
-    ActiveSetNewton,
-    AverageMechanism,
-    AverageOfEstimates,
-    Bootstrap,
-    CertifiedWithin,
-    CrossValidated,
-    Estimate,
-    FisherInformation,
-    IterativeBayesianUpdate,
-    JointTally,
-    LikelihoodChange,
-    MatrixInversion,
-    RandomizedResponseEstimator,
-    RapporEstimator,
-    Squarem,
-    Steps,
-    project_onto_simplex,
-    randomized_response_error_bound,
-    rappor_error_bound,
-)
-from geoveil.measure.distance import (
-    adversary_error_km,
-    adversary_guesses,
-    bayes_error,
-    earth_movers_distance_km,
-    expected_loss,
-    mean_distance_km,
-)
-from geoveil.measure.elasticity import (
-    Elasticity,
-    elasticity,
-    isolation_km,
-    mean_posterior,
-    most_crowded_cell,
-    most_isolated_cell,
-    plant_island,
-    report_within,
-)
-from geoveil.measure.information import (
-    entropy_bits,
-    kl_divergence_bits,
-    kl_divergence_nats,
-    mutual_information_bits,
-    total_variation,
-)
-from geoveil.mechanism import (
-    ContinuousLaplace,
-    Elastic,
-    Exponential,
-    LinearGeometric,
-    Mechanism,
-    PlanarGeometric,
-    PlanarLaplace,
-    RandomizedResponse,
-    Rappor,
-    bayesian_remap,
-    nearest_remap,
-)
-from geoveil.mechanism.remap import BayesianPlace, NearestPlace
-from geoveil.optimal import (
-    CircularNoise,
-    OptimalMechanism,
-    OptimalNoise,
-    OptimalStrategy,
-    Region,
-    TablePrivacy,
-    applicable_theorems,
-    optimal_mechanism,
-    optimal_noise,
-    optimal_strategy,
-    regularity,
-    superadditive_from_km,
-)
-from geoveil.randomness import Randomness, SeededRandomness, SystemRandomness, seeded
-from geoveil.release import (
-    CountRelease,
-    CountVectors,
-    GeometricCounting,
-    GroupedRelease,
-    MergedPlaces,
-    SimpleCounting,
-    leakage_curve,
-    merge_least_visited,
-)
-from geoveil.space import Box, Grid, Line, Points, Space, TangentPlane
-from geoveil.space.space import RadialLoss, distance_km, squared_distance_km2
-from geoveil.table import obfuscate
-from geoveil.verify import AuditReport, Certificate, audit, certify
-from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
-from geoveil.verify.guard import Guarded, GuardedUpdate
-from geoveil.verify.manipulation import (
-    ManipulationGain,
-    campaign_manipulation_gain,
-    manipulation_gain,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ActiveSetNewton",
-    "Advice",
-    "AlarmResult",
-    "AuditReport",
-    "AverageMechanism",
-    "AverageOfEstimates",
-    "BayesianPlace",
-    "Bootstrap",
-    "Box",
-    "Budget",
-    "BudgetSpent",
-    "Certificate",
-    "CertifiedWithin",
-    "Channel",
-    "CircularNoise",
-    "Collection",
-    "ContinuousLaplace",
-    "CountRelease",
-    "CountVectors",
-    "CrossValidated",
-    "Crowd",
-    "DenseChannel",
-    "DesignedElastic",
-    "Elastic",
-    "Elasticity",
-    "Estimate",
-    "ExactTable",
-    "Exponential",
-    "FisherInformation",
-    "GeneralPrivacy",
-    "GeoIndistinguishability",
-    "GeometricCounting",
-    "Grid",
-    "GroupedRelease",
-    "Guarantee",
-    "Guarded",
-    "GuardedUpdate",
-    "IntegerElastic",
-    "IterativeBayesianUpdate",
-    "JointTally",
-    "LikelihoodChange",
-    "Line",
-    "LinearGeometric",
-    "LocalDifferentialPrivacy",
-    "LongRun",
-    "ManipulationGain",
-    "MatrixInversion",
-    "Mechanism",
-    "MechanismDocument",
-    "MergedPlaces",
-    "NearestPlace",
-    "OptimalMechanism",
-    "OptimalNoise",
-    "OptimalStrategy",
-    "PerKilometre",
-    "PlanarGeometric",
-    "PlanarLaplace",
-    "Points",
-    "PoisoningAlarm",
-    "RadialLoss",
-    "RandomizedResponse",
-    "RandomizedResponseEstimator",
-    "Randomness",
-    "Rappor",
-    "RapporEstimator",
-    "Region",
-    "Remapped",
-    "SeededRandomness",
-    "SimpleCounting",
-    "Simulation",
-    "Space",
-    "Squarem",
-    "StackedChannel",
-    "Steps",
-    "SumOfGuarantees",
-    "SystemRandomness",
-    "TablePrivacy",
-    "Tally",
-    "TangentPlane",
-    "WithinRadius",
-    "adversary_error_km",
-    "adversary_guesses",
-    "advise",
-    "applicable_theorems",
-    "audit",
-    "bayes_error",
-    "bayesian_remap",
-    "blahut_arimoto",
-    "campaign_manipulation_gain",
-    "certify",
-    "distance_km",
-    "earth_movers_distance_km",
-    "elastic",
-    "elasticity",
-    "entropy_bits",
-    "equalising_weights",
-    "expected_loss",
-    "isolation_km",
-    "kl_divergence_bits",
-    "kl_divergence_nats",
-    "leakage_curve",
-    "load_mechanism",
-    "long_run",
-    "manipulation_gain",
-    "mean_distance_km",
-    "mean_posterior",
-    "merge_least_visited",
-    "most_crowded_cell",
-    "most_isolated_cell",
-    "mutual_information_bits",
-    "nearest_remap",
-    "obfuscate",
-    "optimal_mechanism",
-    "optimal_noise",
-    "optimal_strategy",
-    "plant_island",
-    "project_onto_simplex",
-    "randomized_response_error_bound",
-    "rappor_error_bound",
-    "regularity",
-    "report_within",
-    "save_mechanism",
-    "seeded",
-    "simulate",
-    "squared_distance_km2",
-    "superadditive_from_km",
-    "total_variation",
-]
+# fmt: off
+# isort: off
+if TYPE_CHECKING:
+    from geoveil.channel.channel import Channel as Channel, Tally as Tally
+    from geoveil.channel.composed import (
+        DenseChannel as DenseChannel, Remapped as Remapped, StackedChannel as StackedChannel,
+    )
+    from geoveil.channel.guarantee import (
+        GeneralPrivacy as GeneralPrivacy, GeoIndistinguishability as GeoIndistinguishability,
+        Guarantee as Guarantee, LocalDifferentialPrivacy as LocalDifferentialPrivacy, PerKilometre
+        as PerKilometre, WithinRadius as WithinRadius,
+    )
+    from geoveil.client.budget import Budget as Budget, BudgetSpent as BudgetSpent
+    from geoveil.collect.advice import advise as advise
+    from geoveil.collect.collection import Collection as Collection
+    from geoveil.collect.design import blahut_arimoto as blahut_arimoto, elastic as elastic
+    from geoveil.collect.simulation import simulate as simulate
+    from geoveil.document.certify import Certificate as Certificate, certify as certify
+    from geoveil.document.exact import ExactTable as ExactTable
+    from geoveil.document.saved import (
+        load_mechanism as load_mechanism, save_mechanism as save_mechanism,
+    )
+    from geoveil.estimate.bayesian_update import (
+        IterativeBayesianUpdate as IterativeBayesianUpdate,
+    )
+    from geoveil.estimate.bootstrap import Bootstrap as Bootstrap
+    from geoveil.estimate.cross_validation import CrossValidated as CrossValidated
+    from geoveil.estimate.em import ActiveSetNewton as ActiveSetNewton, Squarem as Squarem
+    from geoveil.estimate.estimate import Estimate as Estimate
+    from geoveil.estimate.linear import (
+        MatrixInversion as MatrixInversion, RandomizedResponseEstimator as
+        RandomizedResponseEstimator, RapporEstimator as RapporEstimator,
+    )
+    from geoveil.estimate.mixture import (
+        AverageMechanism as AverageMechanism, AverageOfEstimates as AverageOfEstimates,
+    )
+    from geoveil.estimate.observations import JointTally as JointTally
+    from geoveil.estimate.stopping import (
+        CertifiedWithin as CertifiedWithin, LikelihoodChange as LikelihoodChange, Steps as Steps,
+    )
+    from geoveil.estimate.uncertainty import FisherInformation as FisherInformation
+    from geoveil.measure.distance import (
+        adversary_error_km as adversary_error_km, earth_movers_distance_km as
+        earth_movers_distance_km, expected_loss as expected_loss, mean_distance_km as
+        mean_distance_km,
+    )
+    from geoveil.measure.information import (
+        mutual_information_bits as mutual_information_bits, total_variation as total_variation,
+    )
+    from geoveil.mechanism.continuous_laplace import ContinuousLaplace as ContinuousLaplace
+    from geoveil.mechanism.elastic import Elastic as Elastic, Exponential as Exponential
+    from geoveil.mechanism.linear_geometric import LinearGeometric as LinearGeometric
+    from geoveil.mechanism.local import RandomizedResponse as RandomizedResponse, Rappor as Rappor
+    from geoveil.mechanism.planar import (
+        PlanarGeometric as PlanarGeometric, PlanarLaplace as PlanarLaplace,
+    )
+    from geoveil.mechanism.remap import (
+        BayesianPlace as BayesianPlace, NearestPlace as NearestPlace, bayesian_remap as
+        bayesian_remap, nearest_remap as nearest_remap,
+    )
+    from geoveil.optimal.circular import CircularNoise as CircularNoise
+    from geoveil.optimal.optimal_mechanism import optimal_mechanism as optimal_mechanism
+    from geoveil.optimal.radial import optimal_noise as optimal_noise
+    from geoveil.optimal.region import Region as Region
+    from geoveil.optimal.regularity import applicable_theorems as applicable_theorems
+    from geoveil.optimal.strategy import optimal_strategy as optimal_strategy
+    from geoveil.randomness import Randomness as Randomness, seeded as seeded
+    from geoveil.release.count_release import CountRelease as CountRelease
+    from geoveil.release.curve import leakage_curve as leakage_curve
+    from geoveil.space.box import Box as Box
+    from geoveil.space.grid import Grid as Grid
+    from geoveil.space.line import Line as Line
+    from geoveil.space.points import Points as Points
+    from geoveil.space.space import (
+        RadialLoss as RadialLoss, Space as Space, distance_km as distance_km, squared_distance_km2
+        as squared_distance_km2,
+    )
+    from geoveil.table.obfuscation import obfuscate as obfuscate
+    from geoveil.table.tallies import load_tally as load_tally
+    from geoveil.verify.alarm import PoisoningAlarm as PoisoningAlarm
+    from geoveil.verify.auditor import audit as audit
+    from geoveil.verify.manipulation import manipulation_gain as manipulation_gain
+
+_HOMES = {
+    "channel.channel": ("Channel", "Tally",),
+    "channel.composed": ("DenseChannel", "Remapped", "StackedChannel",),
+    "channel.guarantee": (
+        "GeneralPrivacy", "GeoIndistinguishability", "Guarantee", "LocalDifferentialPrivacy",
+        "PerKilometre", "WithinRadius",
+    ),
+    "client.budget": ("Budget", "BudgetSpent",),
+    "collect.advice": ("advise",),
+    "collect.collection": ("Collection",),
+    "collect.design": ("blahut_arimoto", "elastic",),
+    "collect.simulation": ("simulate",),
+    "document.certify": ("Certificate", "certify",),
+    "document.exact": ("ExactTable",),
+    "document.saved": ("load_mechanism", "save_mechanism",),
+    "estimate.bayesian_update": ("IterativeBayesianUpdate",),
+    "estimate.bootstrap": ("Bootstrap",),
+    "estimate.cross_validation": ("CrossValidated",),
+    "estimate.em": ("ActiveSetNewton", "Squarem",),
+    "estimate.estimate": ("Estimate",),
+    "estimate.linear": ("MatrixInversion", "RandomizedResponseEstimator", "RapporEstimator",),
+    "estimate.mixture": ("AverageMechanism", "AverageOfEstimates",),
+    "estimate.observations": ("JointTally",),
+    "estimate.stopping": ("CertifiedWithin", "LikelihoodChange", "Steps",),
+    "estimate.uncertainty": ("FisherInformation",),
+    "measure.distance": (
+        "adversary_error_km", "earth_movers_distance_km", "expected_loss", "mean_distance_km",
+    ),
+    "measure.information": ("mutual_information_bits", "total_variation",),
+    "mechanism.continuous_laplace": ("ContinuousLaplace",),
+    "mechanism.elastic": ("Elastic", "Exponential",),
+    "mechanism.linear_geometric": ("LinearGeometric",),
+    "mechanism.local": ("RandomizedResponse", "Rappor",),
+    "mechanism.planar": ("PlanarGeometric", "PlanarLaplace",),
+    "mechanism.remap": ("BayesianPlace", "NearestPlace", "bayesian_remap", "nearest_remap",),
+    "optimal.circular": ("CircularNoise",),
+    "optimal.optimal_mechanism": ("optimal_mechanism",),
+    "optimal.radial": ("optimal_noise",),
+    "optimal.region": ("Region",),
+    "optimal.regularity": ("applicable_theorems",),
+    "optimal.strategy": ("optimal_strategy",),
+    "randomness": ("Randomness", "seeded",),
+    "release.count_release": ("CountRelease",),
+    "release.curve": ("leakage_curve",),
+    "space.box": ("Box",),
+    "space.grid": ("Grid",),
+    "space.line": ("Line",),
+    "space.points": ("Points",),
+    "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),
+    "table.obfuscation": ("obfuscate",),
+    "table.tallies": ("load_tally",),
+    "verify.alarm": ("PoisoningAlarm",),
+    "verify.auditor": ("audit",),
+    "verify.manipulation": ("manipulation_gain",),
+}
+"""The modules that hold the names of the library."""
+# isort: on
+# fmt: on
+
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_PACKAGES = frozenset(module.partition(".")[0] for module in _HOMES)
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    elif name in _PACKAGES:
+        found = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -13,7 +13,7 @@
     ├── SolverFailed (RuntimeError)      a linear program was not solved; the message says what to try
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
-Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``collect``;
+Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``client``;
 ``Refused`` and ``Unacknowledged`` in ``client``; ``StoreFailed``, ``NewerSchema`` and ``Overloaded`` in
 ``store``; the problems of ``server``, which all become ``application/problem+json``.
 

@@ -11,6 +11,7 @@ import geoveil as gv
 from contract.test_continuous_laplace import EARTH_KM, kolmogorov, limit, sphere
 from geoveil.errors import RandomnessFailed
 from geoveil.optimal import CircularNoise, optimal_noise
+from geoveil.randomness import SystemRandomness
 
 DRAWS = 40_000
 
@@ -56,7 +57,7 @@ def test_wide_noise_has_its_density_per_area_of_the_sphere():
 @pytest.mark.statistical
 def test_noise_in_the_plane_by_either_source():
     start = np.tile([10.0, -4.0], (DRAWS, 1))
-    for randomness in (gv.seeded(3), gv.SystemRandomness()):
+    for randomness in (gv.seeded(3), SystemRandomness()):
         east, north = (STEPS.sample_km(start, randomness=randomness) - start).T
         assert kolmogorov(np.hypot(east, north), STEPS.probability_within) < limit(DRAWS)
         turn = np.arctan2(north, east) / (2 * np.pi) + 0.5

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import geoveil as gv
+from geoveil.channel.guarantee import SumOfGuarantees
 from geoveil.errors import InvalidInput
+from geoveil.measure.elasticity import elasticity, plant_island
 
 PER_KM = gv.GeoIndistinguishability(2.0)
 LOCAL = gv.LocalDifferentialPrivacy(1.0)
@@ -46,7 +48,7 @@ def test_sums_of_one_kind_stay_that_kind() -> None:
     assert PER_KM + PER_KM == 2 * PER_KM == gv.GeoIndistinguishability(4.0)
     assert LOCAL + LOCAL == LOCAL * 2 == gv.LocalDifferentialPrivacy(2.0)
     assert gv.WithinRadius(1.0, 1.0) == NEAR + NEAR
-    assert isinstance(NEAR + gv.WithinRadius(2.0, 0.5), gv.SumOfGuarantees)
+    assert isinstance(NEAR + gv.WithinRadius(2.0, 0.5), SumOfGuarantees)
     assert PER_KM * 1 == PER_KM
     for wrong in (0, -1, 1.5):
         with pytest.raises(InvalidInput):
@@ -108,7 +110,7 @@ def test_sums_of_decimals_are_what_they_are_on_paper() -> None:
     assert (10**6 * gv.LocalDifferentialPrivacy(0.7)).epsilon == 700_000.0
     assert 3 * gv.GeoIndistinguishability(1 / 3) != gv.GeoIndistinguishability(1.0)
     near = gv.WithinRadius(2.0, 0.1)
-    assert near + NEAR + near == NEAR + 2 * near == gv.SumOfGuarantees((near, NEAR, near))
+    assert near + NEAR + near == NEAR + 2 * near == SumOfGuarantees((near, NEAR, near))
     assert len((near + PER_KM + LOCAL + NEAR + near).parts) == 4
     with pytest.raises(InvalidInput, match="epsilon_per_km"):
         2 * gv.GeoIndistinguishability(1.7e308)
@@ -206,8 +208,8 @@ def test_a_promise_cannot_be_changed() -> None:
         (lambda: gv.optimal_noise(privacy="ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
         (lambda: gv.optimal_mechanism(gv.Line(2), [0.5] * 2, privacy=2.0), "must be a guarantee"),  # type: ignore[arg-type]
         (lambda: gv.PerKilometre(1.0).implies("ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
-        (lambda: gv.elasticity(RESPONSE, [0.5] * 2, radius_km=math.nan), r"radius_km \(nan\)"),
-        (lambda: gv.plant_island(gv.Line(2), [0.5] * 2, cell=0, radius_km=math.nan), "radius_km"),
+        (lambda: elasticity(RESPONSE, [0.5] * 2, radius_km=math.nan), r"radius_km \(nan\)"),
+        (lambda: plant_island(gv.Line(2), [0.5] * 2, cell=0, radius_km=math.nan), "radius_km"),
     ],
 )
 def test_what_is_no_promise_is_refused(make, words: str) -> None:

@@ -12,6 +12,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.estimate.linear import MatrixInversion, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
+from geoveil.optimal import OptimalStrategy
 from geoveil.papers import Setting, load_paper, run
 from geoveil.papers.data import DataFolder
 from geoveil.papers.free_will.populations import (
@@ -38,8 +39,8 @@ QUICK = Setting(quick=True)
 KINDS: tuple[Kind, ...] = ("k-RR", "geometric", "geometric and k-RR")
 
 
-def strategies(made: Mixture) -> list[gv.OptimalStrategy]:
-    return [each for each in made.mechanisms if isinstance(each, gv.OptimalStrategy)]
+def strategies(made: Mixture) -> list[OptimalStrategy]:
+    return [each for each in made.mechanisms if isinstance(each, OptimalStrategy)]
 
 
 def finding(name: str, setting: Setting = QUICK) -> Finding:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.client.book import VERSION, Book, Charge, Drawn, Page, State, sealed, unsealed
+from geoveil.client.budget import Budget, BudgetSpent
 from geoveil.client.refusal import Refused
-from geoveil.collect.budget import Budget, BudgetSpent
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
 WAIT_S = 10.0

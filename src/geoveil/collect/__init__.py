@@ -1,7 +1,6 @@
-"""Closing the loop: rounds of collection, the next mechanism, budgets and simulated campaigns."""
+"""Closing the loop: rounds of collection, the next mechanism, and simulated campaigns."""
 
 from geoveil.collect.advice import Advice, Choice, advise
-from geoveil.collect.budget import Budget, BudgetSpent
 from geoveil.collect.collection import Collection, PromiseRule, PublishedRule, Round
 from geoveil.collect.design import DesignedElastic, blahut_arimoto, elastic
 from geoveil.collect.simulation import Crowd, RoundResult, Simulation, simulate
@@ -9,8 +8,6 @@ from geoveil.collect.weights import equalising_weights
 
 __all__ = [
     "Advice",
-    "Budget",
-    "BudgetSpent",
     "Choice",
     "Collection",
     "Crowd",
