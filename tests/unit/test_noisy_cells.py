@@ -178,3 +178,13 @@ def test_what_has_no_law_says_so() -> None:
         )
     with pytest.raises(InvalidInput, match=r"spread \('yes'\) must be true or false"):
         gv.PlanarLaplace(CITY, epsilon_per_km=1.0, spread="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decay", [7.9, 8.1, 12.8, 20.0])
+def test_far_cells_keep_the_ratio_of_steep_noise(decay: float) -> None:
+    """A cell that hardly any noise reaches has a small probability, not none: a promise is about ratios."""
+    grid = gv.Grid(rows=3, columns=7, cell_km=1.0)
+    law = gv.PlanarLaplace(grid, epsilon_per_km=decay).matrix()
+    assert law.min() > 0
+    losses = np.log(law[:, None, :] / law[None, :, :]).max(axis=2)
+    assert (losses <= decay * grid.distances_km() + 1e-9).all()

@@ -97,8 +97,6 @@ _TABLE_DECAY = 0.3
 _NEAR = 3
 """Cells closer than this many steps are integrated in polar coordinates: the density has a cusp at 0."""
 _FAR = 32
-_STEEP = 8.0
-"""From this decay on, all cells are: little noise goes farther than some cells."""
 _MOST_REACH = 4600
 """In cells; farther, the noise of one person would be summed over more than 10⁸ of them."""
 
@@ -272,8 +270,9 @@ def noisy_cells(
 
 def laplace_tables(shape: tuple[int, int], decay: float, *, spread: bool) -> Tables:
     """Tables of planar Laplace noise of rate ``decay`` per cell."""
-    reach = (TAIL + math.log1p(1 / decay)) / decay
-    knots = np.append(np.arange(0.0, min(reach, 2 * _NEAR), 2 / decay), reach)
+    # beyond all cells that are integrated in polar coordinates, which end at the last knot
+    reach = max((TAIL + math.log1p(1 / decay)) / decay, 2 * _NEAR)
+    knots = np.append(np.arange(0.0, 2 * _NEAR, 2 / decay), reach)
 
     def density(radius: FloatArray) -> FloatArray:
         return decay**2 / (2 * math.pi) * np.exp(-decay * radius)
@@ -299,7 +298,7 @@ def noise_tables(
 
     def noise_row(a: int, width: int) -> FloatArray:
         near = width
-        if decay < _STEEP:
+        if math.isfinite(decay):  # small values as well as large ones: a promise is about ratios
             near = min(_NEAR, width) if a < _NEAR else 0
         line = np.zeros(width)
         if near < width:
@@ -321,7 +320,7 @@ def _cell_rule(decay: float, spread: bool, *, smooth: bool) -> Rule:
         return points - 0.5, weights
     if smooth:  # the Gauss rule of the hat itself, right for polynomials up to the fifth degree
         return np.array([-math.sqrt(0.4), 0.0, math.sqrt(0.4)]), np.array([5, 14, 5]) / 24
-    points, weights = _gauss(5 + math.ceil(decay / 2))
+    points, weights = _gauss(8 + math.ceil(decay))
     heights = weights * (1 - points)
     return np.concatenate((-points, points)), np.concatenate((heights, heights))
 
