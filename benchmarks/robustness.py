@@ -19,10 +19,10 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
+from geoveil.campaign import Crowd, simulate
+from geoveil.campaign.design import DesignedElastic
+from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.channel.channel import Channel, Tally
-from geoveil.collect import Crowd, simulate
-from geoveil.collect.design import DesignedElastic
-from geoveil.collect.long_run import LongRun, long_run
 from geoveil.estimate import DenseLikelihood, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
@@ -83,11 +83,9 @@ class Setting:
             most_leverage=most_leverage,
         )
 
-    def collection(self, **arguments: Any) -> gv.Collection:
+    def campaign(self, **arguments: Any) -> gv.Campaign:
         """A campaign at the default dial."""
-        return gv.Collection(
-            self.city.grid, epsilon_per_km=self.epsilon, camouflage=0.5, **arguments
-        )
+        return gv.Campaign(self.city.grid, epsilon_per_km=self.epsilon, camouflage=0.5, **arguments)
 
     def __str__(self) -> str:
         return f"{self.name} ε={self.epsilon:g}"
@@ -150,7 +148,7 @@ def error(setting: Setting, seed: int, *, as_published: bool = False, **argument
     collection = (
         campaign.as_published(setting.city, setting.epsilon / 2)
         if as_published
-        else setting.collection(**arguments)
+        else setting.campaign(**arguments)
     )
     crowd = Crowd(setting.city.people)
     return simulate(collection, crowd, rounds=campaign.cycles + 1, seed=seed).rounds[-1].error_km
@@ -171,7 +169,7 @@ def campaign() -> None:
         for kind, arguments in kinds.items():
             for share, onset in ((0.001, 1), (0.01, 1), (0.05, 1), (0.01, 2), (0.01, ROUNDS)):
                 found = campaign_manipulation_gain(
-                    partial(setting.collection, **arguments), prior, rounds=ROUNDS,
+                    partial(setting.campaign, **arguments), prior, rounds=ROUNDS,
                     targets=np.union1d(likely, others), share=share, onset=onset,
                 )  # fmt: skip
                 row(setting, kind, f"{share:.1%}", onset, found.gain, found.target, found.median)
@@ -238,7 +236,7 @@ def later_round(
     honest: int = 0,
 ) -> tuple[list[Tally], Estimate]:
     """So many honest reports in the first round, then a poisoned round of ``reports``."""
-    collection, truth = setting.collection(), setting.city.truth
+    collection, truth = setting.campaign(), setting.city.truth
     for number, wanted in ((honest, None), (reports, target)):
         collection.receive(poisoned(collection.mechanism, truth, generator, number, share, wanted))
         collection.close_round()
@@ -254,7 +252,7 @@ def rounds(
     honest: int = 0,
 ) -> tuple[list[Tally], Estimate]:
     """A campaign of four rounds, the first ``honest`` of them without fakes."""
-    collection, truth = setting.collection(), setting.city.truth
+    collection, truth = setting.campaign(), setting.city.truth
     for number in range(ROUNDS):
         wanted = target if number >= honest else None
         made = poisoned(collection.mechanism, truth, generator, reports // ROUNDS, share, wanted)
@@ -405,7 +403,7 @@ def explained(lacks: list[float]) -> str:
 
 def published(setting: Setting, target: int, onset: int) -> list[Channel]:
     """The mechanisms of a campaign under attack from a round on, with the expected counts."""
-    collection, channels = setting.collection(), []
+    collection, channels = setting.campaign(), []
     for number in range(1, ROUNDS + 1):
         channels.append(collection.mechanism)
         law = attacked(channels[-1], setting, target if number >= onset else None)

@@ -50,7 +50,7 @@ LAYERS = {
     "estimate": "Estimators",
     "measure": "Measures",
     "optimal": "Optimal noise and mechanisms",
-    "collect": "Collection",
+    "campaign": "Campaigns",
     "release": "Releasing counts",
     "verify": "Audits and robustness",
     "table": "Files and frames",

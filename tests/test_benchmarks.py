@@ -33,8 +33,8 @@ from benchmarks.timing import (
     slope,
 )
 
+from geoveil.campaign import blahut_arimoto
 from geoveil.channel.channel import Tally
-from geoveil.collect import blahut_arimoto
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism

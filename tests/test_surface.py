@@ -59,5 +59,5 @@ def test_the_package_itself_loads_nothing() -> None:
 
 def test_a_device_loads_neither_estimation_nor_optimisation() -> None:
     loaded = loaded_by("from geoveil.client import Device")
-    heavy = ("estimate", "optimal", "collect", "release", "table", "server", "verify")
+    heavy = ("estimate", "optimal", "campaign", "release", "table", "server", "verify")
     assert not loaded & {f"geoveil.{package}" for package in heavy}

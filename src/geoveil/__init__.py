@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         as PerKilometre, WithinRadius as WithinRadius,
     )
     from geoveil.client.budget import Budget as Budget, BudgetSpent as BudgetSpent
-    from geoveil.collect.advice import advise as advise
-    from geoveil.collect.collection import Collection as Collection
-    from geoveil.collect.design import blahut_arimoto as blahut_arimoto, elastic as elastic
-    from geoveil.collect.simulation import simulate as simulate
+    from geoveil.campaign.advice import advise as advise
+    from geoveil.campaign.campaign import Campaign as Campaign
+    from geoveil.campaign.design import blahut_arimoto as blahut_arimoto, elastic as elastic
+    from geoveil.campaign.simulation import simulate as simulate
     from geoveil.document.certify import Certificate as Certificate, certify as certify
     from geoveil.document.exact import ExactTable as ExactTable
     from geoveil.document.saved import (
@@ -102,10 +102,10 @@ _HOMES = {
         "PerKilometre", "WithinRadius",
     ),
     "client.budget": ("Budget", "BudgetSpent",),
-    "collect.advice": ("advise",),
-    "collect.collection": ("Collection",),
-    "collect.design": ("blahut_arimoto", "elastic",),
-    "collect.simulation": ("simulate",),
+    "campaign.advice": ("advise",),
+    "campaign.campaign": ("Campaign",),
+    "campaign.design": ("blahut_arimoto", "elastic",),
+    "campaign.simulation": ("simulate",),
     "document.certify": ("Certificate", "certify",),
     "document.exact": ("ExactTable",),
     "document.saved": ("load_mechanism", "save_mechanism",),

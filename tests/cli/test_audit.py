@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from geoveil.campaign.design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
-from geoveil.collect.design import elastic
 from geoveil.document import mechanism_to_dict, publish, save_mechanism
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
 from geoveil.space import Grid

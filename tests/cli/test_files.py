@@ -189,12 +189,12 @@ def test_tallies_mechanisms_and_collections_come_back(folder: Path, tmp_path: Pa
     assert again.channel == tally.channel == gv.load_mechanism(folder / "mechanism.json")
     assert again.counts.tolist() == tally.counts.tolist()
     assert tally.space == GRID
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    collection = gv.Campaign(GRID, epsilon_per_km=2.0)
     mechanism = collection.mechanism
     collection.receive(mechanism.tally(mechanism.sample(np.arange(GRID.size))))
     collection.close_round()
     collection.save(tmp_path / "collection.json")
-    resumed = gv.Collection.load(tmp_path / "collection.json")
+    resumed = gv.Campaign.load(tmp_path / "collection.json")
     assert resumed.space == collection.space
     assert resumed.to_dict() == collection.to_dict()
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoveil.campaign.design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import DenseChannel
-from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.likelihood import DenseLikelihood

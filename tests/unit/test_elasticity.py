@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoveil.campaign.design import elastic
 from geoveil.channel.composed import DenseChannel
-from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.estimate.stopping import Steps
 from geoveil.measure.elasticity import (

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.truncated import TruncatedProducts
-from geoveil.collect.weights import exponential_kernel, rate_distortion_weights
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
 from geoveil.mechanism.planar import geometric_tables
 

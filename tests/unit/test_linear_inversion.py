@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
+from geoveil.campaign.design import blahut_arimoto
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import DenseChannel
-from geoveil.collect.design import blahut_arimoto
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import ActiveSetNewton

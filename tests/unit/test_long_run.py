@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-import geoveil.collect.long_run as module
-from geoveil.collect.collection import Collection
-from geoveil.collect.long_run import Chain, LongRun, Mesh, compositions, long_run
+import geoveil.campaign.long_run as module
+from geoveil.campaign.campaign import Campaign
+from geoveil.campaign.long_run import Chain, LongRun, Mesh, compositions, long_run
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.randomness import seeded
 from geoveil.space.line import Line
@@ -190,7 +190,7 @@ def test_simulated_runs_follow_the_chain_and_not_another() -> None:
 def test_off_the_mesh_it_is_the_published_collection() -> None:
     run = long_run(Line(2), [0.7, 0.3], beta_per_km=1.0, people=50, parts=10, **STEPS)
     visited = run.simulate(12, randomness=seeded(9), on_mesh=False, start=4)  # 4: (0.5, 0.5)
-    collection = Collection.as_published(Line(2), beta_per_km=1.0, **STEPS)
+    collection = Campaign.as_published(Line(2), beta_per_km=1.0, **STEPS)
     randomness = seeded(9)
     for state in visited:
         people = (randomness.uniform(50) >= 0.7).astype(np.int64)

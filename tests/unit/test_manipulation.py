@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoveil.campaign.campaign import Campaign, Round
+from geoveil.campaign.design import elastic
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import DenseChannel
-from geoveil.collect.collection import Collection, Round
-from geoveil.collect.design import elastic
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
@@ -171,8 +171,8 @@ def test_sampled_people() -> None:
 
 
 def test_a_campaign_of_one_round_is_its_opening_mechanism() -> None:
-    def start() -> Collection:
-        return Collection(GRID, epsilon_per_km=3.0)
+    def start() -> Campaign:
+        return Campaign(GRID, epsilon_per_km=3.0)
 
     whole = campaign_manipulation_gain(start, hilly(), rounds=1, targets=range(16))
     opening = manipulation_gain(start().mechanism, hilly(), candidates=16)
@@ -184,8 +184,8 @@ def test_fakes_sharpen_the_mechanism_they_poison() -> None:
     """The design takes the fakes for people, puts weight on their cell, and so weakens them."""
     prior = np.where(np.arange(16) == 5, 0.85, 0.01)
 
-    def start() -> Collection:
-        return Collection(GRID, epsilon_per_km=3.0)
+    def start() -> Campaign:
+        return Campaign(GRID, epsilon_per_km=3.0)
 
     campaign = campaign_manipulation_gain(start, prior, rounds=2, targets=[1, 4, 6, 9, 10])
     fixed = manipulation_gain(elastic(GRID, prior, epsilon_per_km=3.0), prior, candidates=16)
@@ -195,12 +195,12 @@ def test_fakes_sharpen_the_mechanism_they_poison() -> None:
 def test_fakes_that_begin_late_are_denser_and_as_many() -> None:
     received: list[list[int]] = []
 
-    class Spy(Collection):
+    class Spy(Campaign):
         def receive(self, tally: Tally) -> Round:
             received[-1].append(int(tally.counts[2]))
             return super().receive(tally)
 
-    def start() -> Collection:
+    def start() -> Campaign:
         received.append([])
         return Spy(GRID, epsilon_per_km=3.0)
 
@@ -235,7 +235,7 @@ def test_a_guarded_campaign_in_paris_keeps_the_line_that_a_plain_one_breaks(
     city = load_city(PARIS, DataFolder(shared_data("gowalla-paris.csv.gz").parent))
     plain, guarded = (
         campaign_manipulation_gain(
-            partial(Collection, city.grid, epsilon_per_km=2.0, guarded=guarded),
+            partial(Campaign, city.grid, epsilon_per_km=2.0, guarded=guarded),
             city.truth, rounds=4, targets=[96], onset=4,
         ).gain
         for guarded in (False, True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.collect import design
+from geoveil.campaign import design
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.mechanism import Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import most_mean_distance_km

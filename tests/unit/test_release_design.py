@@ -230,7 +230,7 @@ def test_the_working_set_waits_while_many_vectors_matter() -> None:
 
 
 def test_what_lies_below_the_noise_is_lifted_to_it() -> None:
-    from geoveil.collect.weights import exponential_kernel
+    from geoveil.campaign.weights import exponential_kernel
 
     vectors = CountVectors(300, 3, (0, 0, 0), (300, 40, 300))
     likelihood = WindowLikelihood(exponential_kernel(vectors, 5.0), vectors.size)

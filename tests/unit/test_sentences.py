@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 import geoveil as gv
 from client.world import Collector, device, document
+from geoveil.campaign import advise, elastic
 from geoveil.channel import words
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.cli.program import program
-from geoveil.collect import advise, elastic
 from geoveil.document import IntegerElastic
 from geoveil.estimate.observations import ObservedCombinations
 from sentences import cell_pairs, check, losses, read

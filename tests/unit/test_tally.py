@@ -101,13 +101,13 @@ def test_tallies_can_be_pickled(tally: gv.Tally) -> None:
 
 
 def test_a_collection_can_be_pickled() -> None:
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
-    mechanism = collection.mechanism
-    collection.receive(mechanism.tally(mechanism.sample([0, 1, 1, 5])))
-    collection.close_round()
-    again = pickle.loads(pickle.dumps(collection))
-    assert again.to_dict() == collection.to_dict()
-    assert again.estimate.certificate == collection.estimate.certificate
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    mechanism = campaign.mechanism
+    campaign.receive(mechanism.tally(mechanism.sample([0, 1, 1, 5])))
+    campaign.close_round()
+    again = pickle.loads(pickle.dumps(campaign))
+    assert again.to_dict() == campaign.to_dict()
+    assert again.estimate.certificate == campaign.estimate.certificate
 
 
 def test_a_pickled_estimate_refuses_what_the_original_refuses() -> None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 SCRIPTS = sorted(path for path in (ROOT / "web").rglob("*.ts") if "node_modules" not in path.parts)
 SIMULATION = {
-    "collect",
+    "campaign",
     "demo",
     "estimate",
     "load.py",

@@ -20,7 +20,7 @@ VECTORS = json.loads(
 
 
 def paris(epsilon_per_km: float = 2.0) -> MechanismDocument:
-    collection = gv.Collection(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5)
+    collection = gv.Campaign(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5)
     assert isinstance(collection.mechanism, gv.Elastic)
     return publish(collection.mechanism, campaign="paris", round=1, not_before_s=5, expires_s=99)
 

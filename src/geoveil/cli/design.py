@@ -13,6 +13,7 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.arrays import FloatArray, IntArray, prior_over
+from geoveil.campaign import Advice, DesignedElastic, advise, elastic
 from geoveil.channel.words import rounded_up
 from geoveil.cli.choice import describe, lay_grid, promise_in_words
 from geoveil.cli.console import (
@@ -23,7 +24,6 @@ from geoveil.cli.console import (
     space_options,
     two_columns,
 )
-from geoveil.collect import Advice, DesignedElastic, advise, elastic
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import InvalidFile
 from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism

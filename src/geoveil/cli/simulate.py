@@ -11,6 +11,7 @@ from rich.console import Console as RichConsole
 from rich.table import Table
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.campaign import Campaign, Crowd, Simulation, simulate
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.words import spend_in_words
 from geoveil.cli.choice import lay_grid
@@ -25,7 +26,6 @@ from geoveil.cli.console import (
     space_options,
 )
 from geoveil.cli.obfuscate import persons_in_words, spend_values, warn_of_outside
-from geoveil.collect import Collection, Crowd, Simulation, simulate
 from geoveil.demo.city import simulated_city
 from geoveil.plot.curves import save_campaign
 from geoveil.plot.maps import Panel, picture_kind, save_maps
@@ -220,7 +220,7 @@ def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: Progres
     )
 
 
-def _collection(grid: Grid, options: dict[str, Any]) -> Collection:
+def _collection(grid: Grid, options: dict[str, Any]) -> Campaign:
     epsilon = options["epsilon_per_km"]
     if options["as_published"]:
         for name in ("guarded", "most_leverage"):
@@ -229,13 +229,13 @@ def _collection(grid: Grid, options: dict[str, Any]) -> Collection:
                 raise click.UsageError(
                     f"{flag} must not go with --as-published: the paper has none"
                 )
-        return Collection.as_published(
+        return Campaign.as_published(
             grid,
             beta_per_km=epsilon / 2,
             design_steps=options["design_steps"],
             update_steps=options["update_steps"],
         )
-    return Collection(
+    return Campaign(
         grid,
         epsilon_per_km=epsilon,
         camouflage=options["camouflage"],
@@ -265,7 +265,7 @@ def _values(
     guarantee = GeoIndistinguishability(options["epsilon_per_km"])
     reports = None if spend is None else spend.largest
     return {
-        "rule": simulation.collection.rule.to_dict(),
+        "rule": simulation.campaign.rule.to_dict(),
         "cells": simulation.space.size,
         "everybody": options["everybody"],
         "outside_dropped": located.outside.dropped,

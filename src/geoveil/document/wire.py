@@ -134,7 +134,7 @@ def publish(
 ) -> MechanismDocument:
     """A designed mechanism as a document: whole numbers whose certified ε meets the promise.
 
-    The promise is that of the mechanism, such as a ``Collection``'s current one, unless stated.
+    The promise is that of the mechanism, such as a ``Campaign``'s current one, unless stated.
     """
     if mechanism.space.size == 1:
         raise InvalidInput(

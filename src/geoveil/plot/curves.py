@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.collect.advice import Advice, Choice
-from geoveil.collect.simulation import Simulation
+from geoveil.campaign.advice import Advice, Choice
+from geoveil.campaign.simulation import Simulation
 from geoveil.errors import InvalidInput, require
 from geoveil.release.curve import CurvePoint
 

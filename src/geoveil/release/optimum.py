@@ -13,9 +13,9 @@ import numpy.typing as npt
 from scipy.special import entr, logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.campaign.weights import KernelLikelihood, exponential_kernel
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import DenseKernel, Kernel, kernel_on
-from geoveil.collect.weights import KernelLikelihood, exponential_kernel
 from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, em_path, maximise
 from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, Objective, Point
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop

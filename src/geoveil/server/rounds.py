@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.collect.design import elastic
+from geoveil.campaign.design import elastic
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed

@@ -128,8 +128,8 @@ def checked_share(share: float) -> float:
 # --- Manipulation gain: how far a few fake reports can move the map
 
 
-class Campaign(Protocol):
-    """A collection that designs its next mechanism from what it was told."""
+class RunsRounds(Protocol):
+    """A campaign that designs its next mechanism from what it was told."""
 
     @property
     def mechanism(self) -> Channel:
@@ -251,7 +251,7 @@ def _accelerated(estimator: Any) -> bool:
 
 @one_blas_thread()
 def campaign_manipulation_gain(
-    start: Callable[[], Campaign],
+    start: Callable[[], RunsRounds],
     prior: npt.ArrayLike,
     *,
     rounds: int,
@@ -272,7 +272,7 @@ def campaign_manipulation_gain(
     >>> from geoveil.verify.manipulation import campaign_manipulation_gain
     >>> city = gv.Grid(rows=3, columns=3, cell_km=0.5)
     >>> def start():
-    ...     return gv.Collection(city, epsilon_per_km=4.0)
+    ...     return gv.Campaign(city, epsilon_per_km=4.0)
     >>> prior = [0.2, 0, 0, 0, 0.5, 0.1, 0, 0.1, 0.1]
     >>> found = campaign_manipulation_gain(start, prior, rounds=2, targets=[2, 6])
     >>> bool(1 < found.gain < 3), int(np.isfinite(found.gains).sum())
@@ -308,7 +308,7 @@ def _fakes_by_round(share: float, per_round: int, rounds: int, onset: int) -> li
 
 
 def _believed(
-    campaign: Campaign, people: FloatArray, per_round: int, fakes: list[int], target: int
+    campaign: RunsRounds, people: FloatArray, per_round: int, fakes: list[int], target: int
 ) -> FloatArray:
     """What a campaign believes in the end, told the expected counts and so many fakes in each round."""
     for sent in fakes:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from geoveil.arrays import FloatArray
-from geoveil.collect.long_run import Mesh, compositions
+from geoveil.campaign.long_run import Mesh, compositions
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import DenseLikelihood, Objective
 from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict

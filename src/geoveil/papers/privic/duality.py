@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.collect import blahut_arimoto
+from geoveil.campaign import blahut_arimoto
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import (

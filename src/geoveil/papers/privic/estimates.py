@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.collect import Collection, Crowd, Simulation, simulate
+from geoveil.campaign import Campaign, Crowd, Simulation, simulate
 from geoveil.estimate.likelihood import uniform
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.papers.data import City
@@ -18,7 +18,7 @@ from geoveil.papers.privic.published_tables import (
     PUBLISHED,
     SAN_FRANCISCO_CAMPAIGN,
     START,
-    Campaign,
+    PublishedCampaign,
     errors,
     re_reporting,
     spread,
@@ -130,7 +130,7 @@ def judge_maps(found: Estimated) -> Verdict:
     )
 
 
-def _maps(setting: Setting, *, campaign: Campaign) -> Finding:
+def _maps(setting: Setting, *, campaign: PublishedCampaign) -> Finding:
     city = campaign.city(setting)
     panels, rows = [Panel("truth", city.truth)], []
     for beta in (0.5, 1.0):
@@ -199,7 +199,7 @@ def _draw_pareto(betas: FloatArray, curves: dict[str, FloatArray], figure: Any) 
     draw_curves(figure.subplots(), lines, x_label="β per cell", y_label="EMD (cells)")
 
 
-def _map_experiment(campaign: Campaign, name: str) -> Experiment:
+def _map_experiment(campaign: PublishedCampaign, name: str) -> Experiment:
     return Experiment(
         name,
         f"Figure 7: the estimates after the last cycle, {campaign.cut.name}",
@@ -240,7 +240,7 @@ ROUNDS = {"Paris": 15, "San Francisco": 8}
 
 
 def _same_promise(
-    setting: Setting, *, campaign: Campaign, judge: Callable[[Rules], Verdict]
+    setting: Setting, *, campaign: PublishedCampaign, judge: Callable[[Rules], Verdict]
 ) -> Finding:
     city = campaign.city(setting)
     seeds = 1 if setting.quick else 5
@@ -260,9 +260,9 @@ def _same_promise(
     return _finding(done, judge)
 
 
-def _collections(campaign: Campaign, city: City, epsilon: float) -> dict[str, Collection]:
+def _collections(campaign: PublishedCampaign, city: City, epsilon: float) -> dict[str, Campaign]:
     ours = {
-        _dial_name(dial): Collection(city.grid, epsilon_per_km=epsilon, camouflage=dial)
+        _dial_name(dial): Campaign(city.grid, epsilon_per_km=epsilon, camouflage=dial)
         for dial in DIALS
     }
     return {PAPER: campaign.as_published(city, epsilon / 2), **ours}
@@ -375,7 +375,7 @@ def _draw(done: dict[tuple[float, str], list[Simulation]], figure: Any) -> None:
         )
 
 
-def _experiment(campaign: Campaign, name: str) -> Experiment:
+def _experiment(campaign: PublishedCampaign, name: str) -> Experiment:
     judge = partial(judge_promise, city=campaign.cut.name)
     return Experiment(
         name,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.campaign import blahut_arimoto, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel
-from geoveil.collect import blahut_arimoto, elastic
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.elasticity import mean_posterior, plant_island
@@ -22,7 +22,7 @@ from geoveil.papers.privic.published_tables import (
     DESIGN_UPDATES,
     PARIS_CAMPAIGN,
     SAN_FRANCISCO_CAMPAIGN,
-    Campaign,
+    PublishedCampaign,
 )
 from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
 from geoveil.plot import Curve, Panel, draw_curves, draw_maps
@@ -92,7 +92,7 @@ def judge_utility(found: Utility, *, above: float, most: float) -> Verdict:
 
 
 def _statistical_utility(
-    setting: Setting, *, campaign: Campaign, judge: Callable[..., Verdict]
+    setting: Setting, *, campaign: PublishedCampaign, judge: Callable[..., Verdict]
 ) -> Finding:
     city = campaign.city(setting)
     betas = _QUICK if setting.quick else BETAS
@@ -138,7 +138,9 @@ def _draw(tight: FloatArray, curves: FloatArray, figure: Any) -> None:
     )
 
 
-def _experiment(letter: str, campaign: Campaign, *, above: float, most: float) -> Experiment:
+def _experiment(
+    letter: str, campaign: PublishedCampaign, *, above: float, most: float
+) -> Experiment:
     judge = partial(judge_utility, above=above, most=most)
     return Experiment(
         f"figure-3{letter}",

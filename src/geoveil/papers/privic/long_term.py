@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.collect.long_run import LongRun, Mesh, long_run
+from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.measure.information import total_variation
 from geoveil.papers.privic.published_tables import PARIS_CAMPAIGN
 from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict

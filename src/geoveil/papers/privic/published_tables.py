@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.collect import Collection, Crowd, Simulation, simulate
+from geoveil.campaign import Campaign, Crowd, Simulation, simulate
 from geoveil.estimate import Steps
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, Cut, load_city
 from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
@@ -18,7 +18,7 @@ from geoveil.plot import Curve, draw_curves
 
 
 @dataclass(frozen=True)
-class Campaign:
+class PublishedCampaign:
     """A city with the numbers of §7: cycles of collection, Blahut–Arimoto and update steps."""
 
     cut: Cut
@@ -30,9 +30,9 @@ class Campaign:
         """The city with its people."""
         return load_city(self.cut, setting.data)
 
-    def as_published(self, city: City, beta: float) -> Collection:
+    def as_published(self, city: City, beta: float) -> Campaign:
         """A fresh collection under the paper's rule; β per cell."""
-        return Collection.as_published(
+        return Campaign.as_published(
             city.grid,
             beta_per_km=beta,
             design_steps=self.design_steps,
@@ -40,8 +40,8 @@ class Campaign:
         )
 
 
-PARIS_CAMPAIGN = Campaign(PARIS, cycles=14, design_steps=8, update_steps=10)
-SAN_FRANCISCO_CAMPAIGN = Campaign(SAN_FRANCISCO, cycles=7, design_steps=5, update_steps=5)
+PARIS_CAMPAIGN = PublishedCampaign(PARIS, cycles=14, design_steps=8, update_steps=10)
+SAN_FRANCISCO_CAMPAIGN = PublishedCampaign(SAN_FRANCISCO, cycles=7, design_steps=5, update_steps=5)
 """Cycle 1 of the tables is the uniform start, so 15 and 8 printed cycles are 14 and 7 collections."""
 
 
@@ -51,7 +51,7 @@ DESIGN_UPDATES = Steps(9)
 
 
 def re_reporting(
-    campaign: Campaign, city: City, beta: float, setting: Setting, seeds: int
+    campaign: PublishedCampaign, city: City, beta: float, setting: Setting, seeds: int
 ) -> list[Simulation]:
     """Everybody reports in every cycle, as in the paper's tables; one simulation a seed."""
     crowd = Crowd(city.people, "each round")
@@ -196,7 +196,9 @@ def judge_cycles(ours: Cycles, theirs: Cycles) -> Verdict:
     return Verdict.of(*claims)
 
 
-def _table(setting: Setting, *, campaign: Campaign, judge: Callable[[Cycles], Verdict]) -> Finding:
+def _table(
+    setting: Setting, *, campaign: PublishedCampaign, judge: Callable[[Cycles], Verdict]
+) -> Finding:
     city = campaign.city(setting)
     seeds = 2 if setting.quick else 5
     ours = {}
@@ -213,7 +215,7 @@ def _table(setting: Setting, *, campaign: Campaign, judge: Callable[[Cycles], Ve
     )
 
 
-def _printed(campaign: Campaign) -> dict[float, FloatArray]:
+def _printed(campaign: PublishedCampaign) -> dict[float, FloatArray]:
     return {beta: PUBLISHED[campaign.cut.name, beta] for beta in BETAS}
 
 
@@ -237,7 +239,7 @@ def _draw(ours: Cycles, theirs: Cycles, figure: Any) -> None:
         )
 
 
-def _experiment(number: int, campaign: Campaign, figure: int, last: str) -> Experiment:
+def _experiment(number: int, campaign: PublishedCampaign, figure: int, last: str) -> Experiment:
     judge = partial(judge_cycles, theirs=_printed(campaign))
     return Experiment(
         f"table-{number}",

@@ -1,4 +1,4 @@
-"""A collection: rounds of reports, and the rule that makes the next mechanism."""
+"""A campaign: rounds of reports, and the rule that makes the next mechanism."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
+from geoveil.campaign.design import blahut_arimoto, elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
-from geoveil.collect.design import blahut_arimoto, elastic
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput
@@ -36,7 +36,7 @@ _ALARM = PoisoningAlarm(replicates=99)
 
 
 class Rule(Protocol):
-    """How a collection designs the next mechanism and estimates from its rounds."""
+    """How a campaign designs the next mechanism and estimates from its rounds."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -106,7 +106,7 @@ class PromiseRule:
         """The promise, the dial and, where they are used, the bound and the guard."""
         if not _is_plain(self.estimator):
             raise InvalidInput(
-                "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a collection "
+                "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a campaign "
                 "with an estimator of its own cannot go on where it stopped"
             )
         values = {
@@ -184,7 +184,7 @@ def rule_from_dict(values: Mapping[str, Any]) -> Rule:
     fields = dict(values)
     kind = fields.pop("kind", None)
     if kind not in _KINDS:
-        raise InvalidFile(f"the rule of a collection ({kind!r}) must be one of {', '.join(_KINDS)}")
+        raise InvalidFile(f"the rule of a campaign ({kind!r}) must be one of {', '.join(_KINDS)}")
     return _KINDS[kind](**fields)
 
 
@@ -210,7 +210,7 @@ class Round:
         return self.distribution is not None
 
 
-class Collection:
+class Campaign:
     """Rounds of: publish a mechanism, receive tallies, close, estimate from all rounds, design the next.
 
     A campaign states one promise (``epsilon_per_km``, certified for every mechanism it publishes) and
@@ -225,14 +225,14 @@ class Collection:
     >>> import numpy as np
     >>> import geoveil as gv
     >>> city = gv.Grid(rows=5, columns=5, cell_km=0.5)
-    >>> collection = Collection(city, epsilon_per_km=2.0, camouflage=0.5)
+    >>> campaign = Campaign(city, epsilon_per_km=2.0, camouflage=0.5)
     >>> people = np.repeat([6, 7, 18], 400)
     >>> for number in range(2):
-    ...     mechanism = collection.mechanism
+    ...     mechanism = campaign.mechanism
     ...     reports = mechanism.sample(people, randomness=gv.seeded(number))
-    ...     _ = collection.receive(mechanism.tally(reports))
-    ...     _ = collection.close_round()
-    >>> len(collection.rounds), bool(collection.estimate.distribution[[6, 7, 18]].sum() > 0.5)
+    ...     _ = campaign.receive(mechanism.tally(reports))
+    ...     _ = campaign.close_round()
+    >>> len(campaign.rounds), bool(campaign.estimate.distribution[[6, 7, 18]].sum() > 0.5)
     (2, True)
     """
 
@@ -249,7 +249,7 @@ class Collection:
         rule: Rule | None = None,
     ) -> None:
         if (rule is None) == (epsilon_per_km is None):
-            raise InvalidInput("a collection must have a promise, epsilon_per_km=, or a rule=")
+            raise InvalidInput("a campaign must have a promise, epsilon_per_km=, or a rule=")
         if rule is not None and not (camouflage is most_leverage is guarded is None):
             raise InvalidInput(
                 "camouflage, most_leverage and guarded must go with epsilon_per_km; a rule= has its own"
@@ -276,7 +276,7 @@ class Collection:
     @classmethod
     def as_published(
         cls, space: Space, *, beta_per_km: float, design_steps: int, update_steps: int
-    ) -> Collection:
+    ) -> Campaign:
         """The paper's own rule, for reproduction: no promise beyond 2β, no floor, the last round only.
 
         ``design_steps`` and ``update_steps`` are the paper's N_BA and N_IBU; N_BA channels are N_BA − 1
@@ -311,7 +311,7 @@ class Collection:
         """The estimate of the last closed round, with its error bars and certificate."""
         closed = self.rounds
         if not closed:
-            raise InvalidInput("a collection must close a round before it has an estimate")
+            raise InvalidInput("a campaign must close a round before it has an estimate")
         if self._estimate is None:  # after a resume: the same tallies give the same estimate
             self._estimate = self._estimated(len(closed) - 1)
         return self._estimate
@@ -322,9 +322,7 @@ class Collection:
             if known.mechanism == tally.channel:
                 known.tally = known.tally + Tally(known.mechanism, tally.counts)
                 return known
-        raise InvalidInput(
-            "the tally must come from a mechanism that this collection has published"
-        )
+        raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
     @one_blas_thread()
     def close_round(self) -> Round | None:
@@ -369,10 +367,10 @@ class Collection:
         }
 
     @classmethod
-    def from_dict(cls, values: Any) -> Collection:
-        """The collection that ``to_dict`` described."""
+    def from_dict(cls, values: Any) -> Campaign:
+        """The campaign that ``to_dict`` described."""
         if not isinstance(values, dict) or values.get("geoveil_collection") != _VERSION:
-            raise InvalidFile(f'a saved collection must say "geoveil_collection": {_VERSION}')
+            raise InvalidFile(f'a saved campaign must say "geoveil_collection": {_VERSION}')
         try:
             resumed = cls.__new__(cls)
             resumed.space = space_from_dict(values["space"])
@@ -390,31 +388,29 @@ class Collection:
             )
             resumed._estimate = None
         except (KeyError, TypeError, ValueError, InvalidInput) as problem:
-            raise InvalidFile(
-                f"the saved collection is incomplete or malformed: {problem}"
-            ) from None
+            raise InvalidFile(f"the saved campaign is incomplete or malformed: {problem}") from None
         return resumed
 
     def save(self, path: str | Path) -> None:
-        """Write the collection to a file; written beside it first, so that a crash leaves the old one."""
+        """Write the campaign to a file; written beside it first, so that a crash leaves the old one."""
         data = canonical_bytes(self.to_dict()) + b"\n"
         with replaced_file(path) as handle:
             handle.write(data)
 
     @classmethod
-    def load(cls, path: str | Path) -> Collection:
+    def load(cls, path: str | Path) -> Campaign:
         """Resume from a saved file."""
         try:
             values = strict_json(Path(path).read_bytes())
         except (ValueError, RecursionError):
             raise InvalidFile(
-                f"{path} must be a saved collection: JSON in UTF-8 that names no entry twice"
+                f"{path} must be a saved campaign: JSON in UTF-8 that names no entry twice"
             ) from None
         return cls.from_dict(values)
 
     def __repr__(self) -> str:
         total = sum(known.tally.total for known in self._rounds)
-        return f"Collection({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
+        return f"Campaign({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
 
 
 def _as_saved(name: str, values: Any, size: int) -> FloatArray:
@@ -440,7 +436,7 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
         if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
             raise InvalidFile(
                 f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise of the "
-                f"collection ({promise})"
+                f"campaign ({promise})"
             )
         tally = Tally(mechanism, values["counts"])
         believed = values["distribution"]
@@ -448,5 +444,5 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
             believed = frozen(_as_saved("distribution", believed, size))
         rounds.append(Round(number, mechanism, tally, believed))
     if [known.closed for known in rounds] != [True] * (len(rounds) - 1) + [False]:
-        raise InvalidFile("a saved collection must have one open round, its last")
+        raise InvalidFile("a saved campaign must have one open round, its last")
     return rounds

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.collect import Crowd, simulate
-from geoveil.collect.collection import PromiseRule, PublishedRule
+from geoveil.campaign import Crowd, simulate
+from geoveil.campaign.campaign import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
 
 GRID = gv.Grid(rows=6, columns=5, cell_km=0.5)
@@ -16,87 +16,87 @@ PEOPLE = np.random.default_rng(1).choice(
 )
 
 
-def run_round(collection, seed, people=PEOPLE):
-    mechanism = collection.mechanism
-    collection.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(seed))))
-    return collection.close_round()
+def run_round(campaign, seed, people=PEOPLE):
+    mechanism = campaign.mechanism
+    campaign.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(seed))))
+    return campaign.close_round()
 
 
 def test_every_published_mechanism_keeps_the_promise():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0, camouflage=0.5)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=0.5)
     for seed in range(3):
-        run_round(collection, seed)
-    mechanisms = [done.mechanism for done in collection.rounds] + [collection.mechanism]
+        run_round(campaign, seed)
+    mechanisms = [done.mechanism for done in campaign.rounds] + [campaign.mechanism]
     assert len(mechanisms) == 4
     assert all(1.98 <= gv.certify(m).epsilon_per_km <= 2.0 for m in mechanisms)
     assert len({m.weights.tobytes() for m in mechanisms}) == 4  # each learnt from the last
 
 
 def test_the_estimate_pools_all_rounds():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
     for seed in range(3):
-        run_round(collection, seed)
-    pooled = gv.IterativeBayesianUpdate().fit([done.tally for done in collection.rounds])
-    np.testing.assert_array_equal(collection.estimate.distribution, pooled.distribution)
-    assert collection.estimate.total == 9000
+        run_round(campaign, seed)
+    pooled = gv.IterativeBayesianUpdate().fit([done.tally for done in campaign.rounds])
+    np.testing.assert_array_equal(campaign.estimate.distribution, pooled.distribution)
+    assert campaign.estimate.total == 9000
 
 
 def test_late_reports_count_under_their_own_mechanism():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
-    first = collection.mechanism
-    run_round(collection, 0)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    first = campaign.mechanism
+    run_round(campaign, 0)
     late = first.tally(np.array([4, 4, 4]))
-    assert collection.receive(late).number == 1
-    assert collection.rounds[0].tally.total == 3003
-    assert collection.current.tally.total == 0
-    run_round(collection, 1)
-    assert collection.estimate.total == 6003
+    assert campaign.receive(late).number == 1
+    assert campaign.rounds[0].tally.total == 3003
+    assert campaign.current.tally.total == 0
+    run_round(campaign, 1)
+    assert campaign.estimate.total == 6003
 
 
 def test_unknown_mechanisms_are_refused():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
     stranger = gv.PlanarGeometric(GRID, epsilon_per_km=2.0)
     with pytest.raises(InvalidInput, match="published"):
-        collection.receive(stranger.tally([1, 2]))
+        campaign.receive(stranger.tally([1, 2]))
 
 
 def test_small_rounds_are_not_released():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0, minimum_reports=100)
-    mechanism = collection.mechanism
-    assert run_round(collection, 0, PEOPLE[:99]) is None
-    assert collection.rounds == []
-    assert collection.mechanism is mechanism
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0, minimum_reports=100)
+    mechanism = campaign.mechanism
+    assert run_round(campaign, 0, PEOPLE[:99]) is None
+    assert campaign.rounds == []
+    assert campaign.mechanism is mechanism
     with pytest.raises(InvalidInput, match="close a round"):
-        _ = collection.estimate
-    closed = run_round(collection, 1, PEOPLE[99:100])
+        _ = campaign.estimate
+    closed = run_round(campaign, 1, PEOPLE[99:100])
     assert closed.tally.total == 100
 
 
 def test_an_empty_round_does_not_close():
-    assert gv.Collection(GRID, epsilon_per_km=1.0).close_round() is None
+    assert gv.Campaign(GRID, epsilon_per_km=1.0).close_round() is None
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: gv.Collection(GRID, epsilon_per_km=2.0, camouflage=0.7, minimum_reports=5),
-        lambda: gv.Collection(GRID, epsilon_per_km=9.0, most_leverage=1.5, guarded=True),
-        lambda: gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10),
+        lambda: gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=0.7, minimum_reports=5),
+        lambda: gv.Campaign(GRID, epsilon_per_km=9.0, most_leverage=1.5, guarded=True),
+        lambda: gv.Campaign.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10),
     ],
 )
 def test_resumed_collection_goes_on_exactly(tmp_path, make):
-    collection = make()
+    campaign = make()
     for seed in range(2):
-        run_round(collection, seed)
-    collection.save(tmp_path / "collection.json")
-    resumed = gv.Collection.load(tmp_path / "collection.json")
-    np.testing.assert_array_equal(resumed.estimate.distribution, collection.estimate.distribution)
-    assert resumed.mechanism == collection.mechanism
+        run_round(campaign, seed)
+    campaign.save(tmp_path / "campaign.json")
+    resumed = gv.Campaign.load(tmp_path / "campaign.json")
+    np.testing.assert_array_equal(resumed.estimate.distribution, campaign.estimate.distribution)
+    assert resumed.mechanism == campaign.mechanism
     for seed in range(2, 4):
-        run_round(collection, seed)
+        run_round(campaign, seed)
         run_round(resumed, seed)
-    np.testing.assert_array_equal(resumed.distribution, collection.distribution)
-    assert resumed.to_dict() == collection.to_dict()
+    np.testing.assert_array_equal(resumed.distribution, campaign.distribution)
+    assert resumed.to_dict() == campaign.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_resumed_collection_goes_on_exactly(tmp_path, make):
     ],
 )
 def test_damaged_files_are_refused(tmp_path, damage):
-    values = gv.Collection(GRID, epsilon_per_km=2.0).to_dict()
+    values = gv.Campaign(GRID, epsilon_per_km=2.0).to_dict()
     damage(values)
-    path = tmp_path / "collection.json"
+    path = tmp_path / "campaign.json"
     path.write_text(json.dumps(values))
     with pytest.raises(InvalidInput):
-        gv.Collection.load(path)
+        gv.Campaign.load(path)
 
 
 def boast(values, epsilon):
@@ -142,41 +142,41 @@ def boast(values, epsilon):
     ],
 )
 def test_an_edited_promise_is_not_believed(made, edit, said):
-    values = gv.Collection(GRID, **made).to_dict()
-    assert gv.Collection.from_dict(values).to_dict() == values
+    values = gv.Campaign(GRID, **made).to_dict()
+    assert gv.Campaign.from_dict(values).to_dict() == values
     edit(values)
     with pytest.raises(InvalidFile, match=said):
-        gv.Collection.from_dict(values)
+        gv.Campaign.from_dict(values)
 
 
 @pytest.mark.parametrize("entry", ["epsilon_per_km", "rounds", "counts", "guarantee"])
 def test_an_entry_that_is_named_twice_is_refused(tmp_path, entry):
-    path = tmp_path / "collection.json"
-    gv.Collection(GRID, epsilon_per_km=2.0).save(path)
+    path = tmp_path / "campaign.json"
+    gv.Campaign(GRID, epsilon_per_km=2.0).save(path)
     text = path.read_text()
     path.write_text(text.replace(f'"{entry}":', f'"{entry}":0.1,"{entry}":', 1))
     with pytest.raises(InvalidFile, match="names no entry twice"):
-        gv.Collection.load(path)
+        gv.Campaign.load(path)
 
 
 def test_junk_is_refused(tmp_path):
-    path = tmp_path / "collection.json"
+    path = tmp_path / "campaign.json"
     path.write_bytes(b"\xff\x00 not json")
-    with pytest.raises(InvalidFile, match="saved collection"):
-        gv.Collection.load(path)
+    with pytest.raises(InvalidFile, match="saved campaign"):
+        gv.Campaign.load(path)
 
 
 def test_a_guarded_collection_leaves_out_what_the_alarm_finds():
     plain, guarded = (
-        gv.Collection(GRID, epsilon_per_km=4.0, guarded=guarded) for guarded in (False, True)
+        gv.Campaign(GRID, epsilon_per_km=4.0, guarded=guarded) for guarded in (False, True)
     )
-    for collection in (plain, guarded):
-        run_round(collection, 0)
+    for campaign in (plain, guarded):
+        run_round(campaign, 0)
     np.testing.assert_array_equal(guarded.distribution, plain.distribution)
     quiet = int(plain.distribution.argmin())
-    for collection in (plain, guarded):
-        collection.receive(collection.mechanism.tally(np.full(300, quiet)))
-        run_round(collection, 1)
+    for campaign in (plain, guarded):
+        campaign.receive(campaign.mechanism.tally(np.full(300, quiet)))
+        run_round(campaign, 1)
     truth = np.bincount(PEOPLE, minlength=GRID.size) / PEOPLE.size
     moved = [(each.distribution - truth)[quiet] for each in (plain, guarded)]
     assert moved[0] > 0.04
@@ -184,19 +184,19 @@ def test_a_guarded_collection_leaves_out_what_the_alarm_finds():
 
 
 def test_a_bounded_collection_bounds_every_round():
-    collection = gv.Collection(GRID, epsilon_per_km=4.0, most_leverage=2.8)
+    campaign = gv.Campaign(GRID, epsilon_per_km=4.0, most_leverage=2.8)
     for seed in range(2):
-        run_round(collection, seed)
-    mechanisms = [done.mechanism for done in collection.rounds] + [collection.mechanism]
+        run_round(campaign, seed)
+    mechanisms = [done.mechanism for done in campaign.rounds] + [campaign.mechanism]
     assert all(mechanism.leverage <= 2.8 for mechanism in mechanisms)
-    assert gv.Collection(GRID, epsilon_per_km=4.0).rule.to_dict().keys() == {
+    assert gv.Campaign(GRID, epsilon_per_km=4.0).rule.to_dict().keys() == {
         "kind", "epsilon_per_km", "camouflage"
     }  # fmt: skip
 
 
 def test_published_rule_is_the_papers_algorithm():
     """Alg. 1 with dense matrices: N_BA − 1 updates of c, EM from the last estimate on the last round."""
-    collection = gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10)
+    campaign = gv.Campaign.as_published(GRID, beta_per_km=1.0, design_steps=8, update_steps=10)
     kernel = np.exp(-GRID.distances_km())
     theta = np.full(GRID.size, 1 / GRID.size)
     for seed in range(3):
@@ -207,21 +207,21 @@ def test_published_rule_is_the_papers_algorithm():
             c = theta @ channel
         channel = c * kernel
         channel /= channel.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(collection.mechanism.matrix(), channel, rtol=1e-7)
-        run_round(collection, seed)
-        q = collection.rounds[-1].tally.counts / PEOPLE.size
+        np.testing.assert_allclose(campaign.mechanism.matrix(), channel, rtol=1e-7)
+        run_round(campaign, seed)
+        q = campaign.rounds[-1].tally.counts / PEOPLE.size
         for _ in range(10):
             theta = theta * (channel @ (q / (theta @ channel)))
-        np.testing.assert_allclose(collection.distribution, theta, rtol=1e-7, atol=1e-12)
+        np.testing.assert_allclose(campaign.distribution, theta, rtol=1e-7, atol=1e-12)
 
 
 def test_simulation_tells_people_once_from_people_each_round():
     pytest.importorskip("ot")
     once = simulate(
-        gv.Collection(GRID, epsilon_per_km=2.0), Crowd(PEOPLE), rounds=3, seed=1, hindsight=True
+        gv.Campaign(GRID, epsilon_per_km=2.0), Crowd(PEOPLE), rounds=3, seed=1, hindsight=True
     )
     every = simulate(
-        gv.Collection(GRID, epsilon_per_km=2.0), Crowd(PEOPLE, "each round"), rounds=3, seed=1
+        gv.Campaign(GRID, epsilon_per_km=2.0), Crowd(PEOPLE, "each round"), rounds=3, seed=1
     )
     assert [r.reports for r in once.rounds] == [1000, 2000, 3000]
     assert [r.reports for r in every.rounds] == [3000, 6000, 9000]
@@ -234,8 +234,8 @@ def test_simulation_tells_people_once_from_people_each_round():
 def test_churn_and_fakes_change_what_arrives():
     pytest.importorskip("ot")
     crowd = Crowd(PEOPLE, churn=0.5, fake_share=0.2, fake_report=7)
-    result = simulate(gv.Collection(GRID, epsilon_per_km=2.0), crowd, rounds=1, seed=4)
-    tally = result.collection.rounds[0].tally
+    result = simulate(gv.Campaign(GRID, epsilon_per_km=2.0), crowd, rounds=1, seed=4)
+    tally = result.campaign.rounds[0].tally
     honest = tally.total * 0.8
     assert abs(honest - 1500) < 150
     assert tally.counts[7] >= tally.total * 0.2
@@ -254,50 +254,50 @@ def test_rules_check_their_numbers():
     with pytest.raises(InvalidInput):
         PublishedRule(beta_per_km=-1.0, design_steps=8, update_steps=10)
     with pytest.raises(InvalidInput):
-        gv.Collection(GRID, epsilon_per_km=2.0, camouflage=3.0)
+        gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=3.0)
     with pytest.raises(InvalidInput):
-        gv.Collection(GRID)
+        gv.Campaign(GRID)
 
 
 # -- what cannot be saved, mixed or taken out ----------------------------------------------------
 
 
 def test_late_reports_do_not_change_an_estimate_made_before_them(tmp_path):
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
-    first = collection.mechanism
-    run_round(collection, 1)
-    collection.receive(first.tally(np.full(50, 3)))
-    collection.save(tmp_path / "collection.json")
-    resumed = gv.Collection.load(tmp_path / "collection.json")
-    assert resumed.estimate.total == collection.estimate.total
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    first = campaign.mechanism
+    run_round(campaign, 1)
+    campaign.receive(first.tally(np.full(50, 3)))
+    campaign.save(tmp_path / "campaign.json")
+    resumed = gv.Campaign.load(tmp_path / "campaign.json")
+    assert resumed.estimate.total == campaign.estimate.total
     np.testing.assert_array_equal(resumed.estimate.distribution, resumed.distribution)
-    run_round(collection, 2)
+    run_round(campaign, 2)
     run_round(resumed, 2)
-    np.testing.assert_array_equal(resumed.distribution, collection.distribution)
+    np.testing.assert_array_equal(resumed.distribution, campaign.distribution)
 
 
 def test_a_file_saved_before_late_reports_were_told_apart_is_read():
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
-    run_round(collection, 1)
-    saved = collection.to_dict()
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    run_round(campaign, 1)
+    saved = campaign.to_dict()
     del saved["estimated_from"]
-    resumed = gv.Collection.from_dict(saved)
-    np.testing.assert_array_equal(resumed.estimate.distribution, collection.distribution)
+    resumed = gv.Campaign.from_dict(saved)
+    np.testing.assert_array_equal(resumed.estimate.distribution, campaign.distribution)
 
 
 def test_a_resumed_mechanism_says_what_a_designed_one_does(tmp_path):
-    collection = gv.Collection(GRID, epsilon_per_km=2.0)
-    run_round(collection, 1)
-    collection.save(tmp_path / "collection.json")
-    resumed = gv.Collection.load(tmp_path / "collection.json").mechanism
-    assert resumed.leverage == pytest.approx(collection.mechanism.leverage)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    run_round(campaign, 1)
+    campaign.save(tmp_path / "campaign.json")
+    resumed = gv.Campaign.load(tmp_path / "campaign.json").mechanism
+    assert resumed.leverage == pytest.approx(campaign.mechanism.leverage)
     assert resumed.warning is None
 
 
 def test_an_estimator_of_ones_own_cannot_be_saved():
     own = gv.IterativeBayesianUpdate(stop=gv.Steps(3))
     with pytest.raises(InvalidInput, match="estimator of its own"):
-        gv.Collection(GRID, rule=PromiseRule(2.0, estimator=own)).to_dict()
+        gv.Campaign(GRID, rule=PromiseRule(2.0, estimator=own)).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -311,30 +311,30 @@ def test_an_estimator_of_ones_own_cannot_be_saved():
     ids=lambda change: next(iter(change)),
 )
 def test_a_saved_collection_that_cannot_be_is_refused(change):
-    saved = gv.Collection(GRID, epsilon_per_km=2.0).to_dict()
+    saved = gv.Campaign(GRID, epsilon_per_km=2.0).to_dict()
     with pytest.raises(InvalidFile):
-        gv.Collection.from_dict({**saved, **change})
+        gv.Campaign.from_dict({**saved, **change})
 
 
 @pytest.mark.parametrize("option", [{"guarded": True}, {"camouflage": 0.9}, {"most_leverage": 3.0}])
 def test_a_rule_has_its_own_settings(option):
     with pytest.raises(InvalidInput, match="rule="):
-        gv.Collection(GRID, rule=PromiseRule(2.0), **option)
+        gv.Campaign(GRID, rule=PromiseRule(2.0), **option)
 
 
 def test_a_guarded_round_of_nothing_but_fakes_closes():
-    collection = gv.Collection(GRID, epsilon_per_km=4.0, guarded=True, minimum_reports=20)
-    collection.receive(collection.mechanism.tally(np.full(40, 14)))
-    assert collection.close_round() is not None
-    assert collection.estimate.total >= 20
+    campaign = gv.Campaign(GRID, epsilon_per_km=4.0, guarded=True, minimum_reports=20)
+    campaign.receive(campaign.mechanism.tally(np.full(40, 14)))
+    assert campaign.close_round() is not None
+    assert campaign.estimate.total >= 20
 
 
 def test_hindsight_is_for_the_plain_update_only():
     crowd = Crowd(PEOPLE)
-    guarded = gv.Collection(GRID, epsilon_per_km=2.0, guarded=True)
-    published = gv.Collection.as_published(GRID, beta_per_km=1.0, design_steps=3, update_steps=3)
-    for collection in (guarded, published):
-        (only,) = simulate(collection, crowd, rounds=1, seed=1, hindsight=True).rounds
+    guarded = gv.Campaign(GRID, epsilon_per_km=2.0, guarded=True)
+    published = gv.Campaign.as_published(GRID, beta_per_km=1.0, design_steps=3, update_steps=3)
+    for campaign in (guarded, published):
+        (only,) = simulate(campaign, crowd, rounds=1, seed=1, hindsight=True).rounds
         assert only.hindsight_km is None
 
 

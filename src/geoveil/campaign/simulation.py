@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
+from geoveil.campaign.campaign import Campaign, PromiseRule
 from geoveil.channel.channel import Channel, Tally
-from geoveil.collect.collection import Collection, PromiseRule
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import Objective, uniform
@@ -85,7 +85,7 @@ class Simulation:
     space: Space
     truth: FloatArray
     rounds: tuple[RoundResult, ...]
-    collection: Collection
+    campaign: Campaign
 
     @property
     def start_km(self) -> float:
@@ -95,7 +95,7 @@ class Simulation:
 
 @one_blas_thread()
 def simulate(
-    collection: Collection,
+    campaign: Campaign,
     crowd: Crowd,
     *,
     rounds: int,
@@ -103,28 +103,28 @@ def simulate(
     hindsight: bool = False,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Run a population through the rounds of a collection, with seeded randomness.
+    """Run a population through the rounds of a campaign, with seeded randomness.
 
     The truth is the distribution of all people of the crowd. ``hindsight`` also finds the best stop
     of the update on the pooled rounds, which costs an earth mover's distance at some 25 step counts;
-    it says nothing about a guarded collection or the paper's rule, which have none.
+    it says nothing about a guarded campaign or the paper's rule, which have none.
     """
-    check_transport(collection.space)
-    people = indices("people", crowd.people, collection.space.size)
-    truth = np.bincount(people, minlength=collection.space.size) / max(1, people.size)
+    check_transport(campaign.space)
+    people = indices("people", crowd.people, campaign.space.size)
+    truth = np.bincount(people, minlength=campaign.space.size) / max(1, people.size)
     generator = np.random.default_rng(count("seed", seed, least=0))
-    met = np.zeros(collection.space.size)
+    met = np.zeros(campaign.space.size)
     results = []
     number = count("rounds", rounds)
     for index, present in enumerate(crowd.rounds(number, generator)):
-        mechanism = collection.mechanism
-        collection.receive(_reports(mechanism, present, crowd, seed * 1_000_003 + index))
+        mechanism = campaign.mechanism
+        campaign.receive(_reports(mechanism, present, crowd, seed * 1_000_003 + index))
         met = met + np.bincount(present, minlength=met.size)
-        if collection.close_round() is not None:
-            results.append(_result(collection, mechanism, truth, met, hindsight=hindsight))
+        if campaign.close_round() is not None:
+            results.append(_result(campaign, mechanism, truth, met, hindsight=hindsight))
         if progress is not None:
             progress(index + 1, number)
-    return Simulation(collection.space, truth, tuple(results), collection)
+    return Simulation(campaign.space, truth, tuple(results), campaign)
 
 
 def _reports(mechanism: Channel, present: IntArray, crowd: Crowd, seed: int) -> Tally:
@@ -136,40 +136,40 @@ def _reports(mechanism: Channel, present: IntArray, crowd: Crowd, seed: int) -> 
 
 
 def _result(
-    collection: Collection,
+    campaign: Campaign,
     mechanism: Channel,
     truth: FloatArray,
     met: FloatArray,
     *,
     hindsight: bool,
 ) -> RoundResult:
-    space = collection.space
-    closed = collection.rounds[-1]
-    believed = collection.distribution
-    plain = isinstance(collection.rule, PromiseRule) and not collection.rule.guarded
-    best = best_in_hindsight_km(collection, truth) if hindsight and plain else None
+    space = campaign.space
+    closed = campaign.rounds[-1]
+    believed = campaign.distribution
+    plain = isinstance(campaign.rule, PromiseRule) and not campaign.rule.guarded
+    best = best_in_hindsight_km(campaign, truth) if hindsight and plain else None
     return RoundResult(
         number=closed.number,
-        reports=sum(done.tally.total for done in collection.rounds),
+        reports=sum(done.tally.total for done in campaign.rounds),
         error_km=earth_movers_distance_km(believed, truth, space),
         floor_km=earth_movers_distance_km(met / met.sum(), truth, space),
         hindsight_km=best,
         mean_distance_km=mean_distance_km(mechanism, truth),
         leakage_bits=mutual_information_bits(mechanism, truth),
-        steps=collection.estimate.steps,
+        steps=campaign.estimate.steps,
         distribution=believed,
     )
 
 
-def best_in_hindsight_km(collection: Collection, truth: npt.ArrayLike) -> float:
+def best_in_hindsight_km(campaign: Campaign, truth: npt.ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
-    observations = Observations([done.tally for done in collection.rounds])
+    observations = Observations([done.tally for done in campaign.rounds])
     path = em_path(
-        Objective(observations.likelihood, observations.counts), uniform(collection.space.size)
+        Objective(observations.likelihood, observations.counts), uniform(campaign.space.size)
     )
     wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(
-        earth_movers_distance_km(point.theta, truth, collection.space)
+        earth_movers_distance_km(point.theta, truth, campaign.space)
         for step, point in enumerate(islice(path, _HINDSIGHT_STEPS + 1))
         if step in wanted
     )

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, positive, prior_over
+from geoveil.campaign.design import elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.collect.design import elastic
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell

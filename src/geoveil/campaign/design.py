@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
-from geoveil.channel.kernel import Kernel
-from geoveil.collect.weights import (
+from geoveil.campaign.weights import (
     equalising_weights,
     exponential_kernel,
     least_leverage,
@@ -19,6 +18,7 @@ from geoveil.collect.weights import (
     with_floor,
     with_leverage,
 )
+from geoveil.channel.kernel import Kernel
 from geoveil.document.certify import certify
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.collect.collection import PublishedRule
-from geoveil.collect.weights import (
+from geoveil.campaign.campaign import PublishedRule
+from geoveil.campaign.weights import (
     equalising_weights,
     exponential_kernel,
     least_leverage,

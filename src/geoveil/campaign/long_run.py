@@ -23,8 +23,8 @@ from geoveil.arrays import (
     frozen,
     one_blas_thread,
 )
+from geoveil.campaign.campaign import PublishedRule
 from geoveil.channel.channel import Channel, Tally
-from geoveil.collect.collection import PublishedRule
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import ChannelLikelihood, Objective

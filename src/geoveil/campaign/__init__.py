@@ -1,0 +1,25 @@
+"""Closing the loop: rounds of collection, the next mechanism, and simulated campaigns."""
+
+from geoveil.campaign.advice import Advice, Choice, advise
+from geoveil.campaign.campaign import Campaign, PromiseRule, PublishedRule, Round
+from geoveil.campaign.design import DesignedElastic, blahut_arimoto, elastic
+from geoveil.campaign.simulation import Crowd, RoundResult, Simulation, simulate
+from geoveil.campaign.weights import equalising_weights
+
+__all__ = [
+    "Advice",
+    "Campaign",
+    "Choice",
+    "Crowd",
+    "DesignedElastic",
+    "PromiseRule",
+    "PublishedRule",
+    "Round",
+    "RoundResult",
+    "Simulation",
+    "advise",
+    "blahut_arimoto",
+    "elastic",
+    "equalising_weights",
+    "simulate",
+]
