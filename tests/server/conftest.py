@@ -17,8 +17,8 @@ from geoveil.server.logs import Log
 from geoveil.server.service import Service
 from geoveil.server.settings import Settings
 from geoveil.store.contract import Store
-from geoveil.store.memory import MemoryStore
 from server.live import HANG_S, LYON, TOKEN, Live
+from store.memory import MemoryStore
 
 __all__ = ["postgres"]
 

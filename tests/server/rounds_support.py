@@ -14,7 +14,7 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.rounds import conclude
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord, Store, Upload
-from geoveil.store.memory import MemoryStore
+from store.memory import MemoryStore
 
 BOX = (48.8286, 2.2855, 48.8798, 2.3909)
 NOON = 1_750_000_000

@@ -14,10 +14,10 @@ import pytest
 
 from geoveil.server.rounds import conclude
 from geoveil.store import Upload, open_store
-from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id
 from server.uploads import Ledger, Uploader, send_again, stored
+from store.memory import MemoryStore
 
 REPORTS = "/api/campaigns/lyon/reports"
 

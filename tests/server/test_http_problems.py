@@ -12,9 +12,9 @@ from starlette.requests import Request
 from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import BASE, PROBLEMS, Problem, problem_of
 from geoveil.store import StoreFailed
-from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess
 from server.live import LYON, TOKEN, new_id
+from store.memory import MemoryStore
 
 REPORTS = "/api/campaigns/lyon/reports"
 

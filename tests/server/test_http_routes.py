@@ -15,9 +15,9 @@ from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import Problem
 from geoveil.server.rounds import conclude
 from geoveil.server.settings import Tokens
-from geoveil.store.memory import MemoryStore
 from server.conftest import InProcess
 from server.live import LYON, new_id
+from store.memory import MemoryStore
 
 CAMPAIGN = "/api/campaigns/lyon"
 

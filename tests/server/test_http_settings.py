@@ -14,7 +14,7 @@ from geoveil.server import run
 from geoveil.server.problem import Problem
 from geoveil.server.run import Started
 from geoveil.server.settings import SETTINGS, Settings, Tokens, load
-from geoveil.store.memory import MemoryStore
+from store.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "this-is-a-secret-token"

@@ -21,10 +21,9 @@ from geoveil.server.campaigns import (
     UnknownRound,
 )
 from geoveil.server.rounds import SLOW_CLOCKS_S, NothingToRelease, conclude, served
-from geoveil.store import open_store
 from geoveil.store.contract import RoundRecord
-from geoveil.store.memory import MemoryStore
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
+from store.memory import MemoryStore, open_any
 
 
 def test_the_error_falls_over_the_rounds() -> None:
@@ -266,7 +265,7 @@ def test_the_same_closing_gives_the_same_bytes_whenever_it_is_worked_on() -> Non
 def test_every_store_leads_to_the_same_bytes(tmp_path: Path) -> None:
     bodies, documents = [], []
     for url in ("memory:", f"sqlite:///{tmp_path}/rounds.db"):
-        store = open_store(url)
+        store = open_any(url)
         city = City(campaign_settings(rounds=3, mechanism_hours=5.0), store=store)
         old = city.campaigns.mechanism("paris")
         city.report(50)

@@ -37,10 +37,9 @@ from geoveil.server.worker import (
     WorkedElsewhere,
     Worker,
 )
-from geoveil.store import open_store
 from geoveil.store.contract import StoreFailed
-from geoveil.store.memory import MemoryStore
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
+from store.memory import MemoryStore, open_any
 
 PATIENCE_S = 60.0
 """Longer than anything here takes; only a fault runs into it."""
@@ -189,7 +188,7 @@ class Slow(Here):
 
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/geoveil.db"])
 def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> None:
-    city = City(store=open_store(address.format(tmp_path)))
+    city = City(store=open_any(address.format(tmp_path)))
     work = closed(city)
     other, taken = Campaigns(city.store, clock=city.clock), []
     slow = Slow(city.clock, lambda: taken.append(other.claim(work, for_s=CLAIM_S)))

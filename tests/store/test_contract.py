@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from databases import Cluster
-from geoveil.store import MemoryStore, Store, open_store
+from geoveil.store import Store, open_store
 from store.contract import StoreContract
+from store.memory import MemoryStore
 
 
 class TestMemory(StoreContract):

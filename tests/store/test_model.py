@@ -17,8 +17,9 @@ import pytest
 
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import EstimateRecord, MemoryStore, Store, Upload, copy_store, open_store
+from geoveil.store import EstimateRecord, Store, Upload, copy_store
 from store.devices import a_campaign, a_round, counts, device_id, plain
+from store.memory import MemoryStore, open_any
 
 CELLS = 256
 CAMPAIGNS = ("paris", "rome")
@@ -30,7 +31,7 @@ class Comparison:
     def __init__(self, address: Callable[[], str], seed: int) -> None:
         self.address = address
         self.where = address()
-        self.store: Store = open_store(self.where)
+        self.store: Store = open_any(self.where)
         self.model = MemoryStore()
         self.random = random.Random(seed)
         self.now_s = 1_000
@@ -138,12 +139,12 @@ class Comparison:
 
     def reopen(self) -> None:
         self.store.close()
-        self.store = open_store(self.where)
+        self.store = open_any(self.where)
 
     def move(self) -> None:
         """Everything goes into another database, and the run continues there."""
         self.where = self.address()
-        target = open_store(self.where)
+        target = open_any(self.where)
         copy_store(self.store, target)
         self.store.close()
         self.store = target

@@ -17,7 +17,6 @@ from geoveil.store import (
     Contents,
     EstimateRecord,
     GroupWriter,
-    MemoryStore,
     Store,
     Upload,
     copy_store,
@@ -27,6 +26,7 @@ from geoveil.store import (
 )
 from geoveil.store.contract import Migration, migrations
 from store.devices import a_round, assert_explained, device_id, start, upload
+from store.memory import MemoryStore, open_any
 
 KINDS = ("memory", "sqlite", "postgres")
 Opens = Callable[[str], Store]
@@ -39,7 +39,7 @@ def opens(tmp_path: Path):
 
     def open_one(kind: str) -> Store:
         addresses = {"memory": "memory:", "sqlite": f"{tmp_path}/{len(opened)}.db"}
-        opened.append(open_store(addresses.get(kind) or cluster().database()))
+        opened.append(open_any(addresses.get(kind) or cluster().database()))
         return opened[-1]
 
     yield open_one

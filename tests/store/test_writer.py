@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from geoveil.errors import InvalidInput
-from geoveil.store import GroupWriter, MemoryStore, Overloaded, StoreFailed, Upload
+from geoveil.store import GroupWriter, Overloaded, StoreFailed, Upload
 from store.devices import start, totals, upload
+from store.memory import MemoryStore
 
 PATIENCE_S = 30
 

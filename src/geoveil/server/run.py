@@ -240,12 +240,7 @@ def url_of(settings: Settings) -> str:
 
 
 def describe(database: str, store: Store) -> str:
-    """The engine of a store and where it is, without user and password.
-
-    >>> from geoveil.store import MemoryStore
-    >>> describe("postgresql://user:secret@db.example:5432/geoveil", MemoryStore())
-    'memory at db.example:5432/geoveil'
-    """
+    """The engine of a store and where it is, without user and password."""
     address = urlsplit(database)
     place = address.netloc.rpartition("@")[2] + address.path
     return f"{store.engine} at {place.removeprefix('/')}" if place else store.engine

@@ -13,7 +13,6 @@ from geoveil.store.contract import (
     Upload,
 )
 from geoveil.store.group_writer import GroupWriter
-from geoveil.store.memory import MemoryStore
 from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Contents",
     "EstimateRecord",
     "GroupWriter",
-    "MemoryStore",
     "NewerSchema",
     "Overloaded",
     "RoundRecord",

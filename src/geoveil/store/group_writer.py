@@ -30,11 +30,6 @@ class GroupWriter:
     ``StoreFailed``, and the next commit tries the store again. Beyond ``most_waiting`` reports new ones
     are refused with ``Overloaded``; where none wait, reports handed in together are taken however many
     they are. The store stays the caller's: ``close`` drains the queue and leaves it open.
-
-    >>> from geoveil.store import MemoryStore
-    >>> with GroupWriter(MemoryStore()) as writer:
-    ...     writer.submit([]).result()
-    []
     """
 
     def __init__(

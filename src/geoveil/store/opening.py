@@ -12,31 +12,23 @@ from urllib.parse import unquote, urlsplit
 
 from geoveil.errors import InvalidInput, MissingExtra
 from geoveil.store.contract import Row, Snapshot, Store
-from geoveil.store.memory import MemoryStore
 
 _POSTGRES = ("postgresql", "postgres")
 
 
 def open_store(url: str | Path, *, create: bool = True) -> Store:
-    """The store at ``memory:``, ``sqlite:///path`` (or just a path), or ``postgresql://…``.
+    """The store at ``sqlite:///path`` (or just a path), or ``postgresql://…``.
 
     A database that is empty or of an older program gets the schema of this one; where not ``create``,
     it must have it already. ``sqlite:///a`` is relative to the working folder, ``sqlite:////a`` is not.
-
-    >>> open_store("memory:").campaigns()
-    []
     """
     address = str(url)
     scheme = urlsplit(address).scheme
-    if address == "memory:":
-        return MemoryStore()
     if scheme in _POSTGRES:
         return _postgres(address, create=create)
     if scheme == "sqlite" or "://" not in address:
         return _sqlite(sqlite_path(address), create=create)
-    raise InvalidInput(
-        f"store (scheme {scheme}) must be memory:, sqlite:///path, a path, or postgresql://…"
-    )
+    raise InvalidInput(f"store (scheme {scheme}) must be sqlite:///path, a path, or postgresql://…")
 
 
 def sqlite_path(address: str) -> Path:
@@ -94,16 +86,7 @@ class Contents:
 
 
 def copy_store(source: Store, target: Store) -> Contents:
-    """Copy everything into an empty store, as of one moment; counting goes on in the source meanwhile.
-
-    >>> from geoveil.store import MemoryStore
-    >>> source, target = MemoryStore(), MemoryStore()
-    >>> source.add_token(bytes(32), label="laptop", at_s=0)
-    >>> copy_store(source, target)
-    Contents(campaigns=0, rounds=0, reports=0)
-    >>> target.token_known(bytes(32))
-    True
-    """
+    """Copy everything into an empty store, as of one moment; counting goes on in the source meanwhile."""
     with source.snapshot() as snapshot:
         watched = _Watched(snapshot)
         target.fill(watched)

@@ -1,4 +1,4 @@
-"""What a store in memory holds, and the same as tables that other stores can read."""
+"""The model of a store: everything in memory, in the plainest way that does what the contract says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
+from geoveil.store import Store, open_store
 from geoveil.store.contract import (
     ID_BYTES,
     TABLES,
@@ -395,3 +396,8 @@ class MemoryStore:
         kept.ids[upload.id] = upload.round
         kept.rounds[upload.round - 1].counts[upload.cell] += 1
         return True
+
+
+def open_any(address: str) -> Store:
+    """The store at an address, ``memory:`` for a new model."""
+    return MemoryStore() if address == "memory:" else open_store(address)
