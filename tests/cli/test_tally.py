@@ -141,7 +141,6 @@ def test_a_pipe_gives_the_document_on_standard_output(checkins: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "t.json", *PROMISE, *BOX, "--engine", "spark"], "spark"),
         (["-o", "t.csv", *PROMISE, *BOX], "must end in .json"),
         (["-o", "t.json", "--mechanism", "continuous-laplace", *PROMISE], "points, not cells"),
         (["-o", "t.json", *BOX], "a promise must be given"),

@@ -53,13 +53,6 @@ _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 @location_options
 @person_options
 @click.option(
-    "--engine",
-    type=click.Choice(["local", "spark"]),
-    default="local",
-    show_default=True,
-    help="Where the work is done: on this machine, or on a Spark cluster.",
-)
-@click.option(
     "--processes",
     type=click.IntRange(min=1),
     help="How many share the work; for large files all cores unless given.",
@@ -68,9 +61,7 @@ _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
     "--seed", type=click.IntRange(min=0), help="For simulations only: noise that can be repeated."
 )
 @machine_options
-def command(
-    mechanism: str, machine: bool, engine: str, processes: int | None, **options: Any
-) -> None:
+def command(mechanism: str, machine: bool, processes: int | None, **options: Any) -> None:
     """Obfuscate the places of IN, count the reports, and keep only the counts.
 
     OUT is a small document: the mechanism and how often each cell was reported. It goes to
@@ -83,7 +74,7 @@ def command(
     request = Request.parse(
         mechanism, options | {"keep": (), "exact": False, "save_mechanism": None}
     )
-    _check(request, engine, processes)
+    _check(request, processes)
     console = Console(machine=machine, data_on_stdout=request.output == PIPE)
     if request.seed is not None:
         console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
@@ -100,15 +91,10 @@ def command(
     console.result(values, lambda screen: _show(screen, request, tally, summary))
 
 
-def _check(request: Request, engine: str, processes: int | None) -> None:
+def _check(request: Request, processes: int | None) -> None:
     if request.limit is not None and (processes or 1) > 1:
         raise click.UsageError(
             "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
-        )
-    if engine == "spark":
-        raise click.UsageError(
-            "--engine spark is not part of this version; --engine local shares the work among "
-            "processes of this machine"
         )
     if request.output != PIPE and not request.output.lower().endswith((".json", ".json.gz")):
         raise click.UsageError(f"output ({request.output}) must end in .json")
