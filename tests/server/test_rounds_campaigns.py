@@ -429,7 +429,7 @@ def test_fakes_of_a_round_long_past_stay_out() -> None:
 
 def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
     """Rounds with the same mechanism are one to the estimate, and stay two on the page."""
-    city = City()
+    city = City(campaign_settings(guarded=True))
     city.report(200)
     city.campaigns.close("paris")
     city.work()

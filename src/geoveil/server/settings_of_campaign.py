@@ -67,7 +67,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = None
     guarded: Annotated[
         bool, Meta(description="Whether estimates leave out what the alarm finds fake.")
-    ] = True
+    ] = False
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
     ] = None
