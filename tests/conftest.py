@@ -14,7 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("contract", "faults")
+pytest.register_assert_rewrite("contract", "faults", "store")
 
 settings.register_profile(
     "geoveil",

@@ -10,8 +10,6 @@ from databases import cluster, postgres
 
 __all__ = ["address", "postgres"]
 
-pytest.register_assert_rewrite("store")
-
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
