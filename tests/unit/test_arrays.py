@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
+from geoveil.verify.guard import GuardedUpdate
 
 
 def threads() -> set[int]:
@@ -37,6 +38,9 @@ class _Watching(gv.DenseChannel):
         lambda channel: gv.IterativeBayesianUpdate().fit(channel.tally([0, 1, 2, 2])).interval(),
         lambda channel: gv.manipulation_gain(channel, [0.2, 0.3, 0.5], reports=1000),
         lambda channel: gv.audit(channel, draws=1000),
+        lambda channel: GuardedUpdate().inspect([channel.tally([0, 1, 2, 2])]),
+        lambda channel: gv.mutual_information_bits(channel, [0.2, 0.3, 0.5]),
+        lambda channel: gv.adversary_error_km(channel, [0.2, 0.3, 0.5]),
     ],
 )
 def test_a_library_user_gets_one_thread(work) -> None:

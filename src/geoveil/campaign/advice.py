@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, positive, prior_over
+from geoveil.arrays import FloatArray, count, one_blas_thread, positive, prior_over
 from geoveil.campaign.design import elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -98,6 +98,7 @@ class Advice:
         )
 
 
+@one_blas_thread()
 def advise(
     space: Space,
     prior: npt.ArrayLike,

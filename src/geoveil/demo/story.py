@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,7 +41,9 @@ from geoveil.verify import AuditReport, Certificate, audit, certify
 
 _STOP_S = 60.0
 """How long a collector that was told to stop may take before it is killed."""
-_POLL_S = 0.05
+_POLL_S = 0.2
+_LOOKS = 25
+"""After so many it is also asked whether the estimate failed: asking takes time from making it."""
 _ATTEMPTS = 3
 """So many failed estimates of one round end the wait for it; a slow one never does."""
 _DIRECTLY = build_opener(ProxyHandler({}))  # a proxy could not reach this machine
@@ -121,15 +124,16 @@ class LocalCollector:
         """Close the open round and wait for its estimate, however long: the share of every cell."""
         self.call(f"/api/campaigns/{campaign}/rounds", {})
         path = f"/api/campaigns/{campaign}/rounds/{number}/estimate"
-        while True:
+        for look in count():
             try:
                 return np.array(self.call(path)["distribution"])
             except HTTPError as answer:
                 if answer.code != 404:
                     raise
-            if self._failed_estimates() >= _ATTEMPTS:
+            if look % _LOOKS == _LOOKS - 1 and self._failed_estimates() >= _ATTEMPTS:
                 raise CollectorFailed(f"the estimate of round {number} failed {_ATTEMPTS} times")
             self.pause(_POLL_S)
+        raise AssertionError("unreachable")
 
     def _failed_estimates(self) -> int:
         """How often the collector could not make an estimate, by its own count."""

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution
+from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution, one_blas_thread
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput, TooLarge, require
 from geoveil.measure.information import FEW_ROWS, prior_of
@@ -19,6 +19,7 @@ Loss = Callable[[Space, npt.ArrayLike, npt.ArrayLike], FloatArray]
 """loss(space, a, b): how bad it is that b stands for a; arrays of cells broadcast."""
 
 
+@one_blas_thread()
 def mean_distance_km(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     """The mean distance Σ π(x) C[x, y] d(x, y) between a person and their report, in km.
 
@@ -34,6 +35,7 @@ def mean_distance_km(channel: Channel, prior: npt.ArrayLike | None = None) -> fl
     return expected_loss(channel, prior, distance_km)
 
 
+@one_blas_thread()
 def expected_loss(
     channel: Channel, prior: npt.ArrayLike | None, loss: Loss | npt.ArrayLike
 ) -> float:
@@ -99,6 +101,7 @@ def _loss_matrix(loss: npt.ArrayLike, rows: int, columns: int) -> FloatArray:
 _BLOCK = 512  # reports handled at once: the product then holds 512 numbers per cell
 
 
+@one_blas_thread()
 def adversary_error_km(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     """The adversary's expected error Σ_y min_z Σ_x π(x) C[x, y] d(x, z), in km.
 
@@ -148,6 +151,7 @@ def adversary_guesses(
     return found
 
 
+@one_blas_thread()
 def bayes_error(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     """The probability 1 − Σ_y max_x π(x) C[x, y] that the best guess of the cell is wrong.
 
@@ -204,6 +208,7 @@ _NEGLIGIBLE = 1e-17  # mass that is rounding: together at most 1e-17 · cells ·
 _STEPS = 50_000_000
 
 
+@one_blas_thread()
 def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -> float:
     """The exact earth mover's (Wasserstein-1) distance between two distributions, in km.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import FloatArray, IntArray, distribution, prior_over
+from geoveil.arrays import FloatArray, IntArray, distribution, one_blas_thread, prior_over
 from geoveil.channel.channel import Channel
 
 FEW_ROWS = 64
@@ -56,6 +56,7 @@ def kl_divergence_bits(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
     return _bits(kl_divergence_nats(p, q))
 
 
+@one_blas_thread()
 def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     """What one report tells about the cell: I(X; Y) = H(Y) − Σ π(x) H(Y | x), in bits.
 

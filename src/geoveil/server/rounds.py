@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.campaign.design import elastic
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, publish
@@ -75,6 +75,7 @@ def usable(settings: CampaignSettings, counts: Mapping[int, IntArray]) -> dict[i
     return {number: counts[number] for number in sorted(counts) if counts[number].sum() >= least}
 
 
+@one_blas_thread()
 def conclude(work: Work) -> Conclusion:
     """The estimate of a closing and the next document.
 

@@ -158,6 +158,7 @@ class GuardedUpdate:
         """The estimate from what the guard left."""
         return self.inspect(tallies).estimate
 
+    @one_blas_thread()
     def inspect(
         self, tallies: Tally | Iterable[Tally], *, suspects: Iterable[tuple[Channel, int]] = ()
     ) -> Guarded:
