@@ -166,7 +166,7 @@ UNPOPULAR = Experiment(
 SETTINGS = ((5, "p1"), (5, "p3"), (20, "p1"), (20, "p3"))
 FINEST, QUICK_FINEST = 1e-10, 1e-6
 """Thresholds (nats) at which Algorithm 1 is taken to have converged."""
-_LEAST_BITS, _SLIGHT = 1e-3, 0.1
+_LEAST_BITS, _SLIGHT = 1e-3, 0.05
 THRESHOLDS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 _PEOPLE_OF_THRESHOLD, _REPEATS, _QUICK_REPEATS = 20, 5, 1
 
