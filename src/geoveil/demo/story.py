@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -124,16 +123,17 @@ class LocalCollector:
         """Close the open round and wait for its estimate, however long: the share of every cell."""
         self.call(f"/api/campaigns/{campaign}/rounds", {})
         path = f"/api/campaigns/{campaign}/rounds/{number}/estimate"
-        for look in count():
+        looks = 0
+        while True:
             try:
                 return np.array(self.call(path)["distribution"])
             except HTTPError as answer:
                 if answer.code != 404:
                     raise
-            if look % _LOOKS == _LOOKS - 1 and self._failed_estimates() >= _ATTEMPTS:
+            looks += 1
+            if looks % _LOOKS == 0 and self._failed_estimates() >= _ATTEMPTS:
                 raise CollectorFailed(f"the estimate of round {number} failed {_ATTEMPTS} times")
             self.pause(_POLL_S)
-        raise AssertionError("unreachable")
 
     def _failed_estimates(self) -> int:
         """How often the collector could not make an estimate, by its own count."""
