@@ -12,9 +12,10 @@ from typing import Any, cast
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, positive
-from geoveil.client.collector import Collector, Patience, Verified
+from geoveil.client.collector import Collector, Patience
 from geoveil.client.refusal import Refused
 from geoveil.client.transport import Address, Network
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.randomness import SYSTEM
 from geoveil.space.grid import Grid
@@ -212,19 +213,17 @@ class Fleet:
     """
 
     def __init__(self, address: Address, *, max_epsilon_per_km: float, seed: int = 0) -> None:
-        self._address = address
         self._limit = max_epsilon_per_km
         self._collector = Collector(address, Network(address), Patience())
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._crowd: FloatArray | None = None
         self.verified = self.refresh()
 
-    def refresh(self) -> Verified:
+    def refresh(self) -> MechanismDocument:
         """Fetch the mechanism again; refused where a device would refuse it."""
-        found = self._collector.mechanism()
-        found.check(self._address, max_epsilon_per_km=self._limit, now_s=time())
+        found = self._collector.mechanism(max_epsilon_per_km=self._limit, now_s=time())
         if self._crowd is None:
-            self._crowd = crowd_on(found.document.mechanism.space, self._generator)
+            self._crowd = crowd_on(found.mechanism.space, self._generator)
         self.verified = found
         return found
 
@@ -237,13 +236,13 @@ class Fleet:
                 if self.verified is not made_with:
                     break
 
-    def _made(self, verified: Verified) -> list[bytes]:
-        cells = verified.document.mechanism.space.size
+    def _made(self, verified: MechanismDocument) -> list[bytes]:
+        cells = verified.mechanism.space.size
         places = self._generator.choice(cells, size=_MADE_AT_ONCE, p=self._crowd)
-        return report_texts(verified, verified.document.mechanism.sample(places))
+        return report_texts(verified, verified.mechanism.sample(places))
 
 
-def report_texts(verified: Verified, reported: IntArray) -> list[bytes]:
+def report_texts(verified: MechanismDocument, reported: IntArray) -> list[bytes]:
     """Drawn cells as the JSON texts of reports, each with a random id."""
     head = b'{"mechanism":"%s","id":"' % verified.id.encode()
     ids = SYSTEM.bytes(16 * reported.size).hex().encode()

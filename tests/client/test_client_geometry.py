@@ -15,7 +15,8 @@ import geoveil as gv
 from client.world import LYON, Collector, device, document
 from geoveil.client import Refused
 from geoveil.client import device as module
-from geoveil.client.collector import Verified, verified
+from geoveil.client.collector import verified
+from geoveil.document.wire import MechanismDocument
 
 BOXES = {
     "lyon": (45.74, 4.81, 45.78, 4.87),
@@ -26,7 +27,7 @@ BOXES = {
 }
 
 
-def campaign(name: str) -> Verified:
+def campaign(name: str) -> MechanismDocument:
     south, west, north, east = BOXES[name]
     grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=4.0)
     return verified(document(grid=grid).served())
@@ -116,9 +117,9 @@ def places(count: int, box: tuple[float, ...], seed: int) -> np.ndarray:
     return np.where(which == 0, odd, np.where(which < 3, globe, near)).T
 
 
-def outcome(current: Verified, place: Any, outside: Any) -> int | str:
+def outcome(current: MechanismDocument, place: Any, outside: Any) -> int | str:
     try:
-        return module._cell(current, place, outside)
+        return module._cell(current.mechanism.space, place, outside)
     except Refused as refused:
         return refused.reason
 
@@ -127,7 +128,7 @@ def outcome(current: Verified, place: Any, outside: Any) -> int | str:
 @pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_cell_or_a_typed_refusal_everywhere(count: int, name: str) -> None:
     current = campaign(name)
-    grid = current.document.mechanism.space
+    grid = current.mechanism.space
     seen = set()
     for place in places(count, BOXES[name], 3):
         strict, clamped = outcome(current, place, "refuse"), outcome(current, place, "clamp")
@@ -145,7 +146,7 @@ def test_a_cell_or_a_typed_refusal_everywhere(count: int, name: str) -> None:
 @pytest.mark.parametrize("name", BOXES)
 def test_a_turn_of_the_globe_is_the_same_place(name: str) -> None:
     current = campaign(name)
-    lat, lng = current.document.mechanism.space.centres_latlng()
+    lat, lng = current.mechanism.space.centres_latlng()
     for cell in range(0, lat.size, 7):
         for turn in (-720.0, -360.0, 0.0, 360.0):
             assert outcome(current, (lat[cell], lng[cell] + turn), "refuse") == cell

@@ -104,7 +104,7 @@ def test_a_million_draws_follow_the_table_and_a_tilt_is_found() -> None:
 def test_devices_draw_from_the_table_with_the_systems_bits() -> None:
     """The device's own step, from fresh bytes of the operating system."""
     current = verified(document().served())
-    drawn = [current.draw(CELL, SYSTEM.bytes(16)).cell for _ in range(5000)]
+    drawn = [current.mechanism.draw(CELL, SYSTEM.bytes(16)) for _ in range(5000)]
     counts = np.bincount(drawn, minlength=LYON.size)
     assert p_value(counts, MECHANISM.row(CELL)) > FALSE_ALARM
 

@@ -232,6 +232,21 @@ def test_a_report_without_an_answer_waits_for_flush(name: str, path: Path) -> No
     assert it.ledger.spent_per_km == 2.0
 
 
+def test_an_answer_that_names_an_entry_twice_counts_nothing(path: Path) -> None:
+    collector = Collector()
+
+    def post(path: str, body: bytes, *, limit: int) -> Answer:
+        name = json.loads(body)["id"]
+        answer = f'{{"id":"other","id":"{name}","status":"counted"}}'
+        return Answer(200, "application/json", 0.0, answer.encode())
+
+    collector.post = post  # type: ignore[method-assign]
+    it = device(collector, path)
+    with pytest.raises(Unacknowledged, match="not a collector's"):
+        it.report(**PLACE)
+    assert [charge.state for charge in it.history()] == ["sent"]
+
+
 def test_asking_again_also_delivers_what_waits(path: Path) -> None:
     collector = Collector(faults=[CUT] * 3)
     it = device(collector, path)

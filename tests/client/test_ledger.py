@@ -17,8 +17,7 @@ from client.crashes import Crash, Machine, on
 from client.world import Collector, Eye, device, refused
 from geoveil.client import Ledger, Refused
 from geoveil.client import ledger as durable
-from geoveil.client.book import Book, Charge
-from geoveil.client.ledger import Drawn, Round
+from geoveil.client.ledger import Book, Charge, Round
 from geoveil.client.transport import Answer
 
 LIMIT = 10.0
@@ -39,7 +38,7 @@ def answered(ledger: Ledger, cell: int, *, number: int = 1, cost: float = 2.0) -
         cell,
         report=os.urandom(16).hex(),
         limit_per_km=LIMIT,
-        draw=lambda: Drawn(7, 45.0, 4.0),
+        draw=lambda: (7, 45.0, 4.0),
     )
 
 
@@ -93,7 +92,7 @@ def test_campaigns_share_the_budget_and_nothing_else(path: Path) -> None:
     other = a_round(campaign="https://b.example/c/x")
 
     def made() -> Charge:
-        drawn = Drawn(1, 0.0, 0.0)
+        drawn = (1, 0.0, 0.0)
         return ledger.answer(other, 3, report="0" * 32, limit_per_km=LIMIT, draw=lambda: drawn)
 
     assert reason(made) == "round-back"
@@ -114,9 +113,9 @@ def test_the_charge_is_on_disk_before_the_draw_and_the_draw_before_the_sending(p
     current = a_round()
     ledger.accept(current, LIMIT)
 
-    def draw() -> Drawn:
+    def draw() -> tuple[int, float, float]:
         seen["drawing"] = Book.from_bytes(path.read_bytes()).charges
-        return Drawn(7, 45.0, 4.0)
+        return (7, 45.0, 4.0)
 
     ledger.answer(current, 3, report="0" * 32, limit_per_km=LIMIT, draw=draw)
     receipt = device(Looking(), ledger).report(locate=Eye())
@@ -143,7 +142,7 @@ def spoil_digit(content: bytes) -> bytes:
 
 def resealed(change: Any) -> Any:
     """A forger who knows the checksum."""
-    from geoveil.client.book import sealed
+    from geoveil.client.ledger import sealed
 
     def spoil(content: bytes) -> bytes:
         values = json.loads(content)

@@ -85,7 +85,7 @@ def test_reports_are_valid_and_each_has_an_id_of_its_own(live: Live) -> None:
     fleet = Fleet(Address.of(link(live)), max_epsilon_per_km=1.0)
     reports = fleet.reports()
     values = [json.loads(next(reports)) for _ in range(5000)]
-    cells = fleet.verified.document.mechanism.space.size
+    cells = fleet.verified.mechanism.space.size
     assert {value["mechanism"] for value in values} == {fleet.verified.id}
     assert len({value["id"] for value in values}) == len(values)
     assert all(0 <= value["cell"] < cells for value in values)

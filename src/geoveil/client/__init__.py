@@ -1,9 +1,8 @@
 """The device's side of a campaign: checks, budget, exact draws, reports that are sent once."""
 
-from geoveil.client.book import Charge
 from geoveil.client.collector import Patience
 from geoveil.client.device import Device, Receipt
-from geoveil.client.ledger import Ledger
+from geoveil.client.ledger import Charge, Ledger
 from geoveil.client.refusal import REASONS, Refused, Unacknowledged
 
 __all__ = [

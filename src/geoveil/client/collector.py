@@ -10,13 +10,21 @@ from functools import lru_cache
 from typing import Any
 
 from geoveil.arrays import count, positive
-from geoveil.client.book import Charge, Drawn
-from geoveil.client.ledger import Round
+from geoveil.client.ledger import Charge
 from geoveil.client.refusal import Refused
 from geoveil.client.transport import Address, Answer, Transport, Unreachable
-from geoveil.document.canonical import document_id
+from geoveil.document.canonical import strict_json
 from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument
 from geoveil.randomness import SYSTEM
+
+CLOCK_SKEW_S = 300.0
+"""A device's clock may be this much behind the collector's."""
+_ANSWER_BYTES = 1 << 16
+_PROBLEMS = "https://geoveil.org/problems/"
+_LATER = frozenset({408, 425, 429})
+_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body"})
+"""Problems of the report itself, at any time and wherever it is sent. Any other may pass: a clock is put
+right, a proxy finds the right service."""
 
 
 def _jitter() -> float:
@@ -59,68 +67,16 @@ class Patience:
         return False
 
 
-# --- The mechanism document as a device takes it: verified once, then checked against its own limits
-
-
-CLOCK_SKEW_S = 300.0
-"""A device's clock may be this much behind the collector's."""
-
-
-@dataclass(frozen=True)
-class Verified:
-    """A sound document and its id, the hash of what was served."""
-
-    id: str
-    document: MechanismDocument
-
-    def check(self, address: Address, *, max_epsilon_per_km: float, now_s: float) -> None:
-        """Refuse another campaign's document, a promise above the limit, and one out of its time."""
-        document = self.document
-        if document.campaign != address.campaign:
-            raise Refused("campaign")
-        if document.epsilon_per_km > max_epsilon_per_km:
-            raise Refused("promise")
-        if now_s < document.not_before_s - CLOCK_SKEW_S:
-            raise Refused("not-yet-valid")
-        if now_s >= document.expires_s:
-            raise Refused("expired")
-
-    def round(self, address: Address) -> Round:
-        """The document as the ledger knows it."""
-        document = self.document
-        space = document_id(document.mechanism.space.to_dict())
-        return Round(address.name, space, document.round, self.id, document.epsilon_per_km)
-
-    def draw(self, cell: int, random_bytes: bytes) -> Drawn:
-        """The report for a true cell and 16 random bytes, with its centre."""
-        mechanism = self.document.mechanism
-        report = mechanism.draw(cell, random_bytes)
-        lat, lng = mechanism.space.plane.to_latlng(mechanism.space.centres[report])
-        return Drawn(report, float(lat), float(lng))
-
-
 @lru_cache(maxsize=16)
-def verified(body: bytes) -> Verified:
+def verified(body: bytes) -> MechanismDocument:
     """The document in these bytes; the certificate is computed once for all devices of a process."""
     try:
         document = MechanismDocument.read(body)
     except RefusedDocument as refused:
         raise Refused("document", refused.reason) from None
-    claimed = json.loads(body).get("id")
-    if claimed is None:
+    if json.loads(body).get("id") is None:
         raise Refused("document", "id")
-    return Verified(claimed, document)
-
-
-# --- The collector as a device sees it: a document to fetch, a report to hand over, both with patience
-
-
-_ANSWER_BYTES = 1 << 16
-_PROBLEMS = "https://geoveil.org/problems/"
-_LATER = frozenset({408, 425, 429})
-_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body"})
-"""Problems of the report itself, at any time and wherever it is sent. Any other may pass: a clock is put
-right, a proxy finds the right service."""
+    return document
 
 
 class NoAnswer(Exception):
@@ -141,26 +97,38 @@ class Collector:
         self._address = address
         self._transport = transport
         self._patience = patience
-        self._latest: Verified | None = None
+        self._latest: MechanismDocument | None = None
 
-    def mechanism(self) -> Verified:
-        """The current document; what is here already is not transferred again.
+    def mechanism(self, *, max_epsilon_per_km: float, now_s: float) -> MechanismDocument:
+        """The current document, sound, of this campaign, in its time and within the limit.
 
-        The tag is the id that the device computed, never one of the collector's choosing, which could
-        mark a device.
+        What is here already is not transferred again. The tag is the id that the device computed, never
+        one of the collector's choosing, which could mark a device.
         """
-        tag = self._latest.id if self._latest else None
-        answer = self._patiently(
-            lambda: self._transport.get(self._address.mechanism_path, tag=tag, limit=LARGEST_BYTES)
-        )
+        document = self._latest = self._fetched()
+        if document.campaign != self._address.campaign:
+            raise Refused("campaign")
+        if document.epsilon_per_km > max_epsilon_per_km:
+            raise Refused("promise")
+        if now_s < document.not_before_s - CLOCK_SKEW_S:
+            raise Refused("not-yet-valid")
+        if now_s >= document.expires_s:
+            raise Refused("expired")
+        return document
+
+    def _fetched(self) -> MechanismDocument:
+        path, tag = self._address.mechanism_path, self._latest.id if self._latest else None
+        answer = self._patiently(lambda: self._transport.get(path, tag=tag, limit=LARGEST_BYTES))
         if answer is None:
             raise Refused("unreachable")
         if answer.status == 304 and self._latest is not None:
             return self._latest
-        if answer.status != 200:
-            raise _refusal(answer)
-        self._latest = verified(answer.body)
-        return self._latest
+        if answer.status == 200:
+            return verified(answer.body)
+        problem = _problem(answer)
+        if problem:
+            raise Refused("problem", problem)
+        raise Refused("answer", f"status {answer.status}")
 
     def count(self, charge: Charge) -> None:
         """Hand over a drawn report; returns once it is counted.
@@ -168,11 +136,9 @@ class Collector:
         Else ``Refused``, where the report can never count, or ``NoAnswer``, where it may count later.
         """
         report = {"mechanism": charge.mechanism, "id": charge.report, "cell": charge.cell}
-        body = json.dumps(report, separators=(",", ":")).encode()
+        path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
         try:
-            answer = self._patiently(
-                lambda: self._transport.post(self._address.reports_path, body, limit=_ANSWER_BYTES)
-            )
+            answer = self._patiently(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
         except Refused as refused:  # of the connection, not of the report
             raise NoAnswer(str(refused)) from None
         if answer is None:
@@ -203,11 +169,6 @@ class Collector:
         return answers[0] if self._patience.until(attempt) else None
 
 
-def _refusal(answer: Answer) -> Refused:
-    problem = _problem(answer)
-    return Refused("problem", problem) if problem else Refused("answer", f"status {answer.status}")
-
-
 def _problem(answer: Answer) -> str:
     """The name of the collector's problem; empty where the answer is none."""
     body = _json(answer)
@@ -221,6 +182,6 @@ def _problem(answer: Answer) -> str:
 
 def _json(answer: Answer) -> Any:
     try:
-        return json.loads(answer.body)
+        return strict_json(answer.body)
     except (ValueError, RecursionError):
         return None

@@ -12,14 +12,17 @@ from typing import Literal, get_args
 
 from geoveil.arrays import positive
 from geoveil.channel.words import NEARBY_KM, rounded_down
-from geoveil.client.book import Charge, State
-from geoveil.client.collector import Collector, NoAnswer, Patience, Verified
-from geoveil.client.ledger import Ledger
+from geoveil.client.collector import Collector, NoAnswer, Patience
+from geoveil.client.ledger import Charge, Drawn, Ledger, Round
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.client.transport import Address, Network, Transport
+from geoveil.document.canonical import document_id
 from geoveil.document.exact import DRAW_BYTES
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
+from geoveil.space.grid import Grid
+from geoveil.space.outside import Outside
 from geoveil.space.projection import either_longitude
 
 
@@ -43,37 +46,6 @@ class Receipt:
     """What the report was charged."""
     budget_left_per_km: float
     acknowledged: bool
-
-
-# --- What a report would send and cost, in plain words
-
-
-def explanation(
-    address: Address, current: Verified, left_per_km: float, budget_per_km: float
-) -> str:
-    """Four sentences: where to, what, how far off, and what it costs."""
-    document = current.document
-    mechanism = document.mechanism
-    grid = mechanism.space
-    cell_m = 1000 * grid.cell_km
-    return (
-        f"Round {document.round} of the campaign {document.campaign} at {address.origin}: one of "
-        f"{grid.size} cells of {cell_m:.0f} m would be sent, drawn at random around yours, with a "
-        "random number and the id of the rule it was drawn by; "
-        f"nothing else. From the middle of the map it lies {_mean_distance_km(current):.2g} km away "
-        f"on average. {mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
-        f"{rounded_down(left_per_km)} of {rounded_down(budget_per_km)} per km are left."
-    )
-
-
-def _mean_distance_km(current: Verified) -> float:
-    mechanism = current.document.mechanism
-    grid = mechanism.space
-    middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
-    return float(mechanism.row(middle) @ grid.distances_from_km(middle))
-
-
-# --- The device: it checks, charges, draws and sends, in this order, and remembers what it sent
 
 
 Beyond = Literal["refuse", "clamp"]
@@ -141,19 +113,21 @@ class Device:
             raise InvalidInput(
                 f"outside ({outside!r}) must be one of {', '.join(get_args(Beyond))}"
             )
-        current = self._checked()
-        facts = current.round(self.address)
-        self.ledger.accept(facts, self.budget_per_km)
-        cell = _cell(current, where(), outside)
+        document, current = self._current()
+        self.ledger.accept(current, self.budget_per_km)
+        grid = document.mechanism.space
+        cell = _cell(grid, where(), outside)
         bits = self._randomness.bytes(_ID_BYTES + DRAW_BYTES)
-        charge = self.ledger.answer(
-            facts,
-            cell,
-            report=bits[:_ID_BYTES].hex(),
-            limit_per_km=self.budget_per_km,
-            draw=lambda: current.draw(cell, bits[_ID_BYTES:]),
+
+        def draw() -> Drawn:
+            report = document.mechanism.draw(cell, bits[_ID_BYTES:])
+            lat, lng = grid.plane.to_latlng(grid.centres[report])
+            return report, float(lat), float(lng)
+
+        limit, report = self.budget_per_km, bits[:_ID_BYTES].hex()
+        return self._delivered(
+            self.ledger.answer(current, cell, report=report, limit_per_km=limit, draw=draw)
         )
-        return self._delivered(charge)
 
     def flush(self) -> list[Receipt]:
         """Send again what was not acknowledged; the receipts of what now is. Never a new draw.
@@ -175,57 +149,62 @@ class Device:
 
     def explain(self) -> str:
         """In plain words what a report would send and cost; reads no location and charges nothing."""
-        current = self._checked()
-        self.ledger.check(current.round(self.address), self.budget_per_km)
-        left = self.ledger.left_per_km(self.budget_per_km)
-        return explanation(self.address, current, left, self.budget_per_km)
+        document, current = self._current()
+        self.ledger.check(current, self.budget_per_km)
+        left = rounded_down(self.ledger.left_per_km(self.budget_per_km))
+        mechanism, grid = document.mechanism, document.mechanism.space
+        middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
+        mean_km = float(mechanism.row(middle) @ grid.distances_from_km(middle))
+        return (
+            f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: one "
+            f"of {grid.size} cells of {1000 * grid.cell_km:.0f} m would be sent, drawn at random around "
+            "yours, with a random number and the id of the rule it was drawn by; nothing else. From "
+            f"the middle of the map it lies {mean_km:.2g} km away on average. "
+            f"{mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
+            f"{left} of {rounded_down(self.budget_per_km)} per km are left."
+        )
 
     def history(self) -> list[Charge]:
         """Everything that ever left through this ledger, over all campaigns, in order."""
         return [c for c in self.ledger.charges() if c.state not in ("charged", "drawn")]
 
-    def _checked(self) -> Verified:
-        """The current mechanism, sound and within what this device was told to accept."""
-        current = self._collector.mechanism()
+    def _current(self) -> tuple[MechanismDocument, Round]:
+        """The current mechanism within what this device was told to accept, and as the ledger knows it."""
         limit, now = self.max_epsilon_per_km, self._clock()
-        current.check(self.address, max_epsilon_per_km=limit, now_s=now)
-        return current
+        document = self._collector.mechanism(max_epsilon_per_km=limit, now_s=now)
+        space, cost = document_id(document.mechanism.space.to_dict()), document.epsilon_per_km
+        return document, Round(self.address.name, space, document.round, document.id, cost)
 
     def _delivered(self, charge: Charge) -> Receipt:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
         if charge.state == "refused":
             raise Refused("problem", charge.problem, sent=True)
         receipt = self._receipt(charge)
-        if not receipt.acknowledged:
-            self.ledger.mark(charge.report, "sent")
-            self._send(charge, receipt)
-        return replace(receipt, acknowledged=True)
-
-    def _send(self, charge: Charge, receipt: Receipt) -> None:
+        if receipt.acknowledged:
+            return receipt
+        self.ledger.mark(charge.report, "sent")
         try:
             self._collector.count(charge)
         except NoAnswer as why:
             raise Unacknowledged(receipt, str(why), why.problem) from None
         except Refused as refused:
-            self._note(charge, "refused", refused.detail)
+            with suppress(Refused):  # where the ledger fails now, ``flush`` asks again
+                self.ledger.mark(charge.report, "refused", refused.detail)
             raise
-        self._note(charge, "acknowledged")
-
-    def _note(self, charge: Charge, state: State, problem: str = "") -> None:
-        """Keep what the collector said; where the ledger fails now, ``flush`` asks again."""
         with suppress(Refused):
-            self.ledger.mark(charge.report, state, problem)
+            self.ledger.mark(charge.report, "acknowledged")
+        return replace(receipt, acknowledged=True)
 
     def _receipt(self, charge: Charge) -> Receipt:
-        drawn = charge.drawn
+        cell, lat, lng = charge.drawn
         return Receipt(
             campaign=self.address.campaign,
             round=charge.round,
             mechanism=charge.mechanism,
             report=charge.report,
-            cell=drawn.cell,
-            lat=drawn.lat,
-            lng=drawn.lng,
+            cell=cell,
+            lat=lat,
+            lng=lng,
             epsilon_per_km=charge.epsilon_per_km,
             budget_left_per_km=self.ledger.left_per_km(self.budget_per_km),
             acknowledged=charge.state == "acknowledged",
@@ -241,19 +220,16 @@ def _locator(lat: float | None, lng: float | None, locate: Locate | None) -> Loc
     raise InvalidInput("report must be given lat and lng, or locate, a function that reads them")
 
 
-def _cell(current: Verified, location: tuple[float, float], outside: Beyond) -> int:
+def _cell(grid: Grid, location: tuple[float, float], outside: Beyond) -> int:
     """The true cell; whatever is wrong with the location, its value is in no message."""
-    grid = current.document.mechanism.space
     try:
-        lat, lng = (_degrees(value) for value in location)
-        return grid.locate(lat=lat, lng=lng, outside="raise" if outside == "refuse" else "clamp")
+        lat, lng = location
+        for degrees in (lat, lng):
+            if isinstance(degrees, bool) or not isinstance(degrees, Real):
+                raise TypeError
+        beyond: Outside = "raise" if outside == "refuse" else "clamp"
+        return grid.locate(lat=float(lat), lng=float(lng), outside=beyond)
     except OutsideSpace:
         raise Refused("outside") from None
     except (TypeError, ValueError, ArithmeticError):
         raise Refused("location") from None
-
-
-def _degrees(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError
-    return float(value)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from time import time
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from geoveil.client.refusal import Refused
@@ -46,17 +47,19 @@ class Address:
         try:
             parts = urlsplit(str(url))
             host, port = parts.hostname, parts.port
+            path = _LINK.fullmatch(parts.path)
+            extras = parts.username or parts.password or parts.query or parts.fragment
+            if parts.scheme not in ("http", "https") or not host or path is None or extras:
+                raise ValueError
         except ValueError:
-            raise InvalidInput(_SHAPE) from None
-        path = _LINK.fullmatch(parts.path)
-        extras = parts.username or parts.password or parts.query or parts.fragment
-        if parts.scheme not in ("http", "https") or not host or path is None or extras:
-            raise InvalidInput(_SHAPE)
+            raise InvalidInput(
+                "url must be a campaign's link, such as https://collector.example/c/lyon"
+            ) from None
         secure = parts.scheme == "https"
-        if not (secure or insecure or _loopback(host)):
+        address = cls(secure, host, port or (443 if secure else 80), path["base"], path["campaign"])
+        if not (secure or insecure or address.local):
             raise Refused("insecure")
-        at = port or (443 if secure else 80)
-        return cls(secure, host, at, path["base"], path["campaign"])
+        return address
 
     @property
     def name(self) -> str:
@@ -73,7 +76,10 @@ class Address:
     @property
     def local(self) -> bool:
         """Whether the collector runs on this machine."""
-        return _loopback(self.host)
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     @property
     def mechanism_path(self) -> str:
@@ -86,23 +92,11 @@ class Address:
         return f"{self.base}/api/campaigns/{self.campaign}/reports"
 
 
-_SHAPE = "url must be a campaign's link, such as https://collector.example/c/lyon"
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 # --- Requests to a collector: the standard library, nothing that tells devices apart, bounded in every way
 
 
 HEADERS: Mapping[str, str] = {"User-Agent": "geoveil", "Accept": "application/json"}
 """The same from every device: no version, no language, no cookie."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTS = 3
 
 
 class Unreachable(Exception):
@@ -137,25 +131,27 @@ class Network:
     """
 
     def __init__(self, address: Address, *, timeout_s: float = 10.0) -> None:
-        self._address = address
+        self._origin = address.origin
         self._timeout_s = timeout_s
-        self._tls = ssl.create_default_context() if address.secure else None
+        options: dict[str, Any] = {"timeout": timeout_s}
+        if address.secure:
+            options["context"] = ssl.create_default_context()
+        kind = HTTPSConnection if address.secure else HTTPConnection
+        self._connection = partial(kind, address.host, address.port, **options)
 
     def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
         """GET; only ``tag``, which the device computed itself, is ever sent back."""
         headers = {} if tag is None else {"If-None-Match": f'"{tag}"'}
-        for _ in range(1 + _MOST_REDIRECTS):
+        for _ in range(4):  # three redirects at most
             answer, onward = self._exchange("GET", path, None, headers, limit)
-            if answer.status not in _REDIRECTS:
+            if answer.status not in (301, 302, 303, 307, 308):
                 return answer
             path = self._within(path, onward)
         raise Refused("redirect", "too many")
 
     def post(self, path: str, body: bytes, *, limit: int) -> Answer:
         """POST of JSON."""
-        headers = {"Content-Type": "application/json"}
-        answer, _ = self._exchange("POST", path, body, headers, limit)
-        return answer
+        return self._exchange("POST", path, body, {"Content-Type": "application/json"}, limit)[0]
 
     def _exchange(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], limit: int
@@ -179,19 +175,12 @@ class Network:
                 watch.cancel()
             connection.close()
 
-    def _connection(self) -> HTTPConnection:
-        host, port, timeout = self._address.host, self._address.port, self._timeout_s
-        if self._tls is None:
-            return HTTPConnection(host, port, timeout=timeout)
-        return HTTPSConnection(host, port, timeout=timeout, context=self._tls)
-
     def _within(self, path: str, onward: str) -> str:
         """The path of a redirect, which must lead to the same scheme, host and port."""
-        origin = self._address.origin
+        here = urlsplit(self._origin)
         try:
-            target = urlsplit(urljoin(origin + path, onward))
+            target = urlsplit(urljoin(self._origin + path, onward))
             there = (target.scheme, target.hostname, target.port)
-            here = urlsplit(origin)
         except ValueError:
             raise Refused("redirect") from None
         if there != (here.scheme, here.hostname, here.port) or target.username is not None:
@@ -213,15 +202,10 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
         raise Refused("answer", "size")
     if response.length:
         raise Unreachable("an answer that was cut off")
-    media = response.headers.get_content_type()
-    return Answer(response.status, media, _wait_s(response), body)
-
-
-def _wait_s(response: HTTPResponse) -> float:
-    """Retry-After in seconds, given as such or as a date; 0 where there is none."""
-    given = response.getheader("Retry-After", "").strip()
+    wait_s, given = 0.0, response.getheader("Retry-After", "").strip()
     if given.isascii() and given.isdigit():
-        return float(given[:9])
-    with suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time())
-    return 0.0
+        wait_s = float(given[:9])
+    else:  # a date, or nothing
+        with suppress(ValueError, TypeError, OverflowError):
+            wait_s = max(0.0, parsedate_to_datetime(given).timestamp() - time())
+    return Answer(response.status, response.headers.get_content_type(), wait_s, body)

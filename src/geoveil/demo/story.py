@@ -25,7 +25,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
-from geoveil.client.collector import Collector, Verified
+from geoveil.client.collector import Collector
 from geoveil.client.transport import Address, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.wire import MechanismDocument
@@ -191,19 +191,17 @@ class Participants:
         self._collector = Collector(self._address, self._network, self._patience)
         self.devices = 0
 
-    def mechanism(self) -> Verified:
+    def mechanism(self) -> MechanismDocument:
         """The current document, after the checks of a device."""
-        found = self._collector.mechanism()
-        found.check(self._address, max_epsilon_per_km=self._limit, now_s=time.time())
-        return found
+        return self._collector.mechanism(max_epsilon_per_km=self._limit, now_s=time.time())
 
-    def report(self, current: Verified, lat: FloatArray, lng: FloatArray) -> IntArray:
+    def report(self, current: MechanismDocument, lat: FloatArray, lng: FloatArray) -> IntArray:
         """Everybody at these places reports once; what they reported."""
         alone = min(DEVICES_A_ROUND, lat.size)
         singly = [self._alone(float(lat[i]), float(lng[i])) for i in range(alone)]
-        grid = current.document.mechanism.space
+        grid = current.mechanism.space
         cells = np.asarray(grid.locate(lat=lat[alone:], lng=lng[alone:], outside="clamp"))
-        drawn = current.document.mechanism.sample(cells, randomness=self._randomness)
+        drawn = current.mechanism.sample(cells, randomness=self._randomness)
         texts = report_texts(current, drawn)
         for start in range(0, len(texts), _TOGETHER):
             self._send(texts[start : start + _TOGETHER])
@@ -390,10 +388,10 @@ def tell(
         stage(f"round {number} of {rounds}")
         try:
             current = crowd.mechanism()
-            channel = current.document.mechanism
+            channel = current.mechanism
             checked = checked or audit(channel, randomness=randomness)
             made = crowd.report(current, city.lat[people_now], city.lng[people_now])
-            released = collector.close_round(current.document.campaign, number)
+            released = collector.close_round(current.campaign, number)
         except (GeoveilError, OSError) as error:
             if not told:
                 raise
@@ -401,8 +399,8 @@ def tell(
             break
         tallies.append(channel.tally(made))
         reports.append(made)
-        documents.append(current.document)
-        told.append(_told(city, current.document, city.cells[people_now], made, released))
+        documents.append(current)
+        told.append(_told(city, current, city.cells[people_now], made, released))
     assert checked is not None
     estimate = IterativeBayesianUpdate().fit(tallies)
     if not np.allclose(estimate.distribution, told[-1].released, atol=1e-9):
