@@ -21,7 +21,7 @@ from geoveil.cli.program import COMMANDS, program
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
-from geoveil.server.estimates import VIEWS
+from geoveil.server.conclusion import VIEWS
 from geoveil.table import open_table
 from geoveil.table.results import Result, read_counts, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally

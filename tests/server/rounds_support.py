@@ -11,7 +11,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.rounds import conclude
+from geoveil.server.conclusion import conclude
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord, Store, Upload
 from store.memory import MemoryStore

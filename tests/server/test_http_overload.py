@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from geoveil.server.rounds import conclude
+from geoveil.server.conclusion import conclude
 from geoveil.store import Upload, open_store
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id

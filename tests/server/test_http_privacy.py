@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.server.rounds import conclude
+from geoveil.server.conclusion import conclude
 from geoveil.store import open_store, write_backup
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from geoveil.document.wire import MechanismDocument
+from geoveil.server.conclusion import conclude
 from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import Problem
-from geoveil.server.rounds import conclude
 from geoveil.server.settings import Tokens
 from server.conftest import InProcess
 from server.live import LYON, new_id

@@ -20,7 +20,7 @@ from geoveil.server.campaigns import (
     UnknownCampaign,
     UnknownRound,
 )
-from geoveil.server.rounds import SLOW_CLOCKS_S, NothingToRelease, conclude, served
+from geoveil.server.conclusion import SLOW_CLOCKS_S, NothingToRelease, conclude, served
 from geoveil.store.contract import RoundRecord
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
 from store.memory import MemoryStore, open_any

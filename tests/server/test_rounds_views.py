@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from geoveil.server.estimates import VIEWS
+from geoveil.server.conclusion import VIEWS
 from geoveil.table.results import read_result
 from server.rounds_support import City, campaign_settings
 

@@ -22,8 +22,8 @@ import pytest
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server.campaigns import Campaigns, NoEstimateYet
+from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.logs import Log, Trace, trace_of
-from geoveil.server.rounds import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.service import Service
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (

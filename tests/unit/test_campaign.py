@@ -7,7 +7,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.campaign import Crowd, simulate
-from geoveil.campaign.campaign import PromiseRule, PublishedRule
+from geoveil.campaign.rules import PromiseRule, PublishedRule
 from geoveil.errors import InvalidFile, InvalidInput
 
 GRID = gv.Grid(rows=6, columns=5, cell_km=0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.campaign.campaign import PublishedRule
+from geoveil.campaign.rules import PublishedRule
 from geoveil.campaign.weights import (
     equalising_weights,
     exponential_kernel,

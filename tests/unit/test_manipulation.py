@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.campaign.campaign import Campaign, Round
+from geoveil.campaign import Campaign, Round
 from geoveil.campaign.design import elastic
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import DenseChannel

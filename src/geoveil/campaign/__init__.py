@@ -1,8 +1,10 @@
 """Closing the loop: rounds of collection, the next mechanism, and simulated campaigns."""
 
 from geoveil.campaign.advice import Advice, Choice, advise
-from geoveil.campaign.campaign import Campaign, PromiseRule, PublishedRule, Round
+from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.design import DesignedElastic, blahut_arimoto, elastic
+from geoveil.campaign.rounds import Closing, Round
+from geoveil.campaign.rules import PromiseRule, PublishedRule
 from geoveil.campaign.simulation import Crowd, RoundResult, Simulation, simulate
 from geoveil.campaign.weights import equalising_weights
 
@@ -10,6 +12,7 @@ __all__ = [
     "Advice",
     "Campaign",
     "Choice",
+    "Closing",
     "Crowd",
     "DesignedElastic",
     "PromiseRule",

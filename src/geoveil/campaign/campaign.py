@@ -1,11 +1,11 @@
-"""A campaign: rounds of reports, and the rule that makes the next mechanism."""
+"""A campaign: rounds of reports, each with the mechanism that the last estimate suggested."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,201 +13,24 @@ from geoveil.arrays import (
     FloatArray,
     count,
     distribution,
-    finite,
     frozen,
     one_blas_thread,
     positive,
     prior_over,
 )
-from geoveil.campaign.design import blahut_arimoto, elastic
+from geoveil.campaign.rounds import Closing, Round
+from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.guarantee import Guarantee
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
+from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
 from geoveil.space import space_from_dict
 from geoveil.space.space import Space
-from geoveil.verify.alarm import PoisoningAlarm
-from geoveil.verify.guard import GuardedUpdate
-
-_ALARM = PoisoningAlarm(replicates=99)
-
-
-class Rule(Protocol):
-    """How a campaign designs the next mechanism and estimates from its rounds."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What every mechanism promises."""
-
-    def design(self, space: Space, believed: FloatArray) -> Channel:
-        """The mechanism of the next round, given what is believed now."""
-
-    def estimate(
-        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
-    ) -> Estimate:
-        """The estimate from the tallies of all rounds so far, oldest first.
-
-        ``least`` is how many reports every round must keep, whatever is left out.
-        """
-
-    def to_dict(self) -> dict[str, Any]:
-        """The rule as plain JSON values."""
-
-
-@dataclass(frozen=True)
-class PromiseRule:
-    """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
-
-    ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``).
-    ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: where the alarm is raised over
-    all rounds, what it finds fake is left out, so that fakes steer neither the map nor the next
-    mechanism. It costs some hundred estimates at every close.
-    Reference: docs/privic.md.
-    """
-
-    epsilon_per_km: float
-    camouflage: float = 0.5
-    estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
-    most_leverage: float | None = None
-    guarded: bool = False
-
-    def __post_init__(self) -> None:
-        positive("epsilon_per_km", self.epsilon_per_km)
-        if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
-            raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What every mechanism promises."""
-        return GeoIndistinguishability(self.epsilon_per_km)
-
-    def design(self, space: Space, believed: FloatArray) -> Channel:
-        """At the promise and the dial, Blahut–Arimoto started from uniform."""
-        return elastic(
-            space,
-            believed,
-            epsilon_per_km=self.epsilon_per_km,
-            camouflage=self.camouflage,
-            most_leverage=self.most_leverage,
-        )
-
-    def estimate(
-        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
-    ) -> Estimate:
-        """All rounds together, from a uniform start."""
-        guard = GuardedUpdate(_ALARM, self.estimator, least=max(1, least))
-        update = guard if self.guarded else self.estimator
-        return update.fit([tally for tally in tallies if tally.total])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The promise, the dial and, where they are used, the bound and the guard."""
-        if not _is_plain(self.estimator):
-            raise InvalidInput(
-                "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a campaign "
-                "with an estimator of its own cannot go on where it stopped"
-            )
-        values = {
-            "kind": "promise",
-            "epsilon_per_km": self.epsilon_per_km,
-            "camouflage": self.camouflage,
-            "most_leverage": self.most_leverage,
-            "guarded": self.guarded or None,
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
-
-def _is_plain(estimator: Estimator) -> bool:
-    own = isinstance(estimator, IterativeBayesianUpdate) and estimator.start is None
-    return own and vars(estimator) == vars(IterativeBayesianUpdate())
-
-
-@dataclass(frozen=True)
-class PublishedRule:
-    """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
-
-    ``design_steps`` is the paper's N_BA and counts channels: the first comes from uniform c, so that
-    N_BA of them are N_BA − 1 updates of c, ``design_updates``. Everywhere else a step is an update:
-    the same weights are those of ``blahut_arimoto(stop=Steps(N_BA − 1))``. ``update_steps`` is the
-    paper's N_IBU, steps of EM from the estimate before.
-    Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (docs/privic.md).
-    """
-
-    beta_per_km: float
-    design_steps: int
-    update_steps: int
-
-    def __post_init__(self) -> None:
-        positive("beta_per_km", self.beta_per_km)
-        count("design_steps", self.design_steps)
-        count("update_steps", self.update_steps)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What every mechanism promises: 2β, whatever the weights."""
-        return GeoIndistinguishability(2 * self.beta_per_km)
-
-    @property
-    def design_updates(self) -> int:
-        """How often Blahut–Arimoto updates c: one less than the paper's N_BA."""
-        return self.design_steps - 1
-
-    def design(self, space: Space, believed: FloatArray) -> Channel:
-        """Blahut–Arimoto from uniform weights, no floor."""
-        stop = Steps(self.design_updates)
-        return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
-
-    def estimate(
-        self, tallies: Sequence[Tally], believed: FloatArray, *, least: int = 1
-    ) -> Estimate:
-        """The last round, from what was believed before it; nothing is left out."""
-        start = np.maximum(believed, np.finfo(np.float64).tiny)  # EM never comes back from zero
-        update = IterativeBayesianUpdate(stop=Steps(self.update_steps), start=start / start.sum())
-        return update.fit(tallies[-1])
-
-    def to_dict(self) -> dict[str, Any]:
-        """β and the two numbers of steps."""
-        steps = {"design_steps": self.design_steps, "update_steps": self.update_steps}
-        return {"kind": "published", "beta_per_km": self.beta_per_km, **steps}
-
-
-_KINDS: dict[str, type[PromiseRule] | type[PublishedRule]] = {
-    "promise": PromiseRule,
-    "published": PublishedRule,
-}
-
-
-def rule_from_dict(values: Mapping[str, Any]) -> Rule:
-    """The rule that ``to_dict`` described."""
-    fields = dict(values)
-    kind = fields.pop("kind", None)
-    if kind not in _KINDS:
-        raise InvalidFile(f"the rule of a campaign ({kind!r}) must be one of {', '.join(_KINDS)}")
-    return _KINDS[kind](**fields)
-
-
-# --- PRIVIC: rounds of collection, each with the mechanism that the last estimate suggested
-
 
 _VERSION = 1
-
-
-@dataclass
-class Round:
-    """One round: the mechanism it published, what came back under it, what was learnt at its close."""
-
-    number: int
-    mechanism: Channel
-    tally: Tally
-    distribution: FloatArray | None = None
-    """The estimate made when the round was closed; ``None`` while it is open."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the round was closed; reports under its mechanism still count for later estimates."""
-        return self.distribution is not None
 
 
 class Campaign:
@@ -254,24 +77,25 @@ class Campaign:
             raise InvalidInput(
                 "camouflage, most_leverage and guarded must go with epsilon_per_km; a rule= has its own"
             )
-        self.space = space
-        self.rule = (
-            PromiseRule(
+        if rule is None:
+            rule = PromiseRule(
                 positive("epsilon_per_km", epsilon_per_km),
                 0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
                 guarded=bool(guarded),
             )
-            if rule is None
-            else rule
-        )
+        self._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
+        self._open_round()
+
+    def _begin(self, space: Space, rule: Rule, prior: FloatArray, minimum_reports: int) -> None:
+        self.space = space
+        self.rule = rule
+        self.prior = prior
         self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
-        size = space.size
-        self.prior = frozen(prior_over(prior, size))
         self._rounds: list[Round] = []
-        self._estimate: Estimate | None = None
-        self._estimated_from: tuple[Tally, ...] = ()
-        self._open_round(self.prior)
+        self._closing: Closing | None = None
+        self._closed_from: tuple[Tally, ...] = ()
+        """The tallies of all rounds as they were when the last one closed."""
 
     @classmethod
     def as_published(
@@ -298,61 +122,113 @@ class Campaign:
 
     @property
     def current(self) -> Round:
-        """The open round."""
+        """The open round; the last one of a campaign that has ended."""
         return self._rounds[-1]
 
     @property
     def distribution(self) -> FloatArray:
         """What is believed now: the last estimate, or the prior before the first."""
-        return self._before(len(self._rounds) - 1)
+        closed = self.rounds
+        return self.prior if not closed else _believed(closed[-1])
+
+    @property
+    def closing(self) -> Closing:
+        """The close of the last closed round: its estimate, alarm, error bars and manipulation gain."""
+        closed = self.rounds
+        if not closed:
+            raise InvalidInput("a campaign must close a round before it has an estimate")
+        if self._closing is None:  # after a resume: the same tallies give the same estimate
+            self._closing = self._concluded(closed, closed[:-1])
+        return self._closing
 
     @property
     def estimate(self) -> Estimate:
         """The estimate of the last closed round, with its error bars and certificate."""
-        closed = self.rounds
-        if not closed:
-            raise InvalidInput("a campaign must close a round before it has an estimate")
-        if self._estimate is None:  # after a resume: the same tallies give the same estimate
-            self._estimate = self._estimated(len(closed) - 1)
-        return self._estimate
+        return self.closing.estimate
 
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
-        for known in reversed(self._rounds):
-            if known.mechanism == tally.channel:
-                known.tally = known.tally + Tally(known.mechanism, tally.counts)
-                return known
+        for published in reversed(self._rounds):
+            if published.mechanism == tally.channel:
+                published.tally = published.tally + Tally(published.mechanism, tally.counts)
+                return published
         raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
     @one_blas_thread()
-    def close_round(self) -> Round | None:
-        """Estimate, and publish the next mechanism; ``None`` while the round has too few reports."""
-        closing = self.current
-        if closing.tally.total < max(1, self.minimum_reports):
+    def close_round(self, *, last: bool = False) -> Round | None:
+        """Estimate, and publish the next mechanism; ``None`` while the round has too few reports.
+
+        With ``last`` the campaign ends: no mechanism follows.
+        """
+        current = self.current
+        if current.closed:
+            raise InvalidInput(f"round {current.number} was the last; the campaign has ended")
+        if current.tally.total < self._least:
             return None
-        self._estimated_from = tuple(done.tally for done in self._rounds)
-        self._estimate = self._estimated(len(self._rounds) - 1)
-        closing.distribution = self._estimate.distribution
-        self._open_round(self._estimate.distribution)
-        return closing
+        self._closed_from = tuple(done.tally for done in self._rounds)
+        self._closing = self._concluded(self._rounds, self.rounds)
+        current.distribution = self._closing.estimate.distribution
+        current.suspects = self._closing.suspects
+        if not last:
+            self._open_round()
+        return current
 
-    def _estimated(self, number: int) -> Estimate:
-        """The estimate at the close of round ``number`` (from 0), from the counts as they were then."""
-        return self.rule.estimate(
-            self._estimated_from, self._before(number), least=self.minimum_reports
+    @property
+    def _least(self) -> int:
+        """Reports without which a round is neither closed nor used."""
+        return max(1, self.minimum_reports)
+
+    def _concluded(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
+        """The close of the last of these rounds, from the counts as they were then.
+
+        ``before`` are the rounds that had an estimate before it. Suspects of the last of them stay out:
+        the alarm looks at the newest rounds alone.
+        """
+        as_then = [
+            replace(done, tally=tally)
+            for done, tally in zip(rounds, self._closed_from, strict=True)
+            if tally.total >= self._least
+        ]
+        used = tuple(as_then if self.rule.pools else as_then[-1:])
+        tallies = [done.tally for done in used]
+        guard = self.rule.guard(self._least)
+        if guard is None:
+            believed = _believed(before[-1]) if before else self.prior
+            return Closing(used, self.rule.estimate(tallies, believed))
+        mechanisms = {done.number: done.mechanism for done in used}
+        suspects = before[-1].suspects if before else ()
+        guarded = guard.inspect(
+            tallies,
+            suspects=[(mechanisms[n], report) for n, report in suspects if n in mechanisms],
         )
+        return Closing(used, guarded.estimate, guarded)
 
-    def _before(self, number: int) -> FloatArray:
-        """What was believed before round ``number`` (from 0) closed."""
-        last = self._rounds[number - 1].distribution if number else None
-        return self.prior if last is None else last
-
-    def _open_round(self, believed: FloatArray) -> None:
-        mechanism = self.rule.design(self.space, believed)
+    def _open_round(self) -> None:
+        mechanism = self.rule.design(self.space, self.distribution)
         empty = Tally(mechanism, np.zeros(mechanism.report_count, dtype=np.int64))
-        self._rounds.append(Round(len(self._rounds) + 1, mechanism, empty))
+        number = self._rounds[-1].number + 1 if self._rounds else 1
+        self._rounds.append(Round(number, mechanism, empty))
 
     # -- save and resume -----------------------------------------------------------------------
+
+    @classmethod
+    def from_rounds(
+        cls,
+        space: Space,
+        rounds: Sequence[Round],
+        *,
+        rule: Rule,
+        prior: Any = None,
+        minimum_reports: int = 0,
+    ) -> Campaign:
+        """The campaign as it stood with these rounds, oldest first, the last one open.
+
+        Every round needs its mechanism and its tally; of the estimates before, the last is enough.
+        """
+        resumed = cls.__new__(cls)
+        resumed._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
+        resumed._rounds = list(rounds)
+        return resumed
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly where it stopped, as plain JSON values."""
@@ -362,8 +238,8 @@ class Campaign:
             "rule": self.rule.to_dict(),
             "prior": self.prior.tolist(),
             "minimum_reports": self.minimum_reports,
-            "rounds": [_round_to_dict(known) for known in self._rounds],
-            "estimated_from": [tally.counts.tolist() for tally in self._estimated_from],
+            "rounds": [_round_to_dict(each) for each in self._rounds],
+            "estimated_from": [tally.counts.tolist() for tally in self._closed_from],
         }
 
     @classmethod
@@ -372,21 +248,16 @@ class Campaign:
         if not isinstance(values, dict) or values.get("geoveil_collection") != _VERSION:
             raise InvalidFile(f'a saved campaign must say "geoveil_collection": {_VERSION}')
         try:
+            space, rule = space_from_dict(values["space"]), rule_from_dict(values["rule"])
             resumed = cls.__new__(cls)
-            resumed.space = space_from_dict(values["space"])
-            resumed.rule = rule_from_dict(values["rule"])
-            size = resumed.space.size
-            resumed.prior = frozen(_as_saved("prior", values["prior"], size))
-            resumed.minimum_reports = count("minimum_reports", values["minimum_reports"], least=0)
-            resumed._rounds = _rounds_from(values["rounds"], size, resumed.rule.guarantee)
-            now = [known.tally.counts for known in resumed.rounds]  # all that older files have
-            resumed._estimated_from = tuple(
-                Tally(known.mechanism, counts)
-                for known, counts in zip(
-                    resumed.rounds, values.get("estimated_from", now), strict=True
-                )
-            )
-            resumed._estimate = None
+            prior = frozen(_as_saved("prior", values["prior"], space.size))
+            resumed._begin(space, rule, prior, values["minimum_reports"])
+            resumed._rounds = _rounds_from(values["rounds"], space.size, rule.guarantee)
+            closed = resumed.rounds
+            now = [done.tally.counts for done in closed]  # all that older files have
+            counts = values.get("estimated_from", now)
+            pairs = zip(closed, counts, strict=True)
+            resumed._closed_from = tuple(Tally(done.mechanism, each) for done, each in pairs)
         except (KeyError, TypeError, ValueError, InvalidInput) as problem:
             raise InvalidFile(f"the saved campaign is incomplete or malformed: {problem}") from None
         return resumed
@@ -409,8 +280,13 @@ class Campaign:
         return cls.from_dict(values)
 
     def __repr__(self) -> str:
-        total = sum(known.tally.total for known in self._rounds)
+        total = sum(each.tally.total for each in self._rounds)
         return f"Campaign({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
+
+
+def _believed(done: Round) -> FloatArray:
+    assert done.distribution is not None
+    return done.distribution
 
 
 def _as_saved(name: str, values: Any, size: int) -> FloatArray:
@@ -419,11 +295,13 @@ def _as_saved(name: str, values: Any, size: int) -> FloatArray:
     return np.array(values, dtype=np.float64)
 
 
-def _round_to_dict(known: Round) -> dict[str, Any]:
+def _round_to_dict(saved: Round) -> dict[str, Any]:
+    suspects = {"suspects": [list(pair) for pair in saved.suspects]} if saved.suspects else {}
     return {
-        "mechanism": mechanism_to_dict(known.mechanism),
-        "counts": known.tally.counts.tolist(),
-        "distribution": None if known.distribution is None else known.distribution.tolist(),
+        "mechanism": mechanism_to_dict(saved.mechanism),
+        "counts": saved.tally.counts.tolist(),
+        "distribution": None if saved.distribution is None else saved.distribution.tolist(),
+        **suspects,
     }
 
 
@@ -438,11 +316,12 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
                 f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise of the "
                 f"campaign ({promise})"
             )
-        tally = Tally(mechanism, values["counts"])
         believed = values["distribution"]
         if believed is not None:
             believed = frozen(_as_saved("distribution", believed, size))
-        rounds.append(Round(number, mechanism, tally, believed))
-    if [known.closed for known in rounds] != [True] * (len(rounds) - 1) + [False]:
+        suspects = tuple((int(n), int(report)) for n, report in values.get("suspects", ()))
+        tally = Tally(mechanism, values["counts"])
+        rounds.append(Round(number, mechanism, tally, believed, suspects))
+    if not rounds or not all(done.closed for done in rounds[:-1]):
         raise InvalidFile("a saved campaign must have one open round, its last")
     return rounds

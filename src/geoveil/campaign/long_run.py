@@ -23,7 +23,7 @@ from geoveil.arrays import (
     frozen,
     one_blas_thread,
 )
-from geoveil.campaign.campaign import PublishedRule
+from geoveil.campaign.rules import PublishedRule
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import em_path

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
-from geoveil.campaign.campaign import Campaign, PromiseRule
+from geoveil.campaign.campaign import Campaign
+from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path

@@ -124,7 +124,7 @@ class MechanismDocument:
 
 
 def publish(
-    mechanism: Elastic,
+    mechanism: Elastic | IntegerElastic,
     *,
     campaign: str,
     round: int,
@@ -134,14 +134,17 @@ def publish(
 ) -> MechanismDocument:
     """A designed mechanism as a document: whole numbers whose certified ε meets the promise.
 
-    The promise is that of the mechanism, such as a ``Campaign``'s current one, unless stated.
+    The promise is that of the mechanism, such as a ``Campaign``'s current one, unless stated; one in
+    whole numbers already is published as it is.
     """
     if mechanism.space.size == 1:
         raise InvalidInput(
             "a mechanism of a single cell cannot be published: its reports tell nothing; "
             "choose smaller cells or a larger box"
         )
-    exact = IntegerElastic.of(mechanism, epsilon_per_km=epsilon_per_km)
+    exact = mechanism
+    if not isinstance(exact, IntegerElastic):
+        exact = IntegerElastic.of(exact, epsilon_per_km=epsilon_per_km)
     document = MechanismDocument(
         campaign, round, exact, exact.beta_per_km, int(not_before_s), int(expires_s)
     )

@@ -11,17 +11,14 @@ import msgspec
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError
-from geoveil.server.estimates import read_body, suspects_in
-from geoveil.server.rounds import (
+from geoveil.server.conclusion import (
     Conclusion,
     Work,
     first_document,
-    is_due,
-    is_last,
     opened,
+    read_body,
     record_of,
     renewed,
-    usable,
 )
 from geoveil.server.settings_of_campaign import CampaignSettings, new_id
 from geoveil.store.contract import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
@@ -34,7 +31,7 @@ def state_of(
 
     The last round ends a campaign with its estimate, or without one when its document has expired.
     """
-    last = is_last(settings, current.number)
+    last = settings.ends_with(current.number)
     if current.closed_at_s is None:
         return "finished" if last and now_s >= current.expires_at_s else "open"
     done = latest is not None and latest.round >= current.number
@@ -292,7 +289,9 @@ class Campaigns:
         settings, now = self.settings(campaign), self.clock()
         known = self._current.get(campaign)
         found = self._store.round_of(known[1].mechanism) if known is not None else None
-        if found is None or (found.closed_at_s is not None and not is_last(settings, found.number)):
+        if found is None or (
+            found.closed_at_s is not None and not settings.ends_with(found.number)
+        ):
             found = self._store.rounds(campaign)[-1]
         self._current[campaign] = (now, found)
         return found
@@ -310,33 +309,30 @@ class Campaigns:
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = self._now_s()
-        if current.closed_at_s is not None or not is_due(current, settings, now):
+        if current.closed_at_s is not None or not settings.is_due(current, now):
             return
         if current.total >= settings.minimum_reports:
             self._close(current, settings.minimum_reports)
-        elif now >= current.expires_at_s and not is_last(settings, current.number):
+        elif now >= current.expires_at_s and not settings.ends_with(current.number):
             following = renewed(MechanismDocument.read(current.document), settings, now)
             self._store.replace_document(record_of(following, settings, now), at_s=now)
             self._forget(current.campaign)
 
     def _work(self, closing: Closing) -> Work:
-        settings = self.settings(closing.campaign)
-        counts = usable(settings, closing.counts)
         documents = {
             known.number: known.document
             for known in self._store.rounds(closing.campaign)
-            if known.number in counts
+            if known.number in closing.counts and closing.counts[known.number].any()
         }
         before = self._store.estimate(closing.campaign)
-        suspects = () if before is None else suspects_in(before.body)
         return Work(
             closing.campaign,
             closing.round,
             closing.closed_at_s,
-            settings,
+            self.settings(closing.campaign),
             documents,
-            counts,
-            suspects,
+            closing.counts,
+            None if before is None else (before.round, before.body),
         )
 
 

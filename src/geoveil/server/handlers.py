@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from geoveil.errors import InvalidInput, MissingExtra
-from geoveil.server.estimates import VIEWS, View
+from geoveil.server.conclusion import VIEWS, View, served
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import (
     CAMPAIGN,
@@ -25,7 +25,6 @@ from geoveil.server.openapi import (
     document_bytes,
 )
 from geoveil.server.problem import Problem, check_media_type, decode, preferred, read_body, tagged
-from geoveil.server.rounds import served
 from geoveil.server.service import Service
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.uploads import (

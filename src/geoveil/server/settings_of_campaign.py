@@ -12,12 +12,14 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from geoveil.campaign.rules import PromiseRule
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.randomness import SystemRandomness
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.space import MATRIX_LIMIT
+from geoveil.store.contract import RoundRecord
 
 ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
 """Small letters, digits and hyphens, as in the name of a host."""
@@ -121,6 +123,29 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     def grace_s(self) -> int:
         """Grace after expiry in whole seconds."""
         return round(self.grace_hours * 3600)
+
+    @property
+    def rule(self) -> PromiseRule:
+        """How mechanisms are designed, in whole numbers as devices run them, and maps estimated."""
+        return PromiseRule(
+            self.epsilon_per_km,
+            self.camouflage,
+            most_leverage=self.most_leverage,
+            guarded=self.guarded,
+            exact=True,
+        )
+
+    def ends_with(self, number: int) -> bool:
+        """Whether the campaign ends with this round."""
+        return self.rounds is not None and number >= self.rounds
+
+    def is_due(self, current: RoundRecord, now_s: int) -> bool:
+        """Whether an open round should end: enough reports, enough time, or its document has expired."""
+        full = self.round_size is not None and current.total >= self.round_size
+        over = self.round_hours is not None and (
+            now_s >= current.opened_at_s + round(self.round_hours * 3600)
+        )
+        return full or over or now_s >= current.expires_at_s
 
     def to_bytes(self) -> bytes:
         """The settings as canonical JSON, as they are kept."""

@@ -12,6 +12,7 @@ from msgspec import Meta
 from starlette.types import Receive, Scope
 
 from geoveil.errors import InvalidInput
+from geoveil.server.conclusion import SLOW_CLOCKS_S
 from geoveil.server.problem import (
     Problem,
     ProblemBody,
@@ -20,7 +21,6 @@ from geoveil.server.problem import (
     problem_of,
     read_body,
 )
-from geoveil.server.rounds import SLOW_CLOCKS_S
 from geoveil.server.service import Service
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store.contract import RoundRecord, Upload

@@ -17,8 +17,8 @@ from threading import Event, Lock, Thread
 
 from geoveil.errors import GeoveilError
 from geoveil.server.campaigns import Campaigns
+from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
-from geoveil.server.rounds import Conclusion, Work, conclude
 from geoveil.store.contract import StoreFailed
 
 KEEP_EVERY_S = 20.0
@@ -64,7 +64,7 @@ class Estimator:
         keep: Callable[[], None] = lambda: None,
         keep_every_s: float = KEEP_EVERY_S,
     ) -> Conclusion:
-        """What :func:`geoveil.server.rounds.conclude` answers, from the process.
+        """What :func:`geoveil.server.conclusion.conclude` answers, from the process.
 
         ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
         """

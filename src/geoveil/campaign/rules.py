@@ -1,0 +1,197 @@
+"""How a campaign designs its mechanisms and estimates: at a promise, or as PRIVIC published it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, count, finite, positive
+from geoveil.campaign.design import blahut_arimoto, elastic
+from geoveil.campaign.rounds import NewestRounds
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.document.exact import IntegerElastic
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
+from geoveil.space.space import Space
+from geoveil.verify.guard import GuardedUpdate
+
+_GUARD_PASSES = 3
+"""Kinds of fakes that a guard takes out at one close, at most."""
+
+
+class Rule(Protocol):
+    """How a campaign designs the next mechanism and estimates from its rounds."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises."""
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """The mechanism of the next round, given what is believed now."""
+
+    @property
+    def pools(self) -> bool:
+        """Whether an estimate is made from all rounds; otherwise from the last one alone."""
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """The estimate from the tallies of the rounds so far, oldest first."""
+
+    def guard(self, least: int) -> GuardedUpdate | None:
+        """What estimates in a guarded campaign; every round keeps at least so many reports."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rule as plain JSON values."""
+
+
+@dataclass(frozen=True)
+class PromiseRule:
+    """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
+
+    ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``).
+    ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: where the alarm is raised over
+    the newest rounds, what it finds fake is left out, then and at every later close, so that fakes steer
+    neither the map nor the next mechanism. It costs some hundred estimates at every close.
+    ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
+    campaign of the service has this rule.
+    Reference: docs/privic.md.
+    """
+
+    epsilon_per_km: float
+    camouflage: float = 0.5
+    estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
+    most_leverage: float | None = None
+    guarded: bool = False
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        positive("epsilon_per_km", self.epsilon_per_km)
+        if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
+            raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises."""
+        return GeoIndistinguishability(self.epsilon_per_km)
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """At the promise and the dial, Blahut–Arimoto started from uniform."""
+        mechanism = elastic(
+            space,
+            believed,
+            epsilon_per_km=self.epsilon_per_km,
+            camouflage=self.camouflage,
+            most_leverage=self.most_leverage,
+        )
+        return IntegerElastic.of(mechanism) if self.exact else mechanism
+
+    @property
+    def pools(self) -> bool:
+        """All rounds count."""
+        return True
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """All rounds together, from a uniform start."""
+        return self.estimator.fit(tallies)
+
+    def guard(self, least: int) -> GuardedUpdate | None:
+        """The same estimator behind the alarm of the newest rounds."""
+        if not self.guarded:
+            return None
+        return GuardedUpdate(NewestRounds(), self.estimator, most=_GUARD_PASSES, least=least)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The promise, the dial and, where they are used, the bound, the guard and whole numbers."""
+        if not _is_plain(self.estimator):
+            raise InvalidInput(
+                "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a campaign "
+                "with an estimator of its own cannot go on where it stopped"
+            )
+        values = {
+            "kind": "promise",
+            "epsilon_per_km": self.epsilon_per_km,
+            "camouflage": self.camouflage,
+            "most_leverage": self.most_leverage,
+            "guarded": self.guarded or None,
+            "exact": self.exact or None,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _is_plain(estimator: Estimator) -> bool:
+    own = isinstance(estimator, IterativeBayesianUpdate) and estimator.start is None
+    return own and vars(estimator) == vars(IterativeBayesianUpdate())
+
+
+@dataclass(frozen=True)
+class PublishedRule:
+    """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
+
+    ``design_steps`` is the paper's N_BA and counts channels: the first comes from uniform c, so that
+    N_BA of them are N_BA − 1 updates of c, ``design_updates``. Everywhere else a step is an update:
+    the same weights are those of ``blahut_arimoto(stop=Steps(N_BA − 1))``. ``update_steps`` is the
+    paper's N_IBU, steps of EM from the estimate before.
+    Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (docs/privic.md).
+    """
+
+    beta_per_km: float
+    design_steps: int
+    update_steps: int
+
+    def __post_init__(self) -> None:
+        positive("beta_per_km", self.beta_per_km)
+        count("design_steps", self.design_steps)
+        count("update_steps", self.update_steps)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every mechanism promises: 2β, whatever the weights."""
+        return GeoIndistinguishability(2 * self.beta_per_km)
+
+    @property
+    def design_updates(self) -> int:
+        """How often Blahut–Arimoto updates c: one less than the paper's N_BA."""
+        return self.design_steps - 1
+
+    def design(self, space: Space, believed: FloatArray) -> Channel:
+        """Blahut–Arimoto from uniform weights, no floor."""
+        stop = Steps(self.design_updates)
+        return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
+
+    @property
+    def pools(self) -> bool:
+        """The last round alone counts."""
+        return False
+
+    def guard(self, least: int) -> GuardedUpdate | None:
+        """The paper has none."""
+        return None
+
+    def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
+        """The last round, from what was believed before it."""
+        start = np.maximum(believed, np.finfo(np.float64).tiny)  # EM never comes back from zero
+        update = IterativeBayesianUpdate(stop=Steps(self.update_steps), start=start / start.sum())
+        return update.fit(tallies[-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """β and the two numbers of steps."""
+        steps = {"design_steps": self.design_steps, "update_steps": self.update_steps}
+        return {"kind": "published", "beta_per_km": self.beta_per_km, **steps}
+
+
+_KINDS: dict[str, type[PromiseRule] | type[PublishedRule]] = {
+    "promise": PromiseRule,
+    "published": PublishedRule,
+}
+
+
+def rule_from_dict(values: Mapping[str, Any]) -> Rule:
+    """The rule that ``to_dict`` described."""
+    fields = dict(values)
+    kind = fields.pop("kind", None)
+    if kind not in _KINDS:
+        raise InvalidFile(f"the rule of a campaign ({kind!r}) must be one of {', '.join(_KINDS)}")
+    return _KINDS[kind](**fields)

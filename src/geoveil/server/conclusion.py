@@ -1,0 +1,311 @@
+"""From the counts of a closing to its estimate, as it is kept and read, and to the next document.
+
+Everything here is a function of its arguments, clocks included: the same closing gives the same bytes,
+whichever process works on it and however often. The mathematics is that of :class:`geoveil.Campaign`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from geoveil.arrays import IntArray, one_blas_thread
+from geoveil.campaign import Campaign, Closing, Round
+from geoveil.channel.channel import Tally
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.exact import IntegerElastic
+from geoveil.document.wire import MechanismDocument, publish
+from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store.contract import RoundRecord
+from geoveil.table.reader import Format
+from geoveil.table.results import put_result, result_from_dict
+
+VERSION = 1
+LEVEL = 0.95
+"""Of the intervals."""
+SLOW_CLOCKS_S = 300
+"""Documents begin to hold this long before they are published, for devices whose clocks are slow."""
+
+
+class NothingToRelease(GeoveilError):
+    """A closing whose round has fewer reports than the campaign's minimum: there is no estimate of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A closing with all that its estimate is made from; it can be sent to another process."""
+
+    campaign: str
+    round: int
+    closed_at_s: int
+    settings: CampaignSettings
+    documents: Mapping[int, bytes]
+    """Round number → its document, for rounds with reports."""
+    counts: Mapping[int, IntArray]
+    """Round number → counts by cell as of the closing, at least for the same rounds."""
+    before: tuple[int, bytes] | None = None
+    """The last round that has an estimate, and the body of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a closing led to: the body of its estimate, and the next round, if any, as if opened at once."""
+
+    body: bytes
+    reports: int
+    following: RoundRecord | None
+
+
+@one_blas_thread()
+def conclude(work: Work) -> Conclusion:
+    """The estimate of a closing and the next document.
+
+    Cost: one fit over all rounds with the minimum of reports, its error bars, the alarm, the
+    manipulation gain, one design; a few fits and alarms more where the alarm is raised.
+    """
+    settings, last = work.settings, work.settings.ends_with(work.round)
+    documents = {
+        number: MechanismDocument.read(work.documents[number]) for number in sorted(work.documents)
+    }
+    rounds = [
+        Round(number, document.mechanism, Tally(document.mechanism, work.counts[number]))
+        for number, document in documents.items()
+    ]
+    if work.before is not None:
+        _remember(rounds, *work.before)
+    campaign = Campaign.from_rounds(
+        settings.grid, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
+    )
+    if not rounds or campaign.current.number != work.round or not campaign.close_round(last=last):
+        raise NothingToRelease(
+            f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
+        )
+    closing = campaign.closing
+    body = _body(work, documents, closing)
+    if last:
+        return Conclusion(body, closing.reports, None)
+    document = _published(campaign, settings, work.campaign, work.closed_at_s)
+    return Conclusion(body, closing.reports, record_of(document, settings, work.closed_at_s))
+
+
+def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
+    """What was believed before, and where fakes were found."""
+    known = read_body(body)
+    suspects = known["alarm"].get("left_out", {}).get("found", ())
+    for done in rounds:
+        if done.number == number:
+            done.distribution = np.array(known["distribution"])
+            done.suspects = tuple((n, report) for n, report in suspects)
+
+
+# --- Documents
+
+
+def first_document(settings: CampaignSettings, campaign: str, now_s: int) -> MechanismDocument:
+    """The document of the first round: nothing is believed yet, every cell is as likely as any other."""
+    try:
+        return _published(Campaign(settings.grid, rule=settings.rule), settings, campaign, now_s)
+    except SolverFailed as problem:
+        raise InvalidInput(
+            f"epsilon_per_km ({settings.epsilon_per_km:.6g}) must suit the cells: {problem}"
+        ) from None
+
+
+def _published(
+    campaign: Campaign, settings: CampaignSettings, name: str, now_s: int
+) -> MechanismDocument:
+    mechanism = campaign.mechanism
+    assert isinstance(mechanism, IntegerElastic)
+    since_s, until_s = _validity(settings, now_s)
+    return publish(
+        mechanism,
+        campaign=name,
+        round=campaign.current.number,
+        not_before_s=since_s,
+        expires_s=until_s,
+    )
+
+
+def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
+    """From when and until when a document that is published now holds."""
+    return max(0, now_s - SLOW_CLOCKS_S), now_s + settings.mechanism_s
+
+
+def renewed(
+    document: MechanismDocument, settings: CampaignSettings, now_s: int
+) -> MechanismDocument:
+    """The same mechanism in a round of its own, for one that expired with too few reports.
+
+    What is believed has not changed, and a design is a function of what is believed.
+    """
+    since_s, until_s = _validity(settings, now_s)
+    return replace(document, round=document.round + 1, not_before_s=since_s, expires_s=until_s)
+
+
+def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> RoundRecord:
+    """The next round as it opens now; with a lifetime counted from now where half of its own is over.
+
+    Its document was made for the moment of the closing, and the estimate may have come much later.
+    """
+    if 2 * (following.expires_at_s - now_s) >= settings.mechanism_s:
+        return replace(following, opened_at_s=now_s)
+    since_s, until_s = _validity(settings, now_s)
+    document = MechanismDocument.read(following.document)
+    later = replace(document, not_before_s=since_s, expires_s=until_s)
+    return record_of(later, settings, now_s)
+
+
+def record_of(
+    document: MechanismDocument, settings: CampaignSettings, opened_at_s: int
+) -> RoundRecord:
+    """A round as it is kept when its document is published."""
+    return RoundRecord(
+        campaign=document.campaign,
+        number=document.round,
+        mechanism=document.id,
+        document=document.to_bytes(),
+        cells=document.mechanism.space.size,
+        opened_at_s=opened_at_s,
+        expires_at_s=document.expires_s,
+        accept_until_s=document.expires_s + settings.grace_s,
+    )
+
+
+@lru_cache(256)
+def served(mechanism: str, document: bytes) -> bytes:
+    """What a device is given: the kept document with its id, as ``MechanismDocument.served`` writes it."""
+    return canonical_bytes({"id": mechanism, **json.loads(document)})
+
+
+# --- The body of an estimate
+
+
+def _body(work: Work, documents: Mapping[int, MechanismDocument], closing: Closing) -> bytes:
+    """The estimate of a closed round with error bars, certificate, alarm and manipulation gain."""
+    newest, estimate = documents[work.round], closing.estimate
+    return canonical_bytes(
+        {
+            "geoveil": VERSION,
+            "kind": "estimate",
+            "campaign": work.campaign,
+            "round": work.round,
+            "closed_at": work.closed_at_s,
+            "epsilon_per_km": newest.epsilon_per_km,
+            "space": newest.mechanism.space.to_dict(),
+            "reports": closing.reports,
+            "rounds": [
+                {
+                    "round": done.number,
+                    "mechanism": documents[done.number].id,
+                    "reports": done.tally.total,
+                }
+                for done in closing.rounds
+            ],
+            "distribution": estimate.distribution.tolist(),
+            **_error_bars(closing),
+            "certificate_nats_per_report": float(estimate.certificate),
+            "steps": estimate.steps,
+            "stopped": estimate.stopped,
+            "alarm": _alarm(closing),
+            "manipulation_gain": _gain(closing),
+        }
+    )
+
+
+def _error_bars(closing: Closing) -> dict[str, Any]:
+    """Standard errors (null where the data say nothing) and intervals."""
+    bars, rounds = closing.error_bars()
+    low, high = bars.interval(LEVEL)
+    errors = [float(error) if np.isfinite(error) else None for error in bars.standard_error()]
+    interval = {"level": LEVEL, "low": low.tolist(), "high": high.tolist(), "method": bars.method}
+    return {"standard_error": errors, "interval": {**interval, "rounds": _numbers(rounds)}}
+
+
+def _alarm(closing: Closing) -> dict[str, Any]:
+    """Whether the newest rounds look like honest people, and what was left out where they do not."""
+    alarm, inspected = closing.alarm, closing.inspected
+    return {
+        "raised": alarm.raised,
+        "p_value": alarm.p_value,
+        "statistic": alarm.statistic,
+        "threshold": alarm.threshold,
+        "false_alarm": alarm.false_alarm,
+        "suspicious": alarm.suspicious.tolist(),
+        "left_out": {
+            "reports": int(inspected.fakes.sum()),
+            "found": [list(suspicion) for suspicion in closing.suspects],
+        },
+        "still_raised": inspected.alarms[-1].raised,
+        "replicates": alarm.replicates,
+        "rounds": _numbers(closing.alarm_rounds),
+        "summary": inspected.summary(),
+    }
+
+
+def _gain(closing: Closing) -> dict[str, Any]:
+    """How far fake reports under the newest mechanisms would move this estimate."""
+    gain, rounds = closing.manipulation_gain()
+    return {
+        "gain": gain.gain,
+        "median": gain.median,
+        "target": gain.target,
+        "fake": gain.fake,
+        "share": gain.share,
+        "fakes_tried": gain.tried.size,
+        "fakes_possible": gain.gains.size,
+        "rounds": _numbers(rounds),
+        "summary": gain.summary(),
+    }
+
+
+def _numbers(rounds: Iterable[Round]) -> list[int]:
+    return [done.number for done in rounds]
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """The body as plain values."""
+    values: dict[str, Any] = msgspec.json.decode(body)
+    return values
+
+
+# --- An estimate as files: JSON as it is kept, GeoJSON and CSV and Parquet made from it
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A form of an estimate: how it is asked for, what it is called, how it is made."""
+
+    ending: str
+    media_type: str
+    render: Callable[[bytes], bytes]
+
+
+def _as(kind: Format) -> Callable[[bytes], bytes]:
+    """How the file of that format is made from a body."""
+
+    def render(body: bytes) -> bytes:
+        sink = BytesIO()
+        put_result(sink, kind, result_from_dict(read_body(body)))
+        return sink.getvalue()
+
+    return render
+
+
+VIEWS: Mapping[str, View] = {
+    view.ending: view
+    for view in (
+        View("json", "application/json", bytes),
+        View("geojson", "application/geo+json", _as(Format.GEOJSON)),
+        View("csv", "text/csv", _as(Format.CSV)),
+        View("parquet", "application/vnd.apache.parquet", _as(Format.PARQUET)),
+    )
+}
+"""By their endings."""
