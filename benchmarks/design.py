@@ -15,7 +15,7 @@ from scipy import fft, optimize, sparse
 from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, best_of, city_prior, duration, faster, ratio
 from geoveil.arrays import FloatArray
-from geoveil.campaign.design import blahut_arimoto, elastic
+from geoveil.campaign.elastic_design import blahut_arimoto, elastic
 from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
 from geoveil.channel.channel import Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius

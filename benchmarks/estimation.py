@@ -13,7 +13,7 @@ from scipy import fft
 from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, Inside, city_prior, duration, faster, ratio, share
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.campaign.design import blahut_arimoto
+from geoveil.campaign.elastic_design import blahut_arimoto
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import (
     ActiveSetNewton,

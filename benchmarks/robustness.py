@@ -20,7 +20,7 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.campaign import Crowd, simulate
-from geoveil.campaign.design import DesignedElastic
+from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseLikelihood, Estimate, maximise

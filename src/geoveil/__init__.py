@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from geoveil.client.budget import Budget as Budget, BudgetSpent as BudgetSpent
     from geoveil.campaign.advice import advise as advise
     from geoveil.campaign.campaign import Campaign as Campaign
-    from geoveil.campaign.design import blahut_arimoto as blahut_arimoto, elastic as elastic
+    from geoveil.campaign.elastic_design import blahut_arimoto as blahut_arimoto, elastic as elastic
     from geoveil.campaign.simulation import simulate as simulate
     from geoveil.document.certify import Certificate as Certificate, certify as certify
     from geoveil.document.exact import ExactTable as ExactTable
@@ -104,7 +104,7 @@ _HOMES = {
     "client.budget": ("Budget", "BudgetSpent",),
     "campaign.advice": ("advise",),
     "campaign.campaign": ("Campaign",),
-    "campaign.design": ("blahut_arimoto", "elastic",),
+    "campaign.elastic_design": ("blahut_arimoto", "elastic",),
     "campaign.simulation": ("simulate",),
     "document.certify": ("Certificate", "certify",),
     "document.exact": ("ExactTable",),

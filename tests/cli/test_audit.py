@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil.campaign.design import elastic
+from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoveil.campaign.design import elastic
+from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, Unsupported

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
-from geoveil.campaign.design import blahut_arimoto
+from geoveil.campaign.elastic_design import blahut_arimoto
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge, Unsupported

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.campaign import Campaign, Round
-from geoveil.campaign.design import elastic
+from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput

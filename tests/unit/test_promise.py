@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.campaign import design
+from geoveil.campaign import elastic_design
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.mechanism import Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import most_mean_distance_km
@@ -151,8 +151,10 @@ def test_the_bound_of_planar_noise_is_a_bound(kind: type) -> None:
 
 def test_a_designed_mechanism_looks_at_the_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    plain = design._mixed
-    monkeypatch.setattr(design, "_mixed", lambda *given: made.append(given) or plain(*given))
+    plain = elastic_design._mixed
+    monkeypatch.setattr(
+        elastic_design, "_mixed", lambda *given: made.append(given) or plain(*given)
+    )
     with pytest.raises(InvalidInput, match="must be reachable"):
         gv.elastic(GRID, mean_distance_km=50.0)
     assert len(made) == 2

@@ -2,7 +2,7 @@
 
 from geoveil.campaign.advice import Advice, Choice, advise
 from geoveil.campaign.campaign import Campaign
-from geoveil.campaign.design import DesignedElastic, blahut_arimoto, elastic
+from geoveil.campaign.elastic_design import DesignedElastic, blahut_arimoto, elastic
 from geoveil.campaign.rounds import Closing, Round
 from geoveil.campaign.rules import PromiseRule, PublishedRule
 from geoveil.campaign.simulation import Crowd, RoundResult, Simulation, simulate

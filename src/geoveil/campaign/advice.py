@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, one_blas_thread, positive, prior_over
-from geoveil.campaign.design import elastic
+from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.estimate import IterativeBayesianUpdate

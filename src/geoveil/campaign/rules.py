@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from geoveil.arrays import FloatArray, count, finite, positive
-from geoveil.campaign.design import blahut_arimoto, elastic
+from geoveil.campaign.elastic_design import blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee

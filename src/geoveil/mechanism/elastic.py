@@ -19,6 +19,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import lattice_steps
 from geoveil.randomness import Randomness
+from geoveil.root import safe_root
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 from geoveil.space.steepness import steepness
@@ -320,19 +321,17 @@ class Exponential(Elastic):
 def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -> float:
     """The largest β, to 1e-6, whose certified ε is at most the promise.
 
-    The certified ε lies in [β, 2β] and grows with β, so the answer lies in [ε/2, ε]: bisection that
-    keeps the safe end.
+    The certified ε lies in [β, 2β] and grows with β, so the answer lies in [ε/2, ε].
     """
-    low, high = epsilon_per_km / 2 * (1 - 1e-9), epsilon_per_km
-    while high / low > 1 + 1e-6:
-        middle = (low + high) / 2
-        tried = Elastic(space, beta_per_km=middle, weights=weights)
-        low, high = (
-            (middle, high)
-            if tried.closed_form_loss().epsilon_per_km <= epsilon_per_km
-            else (low, middle)
-        )
-    return low
+    nearest = safe_root(
+        lambda beta: Elastic(space, beta_per_km=beta, weights=weights),
+        lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon_per_km - 1,
+        [epsilon_per_km, epsilon_per_km / 2 * (1 - 1e-9)],
+        within=(epsilon_per_km, epsilon_per_km / 4),
+        tolerance=1e-6,
+        step=1e-6,
+    )
+    return nearest.at
 
 
 def _normalised(weights: npt.ArrayLike | None, size: int) -> FloatArray:

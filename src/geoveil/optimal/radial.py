@@ -16,6 +16,7 @@ from geoveil.optimal.region import Region
 from geoveil.optimal.regularity import WithinRegion, check_increasing
 from geoveil.optimal.rings import RingLimits, Rings, RingSolution, Tightness, chained
 from geoveil.optimal.segments import Segments
+from geoveil.root import safe_root
 from geoveil.space.space import RadialLoss, distance_km
 
 _TAIL = 1e-9  # the probability, and the share of the loss, that may lie beyond the rings
@@ -23,6 +24,7 @@ _NOTHING = 1e-16  # the probability that may lie beyond the noise itself
 _COARSE = 8  # steps per length in which the reach is measured
 _FARTHEST = 1 << 16  # steps after which a noise is taken to have no end
 _FIRST_RINGS = 256
+_PLANE_KM = 1e6  # an ℓ that is finite so far away is finite everywhere
 _PARTS = np.geomspace(1e-4, 1.0, 64)[:-1]  # of a ring, where ℓ is compared with straight lines
 _STRAIGHT = 1e-11
 _PIECES: FloatArray = np.exp2(np.arange(30.0))  # into which a move of one ring is cut
@@ -178,21 +180,18 @@ def _length_km(privacy: Guarantee) -> float:
 
 
 def _span_km(privacy: Guarantee) -> float:
-    """The last distance at which ℓ is finite, by bisection; ∞ where there is none."""
-    low, high = 0.0, 1e6
-    if math.isfinite(float(privacy.loss(high))):
-        return math.inf
-    for corner in privacy._corners().tolist():
-        low, high = _halved(privacy, low, high, corner)
-    while (middle := (low + high) / 2) not in (low, high):
-        low, high = _halved(privacy, low, high, middle)
-    return low
-
-
-def _halved(privacy: Guarantee, low: float, high: float, at: float) -> tuple[float, float]:
-    if not low < at < high:
-        return low, high
-    return (at, high) if math.isfinite(float(privacy.loss(at))) else (low, at)
+    """The last distance at which ℓ is finite; ∞ where there is none."""
+    corners = [d for d in np.sort(privacy._corners())[::-1].tolist() if d < _PLANE_KM]
+    nearest = safe_root(
+        lambda distance: distance > 0.0 and math.isinf(float(privacy.loss(distance))),
+        lambda infinite: 1.0 if infinite else -1.0,
+        [_PLANE_KM, *corners, 0.0],
+        within=(_PLANE_KM, 0.0),
+        tolerance=0.0,
+        step=1e-300,
+        linear=True,
+    )
+    return math.inf if nearest.at == _PLANE_KM else nearest.at
 
 
 def _steps(privacy: Guarantee, farthest_km: float) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput
+from geoveil.root import safe_root
 
 _NODES, _WEIGHTS = (np.asarray(part) for part in np.polynomial.legendre.leggauss(12))
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
@@ -100,13 +101,14 @@ class Segments:
         made = self.scaled(1.0 / self.total)
         if max(made.left.max(), made.right.max()) <= limit:
             return made
-        low, high = 1.0, 2.0
-        while made._cut(high, limit).total < 1.0 and high < 1e9:
-            low, high = high, 2 * high
-        for _ in range(100):
-            middle = (low + high) / 2
-            low, high = (middle, high) if made._cut(middle, limit).total < 1 else (low, middle)
-        return made._cut(high, limit)
+        return safe_root(
+            lambda factor: made._cut(factor, limit),
+            lambda cut: 1.0 - cut.total - 1e-12,  # a disk at the limit holds 1 up to rounding
+            [1.0],
+            within=(1.0, 1e9),
+            tolerance=1e-15,
+            step=1e-15,
+        ).made
 
     def _cut(self, factor: float, limit: float) -> Segments:
         scaled = self.scaled(factor)

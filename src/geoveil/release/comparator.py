@@ -6,13 +6,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.sparse import csr_array
 from scipy.special import comb, entr
 
@@ -24,6 +23,7 @@ from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import Randomness, seeded
 from geoveil.release.counts import CountVectors
+from geoveil.root import NeverSafe, safe_root
 
 BOX_LIMIT = 1 << 24
 """No more noisy vectors than this are listed."""
@@ -116,7 +116,7 @@ def _entries(
 
 _EXACT_TERMS = 1 << 30
 _ROW_ENTRIES = 1 << 22
-_STRIDE = 0.3
+_STRIDE, _CLOSE = 0.3, 1e-6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 """The range the paper tries (AGG §5.2.1)."""
 
@@ -277,34 +277,25 @@ def matched(
     wanted = positive("distortion", distortion)
     law = distribution("prior", prior, vectors.size)
 
-    @cache
-    def excess(logarithm: float) -> float:
-        return mean_distance_km(kind(vectors, epsilon=math.exp(logarithm)), law) - wanted
-
     # Far from the edges the distance is near √(2(L − 1))/ε.
-    guess = math.log(math.sqrt(2 * max(1, vectors.places - 1)) / wanted)
-    ends = _around(excess, guess)
-    if ends is None:
+    guess = math.sqrt(2 * max(1, vectors.places - 1)) / wanted
+    try:
+        nearest = safe_root(
+            lambda epsilon: kind(vectors, epsilon=epsilon),
+            lambda channel: mean_distance_km(channel, law) / wanted - 1,
+            [min(max(guess, _LEAST_EPSILON), _MOST_EPSILON)],
+            within=(_LEAST_EPSILON, _MOST_EPSILON),
+            tolerance=_CLOSE,
+            stride=_STRIDE,
+        )
+    except NeverSafe:
+        nearest = None
+    if nearest is None or nearest.excess < -_CLOSE:
         raise InvalidInput(
             f"distortion ({wanted:g}) must be one that ε between {_LEAST_EPSILON:g} and "
             f"{_MOST_EPSILON:g} gives"
         )
-    return kind(vectors, epsilon=math.exp(scipy.optimize.brentq(excess, *ends, xtol=1e-6)))
-
-
-def _around(falling: Callable[[float], float], guess: float) -> tuple[float, float] | None:
-    """Two logarithms of ε around the zero of a falling function; ``None`` where it has none in range."""
-    least, most = math.log(_LEAST_EPSILON), math.log(_MOST_EPSILON)
-    low = high = min(max(guess, least), most)
-    while falling(low) <= 0:
-        if low == least:
-            return None
-        low, high = max(low - _STRIDE, least), low
-    while falling(high) >= 0:
-        if high == most:
-            return None
-        low, high = high, min(high + _STRIDE, most)
-    return low, high
+    return nearest.made
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import rel_entr
 
 from geoveil.arrays import FloatArray, IntArray, count, positive
@@ -21,6 +20,7 @@ from geoveil.release.coarsening import check_reach
 from geoveil.release.counts import checked_counts
 from geoveil.release.optimum import ReleaseDesign, design, published_design
 from geoveil.release.prior import CountLaw, Prior
+from geoveil.root import NeverSafe, safe_root
 
 
 def personal_leakage_bits(design: ReleaseDesign) -> FloatArray:
@@ -70,90 +70,14 @@ class LeakageChain:
         return ordered and self.least_bits <= self.aggregate_bits <= self.upper_bits + slack
 
 
-# --- The multiplier that meets a wanted distortion or a limit on the leakage
+# --- Releasing counts: what a trusted aggregator publishes instead of the true ones
 
 
 LARGEST, SMALLEST = 64.0, 1e-9
 """Multipliers between which the answer is sought; at the largest the counts come out unchanged."""
-_STEP = 2e-4
-"""How near the answer is sought, relative."""
-_TRIES = 100
+_CLOSE = 2e-4
+"""How near the wanted distortion or leakage, and the answer, is sought, relative."""
 _NOTHING_BITS = 1e-9
-
-
-class Measured(Protocol):
-    """What a release is measured by."""
-
-    @property
-    def leakage_bits(self) -> float:
-        """I(A; Ã), in bits."""
-
-    @property
-    def distortion(self) -> float:
-        """E d(A, Ã), in people."""
-
-
-Made = TypeVar("Made", bound=Measured)
-
-
-class Calibration(Generic[Made]):
-    """Builds releases at different multipliers until one meets a target from the safe side.
-
-    Leakage grows and distortion falls with the multiplier, so the answer is found by Brent's method and
-    moved to the side that keeps the target. On a straight piece of the curve one multiplier has many
-    optimal releases; a target inside it is kept, not met.
-    """
-
-    def __init__(self, build: Callable[[float], Made]) -> None:
-        self._build = build
-        self._made: dict[float, Made] = {}
-
-    def for_leakage(self, limit_bits: float) -> Made:
-        """The release with the largest multiplier whose leakage is at most the limit."""
-        return self._solve(lambda made: made.leakage_bits - limit_bits, safe_sign=-1)
-
-    def for_distortion(self, wanted: float) -> Made:
-        """The release with the smallest multiplier whose distortion is at most the wanted one."""
-        made = self._solve(lambda made: wanted - made.distortion, safe_sign=1)
-        if made.distortion > wanted:
-            raise InvalidInput(
-                f"distortion ({wanted:g}) must be larger; to change nothing, publish the counts"
-            )
-        return made
-
-    def _at(self, logarithm: float) -> Made:
-        """The release for a multiplier, by its logarithm, built once."""
-        if logarithm not in self._made:
-            self._made[logarithm] = self._build(math.exp(logarithm))
-        return self._made[logarithm]
-
-    def _solve(self, excess: Callable[[Made], float], *, safe_sign: int) -> Made:
-        """Where ``excess``, which grows with the multiplier, is zero or just of the safe sign."""
-        low, high = self._bracket(excess)
-        if low == high:
-            return self._at(low)
-        middle = scipy.optimize.brentq(lambda at: excess(self._at(at)), low, high, xtol=_STEP)
-        for tries in range(_TRIES):
-            made = self._at(middle + safe_sign * tries * _STEP)
-            if safe_sign * excess(made) >= 0:
-                return made
-        return self._at(low if safe_sign < 0 else high)
-
-    def _bracket(self, excess: Callable[[Made], float]) -> tuple[float, float]:
-        """Two logarithms with the zero between them; the same one twice at an end of the range."""
-        at, step = 0.0, math.log(2)
-        while excess(self._at(at)) < 0:
-            if at >= math.log(LARGEST):
-                return at, at
-            at += step
-        while excess(self._at(at)) >= 0:
-            if at <= math.log(SMALLEST) or self._at(at).leakage_bits <= _NOTHING_BITS:
-                return at, at
-            at -= step
-        return at, at + step
-
-
-# --- Releasing counts: what a trusted aggregator publishes instead of the true ones
 
 
 class CountRelease:
@@ -330,11 +254,36 @@ class _Designs:
         return sum(made.distortion for made in self.designs)
 
 
-def _calibrated(build: Callable[[float], _Designs], name: str, value: float) -> _Designs:
-    calibration = Calibration(build)
-    if name == "distortion":
-        return calibration.for_distortion(value)
-    return calibration.for_leakage(value)
+def _calibrated(build: Callable[[float], _Designs], name: str, wanted: float) -> _Designs:
+    """The designs at the multiplier that meets a target from the safe side.
+
+    Leakage grows and distortion falls with the multiplier. On a straight piece of the curve one
+    multiplier has many optimal releases; a target inside it is kept, not met.
+    """
+    limited = name == "leakage_bits"
+
+    def excess(made: _Designs) -> float:
+        if limited:
+            return made.leakage_bits / wanted - 1
+        # where nothing is told, a smaller multiplier changes nothing: there the search ends
+        nothing = made.leakage_bits <= _NOTHING_BITS and made.distortion <= wanted
+        return 0.0 if nothing else made.distortion / wanted - 1
+
+    try:
+        return safe_root(
+            build,
+            excess,
+            [1.0],
+            within=(LARGEST, SMALLEST) if limited else (SMALLEST, LARGEST),
+            tolerance=_CLOSE,
+            step=_CLOSE,
+            growth=1.0,  # at tiny multipliers almost any weights pass, however far off
+            end_excess=lambda: 0.0,
+        ).made
+    except NeverSafe:
+        raise InvalidInput(
+            f"distortion ({wanted:g}) must be larger; to change nothing, publish the counts"
+        ) from None
 
 
 def _one_target(

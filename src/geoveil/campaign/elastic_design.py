@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -27,16 +27,18 @@ from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic
 from geoveil.mechanism.mechanism import Promise
+from geoveil.root import NeverSafe, safe_root
 from geoveil.space.space import Space
 
 DESIGN_STEPS = Steps(8)
 """Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""
 
-_CLOSE = 0.999
-"""How near the promise the certified ε must come."""
-_TRIALS, _DOUBLINGS = 60, 40
-_SHARE_TRIALS, _BETA_TRIALS = 9, 10
-"""How finely the camouflage is lowered where a bound on the leverage needs it, and the least β found."""
+_CLOSE = 1e-3
+"""How near the promise, relative, the certified ε must come."""
+_RANGE = 2.0**40
+"""So many times larger or smaller than the first guess a β may be."""
+_HALVINGS, _BETAS = 8, 10
+"""How finely the camouflage is lowered, and β, where a bound on the leverage needs it."""
 
 
 class DesignedElastic(Elastic):
@@ -152,20 +154,21 @@ def elastic(
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
 
     def made(share: float) -> DesignedElastic:
-        return _promising(promise, lambda beta: _mixed(space, known, beta, share, stop))
+        return _promising(space, promise, lambda beta: _mixed(space, known, beta, share, stop))
 
     wanted = made(camouflage)
     if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
         return wanted
     sharpest = made(0.0)
-    least_beta = _least_beta(space, most_leverage, sharpest.beta_per_km)
-    betas = np.linspace(sharpest.beta_per_km, least_beta, _BETA_TRIALS)
+    betas = np.linspace(
+        sharpest.beta_per_km, _least_beta(space, most_leverage, sharpest.beta_per_km), _BETAS
+    ).tolist()
 
     def bounded(share: float, of: FloatArray = known) -> DesignedElastic:
         def build(beta: float) -> DesignedElastic:
             return _mixed(space, of, beta, share, stop, most_leverage)
 
-        return _promising(promise, build, betas)
+        return _promising(space, promise, build, betas)
 
     # The last two do not depend on the prior: a campaign that could begin can go on.
     fallbacks: tuple[Callable[[], DesignedElastic], ...] = (
@@ -176,7 +179,16 @@ def elastic(
     for fallback in fallbacks:
         least = fallback()
         if least.leverage <= most_leverage:
-            best = _most_camouflaged(bounded, most_leverage, camouflage, least)
+            # the largest camouflage at which the bound can be kept, or else the least mechanism
+            best = safe_root(
+                lambda share, least=least: bounded(share) if share else least,  # type: ignore[misc]
+                lambda tried: -1.0 if tried.leverage <= most_leverage else 1.0,
+                [camouflage, 0.0],
+                within=(camouflage, 0.0),
+                tolerance=0.0,
+                step=1.001 * camouflage / 2**_HALVINGS,
+                linear=True,
+            ).made
             return _described(best, known, best.guarantee.epsilon_per_km)
     raise InvalidInput(
         f"most_leverage ({most_leverage:g}) must be one that can be kept at this promise, such as "
@@ -185,39 +197,25 @@ def elastic(
 
 
 def _least_beta(space: Space, most_leverage: float, steepest: float) -> float:
-    """The least β from half the steepest on at which some weights keep the bound: bisection."""
-    low, high = steepest / 2, steepest
-    for _ in range(_BETA_TRIALS):
-        middle = (low + high) / 2
-        kept = least_leverage(exponential_kernel(space, middle), space.size) <= most_leverage
-        low, high = (low, middle) if kept else (middle, high)
-    return high
-
-
-def _most_camouflaged(
-    bounded: Callable[[float], DesignedElastic],
-    most_leverage: float,
-    camouflage: float,
-    least: DesignedElastic,
-) -> DesignedElastic:
-    """The mechanism of the largest camouflage at which the bound can be kept, by bisection, or the least."""
-    best, low, high = least, 0.0, 2 * camouflage  # the first trial is what was asked for
-    for _ in range(_SHARE_TRIALS):
-        share = (low + high) / 2
-        tried = bounded(share)
-        if tried.leverage > most_leverage:
-            high = share
-            continue
-        best, low = tried, share
-        if share == camouflage:
-            break
-    return best
+    """The least β from half the steepest on at which some weights keep the bound."""
+    try:
+        return safe_root(
+            lambda beta: least_leverage(exponential_kernel(space, beta), space.size),
+            lambda least: math.log(least / most_leverage),
+            [steepest / 2, steepest],
+            within=(steepest / 2, steepest),
+            tolerance=_CLOSE,
+            step=_CLOSE,
+        ).at
+    except NeverSafe:
+        return steepest
 
 
 def _promising(
+    space: Space,
     promise: Promise,
     build: Callable[[float], DesignedElastic],
-    betas: FloatArray | None = None,
+    betas: Sequence[float] = (),
 ) -> DesignedElastic:
     """The mechanism that keeps the promise, ``build`` making one for every β.
 
@@ -225,23 +223,46 @@ def _promising(
     falling, are then tried for a place to start from.
     """
     if promise.mean_distance_km is not None:
-        wanted = positive("mean_distance_km", promise.mean_distance_km)
-        made = _solve(build, lambda m: -m.mean_distance_km, -wanted, 0.5 / wanted, 4 / wanted)
-        return _described(made, made.prior, made.certified_epsilon_per_km)
+        return _wide_enough(positive("mean_distance_km", promise.mean_distance_km), build)
     epsilon = promise.resolve(lambda _: 0.0)
-    if (alone := build(epsilon)).space.size == 1:
-        return _described(alone, alone.prior, epsilon)
-    low, high = epsilon / 2, epsilon
-    if betas is not None:
-        kept = (place for place, beta in enumerate(betas) if _certified(build(beta)) <= epsilon)
-        first = next(kept, len(betas) - 1)
-        low, high = float(betas[first]), float(betas[max(0, first - 1)])
-    made = _solve(build, _certified, epsilon, low, high)
+    if space.size == 1:
+        made = build(epsilon)
+    else:
+        made = safe_root(
+            build,
+            lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon - 1,
+            betas or [epsilon, epsilon / 2],
+            within=(epsilon * _RANGE, epsilon / _RANGE),
+            tolerance=_CLOSE,
+        ).made
     return _described(made, made.prior, epsilon)
 
 
-def _certified(made: DesignedElastic) -> float:
-    return made.closed_form_loss().epsilon_per_km
+def _wide_enough(wanted_km: float, build: Callable[[float], DesignedElastic]) -> DesignedElastic:
+    """The mechanism of the largest β whose mean distance is still the wanted one."""
+
+    def unreachable(beta: float, reached_km: float) -> InvalidInput:
+        return InvalidInput(
+            f"mean_distance_km ({wanted_km:g}) must be reachable; β = {beta:.3g} per km gives "
+            f"{reached_km:.6g} km"
+        )
+
+    least, most = 0.5 / wanted_km / _RANGE, 0.5 / wanted_km * _RANGE
+    try:
+        nearest = safe_root(
+            build,
+            lambda tried: 1 - tried.mean_distance_km / wanted_km,
+            [0.5 / wanted_km],
+            within=(most, least),
+            tolerance=_CLOSE,
+            stride=math.log(8),
+        )
+    except NeverSafe as error:
+        raise unreachable(error.at, wanted_km * (1 - error.excess)) from None
+    made = nearest.made
+    if nearest.at == most and nearest.excess < -_CLOSE:
+        raise unreachable(most, made.mean_distance_km)
+    return _described(made, made.prior, made.certified_epsilon_per_km)
 
 
 def _mixed(
@@ -271,58 +292,4 @@ def _described(made: DesignedElastic, prior: FloatArray, epsilon_per_km: float) 
         weights=made.weights,
         epsilon_per_km=epsilon_per_km,
         kernel=made._exponential_kernel(),
-    )
-
-
-def _solve(
-    build: Callable[[float], DesignedElastic],
-    measure: Callable[[DesignedElastic], float],
-    target: float,
-    low: float,
-    high: float,
-) -> DesignedElastic:
-    """The mechanism with the largest β whose measure, growing with it, is still at most the target.
-
-    False position with the Illinois rule, which keeps a bracket; the safe end is the answer.
-    """
-    made = build(low)
-    if measure(made) > target:
-        least = build(low / 2**_DOUBLINGS)  # one look at the end, before a walk towards it
-        if measure(least) > target:
-            raise _unreachable(least, target)
-    while measure(made) > target:
-        low, high = low / 2, low
-        made = build(low)
-    beyond = build(high)
-    below, above = measure(made) - target, measure(beyond) - target
-    for _ in range(_DOUBLINGS):
-        if above > 0:
-            break
-        low, made, below = high, beyond, above
-        high *= 2
-        beyond = build(high)
-        above = measure(beyond) - target
-    else:
-        raise _unreachable(beyond, target)
-    for _ in range(_TRIALS):
-        if -below <= (1 - _CLOSE) * abs(target) or high - low < 1e-12 * high:
-            return made
-        # Aim a little inside, so that the safe end is the one that moves.
-        aim = 0.25 * (1 - _CLOSE) * abs(target)
-        middle = low + (high - low) * (-below - aim) / (above - below)
-        middle = min(max(middle, low + 0.01 * (high - low)), high - 0.01 * (high - low))
-        tried = build(middle)
-        value = measure(tried) - target
-        if value <= 0:
-            low, made, below, above = middle, tried, value, above / 2
-        else:
-            high, above = middle, value
-    return made
-
-
-def _unreachable(made: DesignedElastic, target: float) -> InvalidInput:
-    """Only a mean distance (a negative target) can be out of reach: any ε can be kept."""
-    return InvalidInput(
-        f"mean_distance_km ({-target:g}) must be reachable; β = {made.beta_per_km:.3g} per km gives "
-        f"{made.mean_distance_km:.6g} km"
     )
