@@ -47,7 +47,7 @@ def test_rings_are_closed_counter_clockwise_and_within_range(grid: Grid) -> None
 @pytest.mark.parametrize("grid", [FIJI, BESIDE, ARCTIC], ids=repr)
 def test_cells_are_cut_at_the_date_line_and_nowhere_else(grid: Grid) -> None:
     features = grid.to_geojson()["features"]
-    lng = grid.plane.to_latlng(grid.lattice.corners())[1]
+    lng = grid.plane.to_latlng(grid.corners_km())[1]
     turned = np.remainder(lng - grid.plane.lng + 180, 360) - 180 + grid.plane.lng
     side = np.sign(np.abs(turned) - 180)
     corners = np.stack([side[:-1, :-1], side[:-1, 1:], side[1:, 1:], side[1:, :-1]])
@@ -73,7 +73,7 @@ def test_a_cell_holds_its_centre_and_the_cells_fill_the_grid() -> None:
             centre = shapely.Point(lng[cell], lat[cell])
             assert shapes[cell].covers(centre)
             assert sum(shape.covers(centre) for shape in shapes) == 1
-    corners = PARIS.lattice.corners()
+    corners = PARIS.corners_km()
     outline = np.concatenate([corners[0], corners[1:, -1], corners[-1, -2::-1], corners[-2::-1, 0]])
     lat, lng = PARIS.plane.to_latlng(outline)
     whole = shapely.Polygon(np.stack([lng, lat], axis=1)).area

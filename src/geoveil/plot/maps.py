@@ -14,7 +14,7 @@ from geoveil.arrays import FloatArray, vector
 from geoveil.errors import InvalidInput, Unsupported, require
 from geoveil.space.grid import Grid
 from geoveil.space.points import Points
-from geoveil.space.space import Space
+from geoveil.space.space import MapSpace, Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,7 +170,7 @@ def _draw_map(axes: Axes, space: Space, shares: FloatArray, top: float, gamma: f
     for edge in axes.spines.values():
         edge.set(visible=True, linewidth=0.6, color="0.5")
     if isinstance(space, Grid):
-        west, south = space.lattice.corner_km
+        west, south = space.corner_km
         extent = (
             west,
             west + space.columns * space.cell_km,
@@ -213,8 +213,10 @@ def _label_edges(axes: Axes, space: Space) -> None:
     """Degrees at the edges where the space has a map, else nothing: the scale bar says the size."""
     axes.tick_params(labelsize=7, length=2)
     try:
-        plane = space.plane  # type: ignore[attr-defined]  # of grids and points with coordinates
-    except (AttributeError, Unsupported):
+        if not isinstance(space, MapSpace):
+            raise Unsupported(f"{space!r} has no map")
+        plane = space.plane
+    except Unsupported:
         axes.set_xticks([])
         axes.set_yticks([])
         return

@@ -158,11 +158,8 @@ class CountVectors(Space):
 
     # -- metric ----------------------------------------------------------------------------------
 
-    @cached_property
-    def centres(self) -> FloatArray:  # type: ignore[override]  # made on first use, then fixed
-        """(size, places): the vectors as floats."""
-        made: FloatArray = frozen(self.vectors.astype(np.float64))
-        return made
+    def _centres(self) -> FloatArray:
+        return self.vectors.astype(np.float64)  # (size, places)
 
     @staticmethod
     def _norm(difference: FloatArray) -> FloatArray:

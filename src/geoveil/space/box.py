@@ -21,6 +21,7 @@ _POLE_MARGIN = 0.05
 _WIDEST = 90.0
 _SHORTEST_DEGREE_KM = 110.574  # of a meridian, at the equator
 _EQUATOR_DEGREE_KM = 111.319
+_EDGES = ("south", "west", "north", "east")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +38,27 @@ class Box:
     east: float
 
     def __post_init__(self) -> None:
-        for name in ("south", "west", "north", "east"):
-            object.__setattr__(self, name, finite(name, getattr(self, name)))
-        turn = self.east - self.west
-        for name in ("west", "east"):
-            edge = getattr(self, name)
-            object.__setattr__(self, name, edge if edge == 180.0 else float(wrapped(edge)))
-        self._check_latitudes()
-        self._check_sound(turn if turn >= 360.0 else self.width)  # a turn would be wrapped to 0
+        edges = {name: finite(name, getattr(self, name)) for name in _EDGES}
+        turn = edges["east"] - edges["west"]
+        for name, edge in edges.items():
+            turned = name in ("west", "east") and edge != 180.0
+            object.__setattr__(self, name, float(wrapped(edge)) if turned else edge)
+        for name in ("south", "north"):
+            if abs(edges[name]) > 90.0:
+                raise InvalidInput(f"{name} ({edges[name]:g}) must lie in -90 … 90 degrees")
+        if self.south > self.north:
+            raise InvalidInput(
+                f"south ({self.south:g}) must be below north ({self.north:g}); swap them"
+            )
+        # no edges in what follows: a box drawn around data ends at somebody's place
+        if self.north > 90.0 - _POLE_MARGIN or self.south < _POLE_MARGIN - 90.0:
+            raise InvalidInput(
+                f"the box must stay {_POLE_MARGIN}° away from the poles, where rows and columns "
+                "have no meaning; choose a smaller box"
+            )
+        _check_width(turn if turn >= 360.0 else self.width)  # a turn would be wrapped to 0
+        west, south, east, north = self.rectangle_km
+        check_reach("the box", east - west, north - south)
 
     @classmethod
     def around(
@@ -67,8 +81,7 @@ class Box:
         """The box of a list [south, west, north, east]."""
         if not isinstance(edges, list | tuple) or len(edges) != 4:
             raise InvalidFile("box must be a list [south, west, north, east] in degrees")
-        south, west, north, east = edges
-        return cls(south=south, west=west, north=north, east=east)
+        return cls(**dict(zip(_EDGES, edges, strict=True)))
 
     def widened(self, margin_km: float, *, least_km: float = 0.0) -> Box:
         """The box with at least ``margin_km`` more on every side; a flat one gains ``least_km``.
@@ -117,26 +130,6 @@ class Box:
         (west, south), (east, north) = xy.min(axis=0), xy.max(axis=0)
         return float(west), float(south), float(east), float(north)
 
-    def _check_latitudes(self) -> None:
-        for name in ("south", "north"):
-            if abs(getattr(self, name)) > 90.0:
-                raise InvalidInput(f"{name} ({getattr(self, name):g}) must lie in -90 … 90 degrees")
-        if self.south > self.north:
-            raise InvalidInput(
-                f"south ({self.south:g}) must be below north ({self.north:g}); swap them"
-            )
-
-    def _check_sound(self, width: float) -> None:
-        # no edges in these messages: a box drawn around data ends at somebody's place
-        if self.north > 90.0 - _POLE_MARGIN or self.south < _POLE_MARGIN - 90.0:
-            raise InvalidInput(
-                f"the box must stay {_POLE_MARGIN}° away from the poles, where rows and columns "
-                "have no meaning; choose a smaller box"
-            )
-        _check_width(width)
-        west, south, east, north = self.rectangle_km
-        check_reach("the box", east - west, north - south)
-
 
 def _check_width(degrees: float) -> None:
     if not degrees <= _WIDEST:
@@ -170,7 +163,7 @@ def _covering_arc(lng: FloatArray) -> tuple[float, float]:
 # --- Cells and places as GeoJSON (RFC 7946): longitude first, counter-clockwise, cut at ±180°
 
 
-Position = list[float]
+Ring = list[list[float]]
 Geometry = dict[str, Any]
 
 
@@ -181,13 +174,21 @@ def feature_collection(
 
     Numbers that are not finite become ``null``, since JSON has no others.
     """
-    columns = {name: _column(name, value, size) for name, value in (properties or {}).items()}
+    columns: dict[str, list[Any]] = {"cell": list(range(size))}
+    for name, value in (properties or {}).items():
+        array = np.asarray(value)
+        if array.shape != (size,):
+            raise InvalidInput(
+                f"property {name!r} (shape {array.shape}) must have {size} entries, one per cell"
+            )
+        gaps = ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(size, dtype=np.bool_)
+        columns[name] = [None if gap else v for gap, v in zip(gaps, array.tolist(), strict=True)]
     features = [
         {
             "type": "Feature",
             "id": cell,
             "geometry": geometry,
-            "properties": {"cell": cell, **{name: columns[name][cell] for name in columns}},
+            "properties": {name: column[cell] for name, column in columns.items()},
         }
         for cell, geometry in enumerate(geometries)
     ]
@@ -215,7 +216,7 @@ def points(lat: FloatArray, lng: FloatArray) -> Iterable[Geometry]:
     )
 
 
-def _polygon(ring: list[Position]) -> Geometry:
+def _polygon(ring: Ring) -> Geometry:
     longitudes = [position[0] for position in ring]
     for edge in (-180.0, 180.0):
         if min(longitudes) < edge < max(longitudes):
@@ -224,31 +225,20 @@ def _polygon(ring: list[Position]) -> Geometry:
     return {"type": "Polygon", "coordinates": [_turned(ring)]}
 
 
-def _half(ring: list[Position], edge: float, side: float) -> list[Position]:
+def _half(ring: Ring, edge: float, side: float) -> Ring:
     """The part of a closed ring on one side of a meridian (Sutherland and Hodgman's clipping)."""
-    kept: list[Position] = []
+    clipped: Ring = []
     for start, end in pairwise(ring):
         if side * (start[0] - edge) >= 0.0:
-            kept.append(start)
+            clipped.append(start)
         if (start[0] - edge) * (end[0] - edge) < 0.0:
             share = (edge - start[0]) / (end[0] - start[0])
-            kept.append([edge, start[1] + share * (end[1] - start[1])])
-    return [*kept, kept[0]]
+            clipped.append([edge, start[1] + share * (end[1] - start[1])])
+    return [*clipped, clipped[0]]
 
 
-def _turned(ring: list[Position]) -> list[Position]:
+def _turned(ring: Ring) -> Ring:
     """The ring with longitudes in −180 … 180, moved as a whole."""
     middle = (min(lng for lng, _ in ring) + max(lng for lng, _ in ring)) / 2.0
     turn = -360.0 if middle > 180.0 else 360.0 if middle < -180.0 else 0.0
     return [[lng + turn, lat] for lng, lat in ring]
-
-
-def _column(name: str, value: npt.ArrayLike, size: int) -> list[Any]:
-    array = np.asarray(value)
-    if array.shape != (size,):
-        raise InvalidInput(
-            f"property {name!r} (shape {array.shape}) must have {size} entries, one per cell"
-        )
-    if array.dtype.kind == "f":
-        return [entry if np.isfinite(entry) else None for entry in array.tolist()]
-    return list(array.tolist())

@@ -6,17 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, count, frozen, indices, positive
+from geoveil.arrays import FloatArray, IntArray, count, indices, positive
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.space.box import Box, cell_polygons, check_reach, feature_collection
-from geoveil.space.outside import Outside, check_outside, elsewhere, settle
-from geoveil.space.projection import Places, TangentPlane, coordinates, either_longitude
-from geoveil.space.space import Space, entries
+from geoveil.space.projection import TangentPlane
+from geoveil.space.space import MapSpace, entries
 
 CELL_LIMIT = 10**8
 """No grid has more cells than this."""
@@ -24,68 +23,7 @@ SLACK = 0.01
 """A place at most this part of a cell off the lattice counts as inside."""
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """``rows`` × ``columns`` squares of side ``cell_km``, ``corner_km`` being their south-west."""
-
-    rows: int
-    columns: int
-    cell_km: float
-    corner_km: tuple[float, float]
-
-    def nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
-        """The nearest cell: on a rectangle of squares, both coordinates clamped."""
-        row = self._step(north - self.corner_km[1], self.rows)
-        return row * self.columns + self._step(east - self.corner_km[0], self.columns)
-
-    def _step(self, offset: FloatArray, cells: int) -> IntArray:
-        # clipped before the division, so that nothing overflows
-        steps = np.clip(offset, 0.0, cells * self.cell_km) / self.cell_km
-        return np.minimum(steps.astype(np.int64), cells - 1)
-
-    def nearest_or_outside(self, east: FloatArray, north: FloatArray) -> IntArray:
-        """The nearest cell n, or −1 − n of a place that lies outside."""
-        cells = self.nearest(east, north)
-        return np.where(self.contains(east, north), cells, ~cells)
-
-    def contains(self, east: FloatArray, north: FloatArray) -> BoolArray:
-        """Which places lie on the lattice, up to the slack."""
-        slack = SLACK * self.cell_km
-        x, y = east - self.corner_km[0], north - self.corner_km[1]
-        in_columns = (x >= -slack) & (x <= self.columns * self.cell_km + slack)
-        return in_columns & (y >= -slack) & (y <= self.rows * self.cell_km + slack)
-
-    def centres(self) -> FloatArray:
-        """(rows, columns, 2): the centres of the cells."""
-        return self._mesh(np.arange(0.5, self.columns), np.arange(0.5, self.rows))
-
-    def corners(self) -> FloatArray:
-        """(rows + 1, columns + 1, 2): the corners of the cells."""
-        return self._mesh(np.arange(self.columns + 1.0), np.arange(self.rows + 1.0))
-
-    def _mesh(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        mesh = np.empty((y.size, x.size, 2))
-        mesh[..., 0] = self.corner_km[0] + x * self.cell_km
-        mesh[..., 1] = (self.corner_km[1] + y * self.cell_km)[:, None]
-        return mesh
-
-    def distance_km(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
-        """The distance at an offset; equal offsets, up to sign, have exactly equal distances."""
-        north = self.cell_km * np.asarray(rows)
-        east = self.cell_km * np.asarray(columns)
-        distance: FloatArray = np.hypot(north, east)
-        return distance
-
-    def distances_km(self) -> FloatArray:
-        """The matrix of distances: for each cell the window of one table of all offsets."""
-        rows, columns = self.rows, self.columns
-        along, across = np.arange(1 - rows, rows), np.arange(1 - columns, columns)
-        table = self.distance_km(along[:, None], across)
-        windows = np.lib.stride_tricks.sliding_window_view(table, (rows, columns))
-        return windows[::-1, ::-1].reshape(rows * columns, rows * columns)
-
-
-def side_km(value: Any) -> float:
+def _side_km(value: Any) -> float:
     """A side whose multiples and squares neither vanish nor overflow."""
     cell = positive("cell_km", value)
     if not 1e-9 <= cell <= 1e9:
@@ -93,7 +31,7 @@ def side_km(value: Any) -> float:
     return cell
 
 
-def check_cell_count(rows: float, columns: float) -> None:
+def _check_cell_count(rows: float, columns: float) -> None:
     """Refuse more cells than any grid may have."""
     rows, columns = (min(max(cells, 1.0), 1e100) for cells in (rows, columns))
     if rows * columns > CELL_LIMIT:
@@ -103,11 +41,8 @@ def check_cell_count(rows: float, columns: float) -> None:
         )
 
 
-# --- The grid: a rectangle of square cells, on a map or abstract
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Grid(Space):
+class Grid(MapSpace):
     """A rectangle of square cells; cell = row · columns + column, row 0 south, column 0 west.
 
     ``Grid(rows=, columns=, cell_km=)`` is abstract: distances, no coordinates. ``Grid.from_box``
@@ -134,8 +69,8 @@ class Grid(Space):
 
     def __post_init__(self) -> None:
         rows, columns = count("rows", self.rows), count("columns", self.columns)
-        check_cell_count(rows, columns)
-        cell_km = side_km(self.cell_km)
+        _check_cell_count(rows, columns)
+        cell_km = _side_km(self.cell_km)
         checked = {"rows": rows, "columns": columns, "cell_km": cell_km, "size": rows * columns}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -170,16 +105,15 @@ class Grid(Space):
         Without a margin the box ends at the outermost places of the data, and whoever sees the
         grid sees the box: where these are secret, give a box of your own to ``from_box``.
         """
-        cell = side_km(cell_km)
+        cell = _side_km(cell_km)
         margin = min(count("margin_cells", margin_cells, least=0), CELL_LIMIT)
         box = Box.around(lat=lat, lng=lng, lon=lon)
         return cls._over(box.widened(margin * cell, least_km=cell), cell)
 
     @classmethod
     def _over(cls, box: Box, cell_km: float) -> Grid:
-        cell = side_km(cell_km)
-        rows, columns = (math.ceil(cells) for cells in _cells_across(box, cell))
-        return cls(rows=rows, columns=columns, cell_km=cell, box=box)
+        rows, columns = (math.ceil(cells) for cells in _cells_across(box, _side_km(cell_km)))
+        return cls(rows=rows, columns=columns, cell_km=cell_km, box=box)
 
     def _check_map(self, box: Box) -> None:
         """The cells cover the box, none is idle, and the whole lattice lies on a sound map."""
@@ -190,7 +124,7 @@ class Grid(Space):
                     f"rows and columns ({self.rows}, {self.columns}) must be those that cover the "
                     "box; use Grid.from_box"
                 )
-        check_reach("the grid", self.columns * self.cell_km, self.rows * self.cell_km)
+        check_reach("the grid", self.width_km, self.height_km)
         pole = self.plane.to_plane(lat=math.copysign(90.0, self.plane.lat), lng=0.0)
         if self.inside_km(pole):
             raise InvalidInput("the grid must not reach over a pole; choose a smaller box or cell")
@@ -202,25 +136,37 @@ class Grid(Space):
         """(rows, columns)."""
         return self.rows, self.columns
 
+    @property
+    def width_km(self) -> float:
+        """From the western to the eastern edge."""
+        return self.columns * self.cell_km
+
+    @property
+    def height_km(self) -> float:
+        """From the southern to the northern edge."""
+        return self.rows * self.cell_km
+
     @cached_property
-    def lattice(self) -> Lattice:
-        """The cells in the plane; those of an abstract grid are centred on (0, 0)."""
+    def corner_km(self) -> tuple[float, float]:
+        """East and north of the south-western corner; an abstract grid is centred on (0, 0)."""
         west, south, east, north = self.box.rectangle_km if self.box else (0.0, 0.0, 0.0, 0.0)
-        corner = (
-            (west + east - self.columns * self.cell_km) / 2.0,
-            (south + north - self.rows * self.cell_km) / 2.0,
+        return (
+            (west + east - self.width_km) / 2.0,
+            (south + north - self.height_km) / 2.0,
         )
-        return Lattice(self.rows, self.columns, self.cell_km, corner)
 
-    @cached_property
-    def centres(self) -> FloatArray:  # type: ignore[override]  # made on first use, then fixed
-        """(size, 2): east and north of the centres, in kilometres."""
-        made: FloatArray = frozen(self.lattice.centres().reshape(-1, 2))
-        return made
+    def _centres(self) -> FloatArray:
+        return self._mesh(np.arange(0.5, self.columns), np.arange(0.5, self.rows)).reshape(-1, 2)
 
-    def centres_latlng(self) -> tuple[FloatArray, FloatArray]:
-        """Latitudes and longitudes of the centres."""
-        return self.plane.to_latlng(self.centres)
+    def corners_km(self) -> FloatArray:
+        """(rows + 1, columns + 1, 2): east and north of the corners of the cells."""
+        return self._mesh(np.arange(self.columns + 1.0), np.arange(self.rows + 1.0))
+
+    def _mesh(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        mesh = np.empty((y.size, x.size, 2))
+        mesh[..., 0] = self.corner_km[0] + x * self.cell_km
+        mesh[..., 1] = (self.corner_km[1] + y * self.cell_km)[:, None]
+        return mesh
 
     @property
     def plane(self) -> TangentPlane:
@@ -242,18 +188,28 @@ class Grid(Space):
         Equal offsets have exactly equal distances, wherever the two cells lie.
         """
         (row_a, column_a), (row_b, column_b) = self.row_column(a), self.row_column(b)
-        return self.lattice.distance_km(row_a - row_b, column_a - column_b)
+        return self._offset_km(row_a - row_b, column_a - column_b)
+
+    def _offset_km(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        distance: FloatArray = np.hypot(self.cell_km * rows, self.cell_km * columns)
+        return distance
 
     def distances_km(self) -> FloatArray:
         """The full matrix of distances; refused above 4,096 cells."""
         self.check_matrix("the matrix of distances")
-        return self.lattice.distances_km()
+        along, across = (
+            np.arange(1 - self.rows, self.rows),
+            np.arange(1 - self.columns, self.columns),
+        )
+        table = self._offset_km(along[:, None], across)  # for each cell, one window of it
+        windows = np.lib.stride_tricks.sliding_window_view(table, self.shape)
+        return windows[::-1, ::-1].reshape(self.size, self.size)
 
     def distances_from_km(self, cell: int) -> FloatArray:
         """Distances from one cell to every cell."""
         row, column = self.row_column(cell)
         rows, columns = np.arange(self.rows) - row, np.arange(self.columns) - column
-        return self.lattice.distance_km(rows[:, None], columns).ravel()
+        return self._offset_km(rows[:, None], columns).ravel()
 
     def apart_km(self, distance_km: float) -> FloatArray:
         """How far apart the centres may be of the cells of two people ``distance_km`` apart.
@@ -267,7 +223,7 @@ class Grid(Space):
         across = np.arange(min(self.columns, math.floor(reach) + 2))
         gap = np.hypot(np.maximum(down - 1, 0)[:, None], np.maximum(across - 1, 0))
         row, column = np.nonzero(gap <= reach)
-        return self.lattice.distance_km(row, column)
+        return self._offset_km(row, column)
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -281,78 +237,21 @@ class Grid(Space):
         rows, columns = np.divmod(indices("cells", cells, self.size), self.columns)
         return rows, columns
 
-    @overload
-    def locate(
-        self, *, lat: float, lng: float = ..., lon: float = ..., outside: Outside = ...
-    ) -> int: ...
-    @overload
-    def locate(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike = ...,
-        lon: npt.ArrayLike = ...,
-        outside: Outside = ...,
-    ) -> IntArray: ...
-    def locate(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-        outside: Outside = "raise",
-    ) -> int | IntArray:
-        """Cells of places in degrees: an ``int`` for one place, else an array of the same shape.
-
-        Outside places are refused (``"raise"``), left out (``"drop"``: the cells of the others, flat;
-        ``inside`` tells which) or go to the nearest cell (``"clamp"``; all those more than a quarter
-        of the globe away to one and the same). A place at most 1 % of a cell off the lattice counts
-        as inside, and so does all of the box.
-        """
-        check_outside(outside)
-        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
-        cells, inside = self.nearest_cells(lat=latitude, lng=longitude)
-        return settle(
-            cells,
-            inside,
-            outside,
-            lambda beyond: elsewhere(self, latitude.ravel()[beyond], longitude.ravel()[beyond]),
+    def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
+        x, y = east - self.corner_km[0], north - self.corner_km[1]
+        # on a rectangle of squares both coordinates are clamped; first, so that nothing overflows
+        row, column = (
+            np.minimum((np.clip(at, 0.0, most) / self.cell_km).astype(np.int64), cells - 1)
+            for at, most, cells in (
+                (y, self.height_km, self.rows),
+                (x, self.width_km, self.columns),
+            )
         )
-
-    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
-        """Cells of places (…, 2) in kilometres east and north, the coordinates of ``centres``."""
-        check_outside(outside)
-        return settle(*self._nearest(Places.in_km(xy)), outside)
-
-    def nearest_cells(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-    ) -> tuple[IntArray, BoolArray]:
-        """The nearest cells of places in degrees, and which of the places lie in the grid."""
-        return self._nearest(Places.in_degrees(self.plane, lat, either_longitude(lng, lon)))
-
-    def _nearest(self, places: Places) -> tuple[IntArray, BoolArray]:
-        # one pass: the cell n of a place outside is written as −1 − n
-        signed = places.each(self.lattice.nearest_or_outside, np.int64)
-        return np.where(signed < 0, ~signed, signed), signed >= 0
-
-    def inside(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-    ) -> BoolArray:
-        """Which places lie in the grid; ``lat[inside]`` are those that ``outside="drop"`` keeps."""
-        places = Places.in_degrees(self.plane, lat, either_longitude(lng, lon))
-        return places.each(self.lattice.contains, np.bool_)
-
-    def inside_km(self, xy: npt.ArrayLike) -> BoolArray:
-        """Which places (…, 2), in kilometres east and north, lie in the grid."""
-        return Places.in_km(xy).each(self.lattice.contains, np.bool_)
+        cell = row * self.columns + column
+        slack = SLACK * self.cell_km
+        inside = (x >= -slack) & (x <= self.width_km + slack)
+        inside &= (y >= -slack) & (y <= self.height_km + slack)
+        return np.where(inside, cell, ~cell)
 
     # -- documents -------------------------------------------------------------------------------
 
@@ -361,7 +260,7 @@ class Grid(Space):
 
         Rings are (lng, lat), counter-clockwise; cells across ±180° are cut there (RFC 7946).
         """
-        lat, lng = self.plane.to_latlng(self.lattice.corners())
+        lat, lng = self.plane.to_latlng(self.corners_km())
         turn = np.remainder(lng - self.plane.lng + 180.0, 360.0) - 180.0
         return feature_collection(cell_polygons(lat, self.plane.lng + turn), self.size, properties)
 
@@ -391,5 +290,5 @@ def _cells_across(box: Box, cell_km: float) -> tuple[float, float]:
         raise InvalidInput("the box must have a height and a width; move its edges apart")
     west, south, east, north = box.rectangle_km
     height, width = (north - south) / cell_km, (east - west) / cell_km
-    check_cell_count(height, width)
+    _check_cell_count(height, width)
     return max(height - SLACK, 0.5), max(width - SLACK, 0.5)

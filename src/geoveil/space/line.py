@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, frozen
+from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.errors import TooLarge
 from geoveil.space.outside import Outside, check_outside, settle
 from geoveil.space.projection import numbers
@@ -41,11 +40,8 @@ class Line(Space):
         if self.size > LENGTH_LIMIT:
             raise TooLarge(f"the size of a line must be at most {LENGTH_LIMIT:,}; use wider steps")
 
-    @cached_property
-    def centres(self) -> FloatArray:  # type: ignore[override]  # made on first use, then fixed
-        """(size, 1): the whole numbers themselves."""
-        made: FloatArray = frozen(np.arange(self.size, dtype=np.float64)[:, None])
-        return made
+    def _centres(self) -> FloatArray:
+        return np.arange(self.size, dtype=np.float64)[:, None]
 
     @property
     def closest_cells(self) -> tuple[int, int] | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput, OutsideSpace
 
+if TYPE_CHECKING:
+    from geoveil.space.space import MapSpace
+
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""
 
+SWAPPED = "latitude and longitude look swapped"
 _LOOKED_AT = 1000  # places are enough to see what they are
 _MOST = 0.9  # of them have to agree
 _FARTHEST_METRES = 2.1e7  # no map in metres has larger coordinates
@@ -79,22 +83,9 @@ def no_degrees(lat: FloatArray, lng: FloatArray) -> str:
     return ""
 
 
-def elsewhere(space: Any, lat: FloatArray, lng: FloatArray) -> str:
-    """What places outside a space look like: a reading that puts nearly all of them inside."""
-    given = lat[:_LOOKED_AT], lng[:_LOOKED_AT]
-    for words, reading in _READINGS:
-        with np.errstate(over="ignore"):
-            read = reading(*given)
-        possible = on_earth(*read)
-        if _mostly(possible) and _mostly(
-            space.inside(lat=read[0][possible], lng=read[1][possible])
-        ):
-            return words
-    return ""
-
-
-SWAPPED = "latitude and longitude look swapped"
-_READINGS: tuple[tuple[str, Callable[[Any, Any], tuple[FloatArray, FloatArray]]], ...] = (
+_READINGS: tuple[
+    tuple[str, Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]], ...
+] = (
     (SWAPPED, lambda lat, lng: (lng, lat)),
     ("the longitudes look as if their minus sign were lost", lambda lat, lng: (lat, -lng)),
     (
@@ -102,6 +93,19 @@ _READINGS: tuple[tuple[str, Callable[[Any, Any], tuple[FloatArray, FloatArray]]]
         lambda lat, lng: (np.rad2deg(lat), np.rad2deg(lng)),
     ),
 )
+
+
+def elsewhere(space: MapSpace, lat: FloatArray, lng: FloatArray) -> str:
+    """What places outside a space look like: a reading that puts nearly all of them inside."""
+    for words, reading in _READINGS:
+        with np.errstate(over="ignore"):
+            read_lat, read_lng = reading(lat[:_LOOKED_AT], lng[:_LOOKED_AT])
+        possible = on_earth(read_lat, read_lng)
+        if _mostly(possible) and _mostly(
+            space.inside(lat=read_lat[possible], lng=read_lng[possible])
+        ):
+            return words
+    return ""
 
 
 def _mostly(true: BoolArray) -> bool:
@@ -130,7 +134,9 @@ class OutsideCount:
     outside: int = 0
     hint: str = ""
 
-    def locate(self, space: Any, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
+    def locate(
+        self, space: MapSpace, lat: FloatArray, lng: FloatArray
+    ) -> tuple[IntArray, BoolArray]:
         """The nearest cells of some more places, and which of the places are to be taken."""
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         missing = int(inside.size - np.count_nonzero(inside))

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection, points
-from geoveil.space.outside import Outside, check_outside, settle
-from geoveil.space.projection import (
-    Places,
-    TangentPlane,
-    coordinates,
-    either_longitude,
-    plane_coordinates,
-    wrapped,
-)
-from geoveil.space.space import Space, entries, kind_of
+from geoveil.space.projection import TangentPlane, coordinates, plane_coordinates, wrapped
+from geoveil.space.space import MapSpace, entries, kind_of
 
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
@@ -29,7 +21,7 @@ if TYPE_CHECKING:
 _FARTHEST_KM = 1e9
 
 
-class Points(Space):
+class Points(MapSpace):
     """Places of interest with the distances between them; cell i is the i-th place.
 
     ``Points(lat=, lng=)`` lies on the tangent plane at the centre of the places' bounding box,
@@ -62,8 +54,8 @@ class Points(Space):
             self._degrees = frozen(latitude.copy()), frozen(np.array(wrapped(longitude)))
             self._plane = Box.around(lat=latitude, lng=longitude).plane
             xy_km = self._plane.to_plane(lat=latitude, lng=longitude)
-        self.centres: FloatArray = frozen(_distinct(xy_km))
-        self.size: int = len(self.centres)
+        self.centres = frozen(_distinct(xy_km))
+        self.size = len(self.centres)
 
     @property
     def plane(self) -> TangentPlane:
@@ -77,61 +69,13 @@ class Points(Space):
 
     def centres_latlng(self) -> tuple[FloatArray, FloatArray]:
         """Latitudes and longitudes of the places, as given."""
-        if self._degrees is None:
-            return self.plane.to_latlng(self.centres)  # refuses
-        return self._degrees
+        return self._degrees or super().centres_latlng()  # the latter refuses
 
     @cached_property
     def _tree(self) -> cKDTree:
         from scipy.spatial import cKDTree  # here, since it is slow to import
 
         return cKDTree(self.centres)
-
-    @overload
-    def locate(
-        self, *, lat: float, lng: float = ..., lon: float = ..., outside: Outside = ...
-    ) -> int: ...
-    @overload
-    def locate(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike = ...,
-        lon: npt.ArrayLike = ...,
-        outside: Outside = ...,
-    ) -> IntArray: ...
-    def locate(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-        outside: Outside = "raise",
-    ) -> int | IntArray:
-        """The nearest place: an ``int`` for one point, else an array of the same shape.
-
-        Nothing is outside, so ``outside`` changes nothing; it is here for whoever takes any space.
-        """
-        check_outside(outside)
-        return settle(*self.nearest_cells(lat=lat, lng=lng, lon=lon), outside)
-
-    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
-        """The nearest place to points (…, 2) in kilometres, in the coordinates of ``centres``."""
-        check_outside(outside)
-        cells = Places.in_km(xy).each(self._nearest, np.int64)
-        return settle(cells, np.ones(cells.shape, dtype=np.bool_), outside)
-
-    def nearest_cells(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-    ) -> tuple[IntArray, BoolArray]:
-        """The nearest places of points in degrees; all points are inside."""
-        places = Places.in_degrees(self.plane, lat, either_longitude(lng, lon))
-        cells = places.each(self._nearest, np.int64)
-        return cells, np.ones(cells.shape, dtype=np.bool_)
 
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         # squared distances overflow for what lies beyond

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -175,7 +174,10 @@ def numbers(name: str, value: Any) -> FloatArray:
         value = np.ma.filled(value.astype(np.float64), np.nan)
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "fiuO" or _holds_text(array):
+        text = array.dtype.kind == "O" and any(
+            isinstance(e, str | bytes | bool) for e in array.flat
+        )
+        if array.dtype.kind not in "fiuO" or text:
             raise TypeError
         with np.errstate(over="ignore"):  # what is too large is infinite, and refused below
             array = array.astype(np.float64, copy=False)
@@ -185,50 +187,9 @@ def numbers(name: str, value: Any) -> FloatArray:
     return array
 
 
-def _holds_text(array: npt.NDArray[Any]) -> bool:
-    return array.dtype.kind == "O" and any(isinstance(e, str | bytes | bool) for e in array.flat)
-
-
 def refuse(condition: str, wrong: BoolArray, hint: str = "") -> None:
     """Raise ``condition`` with the position of the first wrong entry, never with its value."""
     if wrong.any():
         position = int(np.flatnonzero(wrong.ravel())[0])
         advice = f"; {hint}" if hint else ""
         raise InvalidInput(f"{condition}; the entry at position {position} is not{advice}")
-
-
-# --- Places to be located: degrees or kilometres, taken one block at a time
-
-
-_Entry = TypeVar("_Entry", bound=np.generic)
-
-
-@dataclass(frozen=True)
-class Places:
-    """The shape of the input, and (east, north) in the plane of any slice of it, flat."""
-
-    shape: tuple[int, ...]
-    project: Callable[[slice], tuple[FloatArray, FloatArray]]
-
-    @classmethod
-    def in_degrees(cls, plane: TangentPlane, lat: npt.ArrayLike, lng: npt.ArrayLike) -> Places:
-        """Places by latitude and longitude."""
-        latitude, longitude = coordinates(lat=lat, lng=lng)
-        flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
-        return cls(latitude.shape, lambda block: plane.project(flat_lat[block], flat_lng[block]))
-
-    @classmethod
-    def in_km(cls, xy: npt.ArrayLike) -> Places:
-        """Places by plane coordinates (…, 2)."""
-        plane = plane_coordinates("xy", xy)
-        flat = plane.reshape(-1, 2)
-        return cls(plane.shape[:-1], lambda block: (flat[block, 0], flat[block, 1]))
-
-    def each(
-        self, rule: Callable[[FloatArray, FloatArray], npt.NDArray[_Entry]], dtype: type[_Entry]
-    ) -> npt.NDArray[_Entry]:
-        """The value of ``rule`` at every place, in the shape of the input."""
-        found = np.empty(math.prod(self.shape), dtype=dtype)
-        for block in blocks(found.size):
-            found[block] = rule(*self.project(block))
-        return found.reshape(self.shape)

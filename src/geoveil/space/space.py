@@ -1,4 +1,4 @@
-"""What a space is: cells with centres and distances in kilometres, and losses between them."""
+"""What a space is: cells with centres and distances in kilometres, places in them, losses between them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, indices
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
+from geoveil.space.outside import Outside, check_outside, elsewhere, settle
+from geoveil.space.projection import TangentPlane, blocks, coordinates, plane_coordinates
 
 MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
@@ -27,8 +30,15 @@ class Space(ABC):
 
     unit: str = "km"
     size: int
-    centres: FloatArray
-    """(size, 1 or 2): the centres of the cells, in kilometres."""
+
+    @cached_property
+    def centres(self) -> FloatArray:
+        """(size, 1 or 2): the centres of the cells, in kilometres; made on first use, then fixed."""
+        return frozen(self._centres())
+
+    def _centres(self) -> FloatArray:
+        """The centres, for a space that does not set them."""
+        raise NotImplementedError
 
     def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast)."""
@@ -101,6 +111,117 @@ class Space(ABC):
         return hash((type(self).__name__, self.size))
 
 
+# --- Spaces in the plane, and on the map where they have one: places find their cells
+
+
+class MapSpace(Space):
+    """Cells in the plane; ``plane`` lays them on the map, and refuses where there is none.
+
+    Units: plane coordinates in kilometres east and north, those of ``centres``; latitude and longitude
+    in degrees. A kind of such space says what its ``plane`` is and which cell is nearest.
+    """
+
+    @property
+    @abstractmethod
+    def plane(self) -> TangentPlane:
+        """The tangent plane that ``centres`` are coordinates of."""
+
+    @abstractmethod
+    def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
+        """The nearest cell n of each place, written as −1 − n where the place lies outside."""
+
+    def centres_latlng(self) -> tuple[FloatArray, FloatArray]:
+        """Latitudes and longitudes of the centres."""
+        return self.plane.to_latlng(self.centres)
+
+    @overload
+    def locate(
+        self, *, lat: float, lng: float = ..., lon: float = ..., outside: Outside = ...
+    ) -> int: ...
+    @overload
+    def locate(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike = ...,
+        lon: npt.ArrayLike = ...,
+        outside: Outside = ...,
+    ) -> IntArray: ...
+    def locate(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        outside: Outside = "raise",
+    ) -> int | IntArray:
+        """Cells of places in degrees: an ``int`` for one place, else an array of the same shape.
+
+        Outside places are refused (``"raise"``), left out (``"drop"``: the cells of the others, flat;
+        ``inside`` tells which) or go to the nearest cell (``"clamp"``; all those more than a quarter
+        of the globe away to one and the same). A place at most 1 % of a cell off a grid counts as
+        inside, and so does all of its box. Nothing is outside of points: the nearest one counts.
+        """
+        check_outside(outside)
+        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
+        cells, inside = self.nearest_cells(lat=latitude, lng=longitude)
+        return settle(
+            cells,
+            inside,
+            outside,
+            lambda beyond: elsewhere(self, latitude.ravel()[beyond], longitude.ravel()[beyond]),
+        )
+
+    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
+        """Cells of places (…, 2) in kilometres east and north, the coordinates of ``centres``."""
+        check_outside(outside)
+        return settle(*self._nearest_km(xy), outside)
+
+    def nearest_cells(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, BoolArray]:
+        """The nearest cells of places in degrees, and which of the places are inside."""
+        plane = self.plane
+        latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
+        flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
+        return self._by_blocks(
+            latitude.shape, lambda block: plane.project(flat_lat[block], flat_lng[block])
+        )
+
+    def _nearest_km(self, xy: npt.ArrayLike) -> tuple[IntArray, BoolArray]:
+        plane = plane_coordinates("xy", xy)
+        flat = plane.reshape(-1, 2)
+        return self._by_blocks(plane.shape[:-1], lambda block: (flat[block, 0], flat[block, 1]))
+
+    def _by_blocks(
+        self, shape: tuple[int, ...], project: Callable[[slice], tuple[FloatArray, FloatArray]]
+    ) -> tuple[IntArray, BoolArray]:
+        """Nearest cells and insideness of places whose (east, north) ``project`` gives by the block."""
+        signed = np.empty(math.prod(shape), dtype=np.int64)
+        for block in blocks(signed.size):
+            signed[block] = self._nearest(*project(block))
+        signed = signed.reshape(shape)
+        return np.where(signed < 0, ~signed, signed), signed >= 0
+
+    def inside(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+    ) -> BoolArray:
+        """Which places are inside; ``lat[inside]`` are those that ``outside="drop"`` keeps."""
+        return self.nearest_cells(lat=lat, lng=lng, lon=lon)[1]
+
+    def inside_km(self, xy: npt.ArrayLike) -> BoolArray:
+        """Which places (…, 2), in kilometres east and north, are inside."""
+        return self._nearest_km(xy)[1]
+
+
 # --- Reading a space back from plain JSON values
 
 
@@ -153,11 +274,7 @@ class RadialLoss:
         return self.name
 
 
-def _itself(distance: FloatArray) -> FloatArray:
-    return distance
-
-
-distance_km = RadialLoss("distance_km", _itself)
+distance_km = RadialLoss("distance_km", np.asarray)
 """The distance itself, in kilometres."""
 
 squared_distance_km2 = RadialLoss("squared_distance_km2", np.square)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,43 +52,25 @@ def _by_rows(values: FloatArray, space: Space) -> Steepness:
 
 
 def _on_lattice(values: FloatArray, pitch_km: float) -> Steepness:
+    """``values`` is (rows, columns); pairs by offset (down ≥ 0, across ≥ 0), in order of distance."""
     rows, columns = values.shape
     spread = float(values.max() - values.min())
-    best = Steepness(0.0, (0, 1))
-    steps = 0
-    for down, across, distance in _offsets(rows, columns):
-        far = pitch_km * distance
-        if spread <= best.slope_per_km * far:
+    distances = np.hypot(np.arange(rows)[:, None], np.arange(columns)[None, :]).ravel()
+    best, steps = Steepness(0.0, (0, 1)), 0
+    for offset in np.argsort(distances, kind="stable")[1:]:  # the first is no offset at all
+        (down, across), far_km = divmod(int(offset), columns), pitch_km * float(distances[offset])
+        if spread <= best.slope_per_km * far_km:
             return best
         if steps > _STEPS:
-            return Steepness(max(best.slope_per_km, spread / far), best.pair, exact=False)
-        for left in (False, True)[: 1 + (down > 0 and across > 0)]:
-            change = _differences(values, down, across, left=left)
+            return Steepness(max(best.slope_per_km, spread / far_km), best.pair, exact=False)
+        west, east = slice(0, columns - across), slice(across, columns)
+        # down to the east, and (where that is another offset) down to the west
+        for near, far in ((west, east), (east, west))[: 1 + (down > 0 and across > 0)]:
+            change = np.abs(values[down:, far] - values[: rows - down, near])
             steps += change.size
-            where = int(np.argmax(change))
-            slope = float(change.ravel()[where]) / far
+            row, column = divmod(int(np.argmax(change)), columns - across)
+            slope = float(change[row, column]) / far_km
             if slope > best.slope_per_km:
-                best = Steepness(slope, _pair(where, down, across, columns, left=left))
+                start = row * columns + column
+                best = Steepness(slope, (start + near.start, start + down * columns + far.start))
     return best
-
-
-def _offsets(rows: int, columns: int) -> Iterator[tuple[int, int, float]]:
-    """Offsets (down ≥ 0, across ≥ 0) in order of distance, without (0, 0)."""
-    distance = np.hypot(np.arange(rows)[:, None], np.arange(columns)[None, :]).ravel()
-    order = np.argsort(distance, kind="stable")[1:]
-    for k in order:
-        yield int(k) // columns, int(k) % columns, float(distance[k])
-
-
-def _differences(values: FloatArray, down: int, across: int, *, left: bool) -> FloatArray:
-    rows, columns = values.shape
-    near = values[: rows - down, across:] if left else values[: rows - down, : columns - across]
-    far = values[down:, : columns - across] if left else values[down:, across:]
-    return np.abs(far - near)
-
-
-def _pair(where: int, down: int, across: int, columns: int, *, left: bool) -> tuple[int, int]:
-    row, column = divmod(where, columns - across)
-    first = row * columns + column + (across if left else 0)
-    second = (row + down) * columns + column + (0 if left else across)
-    return first, second

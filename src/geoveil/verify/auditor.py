@@ -16,7 +16,7 @@ from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.mechanism.local import Rappor
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
 from geoveil.space.projection import EQUATOR_KM
-from geoveil.space.space import Space
+from geoveil.space.space import MapSpace, Space
 from geoveil.verify.evidence import (
     Fault,
     View,
@@ -114,9 +114,11 @@ def check_distances(space: Space) -> Iterator[str]:
 
 def _check_ground(space: Space, cells: IntArray, distances: FloatArray) -> Iterator[str]:
     """Distances on a map are at most those on the ground, and not much less."""
+    if not isinstance(space, MapSpace):
+        return
     try:
-        lat, lng = (part[cells] for part in space.centres_latlng())  # type: ignore[attr-defined]
-    except (AttributeError, Unsupported):
+        lat, lng = (part[cells] for part in space.centres_latlng())
+    except Unsupported:
         return
     chord = _chords_km(lat, lng)
     if (distances > chord * (1 + 1e-6) + 1e-6).any() or (distances < 0.98 * chord - 1e-6).any():
