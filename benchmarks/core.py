@@ -13,11 +13,11 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.kernel import fft_workers
+from geoveil.document.certify import certify
 from geoveil.document.exact import ExactTable
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric, RandomizedResponse
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
-from geoveil.verify import certify
 
 _SMALL, _LARGE = 100, 1000
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import geoveil as gv
-from geoveil.document import MechanismDocument, canonical_bytes, publish
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import MechanismDocument, publish
 
 HERE = Path(__file__).resolve().parent
 DRAWS = 2500

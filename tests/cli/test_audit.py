@@ -16,7 +16,8 @@ from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
-from geoveil.document import mechanism_to_dict, publish, save_mechanism
+from geoveil.document.saved import mechanism_to_dict, save_mechanism
+from geoveil.document.wire import publish
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
 from geoveil.space import Grid
 from geoveil.table.results import Result as Shares

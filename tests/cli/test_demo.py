@@ -19,7 +19,7 @@ from geoveil.cli.program import program
 from geoveil.demo import LocalCollector, Story, picture, simulated_city, tell
 from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import CollectorFailed
-from geoveil.document import load_mechanism
+from geoveil.document.saved import load_mechanism
 from geoveil.randomness import seeded
 from geoveil.table.results import read_result
 from sentences import check

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from geoveil.cli.program import program
-from geoveil.document import load_mechanism, mechanism_from_dict
+from geoveil.document.saved import load_mechanism, mechanism_from_dict
 from geoveil.table import open_table
 
 CANARY = "48.8512345"

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import geoveil as gv
 from geoveil.cli.program import program
-from geoveil.document import save_mechanism
+from geoveil.document.saved import save_mechanism
 from geoveil.errors import InvalidFile
 from geoveil.table.tallies import load_tally, save_tally
 

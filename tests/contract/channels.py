@@ -14,7 +14,8 @@ import pytest
 import geoveil as gv
 from contract.formulas import losses
 from contract.statistics import assert_follows
-from geoveil.document import canonical_bytes, mechanism_from_dict, mechanism_to_dict
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidInput, OutsideSpace, RandomnessFailed, Unsupported
 
 DRAWS = 20_000

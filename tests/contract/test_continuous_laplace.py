@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import gamma
 
 import geoveil as gv
-from geoveil.document import mechanism_from_dict, mechanism_to_dict
+from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.mechanism.noise import SAFE_RADIUS_KM, destination
 

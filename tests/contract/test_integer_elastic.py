@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from contract import formulas
 from contract.channels import Case, ChannelContract
-from geoveil.document import IntegerElastic
-from geoveil.document.exact import KERNEL_FLOOR, KERNEL_TOP, WEIGHTS_TOTAL, _scaled
+from geoveil.document.exact import KERNEL_FLOOR, KERNEL_TOP, WEIGHTS_TOTAL, IntegerElastic, _scaled
 from geoveil.errors import InvalidInput, RandomnessFailed
 
 GRID = gv.Grid(rows=3, columns=4, cell_km=0.5)

@@ -7,7 +7,7 @@ import pytest
 import geoveil as gv
 from faults.corpus import MAKERS
 from faults.sound import KINDS, sound_mechanism
-from geoveil.verify import audit
+from geoveil.verify.auditor import audit
 
 
 def test_the_corpus_is_large_enough() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from contract.formulas import losses
 from geoveil.channel.composed import AverageChannel
-from geoveil.document import mechanism_from_dict, mechanism_to_dict
+from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 
 sizes = st.integers(1, 5)
 epsilons = st.floats(0.3, 6.0)

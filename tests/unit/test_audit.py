@@ -12,8 +12,7 @@ import geoveil as gv
 from faults.corpus import MAKERS, Bent
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, RandomnessFailed, Unsupported
-from geoveil.verify import audit
-from geoveil.verify.auditor import check_distances
+from geoveil.verify.auditor import audit, check_distances
 from geoveil.verify.evidence import (
     chi_square,
     dependence,

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.document import (
-    IntegerElastic,
-    canonical_bytes,
-    document_id,
+from geoveil.document.canonical import canonical_bytes, document_id
+from geoveil.document.exact import IntegerElastic
+from geoveil.document.saved import (
+    load_mechanism_and_claim,
+    mechanism_and_claim,
     mechanism_from_dict,
     mechanism_to_dict,
-    publish,
 )
-from geoveil.document.saved import load_mechanism_and_claim, mechanism_and_claim
+from geoveil.document.wire import publish
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)

@@ -19,7 +19,7 @@ from geoveil.channel import words
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.cli.program import program
-from geoveil.document import IntegerElastic
+from geoveil.document.exact import IntegerElastic
 from geoveil.estimate.observations import ObservedCombinations
 from sentences import cell_pairs, check, losses, read
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from geoveil.document import MechanismDocument, RefusedDocument
+from geoveil.document.wire import MechanismDocument, RefusedDocument
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
 NAMES = sorted(path.stem.removeprefix("mechanism-") for path in FOLDER.glob("mechanism-*.json"))

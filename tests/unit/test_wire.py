@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.document import MechanismDocument, RefusedDocument, canonical_bytes, publish
-from geoveil.document.wire import LARGEST_BYTES
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument, publish
 from geoveil.errors import InvalidFile, InvalidInput
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)

@@ -15,11 +15,12 @@ from geoveil.channel.channel import Channel
 from geoveil.channel.words import rounded_down
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, json_number, machine_options, two_columns
+from geoveil.document.certify import Certificate
 from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.measure.distance import mean_distance_km
 from geoveil.table.results import read_result
-from geoveil.verify import AuditReport, Certificate, audit
+from geoveil.verify.auditor import AuditReport, audit
 from geoveil.verify.manipulation import ManipulationGain, manipulation_gain
 
 _GAIN_CELLS = 2048

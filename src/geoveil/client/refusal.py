@@ -41,7 +41,7 @@ class Refused(GeoveilError):
     """The device did not report, or (``sent``) the collector will never count what it was sent.
 
     ``reason`` is a key of :data:`REASONS`. ``detail`` says more where there is more to say: the word of
-    :class:`~geoveil.document.RefusedDocument`, or the name of the collector's problem. ``sent`` tells
+    :class:`~geoveil.document.wire.RefusedDocument`, or the name of the collector's problem. ``sent`` tells
     whether the noisy cell has left the device, and its charge is spent. No location is in the message.
 
     >>> str(Refused("document", "certificate"))

@@ -28,6 +28,7 @@ from geoveil.client import Device, Patience
 from geoveil.client.collector import Collector
 from geoveil.client.transport import Address, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
+from geoveil.document.certify import Certificate, certify
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError
 from geoveil.estimate import Estimate, IterativeBayesianUpdate
@@ -36,7 +37,7 @@ from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.grid import Grid
-from geoveil.verify import AuditReport, Certificate, audit, certify
+from geoveil.verify.auditor import AuditReport, audit
 
 _STOP_S = 60.0
 """How long a collector that was told to stop may take before it is killed."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, distribution, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, distribution, one_blas_thread, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput, TooLarge, require
-from geoveil.measure.information import FEW_ROWS, prior_of
+from geoveil.measure.information import FEW_ROWS
 from geoveil.space.space import MATRIX_LIMIT, RadialLoss, Space, distance_km
 
 Loss = Callable[[Space, npt.ArrayLike, npt.ArrayLike], FloatArray]
@@ -52,23 +52,19 @@ def expected_loss(
     >>> expected_loss(coin, [1.0, 0.0], [[0.0, 8.0], [8.0, 0.0]])
     2.0
     """
-    weights = prior_of(channel, prior)
+    weights = prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
     if isinstance(loss, RadialLoss) and support.size > FEW_ROWS:
         return float(weights @ channel.mean_of_distance(loss.at))
-    rows = zip(support.tolist(), _loss_rows(channel, loss, support), strict=True)
-    return float(sum(weights[cell] * (channel._row(cell) @ losses) for cell, losses in rows))
-
-
-def _loss_rows(
-    channel: Channel, loss: Loss | npt.ArrayLike, cells: IntArray
-) -> Iterator[FloatArray]:
-    """L(x, ·) over the reports of the channel, for each of the cells x in turn."""
-    if not callable(loss):
-        return iter(_loss_matrix(loss, channel.space.size, channel.report_count)[cells])
-    channel._check_reports_are_cells()
-    everywhere = np.arange(channel.space.size)
-    return (loss_values(loss, channel.space, cell, everywhere) for cell in cells)
+    losses: Iterable[FloatArray]
+    if callable(loss):
+        channel._check_reports_are_cells()
+        cells = np.arange(channel.space.size)
+        losses = (loss_values(loss, channel.space, cell, cells) for cell in support)
+    else:
+        losses = _loss_matrix(loss, channel.space.size, channel.report_count)[support]
+    rows = zip(support.tolist(), losses, strict=True)
+    return float(sum(weights[cell] * (channel._row(cell) @ of_cell) for cell, of_cell in rows))
 
 
 def loss_values(loss: Loss, space: Space, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
@@ -142,13 +138,15 @@ def adversary_guesses(
     >>> adversary_guesses(coin, [0.9, 0.1]).tolist()
     [0, 0]
     """
-    weights = prior_of(channel, prior)
-    guesses = [block.argmin(axis=0) for block in _guess_losses(channel, prior, loss)]
-    found = np.concatenate(guesses).astype(np.int64)
+    weights = prior_over(prior, channel.space.size)
+    best = [block.argmin(axis=0) for block in _guess_losses(channel, prior, loss)]
+    guesses = np.concatenate(best).astype(np.int64)
     impossible = channel._push(weights) <= 0
     if impossible.any():
-        found[impossible] = _guess_unseen(channel, weights, loss)
-    return found
+        support = np.flatnonzero(weights)
+        unseen = _losses_of_guesses(channel, support, loss) @ weights[support]
+        guesses[impossible] = int(unseen.argmin())
+    return guesses
 
 
 @one_blas_thread()
@@ -162,7 +160,7 @@ def bayes_error(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     >>> bayes_error(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
     """
-    weights = prior_of(channel, prior)
+    weights = prior_over(prior, channel.space.size)
     rows = (weights[cell] * channel._row(cell) for cell in np.flatnonzero(weights).tolist())
     return max(0.0, 1.0 - float(reduce(np.maximum, rows).sum()))
 
@@ -171,9 +169,14 @@ def _guess_losses(
     channel: Channel, prior: npt.ArrayLike | None, loss: Loss
 ) -> Iterator[FloatArray]:
     """Σ_x π(x) C[x, y] L(x, z) as blocks of reports y (columns) against all guesses z (rows)."""
-    weights = prior_of(channel, prior)
+    weights = prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
-    _check_size(support.size, max(channel.report_count, channel.space.size))
+    columns = max(channel.report_count, channel.space.size)
+    if support.size * columns > MATRIX_LIMIT**2:
+        raise TooLarge(
+            f"the adversary's table ({support.size} cells with positive prior × {columns}) must hold "
+            f"at most {MATRIX_LIMIT}² numbers; use a coarser grid or a prior with fewer cells"
+        )
     joint = np.stack([weights[cell] * channel._row(int(cell)) for cell in support])
     losses = _losses_of_guesses(channel, support, loss)
     for start in range(0, channel.report_count, _BLOCK):
@@ -181,21 +184,9 @@ def _guess_losses(
 
 
 def _losses_of_guesses(channel: Channel, support: IntArray, loss: Loss) -> FloatArray:
+    """(guesses z, cells x of the support): L(x, z)."""
     guesses = np.arange(channel.space.size)
     return loss_values(loss, channel.space, support, guesses[:, None])
-
-
-def _guess_unseen(channel: Channel, weights: FloatArray, loss: Loss) -> int:
-    support = np.flatnonzero(weights)
-    return int((_losses_of_guesses(channel, support, loss) @ weights[support]).argmin())
-
-
-def _check_size(rows: int, columns: int) -> None:
-    if rows * columns > MATRIX_LIMIT**2:
-        raise TooLarge(
-            f"the adversary's table ({rows} cells with positive prior × {columns}) must hold at "
-            f"most {MATRIX_LIMIT}² numbers; use a coarser grid or a prior with fewer cells"
-        )
 
 
 # --- The earth mover's distance: how far, on average, mass must travel to turn p into q
@@ -228,11 +219,18 @@ def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -
     surplus = distribution("p", p, space.size) - distribution("q", q, space.size)
     axis = _straight_line(space.centres)
     if axis is not None:
-        return _along_line(surplus, axis)
-    giving, taking = surplus > _NEGLIGIBLE, surplus < -_NEGLIGIBLE
-    if not (giving.any() and taking.any()):
+        order = np.argsort(axis, kind="stable")
+        carried = np.abs(np.cumsum(surplus[order])[:-1])
+        return float(carried @ np.diff(axis[order]))
+    giving, taking = np.flatnonzero(surplus > _NEGLIGIBLE), np.flatnonzero(surplus < -_NEGLIGIBLE)
+    if not (giving.size and taking.size):
         return 0.0
-    distances = _distances_between(space, giving, taking)
+    if giving.size * taking.size > PAIR_LIMIT:
+        raise TooLarge(
+            f"the transport problem ({giving.size} × {taking.size} cells) must have at most "
+            f"{PAIR_LIMIT} pairs; compare on a coarser grid"
+        )
+    distances = np.ascontiguousarray(space.distance_km(giving[:, None], taking))
     return _transport(surplus[giving], -surplus[taking], distances)
 
 
@@ -251,22 +249,6 @@ def _straight_line(centres: FloatArray) -> FloatArray | None:
     """The one coordinate in which the centres differ, or None where they differ in two."""
     varying = [column for column in centres.T if np.ptp(column) > 0]
     return None if len(varying) > 1 else (varying or list(centres.T))[0]
-
-
-def _along_line(surplus: FloatArray, axis: FloatArray) -> float:
-    order = np.argsort(axis, kind="stable")
-    carried = np.abs(np.cumsum(surplus[order])[:-1])
-    return float(carried @ np.diff(axis[order]))
-
-
-def _distances_between(space: Space, giving: BoolArray, taking: BoolArray) -> FloatArray:
-    sources, destinations = np.flatnonzero(giving), np.flatnonzero(taking)
-    if sources.size * destinations.size > PAIR_LIMIT:
-        raise TooLarge(
-            f"the transport problem ({sources.size} × {destinations.size} cells) must have at most "
-            f"{PAIR_LIMIT} pairs; compare on a coarser grid"
-        )
-    return np.ascontiguousarray(space.distance_km(sources[:, None], destinations))
 
 
 def _transport(supply: FloatArray, demand: FloatArray, distances: FloatArray) -> float:

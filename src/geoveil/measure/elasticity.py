@@ -14,7 +14,6 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, finite, indices, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
-from geoveil.measure.information import prior_of
 from geoveil.space.space import Space
 
 CROWD = 0.05
@@ -39,31 +38,29 @@ def isolation_km(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) ->
     if not 0.0 < share < 1.0:
         raise InvalidInput(f"crowd ({crowd!r}) must lie between 0 and 1")
     people = prior_over(prior, space.size)
-    return np.array([_radius_km(space, people, cell, share) for cell in range(space.size)])
-
-
-def _radius_km(space: Space, people: FloatArray, cell: int, crowd: float) -> float:
-    distances = space.distances_from_km(cell)
-    order = np.argsort(distances, kind="stable")
-    met = np.cumsum(np.where(order == cell, 0.0, people[order]))
-    place = int(np.searchsorted(met, crowd * (1 - 1e-12)))
-    return float(distances[order[place]]) if place < order.size else np.inf
+    radius_km = np.full(space.size, np.inf)
+    for cell in range(space.size):
+        distances = space.distances_from_km(cell)
+        order = np.argsort(distances, kind="stable")
+        met = np.cumsum(np.where(order == cell, 0.0, people[order]))
+        enough = int(np.searchsorted(met, share * (1 - 1e-12)))
+        if enough < order.size:
+            radius_km[cell] = distances[order[enough]]
+    return radius_km
 
 
 def most_isolated_cell(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) -> int:
     """The occupied cell with the largest ``isolation_km``; among equals the one with most people."""
-    return _extreme(space, prior, crowd, 1.0)
+    people = prior_over(prior, space.size)
+    isolation = np.where(people > 0, isolation_km(space, people, crowd=crowd), -np.inf)
+    return int(np.lexsort((people, isolation))[-1])
 
 
 def most_crowded_cell(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) -> int:
     """The occupied cell with the smallest ``isolation_km``; among equals the one with most people."""
-    return _extreme(space, prior, crowd, -1.0)
-
-
-def _extreme(space: Space, prior: npt.ArrayLike, crowd: float, sign: float) -> int:
     people = prior_over(prior, space.size)
-    isolation = np.where(people > 0, sign * isolation_km(space, people, crowd=crowd), -np.inf)
-    return int(np.lexsort((people, isolation))[-1])
+    company = np.where(people > 0, -isolation_km(space, people, crowd=crowd), -np.inf)
+    return int(np.lexsort((people, company))[-1])
 
 
 def plant_island(space: Space, prior: npt.ArrayLike, *, cell: int, radius_km: float) -> FloatArray:
@@ -87,10 +84,8 @@ def plant_island(space: Space, prior: npt.ArrayLike, *, cell: int, radius_km: fl
 def report_within(channel: Channel, cell: int, *, radius_km: float) -> float:
     """P(report within ``radius_km`` of the cell) for somebody in the cell; reports must be cells."""
     channel._check_reports_are_cells()
-    row = channel.row(cell)
-    return float(
-        row[channel.space.distances_from_km(int(cell)) <= finite("radius_km", radius_km)].sum()
-    )
+    near = channel.space.distances_from_km(int(cell)) <= finite("radius_km", radius_km)
+    return float(channel.row(cell)[near].sum())
 
 
 def mean_posterior(channel: Channel, cell: int, prior: npt.ArrayLike | None = None) -> float:
@@ -104,7 +99,7 @@ def mean_posterior(channel: Channel, cell: int, prior: npt.ArrayLike | None = No
     >>> mean_posterior(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
     0.625
     """
-    weights = prior_of(channel, prior)
+    weights = prior_over(prior, channel.space.size)
     row = channel.row(cell)
     law = np.maximum(channel._push(weights), weights[cell] * row)
     seen = law > 0
@@ -169,24 +164,19 @@ def elasticity(
     0 0.86 0.58
     0 0.01 0.06
     """
-    people = prior_of(channel, prior)
+    people = prior_over(prior, channel.space.size)
     space = channel.space
     alone = most_isolated_cell(space, people) if isolated is None else isolated
     crowd = most_crowded_cell(space, people) if crowded is None else crowded
-    return Elasticity(
-        _hiding(channel, people, alone, radius_km),
-        _hiding(channel, people, crowd, radius_km),
-        float(radius_km),
+    isolated_hiding, crowded_hiding = (
+        Hiding(
+            cell=int(cell),
+            share=float(people[cell]),
+            reports=channel.row(cell),
+            within=report_within(channel, cell, radius_km=radius_km),
+            mean_distance_km=float(channel.row(cell) @ space.distances_from_km(int(cell))),
+            mean_posterior=mean_posterior(channel, cell, people),
+        )
+        for cell in (alone, crowd)
     )
-
-
-def _hiding(channel: Channel, people: FloatArray, cell: int, radius_km: float) -> Hiding:
-    row = channel.row(cell)
-    return Hiding(
-        cell=int(cell),
-        share=float(people[cell]),
-        reports=row,
-        within=report_within(channel, cell, radius_km=radius_km),
-        mean_distance_km=float(row @ channel.space.distances_from_km(int(cell))),
-        mean_posterior=mean_posterior(channel, cell, people),
-    )
+    return Elasticity(isolated_hiding, crowded_hiding, float(radius_km))

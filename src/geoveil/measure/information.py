@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import FloatArray, IntArray, distribution, one_blas_thread, prior_over
+from geoveil.arrays import FloatArray, distribution, one_blas_thread, prior_over
 from geoveil.channel.channel import Channel
 
 FEW_ROWS = 64
@@ -22,7 +22,7 @@ def entropy_bits(p: npt.ArrayLike) -> float:
     >>> entropy_bits([0.5, 0.25, 0.25])
     1.5
     """
-    return _bits(float(entr(distribution("p", p, _length(p))).sum()))
+    return float(entr(distribution("p", p, _length(p))).sum()) / math.log(2)
 
 
 def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
@@ -53,7 +53,7 @@ def kl_divergence_bits(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
     >>> kl_divergence_bits([1.0, 0.0], [0.25, 0.75])
     2.0
     """
-    return _bits(kl_divergence_nats(p, q))
+    return kl_divergence_nats(p, q) / math.log(2)
 
 
 @one_blas_thread()
@@ -73,26 +73,14 @@ def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None
     >>> mutual_information_bits(DenseChannel(Line(2), [[1.0, 0.0], [0.0, 1.0]]), [0.5, 0.5])
     1.0
     """
-    weights = prior_of(channel, prior)
+    weights = prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
     of_report = float(entr(np.maximum(channel._push(weights), 0.0)).sum())
-    of_noise = float(weights[support] @ _row_entropies_nats(channel, support))
-    return _bits(max(0.0, of_report - of_noise))
-
-
-def prior_of(channel: Channel, prior: npt.ArrayLike | None) -> FloatArray:
-    """The prior as a checked distribution over the cells of the channel; uniform for ``None``."""
-    return prior_over(prior, channel.space.size)
-
-
-def _row_entropies_nats(channel: Channel, cells: IntArray) -> FloatArray:
-    if cells.size > FEW_ROWS:
-        return channel.row_entropies_nats()[cells]
-    return np.array([float(entr(channel._row(cell)).sum()) for cell in cells.tolist()])
-
-
-def _bits(nats: float) -> float:
-    return nats / math.log(2)
+    if support.size > FEW_ROWS:
+        of_rows = channel.row_entropies_nats()[support]
+    else:
+        of_rows = np.array([float(entr(channel._row(cell)).sum()) for cell in support.tolist()])
+    return max(0.0, of_report - float(weights[support] @ of_rows)) / math.log(2)
 
 
 def _pair(p: Any, q: Any) -> tuple[FloatArray, FloatArray]:
