@@ -81,7 +81,7 @@ def prior_over(prior: Any, size: int, *, name: str = "prior") -> FloatArray:
     A line in the log ``geoveil.notes`` (level INFO) says so; it is no warning, since nothing is wrong.
     """
     if prior is None:
-        return np.full(size, 1.0 / size)
+        return uniform(size)
     array, total = _amounts(name, prior, size)
     if not 0.0 < total < np.inf:
         raise InvalidInput(f"{name} (sum {total:g}) must be above 0 somewhere, with a finite sum")
@@ -90,6 +90,11 @@ def prior_over(prior: Any, size: int, *, name: str = "prior") -> FloatArray:
 
         logging.getLogger("geoveil.notes").info("%s (sum %.9g) is divided by its sum", name, total)
     return array / total
+
+
+def uniform(size: int) -> FloatArray:
+    """Everywhere alike: 1/size in each of ``size`` cells."""
+    return np.full(size, 1.0 / size)
 
 
 def _amounts(name: str, value: Any, size: int) -> tuple[FloatArray, float]:

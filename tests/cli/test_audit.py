@@ -99,6 +99,27 @@ def test_costs_are_those_of_where_people_are(tmp_path: Path) -> None:
     assert "must have the cells of the mechanism" in refused.stderr
 
 
+@pytest.mark.parametrize("columns", ["cell,population", "lat,lng,population"])
+def test_a_prior_is_read_as_design_reads_it(tmp_path: Path, columns: str) -> None:
+    """Any column of amounts, beside cells of the mechanism or places on its map."""
+    grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
+    save_mechanism(PlanarGeometric(grid, epsilon_per_km=2.0), tmp_path / "mechanism.json")
+    people = np.arange(grid.size) + 1.0
+    lat, lng = grid.centres_latlng()
+    table = {"cell": np.arange(grid.size), "lat": lat, "lng": lng, "population": people}
+    rows = np.stack([table[name] for name in columns.split(",")], axis=1)
+    np.savetxt(tmp_path / "census.csv", rows, delimiter=",", header=columns, comments="")
+    asked = [tmp_path / "mechanism.json", *DRAWS, "--prior", tmp_path / "census.csv"]
+    assert "--column must name the amounts" in audit(*asked).stderr
+    values = json.loads(audit(*asked, "--column", "population", "--json").stdout)
+    matrix = PlanarGeometric(grid, epsilon_per_km=2.0).matrix()
+    mean = float(people @ (matrix * grid.distances_km()).sum(axis=1) / people.sum())
+    assert math.isclose(values["mean_distance_km"], mean, rel_tol=1e-9)
+    alone = audit(tmp_path / "mechanism.json", "--column", "population")
+    assert (alone.exit_code, alone.stderr.count("\n")) == (2, 1)
+    assert "--column must come with --prior" in alone.stderr
+
+
 def test_a_broken_claim_ends_with_one(broken: Path) -> None:
     result = audit(broken, *DRAWS)
     assert result.exit_code == 1

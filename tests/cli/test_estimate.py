@@ -339,3 +339,55 @@ def test_the_method_of_the_error_bars_is_said(
     about = read_result(str(folder / "out.parquet")).description
     assert about is not None
     assert about["error_bars"] == "none: they were not asked for"
+
+
+def test_a_tally_may_come_from_a_pipe(folder: Path) -> None:
+    counted = [
+        "tally",
+        folder / "checkins.csv",
+        "-o",
+        "-",
+        "--epsilon-per-km",
+        "1",
+        *BOX,
+        "--seed",
+        "2",
+    ]
+    document = done(*counted, "--outside", "clamp").stdout
+    for more in ([], ["--format", "geojson"]):
+        piped = run("estimate", "-", "-o", folder / "piped.csv", *more, stdin=document)
+        assert piped.exit_code == 0, piped.stderr
+        done("estimate", folder / "tally.json", "-o", folder / "named.csv")
+        named = read_result(str(folder / "named.csv")).share
+        np.testing.assert_array_equal(read_result(str(folder / "piped.csv")).share, named)
+    cut = run("estimate", "-", "-o", folder / "cut.csv", stdin=document[:-9])
+    assert cut.exit_code == 2
+    assert "standard input must be a JSON tally document" in cut.stderr
+
+
+def test_swapped_columns_of_reports_are_noticed(folder: Path) -> None:
+    """Reports outside the map belong to the nearest cell; nearly all of them there are a mistake."""
+    made = ["estimate", "-o", folder / "out.csv", "--mechanism", folder / "mechanism.json"]
+    lat, lng = np.loadtxt(folder / "checkins.csv", delimiter=",", skiprows=1, unpack=True)
+    for columns, some in (((lng, lat), 0), ((lat, lng), 2900)):
+        table = np.stack(columns, axis=1)
+        table[some:] = np.stack([lng, lat], axis=1)[some:]
+        np.savetxt(folder / "plain.csv", table, delimiter=",", header="lat,lng", comments="")
+        result = run(*made, folder / "plain.csv")
+        assert "latitude and longitude look swapped" in result.stderr
+        assert result.exit_code == (0 if some else 2)
+    assert "warning: 101 of 3,000 places (3.37 %) lie outside the map" in result.stderr
+    assert "48.8" not in result.stderr
+    right = run(*made, folder / "checkins.csv", "--lat", "lat", "--lng", "lng")
+    assert right.exit_code == 0
+
+
+def test_reports_of_continuous_noise_may_lie_outside(folder: Path) -> None:
+    """That is what such noise does, and the channel accounts for it: nothing to warn of."""
+    done("obfuscate", folder / "checkins.csv", "-o", folder / "points.csv", "--mechanism",
+         "continuous-laplace", "--epsilon-per-km", 2, "--seed", 1)  # fmt: skip
+    asked = ["estimate", folder / "points.csv", "-o", folder / "out.csv", *BOX, "--cell-km", 1]
+    assert "outside" not in done(*asked).stderr
+    elsewhere = run(*asked[:-4], "--box", "45.7,4.8,45.8,4.9")
+    assert elsewhere.exit_code == 2
+    assert "all 3,000 lie outside" in elsewhere.stderr

@@ -142,7 +142,8 @@ def test_a_missing_header_is_not_repeated(tmp_path: Path, first: str) -> None:
     path.write_text(f"{first}\n{first}\n")
     with pytest.raises(InvalidFile, match="looks like data") as caught:
         read(path)
-    assert not any(part in str(caught.value) for part in ("48", "51", "ann"))
+    said = str(caught.value).replace(str(path), "")  # the folder's own name may hold a 48
+    assert not any(part in said for part in ("48", "51", "ann"))
 
 
 CANARY = "48.8512345"

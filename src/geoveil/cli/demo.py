@@ -16,8 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from geoveil.channel.words import rounded_up
-from geoveil.cli.console import Console, machine_options
-from geoveil.demo.story import LocalCollector, RoundStory, Story, tell
+from geoveil.cli.console import Console, columns_of_numbers
+from geoveil.cli.options import machine_options
+from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import require
 from geoveil.randomness import SYSTEM, seeded
@@ -28,10 +29,9 @@ _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn",
 
 @click.command()
 @click.option(
-    "--once",
-    is_flag=True,
+    "--once", is_flag=True,
     help="End after the summary, as without a terminal or where CI is set; else the collector goes on.",
-)
+)  # fmt: skip
 @click.option("--people", type=click.IntRange(min=100), default=100_000, show_default=True)
 @click.option("--epsilon-per-km", type=float, default=2.0, show_default=True)
 @click.option("--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True)
@@ -84,27 +84,16 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     )
     draw(story).savefig(picture)
     save_mechanism(story.mechanism, mechanism)
-    write_result(str(estimate), _result(story))
-    return {"picture": str(picture), "mechanism": str(mechanism), "estimate": str(estimate)}
-
-
-def _result(story: Story) -> Result:
-    found, level = story.estimate, 0.95
-    low, high = found.interval(level)
-    return Result(
-        found.space,
-        found.distribution,
-        standard_error=found.standard_error,
-        low=low,
-        high=high,
-        reports=np.bincount(story.reports, minlength=found.space.size),
-        description={
-            "reports": found.total,
-            "steps": found.steps,
-            "stopped": found.stopped,
-            "interval_level": level,
-        },
+    last, level = story.estimate, 0.95
+    low, high = last.interval(level)
+    counts = np.bincount(story.reports, minlength=last.space.size)
+    description = {"reports": last.total, "steps": last.steps, "stopped": last.stopped,
+                   "interval_level": level}  # fmt: skip
+    result = Result(
+        last.space, last.distribution, last.standard_error, low, high, counts, description
     )
+    write_result(str(estimate), result)
+    return {"picture": str(picture), "mechanism": str(mechanism), "estimate": str(estimate)}
 
 
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
@@ -123,19 +112,18 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
         "reported_error_km": story.reported_error_km,
         "estimated_error_km": story.estimated_error_km,
         "estimate_stopped": story.estimate.stopped,
-        "rounds": [_round(each) for each in story.rounds],
+        "rounds": [
+            {
+                "round": told.number,
+                "certified_epsilon_per_km": told.certificate.epsilon_per_km,
+                "mean_distance_km": told.mean_distance_km,
+                "leakage_bits": told.leakage_bits,
+                "estimated_error_km": told.estimated_error_km,
+            }
+            for told in story.rounds
+        ],
         "districts": [asdict(district) for district in story.districts()],
         "files": files,
-    }
-
-
-def _round(told: RoundStory) -> dict[str, Any]:
-    return {
-        "round": told.number,
-        "certified_epsilon_per_km": told.certificate.epsilon_per_km,
-        "mean_distance_km": told.mean_distance_km,
-        "leakage_bits": told.leakage_bits,
-        "estimated_error_km": told.estimated_error_km,
     }
 
 
@@ -170,9 +158,8 @@ def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
 
 
 def _round_table(story: Story) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    for heading in ("round", "certified ε per km", "report off by", "leaks", "map off by"):
-        table.add_column(heading, justify="right")
+    headings = ("round", "certified ε per km", "report off by", "leaks", "map off by")
+    table = columns_of_numbers(headings, indent=2)
     for told in story.rounds:
         table.add_row(
             str(told.number),
@@ -185,9 +172,8 @@ def _round_table(story: Story) -> Table:
 
 
 def _district_table(story: Story) -> Table:
-    table = Table("district", box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    for heading in ("true", "reported", "reconstructed", "95 % interval"):
-        table.add_column(heading, justify="right")
+    headings = ("true", "reported", "reconstructed", "95 % interval")
+    table = columns_of_numbers(headings, first="district", indent=2)
     for place in story.districts():
         low, high = place.interval
         table.add_row(

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import click
 import numpy as np
-from rich.console import Console as RichConsole
 
-from geoveil.arrays import IntArray
-from geoveil.channel.channel import Tally
-from geoveil.cli.console import (
-    Console,
-    ProgressBar,
-    json_number,
-    location_options,
-    machine_options,
-    space_options,
-    two_columns,
+from geoveil.channel.channel import Channel, Tally
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar, in_words, json_number
+from geoveil.document.saved import (
+    AnyMechanism,
+    load_mechanism,
+    mechanism_from_dict,
+    mechanism_to_dict,
 )
-from geoveil.cli.observed import Inputs
-from geoveil.document.saved import mechanism_to_dict
-from geoveil.errors import InvalidInput
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
     Bootstrap,
@@ -42,17 +37,26 @@ from geoveil.estimate.linear import MatrixInversion, Repair
 from geoveil.estimate.mixture import AverageMechanism, Estimator, by_mechanism
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import Uncertainty
-from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.space.space import MATRIX_LIMIT
-from geoveil.table.reader import PIPE, format_of
+from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.plot.maps import estimate_panels, picture_kind, save_maps
+from geoveil.space.grid import Grid
+from geoveil.space.space import MATRIX_LIMIT, Space
+from geoveil.table.locations import Reading
+from geoveil.table.reader import PIPE, Source, TableReader, format_of
 from geoveil.table.results import Result, write_result
-from geoveil.table.writer import binary_sink, check_target
+from geoveil.table.tallies import count_reports, is_tally, load_tally
+from geoveil.table.writer import check_target
 
-METHODS = ("ibu", "inversion")
-UNCERTAINTIES = ("automatic", "fisher", "bootstrap", "none")
-REPAIRS = get_args(Repair)
-
+_RULES: dict[str, Callable[[str], Stop]] = {
+    "cross-validated": lambda folds: CrossValidated(int(folds)) if folds else CrossValidated(),
+    "certified": lambda number: CertifiedWithin(float(number)) if number else CertifiedWithin(),
+    "change": lambda number: LikelihoodChange(float(number)) if number else LikelihoodChange(),
+    "steps": lambda number: Steps(int(number)),
+}
 _STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
+_SHOWN_CELLS = 5
+_ESTIMATING = 0.4
+"""The part of the work before the error bars, roughly."""
 
 
 class StopType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
@@ -62,22 +66,12 @@ class StopType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Stop:
         name, _, number = str(value).partition(":")
-        if name not in _RULES:
-            self.fail(f"must be {_STOPS}", param, ctx)
         try:
             return _RULES[name](number)
         except InvalidInput as problem:
             self.fail(str(problem), param, ctx)
-        except ValueError:
+        except (KeyError, ValueError):
             self.fail(f"must be {_STOPS}", param, ctx)
-
-
-_RULES: dict[str, Callable[[str], Stop]] = {
-    "cross-validated": lambda folds: CrossValidated(int(folds)) if folds else CrossValidated(),
-    "certified": lambda number: CertifiedWithin(float(number)) if number else CertifiedWithin(),
-    "change": lambda number: LikelihoodChange(float(number)) if number else LikelihoodChange(),
-    "steps": lambda number: Steps(int(number)),
-}
 
 
 @dataclass(frozen=True)
@@ -89,8 +83,7 @@ class EstimatorChoice:
     repair: Repair | None
     uncertainty: str
 
-    def check(self) -> None:
-        """Refuse settings that the method does not have."""
+    def __post_init__(self) -> None:
         if self.method == "inversion" and self.stop is not None:
             raise click.UsageError("--stop is for --method ibu; matrix inversion takes no steps")
         if self.method == "ibu" and self.repair is not None:
@@ -104,90 +97,139 @@ class EstimatorChoice:
             inversion = MatrixInversion(repair=self.repair or "project")
             several = len(by_mechanism(tallies)) > 1
             return AverageMechanism(inversion) if several else inversion
+        accelerate: ActiveSetNewton | Squarem | None = None
+        if isinstance(self.stop, CertifiedWithin):  # the maximum itself is wanted: the fastest way
+            small = tallies[0].channel.space.size <= MATRIX_LIMIT
+            accelerate = ActiveSetNewton() if small else Squarem()
         bars: dict[str, Uncertainty] = {"fisher": FisherInformation(), "bootstrap": Bootstrap()}
         return IterativeBayesianUpdate(
             stop=self.stop or CrossValidated(),
-            accelerate=self._accelerator(tallies[0].channel.space.size),
+            accelerate=accelerate,
             uncertainty=bars.get(self.uncertainty),
             progress=progress,
         )
 
-    def _accelerator(self, cells: int) -> ActiveSetNewton | Squarem | None:
-        """On the way to the maximum itself the fastest; elsewhere plain steps are meant."""
-        if not isinstance(self.stop, CertifiedWithin):
-            return None
-        return ActiveSetNewton() if cells <= MATRIX_LIMIT else Squarem()
-
-
-# --- ``geoveil estimate``: from files of noisy reports back to the distribution of people
-
-
-_SHOWN_CELLS = 5
-_ESTIMATING = 0.4
-"""The part of the work before the error bars, roughly."""
-
 
 @dataclass(frozen=True)
-class Request:
-    """Everything that was asked for."""
+class Inputs:
+    """Files of reports and tally documents, and how to read them."""
 
-    inputs: Inputs
-    choice: EstimatorChoice
-    output: str
-    level: float
-    plot: str | None
+    sources: tuple[str, ...]
+    mechanism: str | None
+    area: shared.Area
+    reading: Reading
+    console: Console
+    progress: ProgressBar
 
-    def check(self) -> None:
-        """Refuse what cannot be, before anything is read."""
-        format_of(self.output, self.inputs.format)
-        checked_level(self.level)
-        self.choice.check()
-        check_target(self.output, *self.inputs.sources)
-        if self.plot is not None:
-            picture_kind(self.plot)
-            check_target(self.plot, *self.inputs.sources, self.output)
+    def tallies(self) -> list[Tally]:
+        """One tally for each file, in their order.
+
+        Reports of continuous noise go into the cells of the map that the other files are about, so
+        these come first; the pipe, which cannot be read twice, comes last.
+        """
+        tallies: dict[int, Tally] = {}
+        order = sorted(range(len(self.sources)), key=lambda number: self.sources[number] == PIPE)
+        for wait in (True, False):
+            for number in order:
+                space = next((tally.space for tally in tallies.values()), None)
+                if number not in tallies:
+                    tally = self._tally(self.sources[number], space, wait=wait)
+                    tallies |= {} if tally is None else {number: tally}
+        return [tallies[number] for number in range(len(self.sources))]
+
+    def _tally(self, path: str, space: Space | None, *, wait: bool) -> Tally | None:
+        """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
+        self.progress.stage(f"counting {path}")
+        source = Source(path) if path == PIPE else path  # the pipe is looked at and then read on
+        if is_tally(source):
+            return load_tally(source)
+        with self.reading.open(source) as reader:
+            mechanism = self._mechanism(reader)
+            if wait and path != PIPE and isinstance(mechanism, ContinuousLaplace):
+                return None
+            tally, outside = count_reports(
+                reader,
+                self._channel(mechanism, path, space),
+                self.reading,
+                advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+            )
+            # Noise without cells of its own leaves the box by itself; then only a hint is worth a word.
+            if outside.hint or not isinstance(mechanism, ContinuousLaplace):
+                self.console.warn_of_outside(outside)
+            return tally
+
+    def _mechanism(self, reader: TableReader) -> AnyMechanism:
+        """The mechanism the file carries, or the one given for files that carry none."""
+        carried = reader.metadata
+        if carried is not None and "estimate" in carried:
+            raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
+        given = None if self.mechanism is None else load_mechanism(self.mechanism)
+        if carried is None and given is not None:
+            return given
+        if carried is None:
+            raise InvalidFile(
+                f"{reader.name} does not say which mechanism made its reports; give it with "
+                "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
+            )
+        try:
+            own = mechanism_from_dict(carried)
+        except GeoveilError as problem:
+            raise InvalidFile(f"{reader.name}: {problem}") from None
+        if given is not None and given != own and len(self.sources) == 1:
+            raise click.UsageError(
+                f"{reader.name} says that another mechanism than {self.mechanism} made it; "
+                "leave --mechanism out"
+            )
+        return own
+
+    def _channel(self, mechanism: AnyMechanism, path: str, space: Space | None) -> Channel:
+        """The channel of the reports; continuous ones are put in the cells of a grid."""
+        if not isinstance(mechanism, ContinuousLaplace):
+            if self.area.box is not None:
+                raise click.UsageError("--box is of no use here: the mechanism brings its own map")
+            return mechanism
+        if self.area.box is not None:
+            return mechanism.on(self.area.grid())
+        if space is None and path == PIPE:
+            raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
+        if space is not None and not isinstance(space, Grid):
+            raise click.UsageError(
+                f"{path} holds points, which must be counted in the cells of a grid; "
+                f"the other files are about {space!r}"
+            )
+        # the box of the reports of all files, which are noisy already
+        return mechanism.on(space or self.area.grid(self.reading.box(*self.sources)))
 
 
 @click.command()
 @click.argument("sources", metavar="IN...", nargs=-1, required=True)
+@shared.output_option("File of the estimate; - for a pipe.")
+@shared.together(
+    click.option("--method", type=click.Choice(["ibu", "inversion"]), default="ibu", show_default=True,
+                 help="Maximum likelihood (iterative Bayesian update), or matrix inversion."),
+    click.option("--stop", type=StopType(), help="When ibu stops: cross-validated (default), "
+                 "certified[:1e-6], change[:1e-8], steps:N."),
+    click.option("--repair", type=click.Choice(get_args(Repair)),
+                 help="How an inversion becomes a distribution."),
+    click.option("--uncertainty", type=click.Choice(["automatic", "fisher", "bootstrap", "none"]),
+                 default="automatic", show_default=True,
+                 help="How error bars are found; automatic fits the method and the number of cells."),
+    name="choice", make=EstimatorChoice,
+)  # fmt: skip
+@click.option("--level", type=float, default=0.95, show_default=True,
+              help="Of the interval of each cell.")  # fmt: skip
 @click.option(
-    "-o", "--output", required=True, metavar="OUT", help="File of the estimate; - for a pipe."
-)
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="ibu",
-    show_default=True,
-    help="Maximum likelihood (iterative Bayesian update), or matrix inversion.",
-)
-@click.option(
-    "--stop",
-    type=StopType(),
-    help="When ibu stops: cross-validated (default), certified[:1e-6], change[:1e-8], steps:N.",
-)
-@click.option(
-    "--repair", type=click.Choice(REPAIRS), help="How an inversion becomes a distribution."
-)
-@click.option(
-    "--uncertainty",
-    type=click.Choice(UNCERTAINTIES),
-    default="automatic",
-    show_default=True,
-    help="How error bars are found; automatic fits the method and the number of cells.",
-)
-@click.option(
-    "--level", type=float, default=0.95, show_default=True, help="Of the interval of each cell."
-)
-@click.option(
-    "--mechanism",
-    metavar="FILE",
+    "--mechanism", metavar="FILE",
     help="Document of the mechanism that made the reports, where IN does not carry it.",
-)
-@click.option("--plot", metavar="FILE", help="Draw the estimate as a map (.png, .svg, .pdf).")
-@space_options
-@location_options
-@machine_options
-def command(sources: tuple[str, ...], machine: bool, **options: Any) -> None:
+)  # fmt: skip
+@shared.plot_option("Draw the estimate as a map")
+@shared.space_options
+@shared.location_options
+@shared.machine_options
+def command(
+    sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
+    plot: str | None, area: shared.Area, reading: Reading, machine: bool,
+) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
     IN are files of reports (CSV, Parquet, GeoJSON) or tallies (.json); several files may come from
@@ -200,58 +242,65 @@ def command(sources: tuple[str, ...], machine: bool, **options: Any) -> None:
     geoveil estimate noisy.parquet -o estimate.geojson --plot map.png
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
     """
-    request = _request(sources, options)
-    request.check()
-    console = Console(machine=machine, data_on_stdout=request.output == PIPE)
+    format_of(output, reading.format)
+    checked_level(level)
+    check_target(output, *sources)
+    if plot is not None:
+        picture_kind(plot)
+        check_target(plot, *sources, output)
+    console = Console(machine=machine, output=output)
     with console.progress("counting") as progress:
-        tallies = request.inputs.tallies(progress)
-        estimate, result = _estimated(request, tallies, progress)
-        write_result(request.output, result, format=request.inputs.format)
-        if request.plot is not None:
-            _draw(request.plot, result)
-    if not estimate.identifiable and not _untested(estimate):
+        tallies = Inputs(sources, mechanism, area, reading, console, progress).tallies()
+        estimate, result = _estimated(choice, level, tallies, progress)
+        progress.stage("writing")
+        write_result(output, result, format=reading.format)
+        if plot is not None:
+            save_maps(plot, result.space, estimate_panels(result.share, result.reported_share))
+    untested = estimate.identifiable.reason.startswith("not tested")
+    if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
-    values = {"output": request.output, "cells": result.space.size, **(result.description or {})}
-    console.result(values, lambda screen: _show(screen, request, estimate, result))
-
-
-def _request(sources: tuple[str, ...], options: dict[str, Any]) -> Request:
-    inputs = {each.name: options.pop(each.name) for each in fields(Inputs) if each.name in options}
-    choice = {each.name: options.pop(each.name) for each in fields(EstimatorChoice)}
-    return Request(Inputs(sources=sources, **inputs), EstimatorChoice(**choice), **options)
+    description = result.description or {}
+    values = {"output": output, "cells": result.space.size, **description}
+    most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
+    none = "none: the estimate excludes a report that was seen"
+    fullest = np.argsort(-result.share, kind="stable")[:_SHOWN_CELLS].tolist()
+    console.result(
+        values,
+        {
+            "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in "
+            f"{in_words(output)}",
+            "stopped": estimate.stopped,
+            "certificate": most if math.isfinite(estimate.certificate) else none,
+            "error bars": str(description["error_bars"]),
+            # where it is not, a warning has said so
+            "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
+            "left out": f"identifiability: {estimate.identifiable.reason}" if untested else "",
+            "fullest cells": ", ".join(_cell_words(result, cell) for cell in fullest),
+            "picture": plot,
+        },
+    )
 
 
 def _estimated(
-    request: Request, tallies: Sequence[Tally], progress: ProgressBar
+    choice: EstimatorChoice, level: float, tallies: Sequence[Tally], progress: ProgressBar
 ) -> tuple[Estimate, Result]:
-    with_bars = request.choice.uncertainty != "none"
+    """The estimate, and all that a file says of it."""
+    with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
 
     def advance(done: int, of: int) -> None:
         progress.update(first + share * done / of)
 
     progress.stage("estimating")
-    estimate = request.choice.build(tallies, advance).fit(tallies)
+    estimate = choice.build(tallies, advance).fit(tallies)
     bars: dict[str, Any] = {}
     if with_bars:
         first, share = share, 1.0 - share
         progress.update(first, "error bars")
-        low, high = estimate.interval(request.level)
+        low, high = estimate.interval(level)
         bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
-    progress.stage("writing")
-    description = _description(request, estimate, tallies, with_bars=with_bars)
-    reports = reported_cells(tallies)
-    return estimate, Result(
-        estimate.space, estimate.distribution, reports=reports, description=description, **bars
-    )
-
-
-def _description(
-    request: Request, estimate: Estimate, tallies: Sequence[Tally], *, with_bars: bool
-) -> dict[str, Any]:
-    """How the estimate was found, for machines."""
-    return {
-        "method": request.choice.method,
+    description = {
+        "method": choice.method,
         "reports": estimate.total,
         "steps": estimate.steps,
         "stopped": estimate.stopped,
@@ -259,10 +308,14 @@ def _description(
         "log_likelihood_nats_per_report": json_number(estimate.log_likelihood),
         "identifiable": bool(estimate.identifiable),
         "identifiability": estimate.identifiable.reason,
-        "interval_level": request.level if with_bars else None,
+        "interval_level": level if with_bars else None,
         "error_bars": _bars_words(estimate) if with_bars else "none: they were not asked for",
         "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
     }
+    # How often each cell was reported, where all reports are cells.
+    cells = all(tally.channel.report_count == tally.channel.space.size for tally in tallies)
+    bars["reports"] = sum(tally.counts for tally in tallies) if cells else None
+    return estimate, Result(estimate.space, estimate.distribution, description=description, **bars)
 
 
 def _bars_words(estimate: Estimate) -> str:
@@ -271,54 +324,6 @@ def _bars_words(estimate: Estimate) -> str:
         f"{estimate.errors.method}; each interval is for one cell by itself, around the unbiased share, "
         "which may lie beside the share shown, and never narrower than in a poll without noise"
     )
-
-
-def _untested(estimate: Estimate) -> bool:
-    """Whether there are too many cells to say if the reports tell them apart."""
-    return estimate.identifiable.reason.startswith("not tested")
-
-
-def reported_cells(tallies: Sequence[Tally]) -> IntArray | None:
-    """How often each cell was reported; ``None`` where some reports are not cells."""
-    if any(tally.channel.report_count != tally.channel.space.size for tally in tallies):
-        return None
-    return np.sum([tally.counts for tally in tallies], axis=0, dtype=np.int64)
-
-
-def _draw(path: str, result: Result) -> None:
-    panels = [Panel("estimate", result.share)]
-    if result.reports is not None:
-        panels.insert(
-            0, Panel("noisy reports, as they came", result.reports / result.reports.sum())
-        )
-    with binary_sink(path) as sink:
-        save_maps(sink, picture_kind(path), result.space, panels)
-
-
-def _show(screen: RichConsole, request: Request, estimate: Estimate, result: Result) -> None:
-    where = "standard output" if request.output == PIPE else request.output
-    missing = estimate.certificate
-    lines = {
-        "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in {where}",
-        "stopped": estimate.stopped,
-        "certificate": f"at most {missing:.3g} nats per report below the maximum of the likelihood",
-        "error bars": str((result.description or {})["error_bars"]),
-        # where it is not, a warning has said so
-        "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
-        "left out": f"identifiability: {estimate.identifiable.reason}"
-        if _untested(estimate)
-        else "",
-        "fullest cells": ", ".join(_cell_words(result, cell) for cell in _fullest(result)),
-        "picture": request.plot or "",
-    }
-    if not math.isfinite(missing):
-        lines["certificate"] = "none: the estimate excludes a report that was seen"
-    screen.print(two_columns({name: text for name, text in lines.items() if text}))
-
-
-def _fullest(result: Result) -> list[int]:
-    order = np.argsort(-result.share, kind="stable")[:_SHOWN_CELLS]
-    return [int(cell) for cell in order]
 
 
 def _cell_words(result: Result, cell: int) -> str:

@@ -10,36 +10,20 @@ import numpy as np
 from rich.console import Console as RichConsole
 from rich.table import Table
 
-from geoveil.arrays import FloatArray
-from geoveil.cli.console import (
-    Console,
-    ProgressBar,
-    location_options,
-    machine_options,
-    outside_option,
-    two_columns,
-)
-from geoveil.cli.obfuscate import warn_of_outside
+from geoveil.arrays import FloatArray, uniform
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport, earth_movers_distance_km
 from geoveil.measure.information import total_variation
-from geoveil.plot.maps import Panel, picture_kind, save_maps
+from geoveil.plot.maps import Panel, estimate_panels, picture_kind, save_maps
 from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.space import Space
-from geoveil.table import LocationTable, open_table
+from geoveil.space.space import MapSpace, Space
 from geoveil.table.geojson import PlainDocument
-from geoveil.table.locations import BadRows
+from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 from geoveil.table.results import Result, read_result
-from geoveil.table.writer import binary_sink, check_target
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far a distribution is from the truth; ``emd_km`` is None where it is too large to find."""
-
-    emd_km: float | None
-    total_variation: float
+from geoveil.table.writer import check_target
 
 
 @dataclass(frozen=True)
@@ -66,65 +50,18 @@ class TrueShares:
         return bool(nearer and estimate[gained].sum() > between)
 
 
-@dataclass(frozen=True)
-class Truth:
-    """How the true places are read."""
-
-    source: str
-    lat: str | None
-    lng: str | None
-    bad_rows: BadRows
-    delimiter: str
-    format: str | None
-    outside: Outside
-
-    def shares(self, space: Space, progress: ProgressBar) -> TrueShares:
-        """The true share of each cell."""
-        drop = self.bad_rows == "drop"
-        try:
-            with open_table(
-                self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop
-            ) as reader:
-                if "share" not in reader.columns:
-                    return self._counted(reader, space, progress)
-        except PlainDocument:
-            pass  # an estimate of the service
-        return TrueShares(self._given(space))
-
-    def _given(self, space: Space) -> FloatArray:
-        other = read_result(self.source, format=self.format, delimiter=self.delimiter)
-        if other.space.size != space.size or not np.allclose(
-            other.space.centres, space.centres, atol=1e-3
-        ):
-            raise InvalidInput(f"{self.source} must be about the same cells as the estimate")
-        return other.share
-
-    def _counted(self, reader: TableReader, space: Any, progress: ProgressBar) -> TrueShares:
-        if not hasattr(space, "centres_latlng"):
-            raise InvalidInput(f"{space!r} has no map; the truth must be a table of shares")
-        counts, clamped = np.zeros((2, space.size), dtype=np.int64)
-        outside = OutsideCount(self.outside)
-        locations = LocationTable(reader, lat=self.lat, lng=self.lng, bad_rows=self.bad_rows)
-        for part in locations:
-            cells, taken = outside.locate(space, part.lat, part.lng)
-            counts += np.bincount(cells[taken], minlength=space.size)
-            clamped += np.bincount(cells, minlength=space.size)
-            progress.update(reader.fraction, f"{locations.read:,} rows")
-        locations.check(outside)
-        total = int(counts.sum())
-        return TrueShares(counts / total, total, outside, clamped / clamped.sum())
-
-
 @click.command()
 @click.argument("estimate", metavar="ESTIMATE")
 @click.option(
     "--truth", "source", required=True, metavar="FILE", help="The true places, or shares."
 )
-@outside_option
-@click.option("--plot", metavar="FILE", help="Draw truth and estimate as maps (.png, .svg, .pdf).")
-@location_options
-@machine_options
-def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> None:
+@shared.outside_option
+@shared.plot_option("Draw truth and estimate as maps")
+@shared.location_options
+@shared.machine_options
+def command(
+    estimate: str, source: str, outside: Outside, plot: str | None, reading: Reading, machine: bool
+) -> None:
     """Compare an estimate with the truth: earth mover's distance in km and total variation.
 
     Beside it stand two yardsticks: the uniform guess, and the noisy reports taken at their word.
@@ -134,23 +71,27 @@ def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> N
     \b
     geoveil evaluate estimate.geojson --truth checkins.csv
     """
-    truth = Truth(**options)
     if plot is not None:
         picture_kind(plot)
-        check_target(plot, estimate, truth.source)
+        check_target(plot, estimate, source)
     console = Console(machine=machine)
     with console.progress("reading the estimate") as progress:
         result = read_result(estimate)
         check_transport(result.space)
         progress.stage("reading the truth")
-        found = truth.shares(result.space, progress)
-        shares = found.shares
+        truth = _truth(source, reading, outside, result.space, progress)
         progress.stage("comparing")
-        distances = _distances(result, shares)
+        others = {"estimate": result.share, "uniform_guess": uniform(result.space.size)}
+        if result.reported_share is not None:
+            others["noisy_reports"] = result.reported_share
+        distances = {
+            name: _distance(other, truth.shares, result.space) for name, other in others.items()
+        }
         if plot is not None:
-            _draw(plot, result, shares)
-    warn_of_outside(console, found.outside)
-    clamped = found.looks_clamped(result.share)
+            panels = estimate_panels(result.share, result.reported_share)
+            save_maps(plot, result.space, [Panel("truth", truth.shares), *panels])
+    console.warn_of_outside(truth.outside)
+    clamped = truth.looks_clamped(result.share)
     if clamped:
         console.warn(
             "the estimate is nearer to a truth whose places outside are moved to the nearest cell: "
@@ -160,29 +101,61 @@ def command(estimate: str, machine: bool, plot: str | None, **options: Any) -> N
     values = {
         "cells": result.space.size,
         "unit": result.space.unit,
-        "true_places": found.places,
-        "outside_dropped": found.outside.dropped,
-        "outside_clamped": found.outside.clamped,
+        "true_places": truth.places,
+        "outside_dropped": truth.outside.dropped,
+        "outside_clamped": truth.outside.clamped,
         "estimate_looks_clamped": clamped,
-        **{name: vars(distance) for name, distance in distances.items()},
-        "coverage": _coverage(result, shares),
+        **distances,
+        "coverage": _coverage(result, truth.shares),
     }
-    console.result(values, lambda screen: _show(screen, values, distances, found.outside))
+    console.result(values, lambda screen: _show(screen, values, distances, truth.outside))
 
 
-def _distances(result: Result, truth: FloatArray) -> dict[str, Distance]:
-    others = {"estimate": result.share, "uniform_guess": np.full(truth.size, 1 / truth.size)}
-    if result.reports is not None and result.reports.any():
-        others["noisy_reports"] = result.reports / result.reports.sum()
-    return {name: _distance(other, truth, result.space) for name, other in others.items()}
+def _truth(
+    source: str, reading: Reading, outside: Outside, space: Space, progress: ProgressBar
+) -> TrueShares:
+    """The true share of each cell: places that are counted, or a table of shares."""
+    try:
+        with reading.open(source) as reader:
+            if "share" not in reader.columns:
+                return _counted(reader, reading, OutsideCount(outside), space, progress)
+    except PlainDocument:
+        pass  # an estimate of the service
+    other = read_result(source, format=reading.format, delimiter=reading.delimiter)
+    same = other.space.size == space.size
+    if not same or not np.allclose(other.space.centres, space.centres, atol=1e-3):
+        raise InvalidInput(f"{source} must be about the same cells as the estimate")
+    return TrueShares(other.share)
 
 
-def _distance(other: FloatArray, truth: FloatArray, space: Space) -> Distance:
+def _counted(
+    reader: TableReader,
+    reading: Reading,
+    outside: OutsideCount,
+    space: Space,
+    progress: ProgressBar,
+) -> TrueShares:
+    if not isinstance(space, MapSpace):
+        raise InvalidInput(f"{space!r} has no map; the truth must be a table of shares")
+    counts, clamped = np.zeros((2, space.size), dtype=np.int64)
+    locations = reading.locations(reader)
+    for part in locations:
+        cells, taken = outside.locate(space, part.lat, part.lng)
+        counts += np.bincount(cells[taken], minlength=space.size)
+        clamped += np.bincount(cells, minlength=space.size)
+        progress.update(reader.fraction, f"{locations.read:,} rows")
+    locations.check(outside)
+    total = int(counts.sum())
+    return TrueShares(counts / total, total, outside, clamped / clamped.sum())
+
+
+def _distance(other: FloatArray, truth: FloatArray, space: Space) -> dict[str, float | None]:
+    """How far a distribution is from the truth; ``None`` where it is too large to find."""
     try:
         moved: float | None = earth_movers_distance_km(other, truth, space)
     except TooLarge:
         moved = None
-    return Distance(moved, total_variation(other, truth))
+    return {"emd_km": moved, "total_variation": total_variation(other, truth)}
 
 
 def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
@@ -190,44 +163,32 @@ def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
     if result.low is None or result.high is None:
         return None
     held = (result.low <= truth) & (truth <= result.high)
-    occupied = truth > 0
     return {
         "level": (result.description or {}).get("interval_level"),
         "all_cells": float(held.mean()),
-        "occupied_cells": float(held[occupied].mean()),
+        "occupied_cells": float(held[truth > 0].mean()),
     }
-
-
-def _draw(path: str, result: Result, truth: FloatArray) -> None:
-    panels = [Panel("truth", truth)]
-    if result.reports is not None and result.reports.any():
-        panels.append(Panel("noisy reports, as they came", result.reports / result.reports.sum()))
-    panels.append(Panel("estimate", result.share))
-    with binary_sink(path) as sink:
-        save_maps(sink, picture_kind(path), result.space, panels)
 
 
 def _show(
     screen: RichConsole,
     values: dict[str, Any],
-    distances: dict[str, Distance],
+    distances: dict[str, dict[str, float | None]],
     outside: OutsideCount,
 ) -> None:
-    unit = values["unit"]
-    table = Table(
-        "", f"earth mover's distance ({unit})", "total variation", box=None, pad_edge=False
-    )
+    title = f"earth mover's distance ({values['unit']})"
+    table = Table("", title, "total variation", box=None, pad_edge=False)
     for name, distance in distances.items():
-        moved = "too many cells" if distance.emd_km is None else f"{distance.emd_km:.4f}"
-        table.add_row(name.replace("_", " "), moved, f"{distance.total_variation:.4f}")
+        moved = distance["emd_km"]
+        far = "too many cells" if moved is None else f"{moved:.4f}"
+        table.add_row(name.replace("_", " "), far, f"{distance['total_variation']:.4f}")
     screen.print(table)
-    lines = {}
-    if values["true_places"] is not None:
-        lines["truth"] = f"{values['true_places']:,} places in {values['cells']:,} cells"
-    if outside.outside:
-        lines["outside"] = outside.sentence()
-    if values["coverage"] is not None:
-        lines["coverage"] = _coverage_words(values["coverage"])
+    places, coverage = values["true_places"], values["coverage"]
+    lines = {
+        "truth": "" if places is None else f"{places:,} places in {values['cells']:,} cells",
+        "outside": outside.sentence(),
+        "coverage": "" if coverage is None else _coverage_words(coverage),
+    }
     screen.print(two_columns(lines))
 
 

@@ -1,135 +1,56 @@
-"""``geoveil obfuscate``: a file of true locations in, a file of noisy reports out."""
+"""``geoveil obfuscate`` and ``tally``: true locations in, noisy reports or their counts out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console as RichConsole
 
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import Guarantee
-from geoveil.cli.choice import ON_MAPS, MechanismChoice, describe, lay_grid, promise_in_words
-from geoveil.cli.console import (
-    PROMISE_NAMES,
-    Console,
-    ProgressBar,
-    location_options,
-    machine_options,
-    outside_option,
-    person_limit,
-    person_options,
-    promise_options,
-    space_options,
-    two_columns,
+from geoveil.cli import options as shared
+from geoveil.cli.choice import (
+    ON_MAPS,
+    MechanismChoice,
+    describe,
+    mechanism_options,
+    promise_in_words,
 )
+from geoveil.cli.console import Console, ProgressBar, in_words
+from geoveil.document import saved
 from geoveil.document.exact import ExactTable
-from geoveil.document.saved import AnyMechanism, mechanism_to_dict, save_mechanism
-from geoveil.randomness import SYSTEM, seeded
-from geoveil.space.box import Box
-from geoveil.space.outside import Outside, OutsideCount
-from geoveil.table import (
-    Extent,
-    LocationTable,
-    PersonLimit,
-    TableSummary,
-    create_table,
-    obfuscate_table,
-    open_table,
-    reporter_for,
-)
-from geoveil.table.locations import BadRows
-from geoveil.table.persons import Spend
-from geoveil.table.reader import PIPE, TableReader, format_of
-from geoveil.table.writer import check_target
+from geoveil.document.saved import AnyMechanism, mechanism_to_dict
+from geoveil.errors import Unsupported
+from geoveil.space.outside import Outside
+from geoveil.table.locations import Reading
+from geoveil.table.obfuscation import TableSummary, obfuscate_table, reporter_for
+from geoveil.table.persons import PersonLimit, Spend
+from geoveil.table.reader import PIPE, format_of
+from geoveil.table.tallies import save_tally, tally_table, usable_processes
+from geoveil.table.writer import check_target, create_table
 
-
-@dataclass(frozen=True)
-class Request:
-    """Everything that was asked for."""
-
-    source: str
-    output: str
-    choice: MechanismChoice
-    box: tuple[float, ...] | None
-    cell_km: float
-    outside: Outside
-    lat: str | None
-    lng: str | None
-    keep: tuple[str, ...]
-    limit: PersonLimit | None
-    bad_rows: BadRows
-    delimiter: str
-    format: str | None
-    exact: bool
-    seed: int | None
-    save_mechanism: str | None
-
-    @classmethod
-    def parse(cls, mechanism: str, options: dict[str, Any]) -> Request:
-        """From the options of a command, taken out of them."""
-        promise = {name: options.pop(name) for name in PROMISE_NAMES}
-        limit = person_limit(*(options.pop(name) for name in ("person", "per_person", "limit_by")))
-        return cls(choice=MechanismChoice.parse(mechanism, promise), limit=limit, **options)
-
-    def check(self) -> None:
-        """Refuse names that cannot be, before anything is read."""
-        format_of(self.source, self.format)
-        format_of(self.output, self.format)
-        documents = [self.choice.name] if self.choice.is_document else []
-        check_target(self.output, self.source, *documents)
-        if self.save_mechanism is not None:
-            check_target(self.save_mechanism, self.source, self.output)
-        if self.box is None and self.choice.needs_box and self.source == PIPE:
-            raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if self.box is not None and not self.choice.needs_box:
-            raise click.UsageError(
-                "--box is of no use here: the mechanism brings its own map or needs none"
-            )
-
-    def open(self) -> TableReader:
-        """The file of true locations, to be read once from the front."""
-        drop = self.bad_rows == "drop"
-        return open_table(self.source, format=self.format, delimiter=self.delimiter, drop_bad=drop)
-
-    def locations(self, reader: TableReader) -> LocationTable:
-        """Its locations, with the columns to keep."""
-        return LocationTable(
-            reader,
-            lat=self.lat,
-            lng=self.lng,
-            keep=self.keep,
-            person=None if self.limit is None else self.limit.column,
-            bad_rows=self.bad_rows,
-        )
+_LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 
 
 @click.command()
 @click.argument("source", metavar="IN")
-@click.option(
-    "-o", "--output", required=True, metavar="OUT", help="File of noisy reports; - for a pipe."
-)
-@click.option(
-    "--mechanism",
-    default="planar-geometric",
-    show_default=True,
-    metavar="NAME",
-    help=f"One of {', '.join(ON_MAPS)}; or a mechanism document (.json).",
-)
-@promise_options
-@space_options
-@outside_option
-@location_options
-@person_options
+@shared.output_option("File of noisy reports; - for a pipe.")
+@mechanism_options(ON_MAPS)
+@shared.space_options
+@shared.outside_option
+@shared.location_options
+@shared.person_options
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy this column too; repeatable.")
 @click.option("--exact", is_flag=True, help="Draw from the integer table (at most 4,096 cells).")
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="For simulations only: noise that can be repeated."
-)
+@shared.seed_option
 @click.option("--save-mechanism", metavar="FILE", help="Write the mechanism document as well.")
-@machine_options
-def command(mechanism: str, machine: bool, **options: Any) -> None:
+@shared.machine_options
+def command(
+    source: str, output: str, choice: MechanismChoice, area: shared.Area, outside: Outside,
+    reading: Reading, limit: PersonLimit | None, keep: tuple[str, ...], exact: bool,
+    seed: int | None, save_mechanism: str | None, machine: bool,
+) -> None:  # fmt: skip
     """Turn true locations into noisy reports, one for each row of IN.
 
     IN and OUT are CSV (also .gz), Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
@@ -140,75 +61,130 @@ def command(mechanism: str, machine: bool, **options: Any) -> None:
     geoveil obfuscate checkins.csv -o noisy.parquet --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     geoveil obfuscate checkins.csv -o noisy.csv --epsilon-per-km 2 --person user --per-person 1
     """
-    request = Request.parse(mechanism, options)
-    request.check()
-    console = Console(machine=machine, data_on_stdout=request.output == PIPE)
-    if request.seed is not None:
-        console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
+    _check(source, output, choice, area, reading)
+    if save_mechanism is not None:
+        check_target(save_mechanism, source, output)
+    console = Console(machine=machine, output=output)
+    randomness = console.randomness(seed)
     with console.progress("building the mechanism") as progress:
-        built = build_mechanism(request, console, progress)
+        built = _build(source, choice, area, reading, limit, console, progress)
         progress.stage("obfuscating")
-        summary = _obfuscate(request, built, progress)
-    if request.save_mechanism is not None:
-        save_mechanism(built, request.save_mechanism)
-    warn_of_outside(console, summary.outside)
-    values = {"output": request.output, **summary_values(summary, built, "reports_written")}
-    values |= {**describe(built), "seed": request.seed}
-    console.result(values, lambda screen: _show(screen, request, built, summary))
+        sampler = ExactTable(built) if exact and isinstance(built, Channel) else built
+        document = mechanism_to_dict(built)
+        with reading.open(source) as reader:
+            summary = obfuscate_table(
+                reading.locations(reader, keep=keep, limit=limit),
+                reporter_for(sampler, outside=outside, randomness=randomness),
+                lambda schema: create_table(output, schema, format=reading.format, document=document),
+                limit=limit,
+                randomness=randomness,
+                advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+            )  # fmt: skip
+    if save_mechanism is not None:
+        saved.save_mechanism(built, save_mechanism)
+    console.warn_of_outside(summary.outside)
+    values = {"output": output, **_values(summary, built, "reports_written"), "seed": seed}
+    reports = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
+    console.result(
+        values, {"reports": reports, **_lines(summary, built, limit), "saved": save_mechanism}
+    )
 
 
-def build_mechanism(request: Request, console: Console, progress: ProgressBar) -> AnyMechanism:
+@click.command()
+@click.argument("source", metavar="IN")
+@shared.output_option("Tally (.json); - for a pipe.")
+@mechanism_options(name for name in ON_MAPS if name != "continuous-laplace")
+@shared.space_options
+@shared.outside_option
+@shared.location_options
+@shared.person_options
+@click.option("--processes", type=click.IntRange(min=1),
+              help="How many share the work; for large files all cores unless given.")  # fmt: skip
+@shared.seed_option
+@shared.machine_options
+def tally(
+    source: str, output: str, choice: MechanismChoice, area: shared.Area, outside: Outside,
+    reading: Reading, limit: PersonLimit | None, processes: int | None, seed: int | None, machine: bool,
+) -> None:  # fmt: skip
+    """Obfuscate the places of IN, count the reports, and keep only the counts.
+
+    OUT is a small document: the mechanism and how often each cell was reported. It goes to
+    geoveil estimate. Each row of IN is one report, and the reports about a person add up: --person
+    says whom a row is about, --per-person limits them.
+
+    \b
+    geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
+    """
+    if limit is not None and (processes or 1) > 1:
+        raise click.UsageError(
+            "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
+        )
+    if output != PIPE and not output.lower().endswith((".json", ".json.gz")):
+        raise click.UsageError(f"output ({output}) must end in .json")
+    _check(source, output, choice, area, reading)
+    console = Console(machine=machine, output=output)
+    console.randomness(seed)  # for its warning: each batch is drawn from a seed of its own
+    with console.progress("building the mechanism") as progress:
+        built = _build(source, choice, area, reading, limit, console, progress)
+        if not isinstance(built, Channel):
+            raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
+        progress.stage("counting")
+        large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
+        with reading.open(source) as reader:
+            counted, summary = tally_table(
+                reading.locations(reader, limit=limit),
+                built,
+                outside=outside,
+                limit=limit,
+                seed=seed,
+                processes=processes or (usable_processes() if large else 1),
+                advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+            )
+        save_tally(counted, output)
+    console.warn_of_outside(summary.outside)
+    values = {"output": output, **_values(summary, built, "reports_counted"), "seed": seed}
+    seen = int((counted.counts > 0).sum())
+    rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
+    cells = f"{seen:,} of {counted.counts.size:,} cells were reported"
+    console.result(values, {"counted": rows, "seen": cells, **_lines(summary, built, limit)})
+
+
+def _check(
+    source: str, output: str, choice: MechanismChoice, area: shared.Area, reading: Reading
+) -> None:
+    """Refuse names that cannot be, before anything is read."""
+    format_of(source, reading.format)
+    format_of(output, reading.format)
+    check_target(output, source, *([choice.name] if choice.is_document else []))
+    if area.box is None and choice.needs_box and source == PIPE:
+        raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
+    if area.box is not None and not choice.needs_box:
+        raise click.UsageError(
+            "--box is of no use here: the mechanism brings its own map or needs none"
+        )
+
+
+def _build(
+    source: str, choice: MechanismChoice, area: shared.Area, reading: Reading,
+    limit: PersonLimit | None, console: Console, progress: ProgressBar,
+) -> AnyMechanism:  # fmt: skip
     """The mechanism asked for, on a grid over the box asked for or over that of the data."""
-    if not request.choice.needs_box:
-        return request.choice.build(None)
-    box = request.box
+    if not choice.needs_box:
+        return choice.build(None)
+    box = area.box
     if box is None:
         progress.stage("finding the box")
-        box = tuple(_box_of_data(request, progress))
+        box = tuple(reading.box(source, limit=limit, advance=progress.update))
         edges = ",".join(f"{edge:g}" for edge in box)
         console.note(
             f"the box {edges} is taken from the data: it says that somebody is within 0.01 degrees "
             "of each edge, which no promise covers; give --box to avoid it"
         )
         progress.stage("building the mechanism")
-    return request.choice.build(lay_grid(box, request.cell_km))
+    return choice.build(area.grid(box))
 
 
-def _box_of_data(request: Request, progress: ProgressBar) -> Box:
-    extent = Extent()
-    with request.open() as reader:
-        locations = request.locations(reader)
-        for part in locations:
-            extent.add(part.lat, part.lng)
-            progress.update(reader.fraction, f"{locations.read:,} rows")
-    return extent.box(request.source)
-
-
-def _obfuscate(request: Request, mechanism: AnyMechanism, progress: ProgressBar) -> TableSummary:
-    runs = ExactTable(mechanism) if request.exact and isinstance(mechanism, Channel) else mechanism
-    randomness = SYSTEM if request.seed is None else seeded(request.seed)
-    reporter = reporter_for(runs, outside=request.outside, randomness=randomness)
-    document = mechanism_to_dict(mechanism)
-    with request.open() as reader:
-        return obfuscate_table(
-            request.locations(reader),
-            reporter,
-            lambda schema: create_table(
-                request.output, schema, format=request.format, document=document
-            ),
-            limit=request.limit,
-            randomness=randomness,
-            advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
-        )
-
-
-def warn_of_outside(console: Console, outside: OutsideCount) -> None:
-    """Say where one place in a hundred or more lies outside, and what may be wrong."""
-    if outside.worth_a_warning:
-        console.warn(f"{outside.sentence()}; {outside.hint or 'is it the right box?'}")
-
-
-def summary_values(summary: TableSummary, mechanism: AnyMechanism, reports: str) -> dict[str, Any]:
+def _values(summary: TableSummary, mechanism: AnyMechanism, reports: str) -> dict[str, Any]:
     """What happened to the rows, for machines; ``reports`` is the name of their number."""
     return {
         "rows_read": summary.rows_read,
@@ -217,29 +193,11 @@ def summary_values(summary: TableSummary, mechanism: AnyMechanism, reports: str)
         "outside_dropped": summary.outside.dropped,
         "outside_clamped": summary.outside.clamped,
         "per_person": spend_values(summary.spend, mechanism.guarantee),
+        **describe(mechanism),
     }
 
 
-def spend_values(spend: Spend | None, guarantee: Guarantee | None) -> dict[str, Any] | None:
-    """What persons have spent, for machines: the largest and the median, reports times promise."""
-    if spend is None:
-        return None
-    return {
-        "persons": spend.persons,
-        "largest": _spent(spend.largest, guarantee),
-        "typical": _spent(spend.typical, guarantee),
-    }
-
-
-def _spent(reports: int, guarantee: Guarantee | None) -> dict[str, Any]:
-    if guarantee is None:
-        return {"reports": reports, "spent": None}
-    total = guarantee * reports
-    amounts = {name: value for name, value in vars(total).items() if isinstance(value, float)}
-    return {"reports": reports, "spent": total.amount(), **amounts}
-
-
-def summary_in_words(
+def _lines(
     summary: TableSummary, mechanism: AnyMechanism, limit: PersonLimit | None
 ) -> dict[str, str]:
     """What was left out, what is promised, and what a person has spent."""
@@ -255,21 +213,28 @@ def summary_in_words(
     return lines
 
 
+def spend_values(spend: Spend | None, guarantee: Guarantee | None) -> dict[str, Any] | None:
+    """What persons have spent, for machines: the largest and the median, reports times promise."""
+    if spend is None:
+        return None
+
+    def spent(reports: int) -> dict[str, Any]:
+        if guarantee is None:
+            return {"reports": reports, "spent": None}
+        total = guarantee * reports
+        amounts = {name: value for name, value in vars(total).items() if isinstance(value, float)}
+        return {"reports": reports, "spent": total.amount(), **amounts}
+
+    return {
+        "persons": spend.persons,
+        "largest": spent(spend.largest),
+        "typical": spent(spend.typical),
+    }
+
+
 def persons_in_words(spend: Spend, limit: PersonLimit, guarantee: Guarantee | None) -> str:
     """How many persons there are, and what is typical of them."""
     many = "one report" if spend.typical == 1 else f"{spend.typical:,} reports"
     cost = f" ({(guarantee * spend.typical).amount()})" if guarantee else ""
     once = ", drawn once for each place of a person" if limit.by == "memoise" else ""
     return f"{spend.persons:,}, typically with {many}{cost}{once}"
-
-
-def _show(
-    screen: RichConsole, request: Request, mechanism: AnyMechanism, summary: TableSummary
-) -> None:
-    where = "standard output" if request.output == PIPE else request.output
-    lines = {
-        "reports": f"{summary.reports:,} from {summary.rows_read:,} rows, in {where}",
-        **summary_in_words(summary, mechanism, request.limit),
-        "saved": request.save_mechanism or "",
-    }
-    screen.print(two_columns({name: text for name, text in lines.items() if text}))

@@ -16,27 +16,28 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from geoveil import __version__
 from geoveil.errors import GeoveilError, MissingExtra
 
 COMMANDS = {
-    "demo": "geoveil.cli.demo",
-    "serve": "geoveil.cli.serve",
-    "backup": "geoveil.cli.serve:backup",
-    "load": "geoveil.cli.serve:load_collector",
-    "obfuscate": "geoveil.cli.obfuscate",
-    "tally": "geoveil.cli.tally",
-    "estimate": "geoveil.cli.estimate",
-    "evaluate": "geoveil.cli.evaluate",
-    "design": "geoveil.cli.design",
-    "simulate": "geoveil.cli.simulate",
-    "audit": "geoveil.cli.audit",
-    "release": "geoveil.cli.release",
-    "reproduce": "geoveil.cli.reproduce",
-    "completion": "geoveil.cli.completion",
+    "demo": "demo",
+    "serve": "serve",
+    "backup": "serve:backup",
+    "load": "serve:load_collector",
+    "obfuscate": "obfuscate",
+    "tally": "obfuscate:tally",
+    "estimate": "estimate",
+    "evaluate": "evaluate",
+    "design": "design",
+    "simulate": "simulate",
+    "audit": "audit",
+    "release": "release",
+    "reproduce": "reproduce",
+    "completion": "program:completion",
 }
-"""Each command and the module that holds it, under the name ``command`` or the one behind the colon."""
+"""Each command and its module in this package, as ``command`` there or the name behind the colon."""
 
 EXTRAS = {
     **dict.fromkeys(("rich", "pyarrow"), "cli"),
@@ -60,7 +61,7 @@ class Program(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name or "command")
+        command: click.Command = getattr(import_module(f"geoveil.cli.{module}"), name or "command")
         return command
 
     def main(
@@ -103,6 +104,22 @@ def program(context: click.Context) -> None:
     """Location privacy: noisy cells under a certified guarantee, and the distribution back."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    eval "$(geoveil completion bash)"       # in ~/.bashrc; zsh likewise
+    geoveil completion fish | source        # in config.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:  # the choice above names what click has
+        raise click.UsageError(f"no completion for {shell}", context)
+    click.echo(kind(context.find_root().command, {}, "geoveil", "_GEOVEIL_COMPLETE").source())
 
 
 def _explain(error: BaseException) -> int:

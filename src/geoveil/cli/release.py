@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -12,11 +12,12 @@ from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import rounded_up
-from geoveil.cli.console import Console, ProgressBar, machine_options, one_mark, two_columns
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput
 from geoveil.plot.curves import save_leakage_curve
 from geoveil.plot.maps import picture_kind
-from geoveil.randomness import SYSTEM, seeded
+from geoveil.randomness import Randomness
 from geoveil.release import (
     CountRelease,
     CurvePoint,
@@ -26,20 +27,24 @@ from geoveil.release import (
     leakage_curve,
 )
 from geoveil.release.counts import checked_counts
-from geoveil.table.reader import PIPE, Format, format_of
-from geoveil.table.results import (
+from geoveil.table.count_table import (
     CountTable,
     PriorTable,
     read_counts,
     read_history,
     read_prior,
-    write_counts,
+    write_columns,
 )
-from geoveil.table.writer import binary_sink, check_target, create_table
+from geoveil.table.reader import PIPE, Format, format_of
+from geoveil.table.writer import check_target
 
 _SHOWN = 5
 _UNLIKELY = 1e-6
 """Counts are all but impossible where no likelier ones have less probability together."""
+
+TARGETS = ("multiplier", "distortion", "leakage_bits")
+_CURVE = tuple(2.0 ** (step / 2) for step in range(-4, 5))
+"""The multipliers of the curve, as multiples of the one of the release."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +74,18 @@ class Published:
     @property
     def unchanged_bits(self) -> float:
         """What unchanged counts would tell, in bits."""
-        return sum(made.law.entropy_bits for made in self.release.designs)
+        return sum(design.law.entropy_bits for design in self.release.designs)
 
     @property
     def unknown_bits(self) -> FloatArray:
         """What is unknown about each person before the release, over all timestamps, in bits."""
-        priors = [made.law.prior for made in self.release.designs]
-        each = [entr(prior.rows).sum(axis=1)[prior.kind] for prior in priors]
-        return np.sum(each, axis=0) / np.log(2)
+        priors = [design.law.prior for design in self.release.designs]
+        nats = np.sum([entr(prior.rows).sum(axis=1)[prior.kind] for prior in priors], axis=0)
+        return np.asarray(nats / np.log(2))
 
     def cautions(self, wanted_bits: float | None) -> Iterator[str]:
         """What the figures do not say: counts they do not describe, a limit that limits nothing."""
-        laws = [made.law for made in self.release.designs]
+        laws = [design.law for design in self.release.designs]
         rows = zip(self.table.timestamps, laws, self.counts, strict=True)
         unlikely = [when for when, law, row in rows if law.surprise(row) < _UNLIKELY]
         if unlikely:
@@ -95,19 +100,6 @@ class Published:
                 f"the limit ({wanted_bits:.4g} bits) is not below the {self.unchanged_bits:.4g} bits that "
                 "unchanged counts would tell: the counts are released practically unchanged; lower it"
             )
-
-    def write_personal(self, path: str, format: str | None) -> None:
-        """A table of what leaks about each person."""
-        import pyarrow as pa
-
-        columns = {
-            "person": pa.array(self.names),
-            "leakage_bits": pa.array(self.release.personal_leakage_bits),
-            "unknown_before_bits": pa.array(self.unknown_bits),
-        }
-        batch = pa.RecordBatch.from_pydict(columns)
-        with create_table(path, batch.schema, format=format) as target:
-            target.write(batch)
 
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -130,13 +122,13 @@ class Published:
             "curve": [asdict(point) for point in self.curve],
         }
 
-    def lines(self, written: Mapping[str, str | None]) -> dict[str, str]:
+    def lines(self, written: Mapping[str, str | None]) -> dict[str, str | None]:
         """For people: what there is to say, by its name."""
         release = self.release
         moments = f" at {release.timestamps} timestamps" if release.timestamps > 1 else ""
-        where = "standard output" if written["output"] == PIPE else written["output"]
-        lines = {
-            "released": f"{release.people} people over {release.places} places{moments}, in {where}",
+        where = f"{release.people} people over {release.places} places{moments}"
+        return {
+            "released": f"{where}, in {in_words(written['output'])}",
             "leakage": (
                 f"{release.leakage_bits:.4g} of the {self.unchanged_bits:.4g} bits that unchanged "
                 f"counts would tell; no release this accurate can tell less than "
@@ -148,34 +140,23 @@ class Published:
                 "whatever is known before, one person elsewhere changes the probability of a "
                 f"release by at most e^{rounded_up(release.epsilon, 3)}"
             ),
-            "personal": written["personal"] or "",
-            "curve": written["plot"] or "",
+            "personal": written["personal"],
+            "curve": written["plot"],
         }
-        return {name: text for name, text in lines.items() if text}
 
     def _exposed(self) -> str:
         """The people who are told most about, beside what is unknown about them."""
         personal, unknown = self.release.personal_leakage_bits, self.unknown_bits
         if np.ptp(personal) < 1e-12:
             return f"{personal[0]:.3g} bits about each, of {unknown[0]:.3g} unknown before"
-        order = np.argsort(-personal, kind="stable")[:_SHOWN]
-        most = ", ".join(
-            f"{self.names[m]} {personal[m]:.3g} of {unknown[m]:.3g}" for m in order.tolist()
-        )
+        order = np.argsort(-personal, kind="stable")[:_SHOWN].tolist()
+        most = ", ".join(f"{self.names[m]} {personal[m]:.3g} of {unknown[m]:.3g}" for m in order)
         return f"at most {personal.max():.3g} bits, mean {personal.mean():.3g}; most: {most}"
-
-
-# --- ``geoveil release``: a table of counts in, a table that may be published out
-
-
-TARGETS = ("multiplier", "distortion", "leakage_bits")
-_CURVE = tuple(2.0 ** (step / 2) for step in range(-4, 5))
-"""The multipliers of the curve, as multiples of the one of the release."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Everything that was asked for."""
+    """What is released, how, and where it goes."""
 
     source: str
     output: str | None
@@ -191,11 +172,6 @@ class Request:
     format: str | None
     delimiter: str
 
-    @property
-    def targets(self) -> list[str]:
-        """Everything that is written to."""
-        return [name for name in (self.output, self.personal, self.plot) if name is not None]
-
     def check(self) -> None:
         """Refuse what cannot be, before anything is read."""
         if (self.prior is None) == (self.history is None):
@@ -204,12 +180,13 @@ class Request:
             flags = ", ".join("--" + name.replace("_", "-") for name in TARGETS)
             raise click.UsageError(f"exactly one of {flags} must be given")
         sources = [self.source, self.prior or self.history or ""]
+        targets = [name for name in (self.output, self.personal, self.plot) if name is not None]
         if sources.count(PIPE) > 1:
             raise click.UsageError("only one of the tables can come from a pipe")
-        if self.targets.count(PIPE) > 1:
+        if targets.count(PIPE) > 1:
             raise click.UsageError("only one output can go to a pipe; name a file for the others")
-        for number, target in enumerate(self.targets):
-            check_target(target, *sources, *self.targets[:number])
+        for number, target in enumerate(targets):
+            check_target(target, *sources, *targets[:number])
         for table in (*sources, self.output, self.personal):
             if table is not None and format_of(table, self.format) is Format.GEOJSON:
                 raise InvalidInput(
@@ -218,47 +195,104 @@ class Request:
         if self.plot is not None:
             picture_kind(self.plot)
 
-    def read(self) -> tuple[CountTable, PriorTable]:
+    def publish(self, randomness: Randomness, progress: ProgressBar) -> Published:
+        """Everything in memory, so that nothing is written unless all went well."""
+        table, believed = self._read()
+        people = round(float(table.counts[0].sum()))
+        if people < 1:
+            raise InvalidInput("counts must hold at least one person")
+        counts = checked_counts(table.counts, people, len(table.places))
+        _check_people(believed, people, str(self.prior or self.history))
+        progress.stage("designing the release")
+        same: dict[str, Any] = {
+            "people": people,
+            "prior": believed.prior,
+            "timestamps": len(table.timestamps),
+        }
+        wanted = {name: getattr(self, name) for name in TARGETS}
+        release = CountRelease(**same, **wanted, progress=progress.steps)
+        progress.stage("what leaks about whom")
+        release.chain  # noqa: B018 (the personal leakages are found here, under the progress bar)
+        curve = []
+        if self.plot is not None:
+            progress.stage("drawing the curve")
+            curve = leakage_curve(
+                lambda rate: CountRelease(**same, multiplier=rate),
+                [release.multiplier * share for share in _CURVE],
+                (SimpleCounting, GeometricCounting),
+                progress=progress.steps,
+            )
+        given = counts[0] if release.timestamps == 1 else counts
+        released = np.atleast_2d(release.sample(given, randomness=randomness))
+        return Published(table, counts, believed.people, release, released, curve)
+
+    def _read(self) -> tuple[CountTable, PriorTable]:
         """The counts and the priors, on merged places where these are asked for."""
-        kind, mark = self.format, self.delimiter
-        table = read_counts(self.source, format=kind, delimiter=mark)
-        if self.history is not None:
-            known = read_history(self.history, table, format=kind, delimiter=mark)
-        else:
-            known = read_prior(str(self.prior), table, format=kind, delimiter=mark)
-        return _merged(table, known, self.merge) if self.merge else (table, known)
+        how: dict[str, Any] = {"format": self.format, "delimiter": self.delimiter}
+        table = read_counts(self.source, **how)
+        read, path = (
+            (read_prior, self.prior) if self.history is None else (read_history, self.history)
+        )
+        believed = read(str(path), table, **how)
+        if not self.merge:
+            return table, believed
+        named = dict(_merging(text, table.places) for text in self.merge)
+        taken = [place for group in named.values() for place in group]
+        alone = [place for place in table.places if place not in taken]
+        twice = len(set(taken)) != len(taken) or len(named) != len(self.merge)
+        if twice or set(alone) & set(named):
+            raise click.UsageError(
+                "--merge must put each place in one group, under a name of its own"
+            )
+        named |= {place: [place] for place in alone}
+        merged = MergedPlaces(
+            tuple(tuple(map(table.places.index, group)) for group in named.values())
+        )
+        table = replace(table, places=tuple(named), counts=merged.prior(table.counts))
+        return table, replace(believed, prior=merged.prior(believed.prior))
+
+
+def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The name and the places of NAME=A,B."""
+    name, _, listed = text.partition("=")
+    group = [part.strip() for part in listed.split(",") if part.strip()]
+    if not name.strip() or len(group) < 2 or not set(group) <= set(places):
+        raise click.UsageError(
+            f"--merge ({text}) must be NAME=PLACE,PLACE, with places of: {', '.join(places[:20])}"
+        )
+    return name.strip(), group
+
+
+def _check_people(believed: PriorTable, people: int, path: str) -> None:
+    """Refuse a file by person that does not have each of the people once."""
+    names = believed.people
+    told = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
+    if told != people:
+        raise InvalidInput(f"people in {path} ({told}) must be {people}, one per person counted")
+    if len(set(names)) != len(names):
+        raise InvalidInput(f"people in {path} must have different names; two of them have the same")
 
 
 @click.command()
 @click.argument("source", metavar="COUNTS")
-@click.option(
-    "-o", "--output", metavar="OUT",
-    help="Where the released counts go; standard output unless given, with --json into its document.",
-)  # fmt: skip
-@click.option(
-    "--prior", metavar="FILE", help="Where people are likely to be, by place or by person."
-)
+@shared.output_option("Where the released counts go; standard output unless given, with --json into "
+                      "its document.", required=False)  # fmt: skip
+@click.option("--prior", metavar="FILE",
+              help="Where people are likely to be, by place or by person.")  # fmt: skip
 @click.option("--history", metavar="FILE", help="Past counts, or past visits of people, instead.")
-@click.option(
-    "--multiplier", type=float, help="λ: how much an error of one person weighs, in nats."
-)
-@click.option(
-    "--distortion", type=float, help="Wanted mean error in people, all timestamps together."
-)
+@click.option("--multiplier", type=float,
+              help="λ: how much an error of one person weighs, in nats.")  # fmt: skip
+@click.option("--distortion", type=float,
+              help="Wanted mean error in people, all timestamps together.")  # fmt: skip
 @click.option("--leakage-bits", type=float, help="Limit on what leaks about the counts, in bits.")
-@click.option(
-    "--merge", multiple=True, metavar="NAME=A,B", help="Merge places into one; repeatable."
-)
+@click.option("--merge", multiple=True, metavar="NAME=A,B",
+              help="Merge places into one; repeatable.")  # fmt: skip
 @click.option("--personal", metavar="FILE", help="Write what leaks about each person.")
-@click.option("--plot", metavar="FILE", help="Draw leakage against distortion (.png, .svg, .pdf).")
-@click.option("--seed", type=click.IntRange(min=0),
-              help="For simulations only: noise that can be repeated.")  # fmt: skip
-@click.option(
-    "--format", type=click.Choice(["csv", "parquet"]), help="Format of a pipe; csv unless given."
-)
-@click.option("--delimiter", default=",", show_default=True, callback=one_mark,
-              help="Mark between the fields of CSV; tab for tabulators.")  # fmt: skip
-@machine_options
+@shared.plot_option("Draw leakage against distortion")
+@shared.seed_option
+@shared.format_option("csv", "parquet")
+@shared.delimiter_option
+@shared.machine_options
 def command(machine: bool, **options: Any) -> None:
     """Release counts of people at places so that the least leaks for their accuracy.
 
@@ -274,117 +308,26 @@ def command(machine: bool, **options: Any) -> None:
         options["output"] = PIPE
     request = Request(**options)
     request.check()
-    console = Console(machine=machine, data_on_stdout=PIPE in request.targets)
-    if request.seed is not None:
-        console.warn("seeded noise is for simulations: whoever knows the seed can undo it")
-    with console.progress("reading") as progress:
-        published = _published(request, progress)
     written = {"output": request.output, "personal": request.personal, "plot": request.plot}
+    console = Console(machine=machine, output=PIPE if PIPE in written.values() else None)
+    randomness = console.randomness(request.seed)
+    with console.progress("reading") as progress:
+        published = request.publish(randomness, progress)
     values = {**written, "seed": request.seed, **published.to_dict()}
-    shown = two_columns(published.lines(written))
+    lines = published.lines(written)
     for caution in published.cautions(request.leakage_bits):
         console.warn(caution)
-    _write(request, published)
-    console.result(values, lambda screen: screen.print(shown))
-
-
-def _write(request: Request, published: Published) -> None:
-    """The counts last: what fails before is no release."""
+    # The counts last: what fails before is no release.
     if request.personal is not None:
-        published.write_personal(request.personal, request.format)
+        columns = {
+            "person": published.names,
+            "leakage_bits": published.release.personal_leakage_bits,
+            "unknown_before_bits": published.unknown_bits,
+        }
+        write_columns(request.personal, columns, format=request.format)
     if request.plot is not None:
-        with binary_sink(request.plot) as sink:
-            save_leakage_curve(sink, picture_kind(request.plot), published.curve, published.chosen)
+        save_leakage_curve(request.plot, published.curve, published.chosen)
     if request.output is not None:
-        write_counts(request.output, published.table, published.released, format=request.format)
-
-
-def _published(request: Request, progress: ProgressBar) -> Published:
-    """Everything in memory, so that nothing is written unless all went well."""
-    table, known = request.read()
-    counts = _checked(table)
-    _check_people(known, int(counts[0].sum()), str(request.prior or request.history))
-    release = _designed(request, table, known, counts, progress)
-    progress.stage("what leaks about whom")
-    release.chain  # noqa: B018 (the personal leakages are found here, under the progress bar)
-    curve = _curve(request, known, release, progress)
-    given = counts[0] if release.timestamps == 1 else counts
-    randomness = SYSTEM if request.seed is None else seeded(request.seed)
-    released = np.atleast_2d(release.sample(given, randomness=randomness))
-    return Published(table, counts, known.people, release, released, curve)
-
-
-def _merged(
-    table: CountTable, known: PriorTable, merge: tuple[str, ...]
-) -> tuple[CountTable, PriorTable]:
-    named = dict(_merging(text, table.places) for text in merge)
-    taken = [place for group in named.values() for place in group]
-    alone = [place for place in table.places if place not in taken]
-    if len(set(taken)) != len(taken) or set(alone) & set(named) or len(named) != len(merge):
-        raise click.UsageError("--merge must put each place in one group, under a name of its own")
-    named |= {place: [place] for place in alone}
-    numbers = [tuple(table.places.index(place) for place in group) for group in named.values()]
-    merged = MergedPlaces(tuple(numbers))
-    prior = PriorTable(merged.prior(known.prior), known.people)
-    return table.merged(list(named), merged.groups), prior
-
-
-def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The name and the places of NAME=A,B."""
-    name, _, listed = text.partition("=")
-    group = [part.strip() for part in listed.split(",") if part.strip()]
-    if not name.strip() or len(group) < 2 or not set(group) <= set(places):
-        known = ", ".join(places[:20])
-        raise click.UsageError(
-            f"--merge ({text}) must be NAME=PLACE,PLACE, with places of: {known}"
-        )
-    return name.strip(), group
-
-
-def _checked(table: CountTable) -> IntArray:
-    people = round(float(table.counts[0].sum()))
-    if people < 1:
-        raise InvalidInput("counts must hold at least one person")
-    return checked_counts(table.counts, people, len(table.places))
-
-
-def _check_people(known: PriorTable, people: int, path: str) -> None:
-    """Refuse a file by person that does not have each of the people once."""
-    names = known.people
-    told = len(names) or (known.prior.shape[0] if known.prior.ndim == 2 else people)
-    if told != people:
-        raise InvalidInput(f"people in {path} ({told}) must be {people}, one per person counted")
-    if len(set(names)) != len(names):
-        raise InvalidInput(f"people in {path} must have different names; two of them have the same")
-
-
-def _designed(
-    request: Request, table: CountTable, known: PriorTable, counts: IntArray, progress: ProgressBar
-) -> CountRelease:
-    progress.stage("designing the release")
-    return CountRelease(
-        people=int(counts[0].sum()),
-        prior=known.prior,
-        timestamps=len(table.timestamps),
-        progress=lambda done, total: progress.update(done / total),
-        **{name: getattr(request, name) for name in TARGETS},
-    )
-
-
-def _curve(
-    request: Request, known: PriorTable, release: CountRelease, progress: ProgressBar
-) -> list[CurvePoint]:
-    if request.plot is None:
-        return []
-    progress.stage("drawing the curve")
-    return leakage_curve(
-        lambda rate: CountRelease(
-            people=release.people,
-            prior=known.prior,
-            multiplier=rate,
-            timestamps=release.timestamps,
-        ),
-        [release.multiplier * share for share in _CURVE],
-        (SimpleCounting, GeometricCounting),
-        progress=lambda done, total: progress.update(done / total),
-    )
+        counts = published.table.with_counts(published.released)
+        write_columns(request.output, counts, format=request.format)
+    console.result(values, lines)

@@ -7,10 +7,10 @@ from typing import Any
 import click
 from rich.console import Console as RichConsole
 
-from geoveil.cli.console import Console, ProgressBar, machine_options, two_columns
+from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.options import machine_options
 from geoveil.papers import PAPERS, Report, run
 from geoveil.papers.data import MissingData
-from geoveil.papers.report import Outcome
 
 
 @click.command()
@@ -31,20 +31,13 @@ def command(paper: str, machine: bool, **options: Any) -> None:
     """
     console = Console(machine=machine)
     names = list(PAPERS) if paper == "all" else [paper]
-    reports = []
     with console.progress("reproducing") as progress:
-        for name in names:
-            reports.append(run(name, progress=_teller(progress, name), **options))
-    _require_any(reports)
-    values = [report.to_dict() for report in reports]
-    console.result({"papers": values}, lambda screen: _show(screen, reports))
-
-
-def _require_any(reports: list[Report]) -> None:
-    """At least one experiment must have run; else say what is missing."""
+        reports = [run(name, progress=_teller(progress, name), **options) for name in names]
     outcomes = [outcome for report in reports for outcome in report.outcomes]
     if all(outcome.finding is None for outcome in outcomes):
         raise MissingData(f"nothing could be run: {outcomes[0].not_run}")
+    values = [report.to_dict() for report in reports]
+    console.result({"papers": values}, lambda screen: _show(screen, reports))
 
 
 def _teller(progress: ProgressBar, paper: str) -> Any:
@@ -64,10 +57,9 @@ def _teller(progress: ProgressBar, paper: str) -> Any:
 def _show(screen: RichConsole, reports: list[Report]) -> None:
     for report in reports:
         screen.print(report.paper.title, style="bold")
-        screen.print(two_columns({o.experiment.title: _words(o) for o in report.outcomes}))
+        lines = {}
+        for outcome in report.outcomes:
+            said = outcome.finding.conclusion if outcome.finding else outcome.not_run
+            lines[outcome.experiment.title] = f"{outcome.verdict}: {said}"
+        screen.print(two_columns(lines))
         screen.print(f"written to {report.page}\n")
-
-
-def _words(outcome: Outcome) -> str:
-    found = outcome.finding
-    return f"{outcome.verdict}: {found.conclusion if found else outcome.not_run}"

@@ -9,22 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console as RichConsole
 
-from geoveil.cli.console import Command, Console, machine_options, two_columns
-from geoveil.load import LoadResult, Plan, run_load
+from geoveil.cli.console import Console
+from geoveil.cli.options import Decorator, machine_options, together
+from geoveil.load import Plan, run_load
 from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
-from geoveil.store import Contents, open_store, restore_backup, write_backup
+from geoveil.store import open_store, restore_backup, write_backup
 
 
-def setting_options(command: Command) -> Command:
-    """A flag for every setting of the service."""
-    for each in reversed(SETTINGS):
-        command = _option(each)(command)
-    return command
-
-
-def _option(setting: Setting) -> Any:
+def _option(setting: Setting) -> Decorator:
+    """The flag of a setting of the service."""
     name = setting.flag
     shown = f"  [default: {setting.default}]" if setting.default not in ("", None) else ""
     if setting.type is bool:
@@ -36,12 +30,10 @@ def _option(setting: Setting) -> Any:
 
 @click.command()
 @click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="GEOVEIL_CONFIG",
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), envvar="GEOVEIL_CONFIG",
     help="TOML file with settings; flags and environment win over it.",
-)
-@setting_options
+)  # fmt: skip
+@together(*map(_option, SETTINGS))
 @machine_options
 def command(config: Path | None, machine: bool, **flags: Any) -> None:
     """Collect reports: campaigns, rounds and estimates over HTTP.
@@ -66,7 +58,7 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
             rows["operator token"] = f"{started.token} (shown this once; keep it)"
         if ignored:
             rows["ignored"] = f"{', '.join(ignored)}: set by Kubernetes for its services"
-        console.result(values, lambda screen: screen.print(two_columns(rows)))
+        console.result(values, rows)
         sys.stdout.flush()
 
     serve(settings, announce)
@@ -100,12 +92,9 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     done = "restored" if restore else "written"
     file = source if restore else target
     values = {done: file, **asdict(contents)}
-    Console(machine=machine).result(values, lambda screen: _show(screen, done, file, contents))
-
-
-def _show(screen: RichConsole, done: str, file: str, contents: Contents) -> None:
     parts = f"{contents.campaigns:,} campaigns, {contents.rounds:,} rounds"
-    screen.print(two_columns({done: file, "holds": f"{contents.reports:,} reports in {parts}"}))
+    lines = {done: file, "holds": f"{contents.reports:,} reports in {parts}"}
+    Console(machine=machine).result(values, lines)
 
 
 # --- ``geoveil load``: simulated devices against a collector, and what it answered
@@ -144,10 +133,6 @@ def load_collector(
             url, plan, max_epsilon_per_km=max_epsilon_per_km, anywhere=anywhere,
             progress=lambda so_far: bar.update(None, f"{so_far.counted:,} counted"),
         )  # fmt: skip
-    console.result(result.to_dict(), lambda screen: _show_load(screen, result))
-
-
-def _show_load(screen: RichConsole, result: LoadResult) -> None:
     pace = f"{result.reports_per_s:,.0f} a second"
     rows = {
         "Counted": f"{result.counted:,} reports in {result.seconds:.3g} s: {pace}",
@@ -157,4 +142,4 @@ def _show_load(screen: RichConsole, result: LoadResult) -> None:
         "Shed": f"{result.shed:,} requests asked to come again",
         "Unknown": f"{result.unknown:,} requests without an answer",
     }
-    screen.print(two_columns(rows))
+    console.result(result.to_dict(), rows)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.campaign.advice import Advice, Choice
 from geoveil.campaign.simulation import Simulation
-from geoveil.errors import InvalidInput, require
+from geoveil.errors import InvalidInput
+from geoveil.plot.maps import picture
 from geoveil.release.curve import CurvePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -74,36 +75,30 @@ def draw_curves(
     if y_scale == "linear":
         axes.set_ylim(bottom=0.0)
     for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):
-        if scale == "log":
-            _plain_numbers(axis)
+        if scale == "log":  # 0.02 and 100 instead of powers of ten
+            from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_minor_formatter(NullFormatter())
     if len(curves) > 1:
         axes.legend(fontsize=8)
-
-
-def _plain_numbers(axis: Axis) -> None:
-    """0.02 and 100 instead of powers of ten, at 1, 2 and 5 times each power."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 # --- The curve of a campaign: its error by round, between the floor and knowing nothing
 
 
-def save_campaign(target: IO[bytes], kind: str, simulation: Simulation) -> None:
-    """Write the curve as a picture of the given kind (png, svg or pdf), without a window."""
+def save_campaign(path: str, simulation: Simulation) -> None:
+    """Draw the curve into a picture (.png, .svg or .pdf)."""
     if not simulation.rounds:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
-    require("matplotlib", "plot", "drawing a campaign")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with picture(path, 6.4, 4.0) as figure:
+        _draw_campaign(figure.subplots(), simulation)
+
+
+def _draw_campaign(axes: Any, simulation: Simulation) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
     rounds = [done.number for done in simulation.rounds]
     axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
     axes.plot(rounds, [done.error_km for done in simulation.rounds], color=COLOURS[0], marker="o",
@@ -118,7 +113,6 @@ def save_campaign(target: IO[bytes], kind: str, simulation: Simulation) -> None:
     axes.set_ylim(bottom=floor)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8)
-    figure.savefig(target, format=kind, dpi=130)
 
 
 # --- The dial as a picture: what each camouflage costs and hides at one promise
@@ -133,14 +127,13 @@ _SIDES = (
 )
 
 
-def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
-    """Write the dial as a picture of the given kind (png, svg or pdf), without a window."""
-    require("matplotlib", "plot", "drawing the dial")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def save_dial(path: str, advice: Advice) -> None:
+    """Draw the dial into a picture (.png, .svg or .pdf)."""
+    with picture(path, 11.0, 5.6) as figure:
+        _draw_dial(figure, advice)
 
-    figure = Figure(figsize=(11.0, 5.6), layout="constrained")
-    FigureCanvasAgg(figure)
+
+def _draw_dial(figure: Figure, advice: Advice) -> None:
     beside = [choice for choice in advice.choices if choice.camouflage is None]
     *sides, legend = figure.subplots(2, 3).ravel()
     for axes, (title, name) in zip(sides, _SIDES, strict=True):
@@ -161,7 +154,6 @@ def save_dial(target: IO[bytes], kind: str, advice: Advice) -> None:
     legend.axis("off")
     legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
-    figure.savefig(target, format=kind, dpi=130)
 
 
 def _side(choices: tuple[Choice, ...], name: str) -> list[float]:
@@ -177,25 +169,14 @@ _LABELS = {
 }
 
 
-def save_leakage_curve(
-    target: IO[bytes], kind: str, points: Sequence[CurvePoint], chosen: CurvePoint
-) -> None:
-    """Write the curve as a picture of the given kind (png, svg or pdf), without a window.
-
-    ``chosen`` is the release that is published; it is marked.
-    """
-    require("matplotlib", "plot", "drawing the curve")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    draw_leakage_curve(axes, points)
-    axes.plot([chosen.distortion], [chosen.leakage_bits], "o", color=COLOURS[0], markersize=11,
-              fillstyle="none", label=f"this release (λ = {chosen.multiplier:.3g})")  # fmt: skip
-    axes.legend(fontsize=8, frameon=False)
-    figure.savefig(target, format=kind, dpi=130)
+def save_leakage_curve(path: str, points: Sequence[CurvePoint], chosen: CurvePoint) -> None:
+    """Draw the curve into a picture (.png, .svg or .pdf); ``chosen``, what is published, is marked."""
+    with picture(path, 6.4, 4.2) as figure:
+        axes = figure.subplots()
+        draw_leakage_curve(axes, points)
+        axes.plot([chosen.distortion], [chosen.leakage_bits], "o", color=COLOURS[0], markersize=11,
+                  fillstyle="none", label=f"this release (λ = {chosen.multiplier:.3g})")  # fmt: skip
+        axes.legend(fontsize=8, frameon=False)
 
 
 def draw_leakage_curve(axes: Any, points: Sequence[CurvePoint], *, title: str = "") -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, vector
 from geoveil.errors import InvalidInput, Unsupported, require
+from geoveil.files import replaced_file
 from geoveil.space.grid import Grid
 from geoveil.space.points import Points
 from geoveil.space.space import MapSpace, Space
@@ -22,25 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LIGHTEST, DARKEST = 0.985, 0.24
-_HUES_DEGREES = (125.0, 285.0)
-_MOST_CHROMA = 0.1
-_STEPS = 256
-
-_LAB_TO_CONES = np.array(
-    [
-        [1.0, 0.3963377774, 0.2158037573],
-        [1.0, -0.1055613458, -0.0638541728],
-        [1.0, -0.0894841775, -1.2914855480],
-    ]
-)
-_CONES_TO_RGB = np.array(
-    [
-        [4.0767416621, -3.3077115913, 0.2309699292],
-        [-1.2684380046, 2.6097574011, -0.3413193965],
-        [-0.0041960863, -0.7034186147, 1.7076147010],
-    ]
-)
+# Oklab (Ottosson 2020): to the cube roots of the responses of the cones, and from these to linear light.
+_LAB_TO_CONES = np.array([[1.0, 0.3963377774, 0.2158037573],
+                          [1.0, -0.1055613458, -0.0638541728],
+                          [1.0, -0.0894841775, -1.2914855480]])  # fmt: skip
+_CONES_TO_RGB = np.array([[4.0767416621, -3.3077115913, 0.2309699292],
+                          [-1.2684380046, 2.6097574011, -0.3413193965],
+                          [-0.0041960863, -0.7034186147, 1.7076147010]])  # fmt: skip
 
 
 @cache
@@ -48,7 +38,7 @@ def quiet_map() -> Colormap:
     """The colour map of shares; what is not a number is grey."""
     from matplotlib.colors import ListedColormap
 
-    return ListedColormap(quiet_colours(_STEPS), name="geoveil").with_extremes(bad="#d9d9d9")
+    return ListedColormap(quiet_colours(256), name="geoveil").with_extremes(bad="#d9d9d9")
 
 
 def quiet_colours(steps: int) -> FloatArray:
@@ -58,16 +48,12 @@ def quiet_colours(steps: int) -> FloatArray:
     [[1.0, 1.0, 1.0], [0.1, 0.1, 0.2]]
     """
     along = np.linspace(0.0, 1.0, steps)
-    hue = np.radians(np.interp(along, [0.0, 1.0], _HUES_DEGREES))
-    chroma = np.interp(along, [0.0, 0.5, 1.0], [0.0, _MOST_CHROMA, 0.07])
-    lightness = np.interp(along, [0.0, 1.0], [LIGHTEST, DARKEST])
+    hue = np.radians(np.interp(along, [0.0, 1.0], [125.0, 285.0]))
+    chroma = np.interp(along, [0.0, 0.5, 1.0], [0.0, 0.1, 0.07])
+    lightness = np.interp(along, [0.0, 1.0], [0.985, 0.24])
     lab = np.stack([lightness, chroma * np.cos(hue), chroma * np.sin(hue)], axis=1)
-    linear = np.power(lab @ _LAB_TO_CONES.T, 3) @ _CONES_TO_RGB.T
-    return _gamma(np.clip(linear, 0.0, 1.0))
-
-
-def _gamma(linear: FloatArray) -> FloatArray:
-    """Linear light to sRGB."""
+    linear = np.clip(np.power(lab @ _LAB_TO_CONES.T, 3) @ _CONES_TO_RGB.T, 0.0, 1.0)
+    # linear light to sRGB: a power law that is straight near black
     bright = 1.055 * np.power(np.maximum(linear, 0.0031308), 1 / 2.4) - 0.055
     return np.where(linear <= 0.0031308, 12.92 * linear, bright)
 
@@ -75,11 +61,10 @@ def _gamma(linear: FloatArray) -> FloatArray:
 # --- Distributions on maps, side by side on one scale
 
 
-PICTURES = ("png", "svg", "pdf")
-"""The endings of pictures that can be written."""
-
 _LEAST_TOP = 1e-12
 _PANEL_INCHES = 4.0
+_NO_DATE = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""The same picture gives the same bytes."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +73,12 @@ class Panel:
 
     title: str
     values: FloatArray
+
+
+def estimate_panels(share: FloatArray, reported: FloatArray | None) -> list[Panel]:
+    """An estimate beside the shares of the reports as they came, where these are known."""
+    before = [] if reported is None else [Panel("noisy reports, as they came", reported)]
+    return [*before, Panel("estimate", share)]
 
 
 def draw_maps(
@@ -108,9 +99,19 @@ def draw_maps(
     if not panels:
         raise InvalidInput("panels must not be empty; give at least one map")
     values = [vector(panel.title, panel.values, space.size) for panel in panels]
-    axes = _panels(figure, len(panels), columns or len(panels))
+    columns = columns or len(panels)
+    frames = figure.subplots(
+        -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
+    ).ravel()
+    for blank in frames[len(panels) :]:
+        blank.set_axis_off()
+    axes: list[Axes] = list(frames[: len(panels)])
     if space.centres.shape[1] == 1:
-        _draw_steps(axes, space, panels, label)
+        for each, panel in zip(axes, panels, strict=True):
+            each.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
+            each.set_title(panel.title, fontsize=9)
+            each.set_xlabel(f"cell (1 {space.unit} apart)")
+        axes[0].set_ylabel(label)
         return
     top = max(_LEAST_TOP, *(float(each.max()) for each in values))
     for each, panel, shares in zip(axes, panels, values, strict=True):
@@ -125,18 +126,28 @@ def draw_maps(
     bar.ax.yaxis.set_major_formatter(_percent)
 
 
-def save_maps(target: IO[bytes], kind: str, space: Space, panels: Sequence[Panel]) -> None:
-    """Write the maps as a picture of the given kind (png, svg or pdf), without a window."""
-    require("matplotlib", "plot", "drawing maps")
+def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
+    """Draw maps into a picture (.png, .svg or .pdf)."""
+    height = 2.6
+    if space.centres.shape[1] > 1:  # panels with the proportions of the space
+        wide, high = np.ptp(space.centres, axis=0) + 1e-9
+        height = _PANEL_INCHES * float(np.clip(high / wide, 0.4, 1.6))
+    with picture(path, len(panels) * _PANEL_INCHES + 1.2, height + 0.6) as figure:
+        draw_maps(figure, space, panels)
+
+
+@contextmanager
+def picture(path: str, width: float, height: float) -> Iterator[Figure]:
+    """A figure without a window, of a size in inches, that becomes a file when the block ends well."""
+    kind = picture_kind(path)
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    width, height = _inches(space)
-    figure = Figure(figsize=(len(panels) * width + 1.2, height + 0.6), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    draw_maps(figure, space, panels)
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(target, format=kind, dpi=130, metadata=metadata[kind])
+    yield figure
+    with replaced_file(path) as sink:
+        figure.savefig(sink, format=kind, dpi=130, metadata=_NO_DATE[kind])
 
 
 def picture_kind(path: str) -> str:
@@ -146,19 +157,10 @@ def picture_kind(path: str) -> str:
     'png'
     """
     kind = PurePath(path).suffix.lower().removeprefix(".")
-    if kind not in PICTURES:
+    if kind not in _NO_DATE:
         raise InvalidInput(f"picture ({path}) must end in .png, .svg or .pdf")
     require("matplotlib", "plot", f"drawing {path}")
     return kind
-
-
-def _panels(figure: Figure, number: int, columns: int) -> list[Axes]:
-    """So many axes in rows of ``columns``; what is left of the last row stays blank."""
-    rows = -(-number // columns)
-    made = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    for blank in made[number:]:
-        blank.set_axis_off()
-    return list(made[:number])
 
 
 def _draw_map(axes: Axes, space: Space, shares: FloatArray, top: float, gamma: float) -> Any:
@@ -171,42 +173,19 @@ def _draw_map(axes: Axes, space: Space, shares: FloatArray, top: float, gamma: f
         edge.set(visible=True, linewidth=0.6, color="0.5")
     if isinstance(space, Grid):
         west, south = space.corner_km
-        extent = (
-            west,
-            west + space.columns * space.cell_km,
-            south,
-            south + space.rows * space.cell_km,
-        )
+        east, north = west + space.columns * space.cell_km, south + space.rows * space.cell_km
         return axes.imshow(
-            shares.reshape(space.shape),
-            origin="lower",
-            extent=extent,
-            cmap=quiet_map(),
-            norm=scale,
-            interpolation="nearest",
-        )
+            shares.reshape(space.shape), origin="lower", extent=(west, east, south, north),
+            cmap=quiet_map(), norm=scale, interpolation="nearest",
+        )  # fmt: skip
     if not isinstance(space, Points):
         raise Unsupported(f"{space!r} has no map to draw")
-    east, north = space.centres.T
+    x, y = space.centres.T
     order = np.argsort(shares)  # the fullest places on top
     return axes.scatter(
-        east[order],
-        north[order],
-        c=shares[order],
-        cmap=quiet_map(),
-        norm=scale,
-        s=24,
-        edgecolors="#999999",
-        linewidths=0.3,
-    )
-
-
-def _draw_steps(axes: Sequence[Axes], space: Space, panels: Sequence[Panel], label: str) -> None:
-    for each, panel in zip(axes, panels, strict=True):
-        each.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
-        each.set_title(panel.title, fontsize=9)
-        each.set_xlabel(f"cell (1 {space.unit} apart)")
-    axes[0].set_ylabel(label)
+        x[order], y[order], c=shares[order], cmap=quiet_map(), norm=scale, s=24,
+        edgecolors="#999999", linewidths=0.3,
+    )  # fmt: skip
 
 
 def _label_edges(axes: Axes, space: Space) -> None:
@@ -233,33 +212,16 @@ def _label_edges(axes: Axes, space: Space) -> None:
 def _scale_bar(axes: Axes, space: Space) -> None:
     """A bar of 1, 2 or 5 times a power of ten, about a quarter of the width, below the corner."""
     (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
-    length = _round_length((east - west) / 4)
+    about = (east - west) / 4
+    power = 10.0 ** np.floor(np.log10(about))
+    length = power * max(step for step in (1.0, 2.0, 5.0) if step * power <= about * 1.0001)
     start, base = west + 0.04 * (east - west), south + 0.05 * (north - south)
     axes.plot([start, start + length], [base, base], color="black", lw=2.5, solid_capstyle="butt")
     axes.text(
-        start + length / 2,
-        base + 0.015 * (north - south),
-        f"{length:g} {space.unit}",
-        ha="center",
-        va="bottom",
-        fontsize=7,
+        start + length / 2, base + 0.015 * (north - south), f"{length:g} {space.unit}",
+        ha="center", va="bottom", fontsize=7,
         bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.8},
-    )
-
-
-def _round_length(about: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above a length."""
-    power = 10.0 ** np.floor(np.log10(about))
-    return float(power * max(step for step in (1.0, 2.0, 5.0) if step * power <= about * 1.0001))
-
-
-def _inches(space: Space) -> tuple[float, float]:
-    """Width and height of one panel with the proportions of the space."""
-    if space.centres.shape[1] == 1:
-        return _PANEL_INCHES, 2.6
-    wide, high = np.ptp(space.centres, axis=0) + 1e-9
-    ratio = float(np.clip(high / wide, 0.4, 1.6))
-    return _PANEL_INCHES, _PANEL_INCHES * ratio
+    )  # fmt: skip
 
 
 def _percent(value: float, position: float = 0.0) -> str:

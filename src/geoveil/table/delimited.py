@@ -37,9 +37,9 @@ _SEARCHED = 4
 class DelimitedReader(TableReader):
     """A CSV file or pipe in UTF-8, with a header line."""
 
-    def __init__(self, path: str, *, delimiter: str = ",", drop_bad: bool = False) -> None:
-        self._source = Source(path)
-        self.name = self._source.name
+    def __init__(self, source: Source, *, delimiter: str = ",", drop_bad: bool = False) -> None:
+        self._source = source
+        self.name = source.name
         self._delimiter = delimiter
         self._drop_bad = drop_bad
         self._broken_row: int | None = None

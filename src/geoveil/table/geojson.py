@@ -104,10 +104,10 @@ class GeoJSONReader(TableReader):
 
     coordinates = GEOMETRY
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, source: Source) -> None:
         self._batch: list[Any] = []
-        self._source = Source(path)
-        self.name = self._source.name
+        self._source = source
+        self.name = source.name
         try:
             self._scanner = FeatureScanner(self._source, self.name)
             self._features = self._scanner.features()

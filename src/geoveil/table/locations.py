@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,10 +14,12 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
-from geoveil.table.reader import GEOMETRY, TableReader
+from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from geoveil.table.persons import PersonLimit
 
 
 LATITUDE_NAMES = ("lat", "latitude", "y")
@@ -350,6 +352,47 @@ class LocationTable:
         if not (np.isfinite(lat[worst]) and np.isfinite(lng[worst])):
             return f"{row} must have numbers for its coordinates; {advice}"
         return f"{row} must have a latitude in -90 to 90 and a longitude in -180 to 180; {advice}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files of places are read: their columns, rows that are no places, their format."""
+
+    lat: str | None = None
+    lng: str | None = None
+    bad_rows: BadRows = "raise"
+    delimiter: str = ","
+    format: str | None = None
+
+    def open(self, source: str | Source) -> TableReader:
+        """The file, to be read once from the front."""
+        drop = self.bad_rows == "drop"
+        return open_table(source, format=self.format, delimiter=self.delimiter, drop_bad=drop)
+
+    def locations(
+        self, reader: TableReader, *, keep: Sequence[str] = (), limit: PersonLimit | None = None
+    ) -> LocationTable:
+        """The places of an open file, with the columns to keep and the persons that are limited."""
+        person = None if limit is None else limit.column
+        return LocationTable(
+            reader, lat=self.lat, lng=self.lng, keep=keep, person=person, bad_rows=self.bad_rows
+        )
+
+    def box(
+        self,
+        *sources: str,
+        limit: PersonLimit | None = None,
+        advance: Callable[[float | None, str], None] = lambda fraction, rows: None,
+    ) -> Box:
+        """The box around the places of all these files, each of which is read to its end."""
+        extent = Extent()
+        for source in sources:
+            with self.open(source) as reader:
+                locations = self.locations(reader, limit=limit)
+                for part in locations:
+                    extent.add(part.lat, part.lng)
+                    advance(reader.fraction, f"{locations.read:,} rows")
+        return extent.box(sources[0])
 
 
 def _coordinates(reader: TableReader, lat: str | None, lng: str | None) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
+from geoveil.space.space import MapSpace
 from geoveil.table.geojson import geometry_columns
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
@@ -139,7 +140,7 @@ def _mapped(mechanism: Channel) -> Any:
         kind = type(mechanism).__name__
         raise InvalidInput(f"mechanism ({kind}) must be a mechanism, such as PlanarGeometric")
     space = mechanism.space
-    if not hasattr(space, "centres_latlng"):
+    if not isinstance(space, MapSpace):
         raise Unsupported(f"{space!r} has no map; use a mechanism on a Grid.from_box or on Points")
     if mechanism.report_count != space.size:
         raise Unsupported(f"reports of {mechanism!r} are not cells; use its sample method")

@@ -96,6 +96,11 @@ class Source:
             self._bytes = gzip.GzipFile(fileobj=_Chained(self._head, self._raw))
             self._head, self._ended = b"", False
 
+    @classmethod
+    def of(cls, path: str | Source) -> Source:
+        """The source of a name; one that is open already stays as it is."""
+        return path if isinstance(path, Source) else cls(path)
+
     @property
     def fraction(self) -> float | None:
         """The share of the file already read, in [0, 1]; ``None`` for a pipe."""
@@ -316,28 +321,30 @@ class TableReader(ABC):
 
 
 def open_table(
-    path: str, *, format: str | None = None, delimiter: str = ",", drop_bad: bool = False
+    path: str | Source, *, format: str | None = None, delimiter: str = ",", drop_bad: bool = False
 ) -> TableReader:
     """Open a table of locations for reading, by the ending of its name.
 
     Cost: one pass; memory for one batch (about 130,000 rows), whatever the size of the file.
     ``format`` is for pipes (``-``) and names without a known ending. ``drop_bad`` leaves out CSV
-    rows with too few or too many fields, and counts them.
+    rows with too few or too many fields, and counts them. A source that was opened already, to look at
+    its head, is read on.
     """
-    kind = format_of(path, format)
+    name = path.path if isinstance(path, Source) else path
+    kind = format_of(name, format)
     if kind is Format.CSV:
         from geoveil.table.delimited import DelimitedReader
 
-        return DelimitedReader(path, delimiter=delimiter, drop_bad=drop_bad)
+        return DelimitedReader(Source.of(path), delimiter=delimiter, drop_bad=drop_bad)
     if kind is Format.GEOJSON:
         from geoveil.table.geojson import GeoJSONReader
 
-        return GeoJSONReader(path)
-    if path == PIPE:
+        return GeoJSONReader(Source.of(path))
+    if name == PIPE:
         raise InvalidInput("Parquet input must be a file, not a pipe; its index stands at the end")
     from geoveil.table.parquet import ParquetReader
 
-    return ParquetReader(path)
+    return ParquetReader(name)
 
 
 def read_document(stored: bytes, name: str) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.channel.channel import Channel, Tally
@@ -20,10 +19,11 @@ from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, Randomness, seeded
 from geoveil.space.outside import Outside, OutsideCount
-from geoveil.table.locations import BadRows, LocationTable, numbers
+from geoveil.space.space import MapSpace, Space
+from geoveil.table.locations import LocationTable, Reading, numbers
 from geoveil.table.obfuscation import CellReporter, TableSummary, placed_rows
 from geoveil.table.persons import PersonLimit, Reporting, Spend
-from geoveil.table.reader import Source, TableReader, unpacking
+from geoveil.table.reader import PIPE, Source, TableReader, unpacking
 from geoveil.table.writer import binary_sink
 
 VERSION = 1
@@ -70,49 +70,54 @@ def save_tally(tally: Tally, path: str | Path) -> None:
         sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
 
 
-def load_tally(path: str) -> Tally:
+def load_tally(path: str | Source) -> Tally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
-    with Source(path) as source, unpacking(source.name):
+    with Source.of(path) as source, unpacking(source.name):
         data = source.read()
     try:
         values = strict_json(data)
     except (ValueError, RecursionError):
         raise InvalidFile(
-            f"{path} must be a JSON tally document in UTF-8 that names no entry twice"
+            f"{source.name} must be a JSON tally document in UTF-8 that names no entry twice"
         ) from None
     try:
         return tally_from_dict(values)
     except GeoveilError as problem:
-        raise InvalidFile(f"{path}: {problem}") from None
+        raise InvalidFile(f"{source.name}: {problem}") from None
 
 
-def is_tally(path: str) -> bool:
-    """Whether a file is a tally document, by its ending and its first bytes."""
-    if not path.lower().removesuffix(".gz").endswith(".json"):
-        return False
-    with Source(path) as source, unpacking(source.name):
-        head = source.head(_LOOKED_AT)
-    return b'"features"' not in head and b'"FeatureCollection"' not in head
+def is_tally(path: str | Source) -> bool:
+    """Whether a file is a tally document, by its ending and its first bytes; an open pipe by these."""
+    if isinstance(path, str):
+        if not path.lower().removesuffix(".gz").endswith(".json"):
+            return False
+        with Source(path) as source:
+            return is_tally(source)
+    with unpacking(path.name):
+        head = path.head(_LOOKED_AT)
+    features = b'"features"' in head or b'"FeatureCollection"' in head
+    return not features and (path.path != PIPE or head.lstrip()[:1] == b"{")
 
 
 def count_reports(
     reader: TableReader,
     channel: Channel,
+    reading: Reading,
     *,
-    lat: str | None = None,
-    lng: str | None = None,
-    bad_rows: BadRows = "raise",
     advance: Callable[[int], None] = lambda rows: None,
-) -> Tally:
+) -> tuple[Tally, OutsideCount]:
     """Count the noisy reports of a file: its column ``cell``, else its coordinates put in cells.
 
-    Coordinates are those of reports, so a report outside the space belongs to the nearest cell.
+    Coordinates are those of reports, so a report outside the space belongs to the nearest cell; they
+    are counted, and a file all of whose reports lie outside is refused.
     Cost: one pass, memory for one batch.
     """
     if channel.report_count != channel.space.size:
         raise Unsupported(f"reports of {channel!r} are not cells; use its tally method")
-    named = "cell" in reader.columns and lat is None and lng is None
-    batches = _named(reader, channel) if named else _located(reader, channel, lat, lng, bad_rows)
+    outside = OutsideCount("clamp")
+    named = "cell" in reader.columns and reading.lat is None and reading.lng is None
+    located = _located(reader, channel.space, reading, outside)
+    batches = _named(reader, channel) if named else located
     counts = np.zeros(channel.report_count, dtype=np.int64)
     rows = 0
     for cells in batches:
@@ -121,7 +126,7 @@ def count_reports(
         advance(rows)
     if not rows:
         raise InvalidFile(f"{reader.name} must have at least one report; it has none")
-    return Tally(channel, counts)
+    return Tally(channel, counts), outside
 
 
 def _named(reader: TableReader, channel: Channel) -> Iterator[IntArray]:
@@ -141,13 +146,15 @@ def _named(reader: TableReader, channel: Channel) -> Iterator[IntArray]:
 
 
 def _located(
-    reader: TableReader, channel: Channel, lat: str | None, lng: str | None, bad_rows: BadRows
-) -> Iterator[npt.NDArray[np.int64]]:
-    space: Any = channel.space
-    if not hasattr(space, "centres_latlng"):
+    reader: TableReader, space: Space, reading: Reading, outside: OutsideCount
+) -> Iterator[IntArray]:
+    if not isinstance(space, MapSpace):
         raise InvalidInput(f"{reader.name} must have a column 'cell', since {space!r} has no map")
-    for part in LocationTable(reader, lat=lat, lng=lng, bad_rows=bad_rows):
-        yield np.atleast_1d(space.locate(lat=part.lat, lng=part.lng, outside="clamp"))
+    locations = reading.locations(reader)
+    for part in locations:
+        yield outside.locate(space, part.lat, part.lng)[0]
+    if outside.places:
+        locations.check(outside)
 
 
 # --- From true locations straight to counts: no file of reports in between, several processes if wanted

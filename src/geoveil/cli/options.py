@@ -1,0 +1,182 @@
+"""The options that commands share, each defined once.
+
+Options that say one thing together reach the command as one argument: ``location_options`` gives it
+``reading``, ``space_options`` ``area``, ``person_options`` ``limit``, ``prior_options`` ``prior``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from geoveil.space.grid import Grid
+from geoveil.table.locations import Reading
+from geoveil.table.persons import LimitBy, PersonLimit
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def together(
+    *options: Decorator, name: str = "", make: Callable[..., Any] | None = None
+) -> Decorator:
+    """One decorator of several options; with ``make`` the command gets ``name=make(**their_values)``."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def call(*arguments: Any, **given: Any) -> Any:
+            if make is not None:
+                given[name] = make(
+                    **{each.name: given.pop(each.name) for each in listed[before:after]}
+                )
+            return command(*arguments, **given)
+
+        listed: list[Any] = vars(call).setdefault(
+            "__click_params__", []
+        )  # where click collects them
+        before, after = len(listed), len(listed) + len(options)
+        for option in reversed(options):
+            option(call)
+        return call
+
+    return decorate
+
+
+class BoxType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """A box as ``SOUTH,WEST,NORTH,EAST`` in degrees."""
+
+    name = "S,W,N,E"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        try:
+            edges = tuple(float(edge) for edge in value.split(","))
+        except ValueError:
+            edges = ()
+        if len(edges) != 4:
+            self.fail("must be four numbers: south,west,north,east in degrees", param, ctx)
+        return edges
+
+
+def _one_mark(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A delimiter: one character, or the word for the one that is hard to type."""
+    mark = "\t" if value in ("tab", "\\t") else value
+    if len(mark) != 1 or mark in '"\r\n':
+        raise click.BadParameter("must be one character that is no quote", context, parameter)
+    return mark
+
+
+@dataclass(frozen=True)
+class Area:
+    """The grid that places are put on: over the box that was given, or over another."""
+
+    box: tuple[float, ...] | None
+    cell_km: float
+
+    def grid(self, box: Any = None) -> Grid:
+        """The grid over the given box, else over ``box``: south, west, north, east."""
+        south, west, north, east = self.box or box
+        return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=self.cell_km)
+
+
+def person_limit(
+    person: str | None, per_person: int | None, limit_by: LimitBy | None
+) -> PersonLimit | None:
+    """The limit that ``person_options`` ask for; none without a person."""
+    if person is None and (per_person is not None or limit_by is not None):
+        raise click.UsageError(
+            "--per-person and --limit-by must come with --person COLUMN, which says whom a row is about"
+        )
+    if per_person is None and limit_by in ("sample", "cap"):
+        raise click.UsageError(f"--limit-by {limit_by} must come with --per-person N")
+    return None if person is None else PersonLimit(person, per_person, limit_by or "sample")
+
+
+machine_options = together(
+    click.option("--json", "machine", is_flag=True, help="Print the result as JSON."),
+    click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show where an error comes from."
+    ),
+)
+"""``--json`` and ``--debug``, which every command has."""
+
+space_options = together(
+    click.option("--box", type=BoxType(),
+                 help="Edges of the map in degrees; else taken from the data."),
+    click.option("--cell-km", type=float, default=0.5, show_default=True,
+                 help="Side of a cell in kilometres."),
+    name="area", make=Area,
+)  # fmt: skip
+"""``--box`` and ``--cell-km``: the grid that places are put on."""
+
+delimiter_option = click.option(
+    "--delimiter", default=",", show_default=True, callback=_one_mark,
+    help="Mark between the fields of CSV; tab for tabulators.",
+)  # fmt: skip
+
+
+def format_option(*formats: str) -> Decorator:
+    """``--format``: one of these, for a pipe."""
+    return click.option(
+        "--format", type=click.Choice(formats), help="Format of a pipe; csv unless given."
+    )
+
+
+location_options = together(
+    click.option("--lat", help="Column of the latitude; else found by its usual names."),
+    click.option("--lng", "--lon", "lng",
+                 help="Column of the longitude; else found by its usual names."),
+    click.option("--bad-rows", type=click.Choice(["raise", "drop"]), default="raise", show_default=True,
+                 help="Rows without usable coordinates: an error, or left out and counted."),
+    delimiter_option,
+    format_option("csv", "parquet", "geojson"),
+    name="reading", make=Reading,
+)  # fmt: skip
+"""How a file of places is read: its columns, its format, and rows that are no places."""
+
+outside_option = click.option(
+    "--outside", type=click.Choice(["drop", "clamp", "raise"]), default="drop", show_default=True,
+    help="Places outside the box: left out and counted, to the nearest cell, or an error.",
+)  # fmt: skip
+
+person_options = together(
+    click.option("--person", metavar="COLUMN", help="Column that says whom a row is about."),
+    click.option("--per-person", type=click.IntRange(min=1), help="At most so many reports a person."),
+    click.option(
+        "--limit-by", type=click.Choice(["sample", "cap", "memoise"]),
+        help="Which: rows at random (sample, unless given), the first rows (cap), or different "
+        "cells, each of which always gives the same report (memoise).",
+    ),
+    name="limit", make=person_limit,
+)  # fmt: skip
+"""``--person``, ``--per-person`` and ``--limit-by``: how many reports there are about a person."""
+
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), help="For simulations only: noise that can be repeated."
+)
+
+
+def output_option(help: str, *, metavar: str = "OUT", required: bool = True) -> Decorator:
+    """``-o``: where the data goes."""
+    return click.option("-o", "--output", required=required, metavar=metavar, help=help)
+
+
+def plot_option(help: str) -> Decorator:
+    """``--plot``: a picture to draw."""
+    return click.option("--plot", metavar="FILE", help=f"{help} (.png, .svg, .pdf).")
+
+
+camouflage_option = click.option(
+    "--camouflage", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+    help="The dial: 0 the sharpest map, 1 the least leakage.",
+)  # fmt: skip
+
+leverage_option = click.option(
+    "--most-leverage", type=float, metavar="L",
+    help="What a fake report may weigh at most; a low bound costs camouflage.",
+)  # fmt: skip

@@ -1,0 +1,138 @@
+"""``--prior`` and ``--column``: what is believed about where people are, as a file says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray, prior_over
+from geoveil.cli.console import Console
+from geoveil.cli.options import Area, Decorator, together
+from geoveil.errors import InvalidFile
+from geoveil.space.space import MapSpace, Space
+from geoveil.table.geojson import PlainDocument
+from geoveil.table.locations import Extent, Reading, list_columns, numbers
+from geoveil.table.reader import TableReader
+from geoveil.table.results import (
+    Result,
+    amount_column,
+    checked_amounts,
+    read_cells,
+    read_numbers,
+    result_of,
+)
+
+_MANY_OUTSIDE = 0.01
+
+
+@dataclass(frozen=True)
+class PriorFile:
+    """A file of cells with an amount each, or of places that are put into the cells of a map."""
+
+    source: str
+    column: str | None
+
+    def read(
+        self, console: Console, reading: Reading, area: Area | None = None, on: Space | None = None
+    ) -> Result:
+        """The share of every cell: of the file's own map, else of ``on``, else of the area's grid."""
+        try:
+            with reading.open(self.source) as reader:
+                return self._read(reader, console, reading, area or Area(None, 0.5), on)
+        except PlainDocument as document:
+            return result_of(document, self.source)
+
+    def _read(
+        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
+    ) -> Result:
+        columns, carried = reader.columns, reader.metadata
+        if carried is not None and "estimate" not in carried:
+            raise InvalidFile(
+                f"{self.source} must be a prior; it holds reports: estimate them first"
+            )
+        if self.column is None and "share" not in columns:
+            raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
+        if carried is not None and area.box is not None:
+            raise click.UsageError("--box is of no use here: the prior brings its own map")
+        if "cell" not in columns:
+            return self._located(reader, console, reading, area, on)
+        if carried is None and (on is not None or area.box is not None):
+            return self._cells(reader, on or area.grid())
+        if carried is None and not {"lat", "lng"} <= set(columns):
+            raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
+        return read_cells(reader, self.column)
+
+    def _cells(self, reader: TableReader, space: Space) -> Result:
+        """Rows that name cells of a map which the file does not have."""
+        amounts = amount_column(reader, self.column)
+        table = read_numbers(reader, ["cell", amounts])
+        cells = table["cell"]
+        wrong = np.flatnonzero(~((cells >= 0) & (cells < space.size) & (cells == np.floor(cells))))
+        if wrong.size:
+            raise InvalidFile(
+                f"row {wrong[0] + 1} of {self.source} must name a cell in 0 … {space.size - 1} of "
+                f"{space!r}"
+            )
+        return self._result(space, cells.astype(np.int64), table[amounts], amounts)
+
+    def _located(
+        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
+    ) -> Result:
+        """Rows that are places, put into the cells of a map."""
+        amounts = amount_column(reader, self.column)
+        parts = list(reading.locations(reader, keep=[amounts]))
+        extent = Extent()
+        for part in parts:
+            extent.add(part.lat, part.lng)
+        box = extent.box(self.source)  # refuses a table without places
+        space = on or area.grid(box)
+        if not isinstance(space, MapSpace):
+            raise InvalidFile(
+                f"{self.source} must have a column 'cell', since {space!r} has no map"
+            )
+        lat = np.concatenate([part.lat for part in parts])
+        lng = np.concatenate([part.lng for part in parts])
+        values = np.concatenate([numbers(part.kept.column(amounts)) for part in parts])
+        checked_amounts(values, amounts, self.source)
+        cells, inside = space.nearest_cells(lat=lat, lng=lng)
+        self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
+        result = self._result(space, cells[inside], values[inside], amounts)
+        if on is None and area.box is None:
+            console.note(
+                f"the places of {self.source} are put into {space!r}; --box chooses another"
+            )
+        return result
+
+    def _tell_outside(self, outside: int, rows: int, console: Console) -> None:
+        words = f"{outside:,} of {rows:,} rows of {self.source} lie outside the box"
+        if outside == rows:
+            raise InvalidFile(
+                f"{words}; give another --box, or are latitude and longitude in the other order?"
+            )
+        if outside:
+            tell = console.warn if outside >= _MANY_OUTSIDE * rows else console.note
+            tell(f"{words} and are left out")
+
+    def _result(self, space: Space, cells: IntArray, values: FloatArray, column: str) -> Result:
+        amounts = checked_amounts(values, column, self.source)
+        people = np.bincount(cells, weights=amounts, minlength=space.size)
+        name = f"column {column!r} of {self.source}"
+        return Result(space, prior_over(people, space.size, name=name))
+
+
+def prior_options(help: str, *, required: bool = False) -> Decorator:
+    """``--prior`` and ``--column``, which reach the command as ``prior``; ``None`` without a file."""
+
+    def given(source: str | None, column: str | None) -> PriorFile | None:
+        if source is None and column is not None:
+            raise click.UsageError("--column must come with --prior FILE, which has such a column")
+        return None if source is None else PriorFile(source, column)
+
+    return together(
+        click.option("--prior", "source", required=required, metavar="FILE", help=help),
+        click.option("--column", metavar="NAME",
+                     help="Column of the prior's amounts, such as population; share unless given."),
+        name="prior", make=given,
+    )  # fmt: skip
