@@ -160,13 +160,6 @@ class CircularNoise(Noise):
         """
         check_increasing(privacy)
         where = region or Region.plane()
-        radius, nudge = self._tested(privacy, where)
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.pieces.at(radius))
-        return _worst(radius, logs, privacy, where, nudge * 1e-3)
-
-    def _tested(self, privacy: Guarantee, where: Region) -> tuple[FloatArray, float]:
-        """Radii to compare, and how far beside an edge they lie."""
         edges = self.pieces.edges
         edges = edges[np.linspace(0, edges.size - 1, min(edges.size, _TESTED)).astype(np.int64)]
         corners = np.append(privacy._corners(), where.shortest_km)
@@ -175,8 +168,10 @@ class CircularNoise(Noise):
         if self.has_edge:
             farthest = self.reach_km + max(self.reach_km, where.shortest_km)
         around = np.concatenate([near - nudge, near + nudge, np.linspace(0, farthest, _TESTED)])
-        inside = around[(around >= 0) & (around <= farthest)]
-        return np.unique(inside), nudge
+        radius = np.unique(around[(around >= 0) & (around <= farthest)])
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.pieces.at(radius))
+        return _worst(radius, logs, privacy, where, nudge * 1e-3)
 
     # -- sampling ----------------------------------------------------------------------------------
 
@@ -203,47 +198,46 @@ def _worst(
     radius: FloatArray, logs: FloatArray, privacy: Guarantee, where: Region, tolerance: float
 ) -> PrivacyCheck:
     """The pair of radii with the largest excess of log R(r) − log R(r′) over what is allowed."""
-    worst, found = -math.inf, (0, 0)
+
+    def allowed(rows: slice) -> FloatArray:
+        difference, total = np.abs(radius[rows, None] - radius), radius[rows, None] + radius
+        moves = where.shortest_move_km(difference, total, tolerance)
+        return privacy.loss(np.maximum(moves - tolerance, 0.0))
+
+    worst, r, other = -math.inf, 0, 0
     step = max(1, (1 << 22) // radius.size)
     for start in range(0, radius.size, step):
-        part = slice(start, start + step)
-        difference = np.abs(radius[part, None] - radius)
-        moves = where.shortest_move_km(difference, radius[part, None] + radius, tolerance)
+        rows = slice(start, start + step)
         with np.errstate(invalid="ignore"):
-            ratios = logs[part, None] - logs
-            excess = ratios - privacy.loss(np.maximum(moves - tolerance, 0.0))
+            excess = logs[rows, None] - logs - allowed(rows)
         # both impossible, or a move that the region or the promise leaves free
-        excess[np.isnan(excess) | (difference <= 0)] = -math.inf
+        excess[np.isnan(excess) | (radius[rows, None] == radius)] = -math.inf
         if excess.max() > worst:
             at = int(excess.argmax())
             worst = float(excess.ravel()[at])
-            found = (start + at // radius.size, at % radius.size)
-    r, other = found
-    move = where.shortest_move_km(
-        np.abs(radius[r] - radius[other]), radius[r] + radius[other], tolerance
-    )
-    allowed = float(privacy.loss(np.maximum(move - tolerance, 0.0)))
-    loss = float(logs[r] - logs[other])
+            r, other = start + at // radius.size, at % radius.size
     return PrivacyCheck(
-        worst <= _TOLERANCE, (float(radius[r]), float(radius[other])), loss, allowed
+        worst <= _TOLERANCE,
+        (float(radius[r]), float(radius[other])),
+        float(logs[r] - logs[other]),
+        float(allowed(slice(r, r + 1))[0, other]),
     )
 
 
 def _reach(radial: Callable[[FloatArray], FloatArray]) -> float:
     """Where a radial may be cut off: twice as far holds less than 1e-15 more."""
+
+    def mass(low: float, high: float) -> float:
+        radius = np.linspace(low, high, 2001)
+        return float(np.trapezoid(checked_radial(radial, radius) * (2 * math.pi) * radius, radius))
+
     reach = 1.0
     while reach <= _FARTHEST_KM:
-        inner, outer = (_mass(radial, a, 2 * a) for a in (reach, 2 * reach))
-        total = _mass(radial, 0.0, reach) + inner
+        inner, outer = mass(reach, 2 * reach), mass(2 * reach, 4 * reach)
+        total = mass(0.0, reach) + inner
         if total > 0 and inner + outer <= 1e-15 * total:
             return reach
         reach *= 2.0
     raise InvalidInput(
         f"radial must fall off within {_FARTHEST_KM:g} km to be a density; give reach_km if it does"
     )
-
-
-def _mass(radial: Callable[[FloatArray], FloatArray], low: float, high: float) -> float:
-    radius = np.linspace(low, high, 2001)
-    values = checked_radial(radial, radius) * (2 * math.pi) * radius
-    return float(np.sum((values[1:] + values[:-1]) / 2) * (high - low) / 2000)

@@ -10,16 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csgraph
 
-from geoveil.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    count,
-    finite,
-    frozen,
-    positive,
-    prior_over,
-)
+from geoveil import arrays
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.document.certify import Certificate, certify
@@ -54,11 +46,6 @@ class PrivacyConstraints:
                 "privacy must allow a loss above 0 between any two cells; with none at all every "
                 "cell must report alike"
             )
-        return cls.closed(losses)
-
-    @classmethod
-    def closed(cls, losses: FloatArray) -> PrivacyConstraints:
-        """From any symmetric matrix of allowed losses; chains of pairs are followed here."""
         pairs, weights = spanner(losses, 1.0)
         direct = np.zeros(losses.shape, dtype=np.bool_)
         direct[pairs[:, 0], pairs[:, 1]] = True
@@ -73,13 +60,22 @@ class PrivacyConstraints:
         """e^{−w}: at most 1, and 0 where everything is allowed."""
         return np.exp(-self.weights)
 
+    @property
+    def smallest(self) -> float:
+        """The least loss allowed between two cells; ∞ for a single one."""
+        return float(self.weights[self.weights > 0].min(initial=math.inf))
+
     def sparse(self, stretch: float) -> tuple[IntArray, float]:
         """A spanner: few pairs (both directions) and the stretch t that their chains really have.
 
         Constraints on these pairs alone, with all losses divided by t, imply all constraints.
         """
         pairs, _ = spanner(np.where(self.direct, self.weights, np.inf), stretch)
-        return pairs, _stretch(self.weights, pairs)
+        graph = np.full(self.weights.shape, np.inf)
+        graph[pairs[:, 0], pairs[:, 1]] = self.weights[pairs[:, 0], pairs[:, 1]]
+        chains = csgraph.shortest_path(csgraph.csgraph_from_dense(graph, null_value=np.inf))
+        wanted = np.isfinite(self.weights) & (self.weights > 0)
+        return pairs, float((chains[wanted] / self.weights[wanted]).max(initial=1.0))
 
 
 def spanner(losses: FloatArray, stretch: float) -> tuple[IntArray, FloatArray]:
@@ -110,15 +106,6 @@ def spanner(losses: FloatArray, stretch: float) -> tuple[IntArray, FloatArray]:
     return np.concatenate([one_way, one_way[:, ::-1]]), lengths
 
 
-def _stretch(weights: FloatArray, pairs: IntArray) -> float:
-    """How much longer than allowed the worst chain of the given pairs is."""
-    graph = np.full(weights.shape, np.inf)
-    graph[pairs[:, 0], pairs[:, 1]] = weights[pairs[:, 0], pairs[:, 1]]
-    chains = csgraph.shortest_path(csgraph.csgraph_from_dense(graph, null_value=np.inf))
-    wanted = np.isfinite(weights) & (weights > 0)
-    return float((chains[wanted] / weights[wanted]).max(initial=1.0))
-
-
 # --- Making an almost private matrix private: what a solver returns is not, as it stands
 
 
@@ -127,11 +114,7 @@ def majorant(matrix: FloatArray, constraints: PrivacyConstraints) -> FloatArray:
 
     Its columns satisfy every constraint; its rows may sum to more than one. Cost: m²·n.
     """
-    factors = constraints.factors
-    raised = np.empty_like(matrix)
-    for x in range(len(matrix)):
-        np.max(factors[x][:, None] * matrix, axis=0, out=raised[x])
-    return raised
+    return np.stack([(row[:, None] * matrix).max(axis=0) for row in constraints.factors])
 
 
 def repair(matrix: FloatArray, constraints: PrivacyConstraints, costs: FloatArray) -> FloatArray:
@@ -147,8 +130,8 @@ def repair(matrix: FloatArray, constraints: PrivacyConstraints, costs: FloatArra
     sums = raised.sum(axis=1)
     largest = float(sums.max())
     uneven = 1.0 - float(sums.min()) / largest
-    smallest = float(constraints.weights[constraints.weights > 0].min(initial=math.inf))
-    held_back = min(1.0, (2.0 * uneven + 1e-15) / math.expm1(min(smallest, 1.0)))
+    least = min(constraints.smallest, 1.0)
+    held_back = min(1.0, (2.0 * uneven + 1e-15) / math.expm1(least))
     channel = raised * ((1.0 - held_back) / largest)
     missing = 1.0 - channel.sum(axis=1)
     channel[:, int(np.argmin(missing @ costs))] += missing
@@ -168,7 +151,6 @@ _AT_ONCE = 64  # up to so many cells all constraints that matter are written dow
 _FIRST_STRETCH = 1.03
 _FIRST_GAP = 1e-2
 _NEGLIGIBLE = 1e-12  # of the largest cost: less of a loss is rounding
-_WITHIN = "within the gap"
 _ADDED = 1e-3  # constraints broken by more than this fraction of the worst are added
 
 Progress = Callable[[float, str], None]
@@ -262,18 +244,27 @@ def optimal_mechanism(
     >>> bool(best.certificate.holds), bool(best.optimality.gap < 1e-8)
     (True, True)
     """
-    promise = _promise(epsilon_per_km, privacy)
-    weights = prior_over(prior, space.size)
-    _check_size(space)
-    if spanner is not None and finite("spanner", spanner) <= 1:
+    checked_guarantee("privacy", privacy)
+    if (epsilon_per_km is None) == (privacy is None):
+        raise InvalidInput("the promise must be exactly one of epsilon_per_km= and privacy=")
+    promise = privacy or GeoIndistinguishability(positive("epsilon_per_km", epsilon_per_km))
+    weights = arrays.prior_over(prior, space.size)
+    if space.size > CELL_LIMIT:
+        raise TooLarge(
+            f"the optimal mechanism ({space.size} cells) must have at most {CELL_LIMIT}; take larger "
+            "cells, or remap a fast mechanism with bayesian_remap"
+        )
+    if spanner is not None and arrays.finite("spanner", spanner) <= 1:
         raise InvalidInput(f"spanner ({spanner}) must be above 1, such as 1.1")
     promised = PrivacyConstraints.of(space, promise)
+    # what the certificate rounds up by, as a fraction of the smallest loss, and a little more
+    margin = min(MARGIN + 1e-13 / promised.smallest, 0.5)
     task = _Task(
         weights[:, None] * _losses(space, loss),
         promised,
-        promised.scaled(1.0 - _margin(promised)),
+        promised.scaled(1.0 - margin),
         positive("gap", gap),
-        count("most_steps", most_steps),
+        arrays.count("most_steps", most_steps),
         progress,
     )
     matrix, optimality = task.all_pairs() if spanner is None else task.on_spanner(spanner)
@@ -282,7 +273,7 @@ def optimal_mechanism(
 
 @dataclass(frozen=True)
 class _Task:
-    """One program: its costs, the constraints as promised and as kept, and when to stop."""
+    """One program: its costs (m, m), the constraints as promised and as kept, and when to stop."""
 
     costs: FloatArray
     promised: PrivacyConstraints
@@ -293,105 +284,75 @@ class _Task:
 
     def all_pairs(self) -> tuple[FloatArray, Optimality]:
         """Solve, adding the constraints that turn out broken, until the gap is reached."""
-        small = len(self.costs) <= _AT_ONCE
-        used = self.kept.direct.copy() if small else _marked(self.kept, _FIRST_STRETCH)
-        wanted = self.gap / 2 if small else max(self.gap / 2, _FIRST_GAP)
+        used, wanted = self.kept.direct.copy(), self.gap / 2
+        if len(self.costs) > _AT_ONCE:
+            pairs, _ = self.kept.sparse(_FIRST_STRETCH)
+            used, wanted = np.zeros_like(used), max(wanted, _FIRST_GAP)
+            used[pairs[:, 0], pairs[:, 1]] = True
         bound, steps, rounds = -math.inf, 0, 0
         while True:
-            found = self._solve(np.argwhere(used), self.kept, wanted, self.most_steps - steps)
-            rounds, steps = rounds + 1, steps + found.steps
-            bound = max(bound, self._bound(np.argwhere(used), found))
-            matrix, reached = self._judged(found, bound, int(used.sum()), 1.0)
+            pairs = np.argwhere(used)
+            solved = self._solve(pairs, self.kept, wanted, self.most_steps - steps)
+            rounds, steps = rounds + 1, steps + solved.steps
+            bound = max(bound, self._bound(pairs, solved))
+            matrix, reached = self._judged(solved, bound, len(pairs), 1.0)
             reached = replace(reached, steps=steps, rounds=rounds)
-            more = self._broken(found.columns) & ~used
-            last = wanted <= self.gap / 2 and not more.any()
             if reached.gap <= self.gap or steps >= self.most_steps:
                 return matrix, reached
-            if last:
-                return matrix, replace(reached, stopped=ROUNDING) if found.converged else reached
+            more = self._broken(solved.columns) & ~used
+            if wanted <= self.gap / 2 and not more.any():
+                return matrix, replace(reached, stopped=ROUNDING) if solved.converged else reached
             used |= more
             wanted = self.gap / 2
 
     def on_spanner(self, stretch: float) -> tuple[FloatArray, Optimality]:
         """Solve for the pairs of a spanner: losses divided by its stretch, and whole for the bound."""
         pairs, reached = self.kept.sparse(stretch)
-        found = self._solve(pairs, self.kept.scaled(1.0 / reached), self.gap / 2, self.most_steps)
+        solved = self._solve(pairs, self.kept.scaled(1.0 / reached), self.gap / 2, self.most_steps)
         relaxed = self._solve(pairs, self.kept, self.gap / 2, self.most_steps)
-        return self._judged(found, self._bound(pairs, relaxed), len(pairs), reached)
+        return self._judged(solved, self._bound(pairs, relaxed), len(pairs), reached)
 
     def _solve(
         self, pairs: IntArray, constraints: PrivacyConstraints, gap: float, steps: int
     ) -> Solved:
-        first, second = pairs.T
-        program = ColumnProgram(self.costs, pairs, constraints.factors[first, second])
-        middle = _middle(constraints)
-        return solve(program, middle, gap=gap, most_steps=steps, progress=self._tell(len(pairs)))
-
-    def _bound(self, pairs: IntArray, found: Solved) -> float:
-        """What the prices prove about the promise itself, without the margin."""
-        first, second = pairs.T
-        factors = self.promised.factors[first, second]
-        return ColumnProgram(self.costs, pairs, factors).bound(found.pair_price)
-
-    def _judged(
-        self, found: Solved, bound: float, pairs: int, stretch: float
-    ) -> tuple[FloatArray, Optimality]:
-        """The matrix made private, and what is known about it."""
-        matrix = repair(found.columns, self.kept, self.costs)
-        loss = float(np.vdot(self.costs, matrix))
-        extra = loss - float(np.vdot(self.costs, found.columns))
-        least = max(bound, 0.0)  # no loss is negative
-        negligible = _NEGLIGIBLE * float(self.costs.max())
-        stopped = _WITHIN if loss - least <= negligible else found.stopped
-        return matrix, Optimality(
-            loss, least, extra, found.steps, 1, pairs, stretch, stopped, negligible
-        )
-
-    def _broken(self, columns: FloatArray) -> npt.NDArray[np.bool_]:
-        """The pairs whose constraint some report breaks by a share of the worst."""
-        factors = self.kept.factors
-        excess = np.stack(
-            [(factors[x][:, None] * columns - columns[x]).max(axis=1) for x in range(len(columns))]
-        )
-        excess[~self.kept.direct] = 0.0
-        worst = float(excess.max(initial=0.0))
-        return excess > max(_ADDED * worst, 1e-16)
-
-    def _tell(self, pairs: int) -> Callable[[float, float], None]:
         def tell(loss: float, bound: float) -> None:
             missing = min(1.0, max((loss - bound) / max(loss, 1e-300), self.gap))
             done = math.log(missing) / math.log(self.gap) if self.gap < 1 else 1.0
-            self.progress(min(done, 1.0), f"gap {missing:.1e}, {pairs} pairs")
+            self.progress(min(done, 1.0), f"gap {missing:.1e}, {len(pairs)} pairs")
 
-        return tell
+        first, second = pairs.T
+        program = ColumnProgram(self.costs, pairs, constraints.factors[first, second])
+        # a strictly private start: half exponential mechanism, half uniform
+        law = np.exp(-constraints.weights / 2)
+        middle = 0.5 * law / law.sum(axis=1, keepdims=True) + 0.5 / len(law)
+        return solve(program, middle, gap=gap, most_steps=steps, progress=tell)
 
+    def _bound(self, pairs: IntArray, solved: Solved) -> float:
+        """What the prices prove about the promise itself, without the margin."""
+        first, second = pairs.T
+        factors = self.promised.factors[first, second]
+        return ColumnProgram(self.costs, pairs, factors).bound(solved.pair_price)
 
-def _middle(constraints: PrivacyConstraints) -> FloatArray:
-    """A strictly private channel: half exponential mechanism, half uniform."""
-    law = np.exp(-constraints.weights / 2)
-    return 0.5 * law / law.sum(axis=1, keepdims=True) + 0.5 / len(law)
+    def _judged(
+        self, solved: Solved, bound: float, pairs: int, stretch: float
+    ) -> tuple[FloatArray, Optimality]:
+        """The matrix made private, and what is known about it."""
+        matrix = repair(solved.columns, self.kept, self.costs)
+        loss = float(np.vdot(self.costs, matrix))
+        extra = loss - float(np.vdot(self.costs, solved.columns))
+        least = max(bound, 0.0)  # no loss is negative
+        negligible = _NEGLIGIBLE * float(self.costs.max())
+        stopped = "within the gap" if loss - least <= negligible else solved.stopped
+        return matrix, Optimality(
+            loss, least, extra, solved.steps, 1, pairs, stretch, stopped, negligible
+        )
 
-
-def _margin(constraints: PrivacyConstraints) -> float:
-    """What the certificate rounds up by, as a fraction of the smallest loss, and a little more."""
-    smallest = float(constraints.weights[constraints.weights > 0].min(initial=math.inf))
-    return min(MARGIN + 1e-13 / smallest, 0.5)
-
-
-def _marked(constraints: PrivacyConstraints, stretch: float) -> npt.NDArray[np.bool_]:
-    pairs, _ = constraints.sparse(stretch)
-    marked = np.zeros_like(constraints.direct)
-    marked[pairs[:, 0], pairs[:, 1]] = True
-    return marked
-
-
-def _promise(epsilon_per_km: float | None, privacy: Guarantee | None) -> Guarantee:
-    checked_guarantee("privacy", privacy)
-    if (epsilon_per_km is None) == (privacy is None):
-        raise InvalidInput("the promise must be exactly one of epsilon_per_km= and privacy=")
-    if privacy is None:
-        return GeoIndistinguishability(positive("epsilon_per_km", epsilon_per_km))
-    return privacy
+    def _broken(self, columns: FloatArray) -> BoolArray:
+        """(m, m): the pairs whose constraint some report breaks by a share of the worst."""
+        rows = zip(self.kept.factors, columns, strict=True)
+        excess = np.stack([(row[:, None] * columns - own).max(axis=1) for row, own in rows])
+        excess[~self.kept.direct] = 0.0
+        return excess > max(_ADDED * float(excess.max(initial=0.0)), 1e-16)
 
 
 def _losses(space: Space, loss: Loss | npt.ArrayLike) -> FloatArray:
@@ -408,11 +369,3 @@ def _losses(space: Space, loss: Loss | npt.ArrayLike) -> FloatArray:
     if (losses < 0).any():
         raise InvalidInput("loss must not be negative for any pair of cells")
     return losses
-
-
-def _check_size(space: Space) -> None:
-    if space.size > CELL_LIMIT:
-        raise TooLarge(
-            f"the optimal mechanism ({space.size} cells) must have at most {CELL_LIMIT}; take larger "
-            "cells, or remap a fast mechanism with bayesian_remap"
-        )

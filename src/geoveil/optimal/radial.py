@@ -53,36 +53,36 @@ class RadialPromise:
         cls, privacy: Guarantee | None, region: Region | None, loss: RadialLoss, limits: RingLimits
     ) -> RadialPromise:
         """The promise, or an error when no noise can keep it."""
-        _check_loss(loss)
+        _check_loss(loss, np.r_[0.0, np.geomspace(1e-4, 1e3, 2001)])
         if region is not None and region.lengths_km is not None:
             raise InvalidInput(
                 "region must be connected; for separate places use optimal_mechanism"
             )
-        diameter = math.inf if region is None else region.diameter_km
         if privacy is None:
-            return cls._without(limits)
+            if math.isinf(limits.bound):
+                raise InvalidInput(
+                    "bound_per_km2 must be given where nothing is promised: without it the best noise is none"
+                )
+            core = limits.core_km
+            return cls(None, core, core, 1.25 * core, 1.25 * core, True)
         check_increasing(privacy)
+        diameter = math.inf if region is None else region.diameter_km
         local = privacy if math.isinf(diameter) else WithinRegion(privacy, diameter)
         length, span = _length_km(local), _span_km(local)
-        _check_neighbours(local, length)
-        reach, end = cls(local, length, span, 0.0, 0.0, False)._measured(loss, limits)
-        return cls(local, length, span, reach, end, _steps(local, min(span, reach)))
-
-    @classmethod
-    def _without(cls, limits: RingLimits) -> RadialPromise:
-        if math.isinf(limits.bound):
+        near = local.loss(length * np.array([1e-9, 1e-6, 1e-3]))
+        flattest = (near / [1e-9, 1e-6, 1e-3]).min()
+        if flattest < 1e-2 * max(float(local.loss(length)), 1e-300) or near[0] == 0:
             raise InvalidInput(
-                "bound_per_km2 must be given where nothing is promised: without it the best noise is none"
+                "privacy must not vanish faster than the distance: with this ℓ many small moves add up to "
+                "no loss at all, and no noise is flat enough"
             )
-        core = limits.core_km
-        return cls(None, core, core, 1.25 * core, 1.25 * core, True)
+        reach, end = cls(local, length, span, 0.0, 0.0, False)._measured(loss, limits)
+        # a step function has few values, and begins with a step at 0
+        scale = np.r_[np.geomspace(1e-9, 1, _SAMPLES), np.linspace(1e-3, 1, _SAMPLES)]
+        steps = np.unique(local.loss(min(span, reach) * scale)).size <= _FEW
+        return cls(local, length, span, reach, end, steps)
 
-    @property
-    def first_width_km(self) -> float:
-        """A ring width to begin with, for some 256 rings."""
-        return self._part_km(self.reach_km / _FIRST_RINGS)
-
-    def _part_km(self, width_km: float) -> float:
+    def part_km(self, width_km: float) -> float:
         """A whole part of the span, half as wide at least, that divides the corners of ℓ best."""
         if math.isinf(self.span_km):
             return width_km
@@ -133,20 +133,28 @@ class RadialPromise:
 
     def _measured(self, loss: RadialLoss, limits: RingLimits) -> tuple[float, float]:
         """Reach and end of the steepest noise, plus the disk that a bound makes flat."""
-        width, steps = self._part_km(self.length_km / _COARSE), 128
+        width, steps = self.part_km(self.length_km / _COARSE), 128
         while True:
             radius = width * np.arange(steps)
             masses = np.exp(-chained(self.levels(width, steps))) * (radius + width)
             with np.errstate(over="ignore", invalid="ignore"):
                 weighted = masses * loss.at(radius + limits.core_km + width)
-            if not np.isfinite(weighted).all():
-                _refuse_endless(True, loss)
             ends = _end(masses, _NOTHING), max(_end(masses, _TAIL), _end(weighted, _TAIL))
+            if not np.isfinite(weighted).all() or (
+                steps >= _FARTHEST and max(ends) >= steps // 2 > _end(masses, _TAIL)
+            ):
+                raise InvalidInput(
+                    f"loss ({loss!r}) must not grow faster than the promise lets the noise fall; its mean "
+                    "would be infinite"
+                )
             if max(ends) < steps // 2:
-                end, reach = (width * (steps_in + 1) + limits.core_km for steps_in in ends)
+                end, reach = (width * (last + 1) + limits.core_km for last in ends)
                 return reach, max(end, reach)
             if steps >= _FARTHEST:
-                _refuse_endless(_end(masses, _TAIL) < steps // 2, loss)
+                raise InvalidInput(
+                    "privacy must allow more loss the farther two people are apart, without end; what it "
+                    "allows now keeps every noise on the plane from falling off"
+                )
             steps *= 2
 
 
@@ -154,18 +162,6 @@ def _end(weights: FloatArray, share: float) -> int:
     """The first index beyond which no more than a share of the total is left."""
     left = np.cumsum(weights[::-1])[::-1]
     return int(np.count_nonzero(left > share * left[0]))
-
-
-def _refuse_endless(falls: bool, loss: RadialLoss) -> None:
-    if falls:
-        raise InvalidInput(
-            f"loss ({loss!r}) must not grow faster than the promise lets the noise fall; its mean "
-            "would be infinite"
-        )
-    raise InvalidInput(
-        "privacy must allow more loss the farther two people are apart, without end; what it allows now "
-        "keeps every noise on the plane from falling off"
-    )
 
 
 def _length_km(privacy: Guarantee) -> float:
@@ -194,28 +190,9 @@ def _span_km(privacy: Guarantee) -> float:
     return math.inf if nearest.at == _PLANE_KM else nearest.at
 
 
-def _steps(privacy: Guarantee, farthest_km: float) -> bool:
-    """Whether ℓ has few values: a step function, which begins with a step at 0."""
-    distances = farthest_km * np.r_[np.geomspace(1e-9, 1, _SAMPLES), np.linspace(1e-3, 1, _SAMPLES)]
-    return np.unique(privacy.loss(distances)).size <= _FEW
-
-
-def _check_neighbours(privacy: Guarantee, length_km: float) -> None:
-    """Refuse an ℓ with which small moves add up to no loss at all."""
-    small = length_km * np.array([1e-9, 1e-6, 1e-3])
-    losses = privacy.loss(small)
-    steepness = losses / small * length_km
-    if steepness.min() < 1e-2 * max(float(privacy.loss(length_km)), 1e-300) or losses[0] == 0:
-        raise InvalidInput(
-            "privacy must not vanish faster than the distance: with this ℓ many small moves add up to "
-            "no loss at all, and no noise is flat enough"
-        )
-
-
-def _check_loss(loss: RadialLoss) -> None:
+def _check_loss(loss: RadialLoss, radius: FloatArray) -> None:
     if not isinstance(loss, RadialLoss):
         raise InvalidInput("loss must be a RadialLoss: noise on the plane knows distances only")
-    radius = np.concatenate([[0.0], np.geomspace(1e-4, 1e3, 2001)])
     with np.errstate(over="ignore", invalid="ignore"):
         values = loss.at(radius)
         falls = np.diff(values) < -1e-12 * np.abs(values[1:])
@@ -309,7 +286,8 @@ def optimal_noise(
     limits = RingLimits.of(bound_per_km2, tightness)
     promise = RadialPromise.of(privacy, region, loss, limits)
     wanted, most = positive("gap", gap), count("most_rings", most_rings, least=64)
-    width, best, lowest, expected = promise.first_width_km, None, 0.0, None
+    width = promise.part_km(promise.reach_km / _FIRST_RINGS)
+    best, lowest, expected = None, 0.0, None
     while promise.reach_km / width <= most:
         rings = Rings(width, promise.levels(width, math.ceil(promise.reach_km / width)))
         solved = _solved_bound(rings, loss, limits, expected)
@@ -347,7 +325,7 @@ def _solved_bound(
     if found is None:
         raise InvalidInput(_why_empty(rings, limits))
     # without a promise only the bound caps the innermost ring: its share is a constant
-    bound = found.bound - (limits.bound * rings.inward(loss) if free else 0.0)
+    bound = found.bound - (limits.bound * float(rings.inward(loss)[0]) if free else 0.0)
     return replace(found, bound=bound)
 
 
@@ -364,29 +342,23 @@ def _noise(
     solved = Rings(rings.width, levels).solve(rings.mean_losses(loss), limits, expected=expected)
     if solved is None:
         return None
-    pieces = _pieces(rings, promise, solved.densities, limits)
-    kept = pieces.bounded(limits.bound)
-    if promise.stated is not None and not CircularNoise(kept).satisfies(promise.stated).holds:
-        return None  # ℓ jumps between rings, unseen; narrower ones look closer
-    optimality = NoiseOptimality(lowest, rings.count, rings.width, "")
-    return OptimalNoise(kept, promise.stated, loss, optimality)
-
-
-def _pieces(
-    rings: Rings, promise: RadialPromise, densities: FloatArray, limits: RingLimits
-) -> Segments:
-    """The densities made exactly private, continued as low as the promise admits, as a function."""
-    values = _extended(rings, promise, densities)
+    values = _extended(rings, promise, solved.densities)
     edges = np.arange(values.size + 1, dtype=np.float64) * rings.width
     if promise.steps:
-        return Segments.constant(edges, values)
-    middles = (edges[1:] + edges[:-1]) / 2
-    # where ℓ is proportional to the distance the first slope goes on to the centre
-    finite = np.flatnonzero(np.isfinite(rings.levels))
-    proportional = np.allclose(rings.levels[finite], finite * rings.levels[1], rtol=1e-9)
-    steep = proportional and math.isinf(limits.bound)
-    first = values[0] * (math.sqrt(values[0] / values[1]) if steep else 1.0)
-    return Segments(np.r_[0.0, middles], np.r_[first, values[:-1]], values)
+        pieces = Segments.constant(edges, values)
+    else:  # exponential between the middles of the rings
+        # where ℓ is proportional to the distance the first slope goes on to the centre
+        finite = np.flatnonzero(np.isfinite(rings.levels))
+        proportional = np.allclose(rings.levels[finite], finite * rings.levels[1], rtol=1e-9)
+        steep = proportional and math.isinf(limits.bound)
+        centre = values[0] * (math.sqrt(values[0] / values[1]) if steep else 1.0)
+        middles = (edges[1:] + edges[:-1]) / 2
+        pieces = Segments(np.r_[0.0, middles], np.r_[centre, values[:-1]], values)
+    pieces = pieces.bounded(limits.bound)
+    if promise.stated is not None and not CircularNoise(pieces).satisfies(promise.stated).holds:
+        return None  # ℓ jumps between rings, unseen; narrower ones look closer
+    optimality = NoiseOptimality(lowest, rings.count, rings.width, "")
+    return OptimalNoise(pieces, promise.stated, loss, optimality)
 
 
 def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> FloatArray:
@@ -399,15 +371,11 @@ def _extended(rings: Rings, promise: RadialPromise, densities: FloatArray) -> Fl
     values = np.zeros(total)
     values[: min(total, decreasing.size)] = decreasing[:total]
     for _ in range(2):  # raising can leave a ring a rounding error above its neighbour
-        values = _raised(_flattened(values), falls)
+        flat = _flattened(values)
+        values = flat.copy()
+        for k in range(1, total):
+            np.maximum(values[k:], falls[k] * flat[:-k], out=values[k:])
     return values
-
-
-def _raised(values: FloatArray, falls: FloatArray) -> FloatArray:
-    raised = values.copy()
-    for k in range(1, values.size):
-        np.maximum(raised[k:], falls[k] * values[:-k], out=raised[k:])
-    return raised
 
 
 def _flattened(values: FloatArray) -> FloatArray:

@@ -33,16 +33,26 @@ class TablePrivacy(Guarantee):
     losses: Sequence[float]
 
     def __post_init__(self) -> None:
-        distances = _increasing("distances_km", self.distances_km, strictly=True)
-        losses = _increasing("losses", self.losses, strictly=False)
-        if len(distances) != len(losses):
+        for name, least in (("distances_km", np.nextafter(0, 1)), ("losses", 0.0)):
+            numbers = np.asarray(getattr(self, name), dtype=np.float64)
+            if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
+                raise InvalidInput(f"{name} must be a list of finite numbers")
+            if (numbers < 0).any():
+                raise InvalidInput(f"{name} must not be negative")
+            falls = np.diff(numbers) < least  # two distances must differ, two losses need not
+            if falls.any():
+                position = int(np.argmax(falls)) + 1
+                raise InvalidInput(
+                    f"{name} must increase; the entry at position {position} does not"
+                )
+            object.__setattr__(self, name, tuple(numbers.tolist()))
+        if len(self.distances_km) != len(self.losses):
             raise InvalidInput(
-                f"losses ({len(losses)}) must be as many as distances_km ({len(distances)})"
+                f"losses ({len(self.losses)}) must be as many as distances_km "
+                f"({len(self.distances_km)})"
             )
-        if distances[0] <= 0:
+        if self.distances_km[0] <= 0:
             raise InvalidInput("distances_km must be above 0")
-        object.__setattr__(self, "distances_km", distances)
-        object.__setattr__(self, "losses", losses)
 
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         distance = np.asarray(distance_km, dtype=np.float64)
@@ -141,7 +151,10 @@ def regularity(privacy: Guarantee) -> Regularity:
     check_increasing(privacy)
     if isinstance(privacy, GeoIndistinguishability):
         return Regularity(True)
-    for distances in _scales(privacy):
+    even, corners = np.arange(1, _STEPS + 1) / _STEPS, privacy._corners()
+    around = np.concatenate([corners, corners / 2, corners / 3])
+    for scale in _SCALES_KM:
+        distances = np.unique(np.concatenate([scale * even, around]))
         single = privacy.loss(distances)
         with np.errstate(invalid="ignore"):
             excess = privacy.loss(distances[:, None] + distances) - (single[:, None] + single)
@@ -169,45 +182,20 @@ def superadditive_from_km(privacy: Guarantee) -> float | None:
     if isinstance(privacy, GeoIndistinguishability):
         return 0.0
     moves = _distances(privacy)
-    candidates = np.unique(np.concatenate([moves[:: max(1, moves.size // 800)], _corners(privacy)]))
-    holds = [_superadditive(privacy, start, moves) for start in candidates.tolist()]
-    if all(holds):
-        return 0.0
-    return float(candidates[holds.index(True)]) if any(holds) else None
-
-
-def _superadditive(privacy: Guarantee, start: float, moves: FloatArray) -> bool:
-    beyond, sums = privacy.loss(start + moves), privacy.loss(start) + privacy.loss(moves)
-    return bool((beyond >= sums * (1 - _TOLERANCE) - _TOLERANCE).all())
+    tried = [moves[:: max(1, moves.size // 800)], privacy._corners()]
+    candidates, single = np.unique(np.concatenate(tried)), privacy.loss(moves)
+    holds = np.zeros(candidates.size, dtype=np.bool_)
+    for place, start in enumerate(candidates.tolist()):
+        sums = (privacy.loss(start) + single) * (1 - _TOLERANCE) - _TOLERANCE
+        holds[place] = (privacy.loss(start + moves) >= sums).all()
+    if not holds.any():
+        return None
+    return 0.0 if holds.all() else float(candidates[holds.argmax()])
 
 
 def _distances(privacy: Guarantee) -> FloatArray:
     """Distances at which ℓ is looked at: all scales, its corners, and just beyond them."""
-    return np.unique(np.concatenate([np.geomspace(1e-4, 1e4, 4001), _corners(privacy)]))
-
-
-def _scales(privacy: Guarantee) -> list[FloatArray]:
-    even = np.arange(1, _STEPS + 1) / _STEPS
-    corners = _corners(privacy)
-    around = np.concatenate([corners, corners / 2, corners / 3]) if corners.size else corners
-    return [np.unique(np.concatenate([scale * even, around])) for scale in _SCALES_KM]
-
-
-def _corners(privacy: Guarantee) -> FloatArray:
-    return privacy._corners()
-
-
-def _increasing(name: str, values: Sequence[float], *, strictly: bool) -> tuple[float, ...]:
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
-        raise InvalidInput(f"{name} must be a list of finite numbers")
-    if (numbers < 0).any():
-        raise InvalidInput(f"{name} must not be negative")
-    steps = np.diff(numbers)
-    if (steps <= 0).any() if strictly else (steps < 0).any():
-        position = int(np.argmax(steps <= 0 if strictly else steps < 0)) + 1
-        raise InvalidInput(f"{name} must increase; the entry at position {position} does not")
-    return tuple(numbers.tolist())
+    return np.unique(np.concatenate([np.geomspace(1e-4, 1e4, 4001), privacy._corners()]))
 
 
 # --- Which theorems of NOISE hold for a distinguishability function and a region, in words
@@ -247,31 +235,32 @@ def applicable_theorems(privacy: Guarantee, region: Region | None = None) -> The
     regular, start = regularity(privacy), superadditive_from_km(privacy)
     contains = start is not None and (where.disk_km >= start if start > 0 else where.disk_km > 0)
     equal = contains or math.isinf(where.diameter_km)
-    circular = equal or (bool(regular) and where.is_disk)
+    on_disk = regular.holds and where.is_disk
     laplace = isinstance(privacy, GeoIndistinguishability) and where.disk_km > 0
-    words = (
-        _regular_words(regular),
-        _start_words(start, where, contains),
-        _circular_words(bool(regular), equal, where),
-    )
-    more = (
-        "Planar Laplace noise is optimal for every increasing loss (Theorem 9)."
-        if laplace
-        else "Among noise bounded by M and ρ-tight, if there is any, one is best (Theorem 8)."
-    )
-    return Theorems(bool(regular), start, equal, circular, laplace, (*words, more))
+    first = "ℓ is regular (Definition 3)."
+    if regular.counterexample_km is not None:
+        a, b = (f"{distance:.4g}" for distance in regular.counterexample_km)
+        first = f"ℓ is not regular (Definition 3): ℓ({a} + {b} km) exceeds ℓ({a}) + ℓ({b})."
+    if equal and regular:
+        circular = "Circular noise loses nothing against any other (Theorem 7)."
+    elif on_disk:
+        circular = "Circular noise loses nothing against any other on a disk (Theorem 5)."
+    elif equal:
+        circular = (
+            "Theorem 7 does not apply, yet for increasing losses circular noise loses nothing: the "
+            "decreasing rearrangement of a private noise is private."
+        )
+    else:
+        circular = "Whether circular noise is enough is not known here."
+    last = "Among noise bounded by M and ρ-tight, if there is any, one is best (Theorem 8)."
+    if laplace:
+        last = "Planar Laplace noise is optimal for every increasing loss (Theorem 9)."
+    words = (first, _words_on_the_plane(start, where, contains), circular, last)
+    return Theorems(regular.holds, start, equal, equal or on_disk, laplace, words)
 
 
-def _regular_words(regular: Regularity) -> str:
-    if regular.counterexample_km is None:
-        return "ℓ is regular (Definition 3)."
-    a, b = regular.counterexample_km
-    return (
-        f"ℓ is not regular (Definition 3): ℓ({a:.4g} + {b:.4g} km) exceeds ℓ({a:.4g}) + ℓ({b:.4g})."
-    )
-
-
-def _start_words(start: float | None, where: Region, contains: bool) -> str:
+def _words_on_the_plane(start: float | None, where: Region, contains: bool) -> str:
+    """What Theorem 6 says: whether privacy on the region is privacy on the plane."""
     if start is None:
         return "No d₀ has ℓ(d₀ + d) ≥ ℓ(d₀) + ℓ(d) for all d, so Theorem 6 does not apply."
     condition = "every d₀ > 0" if start == 0 else f"d₀ = {start:.4g} km"
@@ -281,16 +270,3 @@ def _start_words(start: float | None, where: Region, contains: bool) -> str:
     if contains:
         return f"Theorem 6 holds with {condition}: privacy on {where.name} is privacy on the plane."
     return f"Theorem 6 would need a disk of {condition} inside {where.name}; there is none."
-
-
-def _circular_words(regular: bool, equal: bool, where: Region) -> str:
-    if regular and equal:
-        return "Circular noise loses nothing against any other (Theorem 7)."
-    if regular and where.is_disk:
-        return "Circular noise loses nothing against any other on a disk (Theorem 5)."
-    if equal:
-        return (
-            "Theorem 7 does not apply, yet for increasing losses circular noise loses nothing: the "
-            "decreasing rearrangement of a private noise is private."
-        )
-    return "Whether circular noise is enough is not known here."

@@ -25,26 +25,36 @@ def minimise(
 ) -> tuple[FloatArray, float] | None:
     """min costs·m with cone·m ≤ 0, m₀ ≤ first, tails of m ≤ tails, Σm = 1, m ≥ 0, and a proven bound.
 
-    Tails are variables of their own, t_i = t_{i+1} + m_i, so that their limits are bounds.
+    Tails are variables of their own, t_i = t_{i+1} + m_i, so that their limits are bounds. ``None`` where
+    there is nothing to choose from. Solved by HiGHS.
     """
     size = costs.size
     most = np.where(np.arange(size) == 0, first, np.inf)
     sums, right, extra = sparse.csr_array(np.ones((1, size))), np.ones(1), 0
     if tails is not None:
         steps = sparse.eye_array(size) - sparse.eye_array(size, k=1)
-        whole = sparse.hstack([sums, sparse.csr_array((1, size))])
-        parts = sparse.hstack([sparse.eye_array(size), -steps])
-        sums = sparse.csr_array(sparse.vstack([whole, parts]))
+        blocks: Any = [[sums, None], [sparse.eye_array(size), -steps]]
+        sums = sparse.csr_array(sparse.block_array(blocks))
         right, most, extra = np.r_[right, np.zeros(size)], np.r_[most, tails], size
-    result = _solved(
-        np.r_[costs, np.zeros(extra)],
-        sparse.csr_array(sparse.hstack([cone, sparse.csr_array((cone.shape[0], extra))])),
-        sums,
-        right,
-        most,
-    )
-    if result is None:
-        return None
+    linprog: Any = scipy.optimize.linprog  # whose stubs know no sparse matrices
+    for tolerance in _TOLERANCES:
+        result = linprog(
+            np.r_[costs, np.zeros(extra)], A_eq=sums, b_eq=right, b_ub=np.zeros(cone.shape[0]),
+            A_ub=sparse.csr_array(sparse.hstack([cone, sparse.csr_array((cone.shape[0], extra))])),
+            bounds=np.stack([np.zeros(most.size), most], axis=1), method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance
+            },
+        )  # fmt: skip
+        if result.status == _INFEASIBLE:
+            return None
+        if result.status == _SOLVED:
+            break
+    else:
+        raise SolverFailed(
+            f"HiGHS could not solve the program over rings ({' '.join(result.message.split())}); try a "
+            "larger gap, or a promise that allows more loss"
+        )
     # for any multipliers ≥ 0 of cone (μ), m₀ (κ) and tails (ν):
     # costs·m ≥ min_i (costs + μ·cone + κ[i = 0] + Σ_{j ≤ i} ν_j) − κ·first − ν·tails
     prices = np.maximum(-result.ineqlin.marginals, 0.0)
@@ -56,30 +66,6 @@ def minimise(
         reduced += np.cumsum(caps[size:])
         paid += float(caps[size:] @ tails)
     return np.maximum(result.x[:size], 0.0), float(reduced.min() - paid)
-
-
-def _solved(
-    costs: FloatArray, cone: sparse.csr_array, sums: sparse.csr_array, right: FloatArray,
-    most: FloatArray,
-) -> Any:  # fmt: skip
-    """The answer of HiGHS; ``None`` where there is nothing to choose from."""
-    linprog: Any = scipy.optimize.linprog  # whose stubs know no sparse matrices
-    for tolerance in _TOLERANCES:
-        result = linprog(
-            costs, A_ub=cone, b_ub=np.zeros(cone.shape[0]), A_eq=sums, b_eq=right,
-            bounds=np.stack([np.zeros(costs.size), most], axis=1), method="highs-ds",
-            options={
-                "primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance
-            },
-        )  # fmt: skip
-        if result.status == _INFEASIBLE:
-            return None
-        if result.status == _SOLVED:
-            return result
-    raise SolverFailed(
-        f"HiGHS could not solve the program over rings ({' '.join(result.message.split())}); try a "
-        "larger gap, or a promise that allows more loss"
-    )
 
 
 # --- The plane cut into rings of one width, and the linear programs over them
@@ -160,27 +146,23 @@ class Rings:
         """Costs of the rings that no decreasing density can beat, whatever it does inside them.
 
         On ring i it lies between the means of its neighbours, so in layers it loses at least
-        R_i·∫L dA − (R_{i−1} − R_{i+1})·κ_i, κ_i = max_c ∫ (mean − L) dA over the ring up to c. In the
-        innermost ring it is at most ``largest`` times its mean. The error is of second order in the
-        width.
+        R_i·∫L dA − (R_{i−1} − R_{i+1})·κ_i, κ_i as in :meth:`inward`. In the innermost ring it is at most
+        ``largest`` times its mean. The error is of second order in the width.
         """
-        means, inward = self.mean_losses(loss), self._inward(loss)
+        inward = self.inward(loss)
         before, after = np.r_[0.0, inward[:-1]], np.r_[inward[1:], 0.0]
         change = before - after
         change[0] = -largest * inward[0] - after[0]
-        return means + change / self.areas
+        return self.mean_losses(loss) + change / self.areas
 
-    def inward(self, loss: RadialLoss) -> float:
-        """κ₀, what the innermost ring can gain per unit of its largest density."""
-        return float(self._inward(loss)[0])
-
-    def _inward(self, loss: RadialLoss) -> FloatArray:
+    def inward(self, loss: RadialLoss) -> FloatArray:
+        """κ_i = max_c ∫ (mean − L) dA over ring i up to c: what it can gain by leaning inwards."""
         losses, areas = self._parts(loss)
         below = self.mean_losses(loss)[:, None] - losses
         return _SAFELY * np.cumsum(below * areas, axis=1).max(axis=1)
 
     def _parts(self, loss: RadialLoss) -> tuple[FloatArray, FloatArray]:
-        """The loss in the middle of 64 parts of each ring, and their areas."""
+        """(rings, 64): the loss in the middle of 64 parts of each ring, and their areas."""
         low = self.edges[:-1, None] + np.arange(_PARTS) * (self.width / _PARTS)
         high = low + self.width / _PARTS
         return loss.at((low + high) / 2), math.pi * (high**2 - low**2)
@@ -202,7 +184,13 @@ class Rings:
         pairs. Solved by HiGHS.
         """
         costs = losses if beyond is None else np.append(losses, beyond)
-        most = self._most(limits, costs.size, noise=beyond is None)
+        first, tails = limits.bound * float(self.areas[0]), None
+        if limits.tightness is not None:
+            # a noise must keep to ρ up to the next radius, a bound on all noise only here
+            at = self.edges[1:] if beyond is None else self.edges[:-1]
+            asked = np.asarray(limits.tightness(at))
+            tails = np.where(asked > _LIGHTEST, asked, 1.0)
+            tails = np.append(tails, np.ones(costs.size - self.count))
         distances = self._needed()
         few = distances.size <= _FEW
         pairs = self._pairs(distances if few else distances[:1])
@@ -210,14 +198,18 @@ class Rings:
             inside = (expected[1] < self.count) & np.isin(expected[1] - expected[0], distances[1:])
             pairs = np.hstack([pairs, expected[:, inside]])
         while True:
-            found = minimise(costs, self._cone(pairs, costs.size), *most)
-            if found is None:
+            solved = minimise(costs, self._cone(pairs, costs.size), first, tails)
+            if solved is None:
                 return None
-            masses, bound = found
+            masses, bound = solved
             densities = masses[: self.count] / self.areas
             more = pairs[:, :0] if few else self._broken(densities, distances)
             if not more.size:
-                return RingSolution(densities, bound, self._tight(densities, pairs))
+                # the pairs that make a difference: the outer ring lies as low as it may
+                inner, outer = pairs
+                least = densities[inner] * np.exp(-self.levels[outer - inner])
+                tight = pairs[:, densities[outer] <= least * (1 + _TIGHT)]
+                return RingSolution(densities, bound, tight)
             pairs = np.hstack([pairs, more])
 
     def tightest(self, limits: RingLimits) -> tuple[float, float, float]:
@@ -250,12 +242,6 @@ class Rings:
         first = np.concatenate([*inner, np.arange(0)])
         return np.stack([first, first + np.repeat(distances, [part.size for part in inner])])
 
-    def _tight(self, densities: FloatArray, pairs: IntArray) -> IntArray:
-        """The pairs that can make a difference: the outer ring lies as low as it may."""
-        first, other = pairs
-        least = densities[first] * np.exp(-self.levels[other - first])
-        return pairs[:, densities[other] <= least * (1 + _TIGHT)]
-
     def _broken(self, densities: FloatArray, distances: IntArray) -> IntArray:
         """(2, n): for each ring that lies too low, the inner ring that shows it most."""
         least, shown_by = np.zeros(self.count), np.zeros(self.count, dtype=np.int64)
@@ -269,10 +255,10 @@ class Rings:
 
     def _cone(self, pairs: IntArray, columns: int) -> sparse.csr_array:
         """Rows ≤ 0 in the probabilities of the rings, no coefficient above 1: privacy and decrease."""
+        inner, outer = pairs
         everywhere = np.arange(self.count)
-        first, other = pairs
-        level = np.r_[self.levels[other - first], np.zeros(self.count - 1)]
-        first, other = np.r_[first, everywhere[1:]], np.r_[other, everywhere[:-1]]
+        level = np.r_[self.levels[outer - inner], np.zeros(self.count - 1)]
+        first, other = np.r_[inner, everywhere[1:]], np.r_[outer, everywhere[:-1]]
         # m/a ≤ e^{level}·m′/a′, both sides divided by what is largest
         left = np.exp(-level) * self.areas[other] / self.areas[first]
         largest = np.maximum(left, 1.0)
@@ -282,23 +268,13 @@ class Rings:
             shape=(at.size, columns),
         )
 
-    def _most(
-        self, limits: RingLimits, columns: int, *, noise: bool
-    ) -> tuple[float, FloatArray | None]:
-        """The largest probability of the first ring (the highest), and of all rings from each one on."""
-        first = limits.bound * float(self.areas[0])
-        if limits.tightness is None:
-            return first, None
-        # a noise must keep to ρ up to the next radius, a bound on all noise only here
-        asked = np.asarray(limits.tightness(self.edges[1:] if noise else self.edges[:-1]))
-        tails = np.where(asked > _LIGHTEST, asked, 1.0)
-        return first, np.append(tails, np.ones(columns - self.count))
-
 
 def chained(levels: FloatArray, *, whole: bool = True) -> FloatArray:
     """The least Σ levels over all ways to split a distance into parts; proper splits only on request."""
-    if whole and _concave(levels):
-        return levels
+    if whole and np.isfinite(levels).all():
+        rises = np.diff(levels)
+        if (np.diff(rises) <= 1e-12 * np.abs(rises[1:])).all():
+            return levels  # concave from 0 on, and so never above a sum of parts
     chains = levels.copy()
     split = np.full(levels.size, np.inf)
     for k in range(2, levels.size):
@@ -306,11 +282,3 @@ def chained(levels: FloatArray, *, whole: bool = True) -> FloatArray:
         split[k] = half.min()
         chains[k] = min(chains[k], split[k])
     return chains if whole else split
-
-
-def _concave(levels: FloatArray) -> bool:
-    """Concave from 0 on, and so never above a sum of parts."""
-    if not np.isfinite(levels).all():
-        return False
-    rises = np.diff(levels)
-    return bool((np.diff(rises) <= 1e-12 * np.abs(rises[1:])).all())

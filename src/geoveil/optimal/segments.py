@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.arrays import FloatArray, frozen
 from geoveil.errors import InvalidInput
 from geoveil.root import safe_root
 
@@ -87,32 +87,28 @@ class Segments:
     def trimmed(self) -> Segments:
         """The same function without the pieces at the end on which it is 0."""
         count = int(np.flatnonzero(np.maximum(self.left, self.right))[-1]) + 1
-        if count == self.left.size:
-            return self
-        return Segments(
-            self.edges[: count + 1].copy(), self.left[:count].copy(), self.right[:count].copy()
-        )
+        return Segments(self.edges[: count + 1], self.left[:count], self.right[:count])
 
     def bounded(self, limit: float) -> Segments:
         """c·R cut off at ``limit``, with c such that the total is 1; R as a density if it fits.
 
         Cutting off keeps every ratio that a promise limits.
         """
-        made = self.scaled(1.0 / self.total)
-        if max(made.left.max(), made.right.max()) <= limit:
-            return made
-        return safe_root(
-            lambda factor: made._cut(factor, limit),
-            lambda cut: 1.0 - cut.total - 1e-12,  # a disk at the limit holds 1 up to rounding
-            [1.0],
-            within=(1.0, 1e9),
-            tolerance=1e-15,
-            step=1e-15,
-        ).made
+        density = self.scaled(1.0 / self.total)
+        if max(density.left.max(), density.right.max()) <= limit:
+            return density
 
-    def _cut(self, factor: float, limit: float) -> Segments:
-        scaled = self.scaled(factor)
-        return Segments(self.edges, np.minimum(scaled.left, limit), np.minimum(scaled.right, limit))
+        def cut(factor: float) -> Segments:
+            left, right = (
+                np.minimum(side * factor, limit) for side in (density.left, density.right)
+            )
+            return Segments(self.edges, left, right)
+
+        # a disk at the limit holds 1 up to rounding
+        return safe_root(
+            cut, lambda pieces: 1.0 - pieces.total - 1e-12, [1.0], within=(1.0, 1e9),
+            tolerance=1e-15, step=1e-15,
+        ).made  # fmt: skip
 
     def split(self, longest: float) -> Segments:
         """The same function with no piece longer than ``longest``."""
@@ -127,9 +123,8 @@ class Segments:
 
     def within(self, radius: FloatArray) -> FloatArray:
         """P(noise ≤ r) for each radius."""
-        piece = np.clip(
-            np.searchsorted(self.edges, radius, side="right") - 1, 0, self.left.size - 1
-        )
+        piece = np.searchsorted(self.edges, radius, side="right") - 1
+        piece = np.clip(piece, 0, self.left.size - 1)
         part = np.clip((radius - self.edges[piece]) / self.widths[piece], 0.0, 1.0)
         return self._before[piece] + self.masses[piece] * self._share(piece, part)
 
@@ -142,30 +137,26 @@ class Segments:
         piece = np.searchsorted(np.r_[self._before, self.total], wanted, side="right") - 1
         piece = np.clip(piece, 0, np.flatnonzero(self.masses)[-1])
         share = np.clip((wanted - self._before[piece]) / self.masses[piece], 0.0, 1.0)
-        part = self._solved(piece, share)
-        radius = self.edges[piece] + self.widths[piece] * part
-        return radius.reshape(np.shape(probability))
-
-    def _solved(self, piece: IntArray, share: FloatArray) -> FloatArray:
-        """How far into its piece one has to go for each share of its probability."""
         part = np.where(self.edges[piece] > 0, share, np.sqrt(share))
         low, high = np.zeros_like(part), np.ones_like(part)
-        left = np.arange(part.size)
+        left = np.arange(part.size)  # those not yet solved
         for _ in range(_MOST_STEPS):
             here, at = piece[left], part[left]
             error = self._share(here, at) - share[left]
-            low[left], high[left] = (
-                np.where(error < 0, at, low[left]),
-                np.where(error > 0, at, high[left]),
-            )
+            low[left] = np.where(error < 0, at, low[left])
+            high[left] = np.where(error > 0, at, high[left])
+            reached = self.edges[here] + self.widths[here] * at
             with np.errstate(divide="ignore", invalid="ignore"):
-                moved = at - error / self._share_slope(here, at)
+                heights = self._between(here, at) / np.maximum(self.left[here], self.right[here])
+                slope = heights * reached / self._moment(here, np.ones_like(at))
+                moved = at - error / slope
             inside = (moved >= low[left]) & (moved <= high[left])
             part[left] = np.where(inside, moved, (low[left] + high[left]) / 2)
             left = left[np.abs(part[left] - at) > _SOLVED]
             if not left.size:
                 break
-        return part
+        radius = self.edges[piece] + self.widths[piece] * part
+        return radius.reshape(np.shape(probability))
 
     @cached_property
     def _before(self) -> FloatArray:
@@ -175,11 +166,6 @@ class Segments:
         """How much of a piece's probability lies in its first ``part``, by the closed form."""
         whole = self._moment(piece, np.ones_like(part))
         return self._moment(piece, part) / np.where(whole > 0, whole, 1.0)
-
-    def _share_slope(self, piece: Any, part: FloatArray) -> FloatArray:
-        radius = self.edges[piece] + self.widths[piece] * part
-        heights = self._between(piece, part) / np.maximum(self.left[piece], self.right[piece])
-        return heights * radius / self._moment(piece, np.ones_like(part))
 
     def _moment(self, piece: Any, part: FloatArray) -> FloatArray:
         """∫ (a + ws)·R(s)/max R ds over the first ``part`` of a piece that starts at a, w wide."""

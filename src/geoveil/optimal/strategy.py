@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -105,78 +104,83 @@ def optimal_strategy(
     (0.5, True)
     """
     weights = prior_over(prior, space.size)
-    limit = positive("mean_loss_km", mean_loss_km)
-    losses = _checked_losses(space, loss)
-    return _Search(space, weights, losses, limit, positive("gap", gap), progress).strategy()
+    limit, wanted = positive("mean_loss_km", mean_loss_km), positive("gap", gap)
+    size, cells = space.size, np.arange(space.size)
+    if size > CELL_LIMIT:
+        raise TooLarge(
+            f"the strategy ({size} cells) must have at most {CELL_LIMIT}; take larger cells"
+        )
+    losses = loss_values(loss, space, cells[:, None], cells)
+    if (losses < 0).any() or np.diag(losses).any():
+        raise InvalidInput(
+            "loss must not be negative, and 0 for whoever is taken for where they are"
+        )
+    single = weights @ losses  # the mean loss of every guess made without seeing a report
+    best = float(single.min())
+    # what the adversary shall find best: the report, or one place where the limit is no limit
+    guesses = cells if limit < best else np.full_like(cells, int(single.argmin()))
+    program = _LargestEntropy(weights, losses, limit, guesses, free=limit < best)
+    pairs = _nearest_guesses(space, guesses)
+    prices, steps = np.r_[1.0 / limit, np.zeros(pairs.shape[1])], 0
+    for number in range(_ROUNDS):
+        prices, used = program.solve(pairs, prices)
+        steps += used
+        matrix = program.channel(pairs, prices)[0]
+        joint = weights[:, None] * matrix
+        if (reached := float(np.vdot(joint, losses))) > limit:
+            # mixed with the truth just so much that the loss does not exceed the limit
+            matrix = limit / reached * matrix + (1.0 - limit / reached) * np.eye(size)
+            joint = weights[:, None] * matrix
+        errors = losses.T @ joint  # (guesses, reports): what the adversary loses
+        judged = StrategyOptimality(
+            float(errors.min(axis=0).sum()), min(limit, best), float(np.vdot(joint, losses)), limit,
+            steps, ROUNDING,
+        )  # fmt: skip
+        progress((number + 1) / _ROUNDS, f"{pairs.shape[1]} guesses defended against")
+        # reports after which some new guess beats the intended one, with the best such guess
+        rival = errors.argmin(axis=0)
+        wrong = errors[rival, cells] < errors[guesses, cells]
+        wrong &= ~np.isin(cells * size + rival, pairs[0] * size + pairs[1])
+        if judged.gap <= wanted:
+            judged = replace(judged, stopped="within the gap")
+            break
+        if used < _ENOUGH and not wrong.any():
+            break
+        pairs = np.concatenate([pairs, np.stack([cells[wrong], rival[wrong]])], axis=1)
+        prices = np.r_[prices, np.zeros(int(wrong.sum()))]
+    return OptimalStrategy(space, matrix, judged)
+
+
+def _nearest_guesses(space: Space, guesses: IntArray) -> IntArray:
+    """(2, n): reports y and the guesses z nearest to the intended one."""
+    wanted = min((2 if space.centres.shape[1] == 1 else _NEIGHBOURS) + 1, space.size)
+    _, near = scipy.spatial.cKDTree(space.centres).query(space.centres, k=wanted)
+    reports = np.repeat(np.arange(space.size), wanted)
+    others = np.asarray(near).reshape(space.size, wanted)[guesses].ravel()
+    different = others != guesses[reports]
+    return np.stack([reports[different], others[different]])
 
 
 @dataclass(frozen=True)
-class _Search:
-    """The concave program of largest entropy, solved in its multipliers β and η."""
+class _LargestEntropy:
+    """The concave program in its multipliers: β of the loss, then η(y, z) of each pair of ``pairs``.
 
-    space: Space
+    ``pairs`` (2, n) are reports y and guesses z; ``free`` where the whole loss is wanted, not only allowed.
+    """
+
     prior: FloatArray
     losses: FloatArray
     limit: float
-    gap: float
-    progress: Progress
+    guesses: IntArray
+    free: bool
 
-    @cached_property
-    def single(self) -> FloatArray:
-        """The mean loss of every single guess, made without seeing a report."""
-        return self.prior @ self.losses
-
-    @property
-    def largest(self) -> float:
-        """What no strategy exceeds."""
-        return min(self.limit, float(self.single.min()))
-
-    @cached_property
-    def guesses(self) -> IntArray:
-        """What the adversary shall find best: the report, or one place where the limit is no limit."""
-        cells = np.arange(self.space.size)
-        if self.limit < self.single.min():
-            return cells
-        return np.full_like(cells, int(self.single.argmin()))
-
-    def strategy(self) -> OptimalStrategy:
-        """Solve, defending against more guesses until none is better than the intended ones."""
-        pairs = self._near()
-        prices = np.zeros(pairs.shape[1] + 1)
-        prices[0] = 1.0 / self.limit
-        steps = 0
-        for number in range(_ROUNDS):
-            prices, used = self._solved(pairs, prices)
-            steps += used
-            matrix = self._within_limit(self._channel(pairs, prices)[0])
-            reached = self._judged(matrix, steps)
-            self.progress((number + 1) / _ROUNDS, f"{pairs.shape[1]} guesses defended against")
-            more = self._better_guesses(matrix, pairs)
-            if reached.gap <= self.gap or (used < _ENOUGH and not more.shape[1]):
-                break
-            pairs = np.concatenate([pairs, more], axis=1)
-            prices = np.r_[prices, np.zeros(more.shape[1])]
-        stopped = "within the gap" if reached.gap <= self.gap else ROUNDING
-        return OptimalStrategy(self.space, matrix, replace(reached, stopped=stopped))
-
-    def _near(self) -> IntArray:
-        """(2, n): reports y and the guesses z nearest to the intended one."""
-        size = self.space.size
-        wanted = min((2 if self.space.centres.shape[1] == 1 else _NEIGHBOURS) + 1, size)
-        _, near = scipy.spatial.cKDTree(self.space.centres).query(self.space.centres, k=wanted)
-        near = np.asarray(near).reshape(size, wanted)[self.guesses]
-        reports = np.repeat(np.arange(size), wanted)
-        others = near.ravel()
-        kept = others != self.guesses[reports]
-        return np.stack([reports[kept], others[kept]])
-
-    def _solved(self, pairs: IntArray, prices: FloatArray) -> tuple[FloatArray, int]:
-        free = self.limit < self.single.min()  # then the whole loss is wanted, not only allowed
-        bounds = [(None if free else 0.0, None)] + [(0.0, None)] * pairs.shape[1]
+    def solve(self, pairs: IntArray, prices: FloatArray) -> tuple[FloatArray, int]:
+        """The multipliers of least dual value, from ``prices`` on, and the steps it took."""
+        bounds = [(None if self.free else 0.0, None)] + [(0.0, None)] * pairs.shape[1]
         advantage = self.losses[:, pairs[1]] - self.losses[:, self.guesses[pairs[0]]]
 
         def dual(values: FloatArray) -> tuple[float, FloatArray]:
-            channel, logs = self._channel(pairs, values)
+            channel, logs = self.channel(pairs, values)
             joint = self.prior[:, None] * channel
             slope = np.r_[
                 self.limit - np.vdot(joint, self.losses),
@@ -194,52 +198,14 @@ class _Search:
         )  # fmt: skip
         return found.x, int(found.nit)
 
-    def _channel(self, pairs: IntArray, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The channel of the multipliers, and log Z(x)."""
+    def channel(self, pairs: IntArray, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The channel (m, m) of the multipliers, and log Z(x)."""
         reports, others = pairs
-        size = self.space.size
-        spread = sparse.csr_array((prices[1:], (reports, others)), shape=(size, size))
+        spread = sparse.csr_array((prices[1:], (reports, others)), shape=self.losses.shape)
+        paid = np.bincount(reports, prices[1:], minlength=len(self.losses))
         exponent = (spread @ self.losses.T).T - prices[0] * self.losses
-        exponent -= self.losses[:, self.guesses] * np.bincount(reports, prices[1:], minlength=size)
+        exponent -= self.losses[:, self.guesses] * paid
         top = exponent.max(axis=1, keepdims=True)
         law = np.exp(exponent - top)
         total = law.sum(axis=1, keepdims=True)
         return law / total, (np.log(total) + top)[:, 0]
-
-    def _within_limit(self, channel: FloatArray) -> FloatArray:
-        """Mixed with the truth just so much that the loss does not exceed the limit."""
-        reached = float(np.vdot(self.prior[:, None] * channel, self.losses))
-        if reached <= self.limit:
-            return channel
-        truth = 1.0 - self.limit / reached
-        return (1.0 - truth) * channel + truth * np.eye(self.space.size)
-
-    def _better_guesses(self, channel: FloatArray, pairs: IntArray) -> IntArray:
-        """(2, n): reports after which some new guess beats the intended one, with the best such guess."""
-        size = self.space.size
-        errors = self.losses.T @ (self.prior[:, None] * channel)
-        reports = np.arange(size)
-        best = errors.argmin(axis=0)
-        wrong = errors[best, reports] < errors[self.guesses, reports]
-        wrong &= ~np.isin(reports * size + best, pairs[0] * size + pairs[1])
-        return np.stack([reports[wrong], best[wrong]])
-
-    def _judged(self, channel: FloatArray, steps: int) -> StrategyOptimality:
-        joint = self.prior[:, None] * channel
-        privacy = float((self.losses.T @ joint).min(axis=0).sum())
-        loss = float(np.vdot(joint, self.losses))
-        return StrategyOptimality(privacy, self.largest, loss, self.limit, steps, "")
-
-
-def _checked_losses(space: Space, loss: Loss) -> FloatArray:
-    if space.size > CELL_LIMIT:
-        raise TooLarge(
-            f"the strategy ({space.size} cells) must have at most {CELL_LIMIT}; take larger cells"
-        )
-    cells = np.arange(space.size)
-    losses = loss_values(loss, space, cells[:, None], cells)
-    if (losses < 0).any() or np.diag(losses).any():
-        raise InvalidInput(
-            "loss must not be negative, and 0 for whoever is taken for where they are"
-        )
-    return losses
