@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoveil.errors import InvalidInput
@@ -20,7 +20,7 @@ def canonical_bytes(values: Mapping[str, Any]) -> bytes:
     >>> canonical_bytes({"b": 2.0, "a": [1e-7, 0.00001, "é"]}).decode()
     '{"a":[1e-7,0.00001,"é"],"b":2}'
     """
-    return "".join(_pieces(values)).encode()
+    return _json(values).encode()
 
 
 def document_id(values: Mapping[str, Any]) -> str:
@@ -45,50 +45,26 @@ def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _pieces(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        yield "{"
-        for position, key in enumerate(sorted(value, key=_utf16)):
-            yield f"{',' if position else ''}{_text(key)}:"
-            yield from _pieces(value[key])
-        yield "}"
-    elif isinstance(value, list) and all(type(item) is int for item in value):
-        yield f"[{','.join(map(_whole, value))}]"
-    elif isinstance(value, list | tuple):
-        yield "["
-        for position, item in enumerate(value):
-            if position:
-                yield ","
-            yield from _pieces(item)
-        yield "]"
-    else:
-        yield _scalar(value)
-
-
-def _utf16(key: str) -> bytes:
-    return key.encode("utf-16-be")
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _scalar(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, str):
-        return _text(value)
+def _json(value: Any) -> str:
+    if value is None or isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int):
-        return _whole(int(value))
+        return _whole([int(value)])
     if isinstance(value, float):
         return number(float(value))
+    if isinstance(value, list | tuple):
+        whole = set(map(type, value)) == {int}  # thousands of kernel values and weights
+        return f"[{_whole(value) if whole else ','.join(map(_json, value))}]"
+    if isinstance(value, Mapping):
+        keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+        return f"{{{','.join(f'{_json(key)}:{_json(value[key])}' for key in keys)}}}"
     raise InvalidInput(f"a JSON document must hold plain values, not a {type(value).__name__}")
 
 
-def _whole(value: int) -> str:
-    if abs(value) > _LARGEST:
+def _whole(values: Sequence[int]) -> str:
+    if min(values) < -_LARGEST or max(values) > _LARGEST:
         raise InvalidInput(f"a JSON document must hold whole numbers within ±{_LARGEST}")
-    return str(value)
+    return ",".join(map(str, values))
 
 
 def number(value: float) -> str:
@@ -106,17 +82,13 @@ def number(value: float) -> str:
     point = len(whole) + int(exponent or 0)
     padded = (whole + fraction).rstrip("0")
     digits = padded.lstrip("0")
-    point -= len(padded) - len(digits)
-    return ("-" if value < 0 else "") + _placed(digits, point)
-
-
-def _placed(digits: str, point: int) -> str:
-    """The digits with the decimal point after ``point`` of them, by ECMAScript's rules."""
+    point -= len(padded) - len(digits)  # the decimal point comes after so many of the digits
+    sign = "-" if value < 0 else ""
     if len(digits) <= point <= 21:
-        return digits + "0" * (point - len(digits))
+        return sign + digits + "0" * (point - len(digits))
     if 0 < point <= 21:
-        return f"{digits[:point]}.{digits[point:]}"
+        return f"{sign}{digits[:point]}.{digits[point:]}"
     if -6 < point <= 0:
-        return f"0.{'0' * -point}{digits}"
+        return f"{sign}0.{'0' * -point}{digits}"
     rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{digits[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return f"{sign}{digits[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"

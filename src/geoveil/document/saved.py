@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,11 +27,19 @@ from geoveil.space import space_from_dict
 
 VERSION = 1
 
-_GUARANTEES: dict[str, type[Guarantee]] = {
-    "per-km": GeoIndistinguishability,
-    "local": LocalDifferentialPrivacy,
-    "within-radius": WithinRadius,
+_GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
+    "per-km": (GeoIndistinguishability, ("epsilon_per_km",)),
+    "local": (LocalDifferentialPrivacy, ("epsilon",)),
+    "within-radius": (WithinRadius, ("radius_km", "epsilon")),
 }
+"""The kinds of promise that have a document form, and their numbers."""
+_DESCRIBED = ("space", "guarantee")
+_ENTRIES: dict[str, tuple[str, ...]] = {
+    "remapped": ("of", "map"),
+    "dense": ("matrix", *_DESCRIBED),
+    ContinuousLaplace.name: ("parameters",),
+}
+"""What a document has beside its name, where it is not parameters, space and guarantee."""
 
 AnyMechanism = Channel | ContinuousLaplace
 _Read = TypeVar("_Read")
@@ -48,22 +55,28 @@ def _body(mechanism: AnyMechanism) -> dict[str, Any]:
         parameters = {"epsilon_per_km": mechanism.epsilon_per_km}
         return {"mechanism": mechanism.name, "parameters": parameters}
     if isinstance(mechanism, Remapped):
-        return {
-            "mechanism": "remapped",
-            "of": _body(mechanism.channel),
-            "map": mechanism.map.tolist(),
-        }
-    described = {
-        "space": mechanism.space.to_dict(),
-        "guarantee": _guarantee_to_dict(mechanism.guarantee),
-    }
+        inner, table = _body(mechanism.channel), mechanism.map.tolist()
+        return {"mechanism": "remapped", "of": inner, "map": table}
     if isinstance(mechanism, Mechanism):
-        return {"mechanism": mechanism.name, "parameters": mechanism.parameters(), **described}
-    if isinstance(mechanism, DenseChannel):
-        return {"mechanism": "dense", "matrix": mechanism.matrix().tolist(), **described}
-    raise Unsupported(
-        f"{type(mechanism).__name__} has no document form; save the mechanism it was made from"
-    )
+        stated = {"mechanism": mechanism.name, "parameters": mechanism.parameters()}
+    elif isinstance(mechanism, DenseChannel):
+        stated = {"mechanism": "dense", "matrix": mechanism.matrix().tolist()}
+    else:
+        raise Unsupported(
+            f"{type(mechanism).__name__} has no document form; save the mechanism it was made from"
+        )
+    claim = mechanism.guarantee
+    promise = None if claim is None else {"kind": _kind(claim)}
+    if promise is not None:
+        promise |= {name: getattr(claim, name) for name in _GUARANTEES[promise["kind"]][1]}
+    return {**stated, "space": mechanism.space.to_dict(), "guarantee": promise}
+
+
+def _kind(guarantee: Guarantee) -> str:
+    for kind, (guarantees, _) in _GUARANTEES.items():
+        if type(guarantee) is guarantees:
+            return kind
+    raise Unsupported("only per-km, local and within-radius guarantees have a document form")
 
 
 def mechanism_from_dict(values: object) -> AnyMechanism:
@@ -86,8 +99,13 @@ def mechanism_from_dict(values: object) -> AnyMechanism:
 def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]:
     """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
     if isinstance(values, Mapping) and values.get("kind") == KIND:
-        mechanism = _published(values)
-        return mechanism, mechanism.guarantee
+        try:
+            published = MechanismDocument.read(values).mechanism
+        except RefusedDocument as refused:
+            if refused.reason != "certificate":
+                raise
+            published = stated_mechanism(values)  # sound but for its promise
+        return published, published.guarantee
     version = values.get("geoveil") if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
         raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
@@ -97,20 +115,16 @@ def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]
         raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
 
 
-def _published(values: Mapping[str, Any]) -> IntegerElastic:
-    """The mechanism of a published document that is sound but for its promise."""
-    try:
-        return MechanismDocument.read(values).mechanism
-    except RefusedDocument as refused:
-        if refused.reason != "certificate":
-            raise
-        return stated_mechanism(values)
-
-
 def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
     """The mechanism and the claim of its document: the stronger one, where two are made."""
     name = values["mechanism"]
-    _check_entries(name, values)
+    possible = {"mechanism", *_ENTRIES.get(str(name), ("parameters", *_DESCRIBED))}
+    unknown = set(values) - possible
+    if unknown:
+        raise InvalidFile(
+            f"a document of {name!r} must have no entries but {', '.join(sorted(possible))}; "
+            f"{len(unknown)} are unknown"
+        )
     if name == "remapped":
         inner, claim = _build(values["of"])
         if not isinstance(inner, Channel):
@@ -119,65 +133,34 @@ def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
     if name == ContinuousLaplace.name:
         noise = ContinuousLaplace(**values["parameters"])
         return noise, noise.guarantee
-    space, claimed = space_from_dict(values["space"]), _guarantee_from_dict(values.get("guarantee"))
+    space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
         return DenseChannel(space, values["matrix"], guarantee=claimed), claimed
-    kind = {IntegerElastic.name: IntegerElastic, **MECHANISMS}.get(name)
-    if kind is None:
+    mechanisms = {IntegerElastic.name: IntegerElastic, **MECHANISMS}
+    if name not in mechanisms:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
         )
-    made: Channel = kind(space, **values["parameters"])
+    mechanism: Channel = mechanisms[name](space, **values["parameters"])
+    own = mechanism.guarantee
     if claimed is None:
-        return made, made.guarantee
-    _check_kind(name, made.guarantee, claimed)
-    own = made.guarantee
-    return made, own if own is not None and own.implies(claimed) else claimed
+        return mechanism, own
+    if own is None or type(claimed) is not type(own):  # more loss than it has, but of the same kind
+        wanted = "null" if own is None else f"of kind {_kind(own)}"
+        raise InvalidFile(f"the guarantee of {name} must be {wanted}")
+    return mechanism, own if own.implies(claimed) else claimed
 
 
-def _check_entries(name: Any, values: Mapping[str, Any]) -> None:
-    described = {"space", "guarantee"}
-    entries = {
-        "remapped": {"of", "map"},
-        "dense": {"matrix", *described},
-        ContinuousLaplace.name: {"parameters"},
-    }
-    known = {"mechanism", *entries.get(str(name), {"parameters", *described})}
-    unknown = set(values) - known
-    if unknown:
-        raise InvalidFile(
-            f"a document of {name!r} must have no entries but {', '.join(sorted(known))}; "
-            f"{len(unknown)} are unknown"
-        )
-
-
-def _check_kind(name: str, own: Guarantee | None, claimed: Guarantee) -> None:
-    """A document may claim more loss than the law has, but not another kind of promise."""
-    if type(claimed) is not type(own):
-        kinds = [kind for kind, known in _GUARANTEES.items() if isinstance(own, known)]
-        raise InvalidFile(f"the guarantee of {name} must be of kind {', '.join(kinds)}")
-
-
-def _guarantee_to_dict(guarantee: Guarantee | None) -> dict[str, Any] | None:
-    for kind, known in _GUARANTEES.items():
-        if type(guarantee) is known:
-            stated = (each.name for each in fields(known) if each.init)  # type: ignore[arg-type]
-            return {"kind": kind, **{name: getattr(guarantee, name) for name in stated}}
-    if guarantee is None:
-        return None
-    raise Unsupported("only per-km, local and within-radius guarantees have a document form")
-
-
-def _guarantee_from_dict(values: Mapping[str, Any] | None) -> Guarantee | None:
+def _claimed(values: Mapping[str, Any] | None) -> Guarantee | None:
     if values is None:
         return None
     if not isinstance(values, Mapping):
         raise InvalidFile("a guarantee must have a kind and its numbers")
-    fields = dict(values)
-    kind = fields.pop("kind")
+    numbers = dict(values)
+    kind = numbers.pop("kind")
     if kind not in _GUARANTEES:
         raise InvalidFile(f"guarantee ({kind!r}) must be one of {', '.join(_GUARANTEES)}")
-    return _GUARANTEES[kind](**fields)
+    return _GUARANTEES[kind][0](**numbers)
 
 
 def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,11 +95,13 @@ class MechanismDocument:
     def read(cls, given: bytes | Mapping[str, Any]) -> MechanismDocument:
         """The document, checked in every respect, or :class:`RefusedDocument` with the reason."""
         parsed = _parsed(given) if isinstance(given, bytes) else given
-        if not isinstance(parsed, Mapping):
-            raise RefusedDocument("json", "it is not a JSON object")
+        _require(isinstance(parsed, Mapping), "json", "it is not a JSON object")
         values = dict(parsed)
         claimed_id = values.pop("id", None)
-        _check_fields(values)
+        stated = (type(values.get("geoveil")), values.get("geoveil"), values.get("kind"))
+        says = f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"'
+        _require(stated == (int, VERSION, KIND), "version", says)
+        _require(set(values) == _FIELDS, "fields", "entries are missing or unknown")
         document = cls(
             campaign=_campaign(values["campaign"]),
             round=_whole("round", values["round"], 1, 1 << 31),
@@ -109,18 +110,15 @@ class MechanismDocument:
             not_before_s=_whole("not_before", values["not_before"], 0, _LATEST_S),
             expires_s=_whole("expires", values["expires"], 0, _LATEST_S),
         )
-        document._check_claims()
-        if claimed_id is not None and claimed_id != document.id:
-            raise RefusedDocument("id", "its id is not the SHA-256 of its canonical bytes")
+        mechanism = document.mechanism
+        _require(document.not_before_s < document.expires_s, "times", "it expires before it begins")
+        steep_enough = document.beta_per_km >= mechanism.beta_per_km * (1 - 1e-9)
+        _require(steep_enough, "beta", "its kernel falls faster than the β it states")
+        keeps = mechanism.certified_epsilon_per_km <= document.epsilon_per_km
+        _require(keeps, "certificate", "its integers do not keep the promise it states")
+        own = claimed_id is None or claimed_id == document.id
+        _require(own, "id", "its id is not the SHA-256 of its canonical bytes")
         return document
-
-    def _check_claims(self) -> None:
-        if self.not_before_s >= self.expires_s:
-            raise RefusedDocument("times", "it expires before it begins")
-        if self.beta_per_km < self.mechanism.beta_per_km * (1 - 1e-9):
-            raise RefusedDocument("beta", "its kernel falls faster than the β it states")
-        if self.mechanism.certified_epsilon_per_km > self.epsilon_per_km:
-            raise RefusedDocument("certificate", "its integers do not keep the promise it states")
 
 
 def publish(
@@ -151,38 +149,38 @@ def publish(
     return MechanismDocument.read(document.to_bytes())
 
 
+# --- Entries of a document that may come from anybody: each is checked, or refused by name
+
+
+def _require(sound: bool, reason: str, sentence: str) -> None:
+    if not sound:
+        raise RefusedDocument(reason, sentence)
+
+
 def _parsed(given: bytes) -> Any:
-    if len(given) > LARGEST_BYTES:
-        raise RefusedDocument("size", f"it has more than {LARGEST_BYTES} bytes")
+    _require(len(given) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
     try:
         return strict_json(given)
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
 
 
-def _check_fields(values: Mapping[str, Any]) -> None:
-    version = values.get("geoveil")
-    if type(version) is not int or version != VERSION or values.get("kind") != KIND:
-        raise RefusedDocument("version", f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"')
-    if set(values) != _FIELDS:
-        raise RefusedDocument("fields", "entries are missing or unknown")
-
-
 def _campaign(value: Any) -> str:
-    if not isinstance(value, str) or not _CAMPAIGN.fullmatch(value):
-        raise RefusedDocument("campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
+    named = isinstance(value, str) and _CAMPAIGN.fullmatch(value) is not None
+    _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
     return value
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise RefusedDocument(name, f"{name} is not a whole number from {least} to {most}")
+    whole = type(value) is int and least <= value <= most
+    _require(whole, name, f"{name} is not a whole number from {least} to {most}")
     return value
 
 
 def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value < 1e9 or not math.isfinite(value):
-        raise RefusedDocument(name, f"{name} is not a number above 0")
+    _require(
+        type(value) in (int, float) and 0 < value < 1e9, name, f"{name} is not a number above 0"
+    )
     return float(value)
 
 
@@ -191,12 +189,14 @@ def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
     try:
         space = _space(values["space"])
         promise = _number("epsilon_per_km", values["epsilon_per_km"])
-        return IntegerElastic(
-            space,
-            kernel=_integers("kernel", values["kernel"], space.size),
-            weights=_integers("weights", values["weights"], space.size),
-            epsilon_per_km=promise,
-        )
+        for name in ("kernel", "weights"):
+            entries = values[name]
+            one_each = isinstance(entries, list) and len(entries) == space.size
+            _require(one_each, name, f"{name} does not hold one whole number per cell")
+            whole = all(type(entry) is int and 0 < entry < 1 << 62 for entry in entries)
+            _require(whole, name, f"{name} holds something else than whole numbers above 0")
+        kernel, weights = values["kernel"], values["weights"]
+        return IntegerElastic(space, kernel=kernel, weights=weights, epsilon_per_km=promise)
     except RefusedDocument:
         raise
     except (InvalidInput, OverflowError) as problem:
@@ -204,21 +204,12 @@ def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
 
 
 def _space(value: Any) -> Grid:
-    if not isinstance(value, Mapping) or value.get("box") is None:
-        raise RefusedDocument("space", "its space is not a grid over a box")
-    for name in ("rows", "columns"):
-        _whole("space", value.get(name), 1, MATRIX_LIMIT)
-    if value["rows"] * value["columns"] > MATRIX_LIMIT:
-        raise RefusedDocument("space", f"its space has more than {MATRIX_LIMIT} cells")
+    on_a_map = isinstance(value, Mapping) and value.get("box") is not None
+    _require(on_a_map, "space", "its space is not a grid over a box")
+    rows, columns = (_whole("space", value.get(n), 1, MATRIX_LIMIT) for n in ("rows", "columns"))
+    few = rows * columns <= MATRIX_LIMIT
+    _require(few, "space", f"its space has more than {MATRIX_LIMIT} cells")
     try:
         return Grid.from_dict(value)
     except (InvalidInput, TypeError, ValueError, ArithmeticError) as problem:
         raise RefusedDocument("space", f"its space is not sound: {problem}") from None
-
-
-def _integers(name: str, values: Any, size: int) -> list[int]:
-    if not isinstance(values, list) or len(values) != size:
-        raise RefusedDocument(name, f"{name} does not hold one whole number per cell")
-    if not all(type(value) is int and 0 < value < 1 << 62 for value in values):
-        raise RefusedDocument(name, f"{name} holds something else than whole numbers above 0")
-    return values
