@@ -80,7 +80,7 @@ def losses(channel: Channel) -> FloatArray:
 def cell_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, FloatArray]:
     """Cells of two people this far apart: one at corners, edges and elsewhere, the other all around."""
     generator = np.random.default_rng(5)
-    west, south = grid.lattice.corner_km
+    west, south = grid.corner_km
     size = np.array([grid.columns, grid.rows]) * grid.cell_km
     corners = np.stack(np.meshgrid(*(np.arange(n + 1) for n in grid.shape[::-1])), -1).reshape(
         -1, 2

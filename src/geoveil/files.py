@@ -28,7 +28,12 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         try:
-            handle = _new_file(partial, mode)
+            # new, and with the permissions of the old one from its first byte
+            permissions = 0o666 if mode is None else stat.S_IMODE(mode)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+            handle = os.fdopen(os.open(partial, flags, permissions), "wb")
+            if mode is not None:
+                partial.chmod(permissions)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None
         with handle:
@@ -38,13 +43,3 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             partial.unlink()
         raise
-
-
-def _new_file(path: Path, mode: int | None) -> IO[bytes]:
-    """A file that did not exist, with these permissions from its first byte, else the usual ones."""
-    if mode is None:
-        return path.open("xb")
-    permissions = stat.S_IMODE(mode)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, permissions)
-    path.chmod(permissions)
-    return os.fdopen(descriptor, "wb")

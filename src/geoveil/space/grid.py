@@ -66,6 +66,7 @@ class Grid(MapSpace):
     cell_km: float
     box: Box | None = None
     size: int = field(init=False)
+    in_rows = True
 
     def __post_init__(self) -> None:
         rows, columns = count("rows", self.rows), count("columns", self.columns)
@@ -176,11 +177,6 @@ class Grid(MapSpace):
                 "an abstract grid has no coordinates; build it with Grid.from_box, or use locate_km"
             )
         return self.box.plane
-
-    @property
-    def closest_cells(self) -> tuple[int, int] | None:
-        """The first two cells, which are neighbours; ``None`` where there is only one."""
-        return (0, 1) if self.size > 1 else None
 
     def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast).

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.errors import TooLarge
-from geoveil.space.outside import Outside, check_outside, settle
+from geoveil.space.outside import Outside, settle
 from geoveil.space.projection import numbers
 from geoveil.space.space import Space, entries
 
@@ -34,6 +34,7 @@ class Line(Space):
 
     size: int
     unit = "unit"
+    in_rows = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", count("size", self.size))
@@ -42,11 +43,6 @@ class Line(Space):
 
     def _centres(self) -> FloatArray:
         return np.arange(self.size, dtype=np.float64)[:, None]
-
-    @property
-    def closest_cells(self) -> tuple[int, int] | None:
-        """The first two cells, which are neighbours; ``None`` where there is only one."""
-        return (0, 1) if self.size > 1 else None
 
     @overload
     def locate(self, values: float, *, outside: Outside = ...) -> int: ...
@@ -58,7 +54,6 @@ class Line(Space):
         A value more than half a step beyond an end is outside: it is refused (``"raise"``), left out
         (``"drop"``) or goes to that end (``"clamp"``).
         """
-        check_outside(outside)
         given = numbers("values", values)
         cells = np.floor(np.clip(given, 0.0, self.size - 1.0) + 0.5).astype(np.int64)
         return settle(cells, (given >= -0.5) & (given <= self.size - 0.5), outside)

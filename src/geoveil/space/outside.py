@@ -41,6 +41,7 @@ def settle(
     One place that lies outside cannot be left out of one answer: there ``"drop"`` refuses too.
     ``hint(beyond)`` is what may be wrong with those where ``beyond``, flat, is true.
     """
+    check_outside(outside)
     if outside == "drop" and cells.ndim:
         return cells[inside]
     if outside != "clamp" and not inside.all():

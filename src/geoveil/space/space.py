@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
-from geoveil.space.outside import Outside, check_outside, elsewhere, settle
+from geoveil.space.outside import Outside, elsewhere, settle
 from geoveil.space.projection import TangentPlane, blocks, coordinates, plane_coordinates
 
 MATRIX_LIMIT = 4096
@@ -30,6 +30,8 @@ class Space(ABC):
 
     unit: str = "km"
     size: int
+    in_rows: ClassVar[bool] = False
+    """Whether cells 0 and 1 are neighbours with no two closer, as in a lattice numbered by rows."""
 
     @cached_property
     def centres(self) -> FloatArray:
@@ -72,8 +74,8 @@ class Space(ABC):
     @property
     def closest_cells(self) -> tuple[int, int] | None:
         """Two cells with no two closer; ``None`` where there is only one cell."""
-        if self.size == 1:
-            return None
+        if self.size == 1 or self.in_rows:
+            return None if self.size == 1 else (0, 1)
         from scipy.spatial import cKDTree  # here, since it is slow to import
 
         distances, cells = cKDTree(self.centres).query(self.centres, k=2)
@@ -162,7 +164,6 @@ class MapSpace(Space):
         of the globe away to one and the same). A place at most 1 % of a cell off a grid counts as
         inside, and so does all of its box. Nothing is outside of points: the nearest one counts.
         """
-        check_outside(outside)
         latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         cells, inside = self.nearest_cells(lat=latitude, lng=longitude)
         return settle(
@@ -174,7 +175,6 @@ class MapSpace(Space):
 
     def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """Cells of places (…, 2) in kilometres east and north, the coordinates of ``centres``."""
-        check_outside(outside)
         return settle(*self._nearest_km(xy), outside)
 
     def nearest_cells(

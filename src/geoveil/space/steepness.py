@@ -37,10 +37,6 @@ def steepness(values: FloatArray, space: Space) -> Steepness:
         return _on_lattice(values.reshape(space.shape), space.cell_km)
     if isinstance(space, Line):
         return _on_lattice(values.reshape(1, -1), 1.0)
-    return _by_rows(values, space)
-
-
-def _by_rows(values: FloatArray, space: Space) -> Steepness:
     best = Steepness(0.0, (0, 1))
     for cell in range(space.size - 1):
         distance = space.distances_from_km(cell)[cell + 1 :]
