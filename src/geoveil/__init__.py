@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from geoveil.optimal.strategy import optimal_strategy as optimal_strategy
     from geoveil.randomness import Randomness as Randomness, seeded as seeded
     from geoveil.release.count_release import CountRelease as CountRelease
-    from geoveil.release.curve import leakage_curve as leakage_curve
+    from geoveil.release.comparator import leakage_curve as leakage_curve
     from geoveil.space.box import Box as Box
     from geoveil.space.grid import Grid as Grid
     from geoveil.space.line import Line as Line
@@ -137,7 +137,7 @@ _HOMES = {
     "optimal.strategy": ("optimal_strategy",),
     "randomness": ("Randomness", "seeded",),
     "release.count_release": ("CountRelease",),
-    "release.curve": ("leakage_curve",),
+    "release.comparator": ("leakage_curve",),
     "space.box": ("Box",),
     "space.grid": ("Grid",),
     "space.line": ("Line",),

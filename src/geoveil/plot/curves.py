@@ -13,7 +13,7 @@ from geoveil.campaign.advice import Advice, Choice
 from geoveil.campaign.simulation import Simulation
 from geoveil.errors import InvalidInput
 from geoveil.plot.maps import picture
-from geoveil.release.curve import CurvePoint
+from geoveil.release.comparator import CurvePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

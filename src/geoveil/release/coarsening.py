@@ -13,7 +13,7 @@ exact release of a coarser question, and both leak no more than is stated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,13 +25,11 @@ from geoveil.release.counts import (
     ENTRY_LIMIT,
     REACH,
     VECTOR_LIMIT,
-    WHOLE_LIMIT,
     CountVectors,
-    number_of_vectors,
     transform_points,
     within_products,
 )
-from geoveil.release.prior import TAIL, Prior
+from geoveil.release.prior import Prior
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def even_groups(people: int, groups: int) -> list[IntArray]:
 def within_reach(prior: Prior) -> bool:
     """Whether a release for this prior can be designed: vectors to list and transforms to make."""
     people, places = prior.people, prior.places
-    lower, upper = _window(prior)
+    lower, upper = prior.window()
     if not within_products(people, lower, upper, REACH):
         return False
     size = CountVectors.estimated_size(people, lower, upper)
@@ -114,40 +112,29 @@ def check_reach(prior: Prior) -> None:
     """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
     if within_reach(prior):
         return
-    lower, upper = _window(prior)
+    lower, upper = prior.window()
     size = CountVectors.estimated_size(prior.people, lower, upper)
     points = float(min(transform_points(lower, upper), 10**300))
-    advice = " or ".join([*_merging_that_fits(prior), *_groups_that_fit(prior)])
-    raise TooLarge(
-        f"count vectors ({size:.3g} for {prior.people} people and {prior.places} places) must have at most "
-        f"{ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at most {REACH:.3g} "
-        f"points ({points:.3g}) and {VECTOR_LIMIT:.3g} vectors; {advice}"
-    )
+    advice = []
 
+    def merged_is_too_large(places: int) -> bool:
+        return not within_reach(prior.merged(merge_least_visited(prior, places).groups))
 
-def _window(prior: Prior) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The bounds of the vectors that a design looks at."""
-    people, places = prior.people, prior.places
-    if number_of_vectors(people, places) <= WHOLE_LIMIT:
-        return (0,) * places, (people,) * places
-    return prior.bounds(TAIL / 2)
-
-
-def _merging_that_fits(prior: Prior) -> Sequence[str]:
-    """The finest merging within reach, by bisection: fewer places have fewer vectors."""
-    fits, fails = 1, prior.places
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        merged = prior.merged(merge_least_visited(prior, middle).groups)
-        fits, fails = (middle, fails) if within_reach(merged) else (fits, middle)
-    return [f"merge the places into {fits} (merge_least_visited)"] if fits > 1 else []
-
-
-def _groups_that_fit(prior: Prior) -> Sequence[str]:
+    # the finest merging within reach: fewer places have fewer vectors
+    places = 1 + bisect.bisect_left(range(2, prior.places), True, key=merged_is_too_large)
+    if places > 1:
+        advice.append(f"merge the places into {places} (merge_least_visited)")
     groups = 2
     while groups <= prior.people:
         largest = -(-prior.people // groups)
         if within_reach(Prior.parse(prior.mean, largest)):
-            return [f"split the people into {groups} groups of at most {largest} (GroupedRelease)"]
+            advice.append(
+                f"split the people into {groups} groups of at most {largest} (GroupedRelease)"
+            )
+            break
         groups = max(groups + 1, groups * 5 // 4)
-    return []
+    raise TooLarge(
+        f"count vectors ({size:.3g} for {prior.people} people and {prior.places} places) must have at most "
+        f"{ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at most {REACH:.3g} "
+        f"points ({points:.3g}) and {VECTOR_LIMIT:.3g} vectors; {' or '.join(advice)}"
+    )

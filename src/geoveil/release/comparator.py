@@ -1,10 +1,11 @@
-"""What others do: Laplace noise on every count, then back to a valid vector."""
+"""What others do, Laplace noise on every count and back to a valid vector; and the curve beside ours."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -22,7 +23,9 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import Randomness, seeded
+from geoveil.release.count_release import CountRelease
 from geoveil.release.counts import CountVectors
+from geoveil.release.optimum import ReleaseDesign
 from geoveil.root import NeverSafe, safe_root
 
 BOX_LIMIT = 1 << 24
@@ -49,24 +52,19 @@ def nearest(noisy: IntArray, people: int) -> Nearest:
     """
     places = noisy.shape[-1]
     missing = people - noisy.sum(axis=-1)
-    level = _levels(noisy, np.maximum(-missing, 0))
-    lowered = np.maximum(noisy - level[..., None], 0)
-    rest = np.where(missing >= 0, missing % places, lowered.sum(axis=-1) - people)
-    more = np.maximum(missing, 0) // places
-    base = np.where(missing[..., None] >= 0, noisy + more[..., None], lowered)
-    is_open = (missing[..., None] >= 0) | (noisy > level[..., None])
-    return Nearest(base, np.where(missing >= 0, 1, -1), rest, is_open)
-
-
-def _levels(noisy: IntArray, excess: IntArray) -> IntArray:
-    """The largest t with Σ min(z_i, t) ≤ excess: how much can be taken from every place alike."""
+    # level: the largest t with Σ min(z_i, t) ≤ excess, which can be taken from every place alike
     ordered = np.sort(noisy, axis=-1)
-    before = np.cumsum(ordered, axis=-1) - ordered
-    left = noisy.shape[-1] - np.arange(noisy.shape[-1])
-    level = (excess[..., None] - before) // left
-    # The first place, in order, that is not emptied has its level below its own count.
-    first = np.argmax((level < ordered) | (left == 1), axis=-1)
-    return np.take_along_axis(level, first[..., None], axis=-1)[..., 0]
+    before, left = np.cumsum(ordered, axis=-1) - ordered, places - np.arange(places)
+    levels = (np.maximum(-missing, 0)[..., None] - before) // left
+    # the first place, in order, that is not emptied has its level below its own count
+    first = np.argmax((levels < ordered) | (left == 1), axis=-1)
+    level = np.take_along_axis(levels, first[..., None], axis=-1)
+    lowered = np.maximum(noisy - level, 0)
+    rest = np.where(missing >= 0, missing % places, lowered.sum(axis=-1) - people)
+    raised = noisy + np.maximum(missing, 0)[..., None] // places
+    short = missing[..., None] >= 0
+    base, is_open = np.where(short, raised, lowered), short | (noisy > level)
+    return Nearest(base, np.where(missing >= 0, 1, -1), rest, is_open)
 
 
 def drawn_nearest(noisy: IntArray, people: int, randomness: Randomness) -> IntArray:
@@ -91,24 +89,20 @@ def nearest_matrix(people: int, places: int) -> csr_array:
         )
     sides = (people + 1,) * places
     noisy = np.stack(np.unravel_index(np.arange(size), sides), axis=1).astype(np.int64)
-    vectors = CountVectors(people, places)
-    found = nearest(noisy, people)
-    entries = list(_entries(found, vectors, places))
+    vectors, found = CountVectors(people, places), nearest(noisy, people)
+    choices = comb(found.open.sum(axis=1), found.rest)
+    # every set of places that may get the one unit more or less
+    chosen = [
+        list(some) for number in range(places) for some in combinations(range(places), number)
+    ]
+    entries = []
+    for some in chosen:
+        fits = np.flatnonzero((found.rest == len(some)) & found.open[:, some].all(axis=1))
+        moved = found.base[fits]
+        moved[:, some] += found.sign[fits, None]
+        entries.append((fits, vectors.index(moved), 1.0 / choices[fits]))
     rows, columns, shares = (np.concatenate(part) for part in zip(*entries, strict=True))
     return csr_array((shares, (rows, columns)), shape=(size, vectors.size))
-
-
-def _entries(
-    found: Nearest, vectors: CountVectors, places: int
-) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
-    """Rows, columns and shares for every set of places that may get the one unit more or less."""
-    choices = comb(found.open.sum(axis=1), found.rest)
-    for number in range(places):
-        for chosen in combinations(range(places), number):
-            fits = np.flatnonzero((found.rest == number) & found.open[:, list(chosen)].all(axis=1))
-            moved = found.base[fits]
-            moved[:, list(chosen)] += found.sign[fits, None]
-            yield fits, vectors.index(moved), 1.0 / choices[fits]
 
 
 # --- Comparators: independent noise on every count, brought back to valid vectors
@@ -150,11 +144,10 @@ class NoisyCounts(Channel):
     def one_count(self) -> FloatArray:
         """(M + 1, M + 1): the law of one noisy, clamped count for each true one."""
         people = self.vectors.people
-        true, seen = np.arange(people + 1)[:, None], np.arange(people + 1)[None, :]
-        away = np.abs(seen - true)
-        beyond = np.where(
-            away > 0, self.tail(np.maximum(away, 1)), 1 - self.tail(np.ones_like(away))
-        )
+        seen = np.arange(people + 1)
+        away = np.abs(seen - seen[:, None])
+        tail = self.tail(np.maximum(away, 1))
+        beyond = np.where(away > 0, tail, 1 - tail)
         here = np.where(away > 0, beyond - self.tail(away + 1), 2 * beyond - 1)
         return np.where((seen == 0) | (seen == people), beyond, here)
 
@@ -190,14 +183,12 @@ class NoisyCounts(Channel):
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         centres = self.vectors.centres
-        return np.concatenate(
-            [
-                np.einsum(
-                    "xy,xy->x", rows, function(CountVectors._norm(centres[cells, None] - centres))
-                )
-                for cells, rows in self._all_rows()
-            ]
-        )
+
+        def mean(cells: IntArray, rows: FloatArray) -> FloatArray:
+            values = function(CountVectors._norm(centres[cells, None] - centres))
+            return np.asarray(np.einsum("xy,xy->x", rows, values))
+
+        return np.concatenate([mean(*part) for part in self._all_rows()])
 
     def row_entropies_nats(self) -> FloatArray:
         return np.concatenate([entr(rows).sum(axis=1) for _, rows in self._all_rows()])
@@ -328,3 +319,64 @@ def comparator_leakage(
     released = float(entr(channel._push(law)).sum()) / math.log(2)
     error = float(entropies.std(ddof=1)) / math.sqrt(rows)
     return ComparatorLeakage(max(0.0, released - float(entropies.mean())), error)
+
+
+# --- The leakage–distortion curve: what accuracy costs
+
+
+MULTIPLIERS = tuple(float(rate) for rate in np.geomspace(0.25, 4.0, 9).round(4))
+"""Multipliers between almost nothing told and almost nothing changed, for counts of tens."""
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One release of the curve, and what comparators leak at the same distortion, by name."""
+
+    multiplier: float
+    distortion: float
+    leakage_bits: float
+    certificate_nats: float
+    personal_bits: float
+    comparators_bits: dict[str, float]
+
+
+def leakage_curve(
+    build: Callable[[float], CountRelease],
+    multipliers: Sequence[float] = MULTIPLIERS,
+    comparators: Sequence[type[NoisyCounts]] = (),
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[CurvePoint]:
+    """The release ``build(multiplier)`` at each multiplier, beside comparators tuned to its distortion.
+
+    A comparator is left out where its noisy vectors cannot be listed, or its ε would leave the range.
+    """
+    points = []
+    for number, multiplier in enumerate(multipliers):
+        progress(number, len(multipliers))
+        release = build(multiplier)
+        beside: dict[str, float] = {}
+        for kind in comparators:
+            with contextlib.suppress(TooLarge, InvalidInput):
+                told = {one: _at_equal_distortion(kind, one) for one in set(release.designs)}
+                beside[kind.name] = sum(told[one] for one in release.designs)
+        points.append(
+            CurvePoint(
+                multiplier,
+                release.distortion,
+                release.leakage_bits,
+                release.certificate_nats,
+                release.most_personal_leakage_bits,
+                beside,
+            )
+        )
+    return points
+
+
+def _at_equal_distortion(kind: type[NoisyCounts], design: ReleaseDesign) -> float:
+    """What a comparator leaks at the distortion of a release of one timestamp, in bits."""
+    law = design.law
+    if not law.is_whole:
+        raise TooLarge("a comparator must have all count vectors listed")
+    tuned = matched(kind, law.vectors, law.probabilities, distortion=design.distortion)
+    return comparator_leakage(tuned, law.probabilities).bits

@@ -1,4 +1,4 @@
-"""Releasing counts: the channel, its leakage, its distortion, and samples."""
+"""Releasing counts: what a trusted aggregator publishes instead of the true ones, and what that tells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,35 +16,20 @@ from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.errors import InvalidInput
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.release.coarsening import check_reach
+from geoveil.release.coarsening import check_reach, even_groups
 from geoveil.release.counts import checked_counts
 from geoveil.release.optimum import ReleaseDesign, design, published_design
 from geoveil.release.prior import CountLaw, Prior
 from geoveil.root import NeverSafe, safe_root
 
+LARGEST, SMALLEST = 64.0, 1e-9
+"""Multipliers between which the answer is sought; at the largest the counts come out unchanged."""
+_CLOSE = 2e-4
+"""How near the wanted distortion or leakage, and the answer, is sought, relative."""
+_NOTHING_BITS = 1e-9
 
-def personal_leakage_bits(design: ReleaseDesign) -> FloatArray:
-    """I(A_m; Ã) in bits for every person m: what the release tells about where that person is.
-
-    Law: r_l(ã) = Σ_a P(ã|a)·P(a | m is at l), and I = Σ_l θ_l·KL(r_l ‖ Σ_k θ_k r_k).
-    Cost: one product for each place and kind of person; people with the same prior share theirs.
-    Reference: AGG Def. 1 and §5.2.2.
-    """
-    prior = design.law.prior
-    by_kind = np.zeros(prior.rows.shape[0])
-    for kind, laws in prior.laws_given_place(design.vectors):
-        possible = prior.rows[kind] > 0
-        by_kind[kind] = _mixture_information_bits(
-            design.pushed(laws[possible]), prior.rows[kind][possible]
-        )
-    return by_kind[prior.kind]
-
-
-def _mixture_information_bits(laws: FloatArray, weights: FloatArray) -> float:
-    """I between the index of a mixture and what is drawn from it, in bits."""
-    laws = laws / laws.sum(axis=1, keepdims=True)
-    divergences = rel_entr(laws, weights @ laws).sum(axis=1)
-    return max(0.0, float(weights @ divergences)) / math.log(2)
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -68,16 +53,6 @@ class LeakageChain:
         slack = 1e-9 * (1.0 + self.upper_bits)
         ordered = self.personal_bits <= self.aggregate_bits + slack
         return ordered and self.least_bits <= self.aggregate_bits <= self.upper_bits + slack
-
-
-# --- Releasing counts: what a trusted aggregator publishes instead of the true ones
-
-
-LARGEST, SMALLEST = 64.0, 1e-9
-"""Multipliers between which the answer is sought; at the largest the counts come out unchanged."""
-_CLOSE = 2e-4
-"""How near the wanted distortion or leakage, and the answer, is sought, relative."""
-_NOTHING_BITS = 1e-9
 
 
 class CountRelease:
@@ -122,14 +97,23 @@ class CountRelease:
         stop: Stop | None = None,
         progress: Progress | None = None,
     ) -> None:
-        target = _one_target(multiplier, distortion, leakage_bits)
-        laws = _laws(parse_priors(prior, people, timestamps))
+        named = {"multiplier": multiplier, "distortion": distortion, "leakage_bits": leakage_bits}
+        given = {name: value for name, value in named.items() if value is not None}
+        if len(given) != 1:
+            raise InvalidInput(
+                f"exactly one of {', '.join(named)} must be given, not {len(given)} of them"
+            )
+        ((name, value),) = given.items()
+        wanted = positive(name, value)
+        laws = _laws(prior, people, timestamps)
 
-        def build(rate: float) -> _Designs:
-            return _Designs(laws, rate, lambda law: design(law, rate, stop=stop, progress=progress))
+        def build(rate: float) -> tuple[ReleaseDesign, ...]:
+            return _once_each(laws, lambda law: design(law, rate, stop=stop, progress=progress))
 
-        made = build(target[1]) if target[0] == "multiplier" else _calibrated(build, *target)
-        self._take(made)
+        if multiplier is not None:
+            self._take(wanted, build(wanted))
+        else:
+            self._take(*_calibrated(build, wanted, limited=leakage_bits is not None))
 
     @classmethod
     def as_published(
@@ -142,36 +126,37 @@ class CountRelease:
         timestamps: int | None = None,
     ) -> CountRelease:
         """The paper's Algorithm 1 as printed: stopped where the leakage falls by ``threshold`` nats."""
-        rate = positive("multiplier", multiplier)
-        laws = _laws(parse_priors(prior, people, timestamps))
-        made = cls.__new__(cls)
-        made._take(_Designs(laws, rate, lambda law: published_design(law, rate, threshold)))
-        return made
+        rate, laws = positive("multiplier", multiplier), _laws(prior, people, timestamps)
+        release = cls.__new__(cls)
+        release._take(rate, _once_each(laws, lambda law: published_design(law, rate, threshold)))
+        return release
 
-    def _take(self, made: _Designs) -> None:
-        self.designs = made.designs
-        self.multiplier = made.multiplier
-        first = made.designs[0].law.prior
-        self.people, self.places = first.people, first.places
-        self.timestamps = len(made.designs)
+    def _take(self, multiplier: float, designs: tuple[ReleaseDesign, ...]) -> None:
+        self.designs, self.multiplier, self.timestamps = designs, multiplier, len(designs)
+        prior = designs[0].law.prior
+        self.people, self.places = prior.people, prior.places
 
     # -- what leaks ------------------------------------------------------------------------------
 
     @cached_property
     def leakage_bits(self) -> float:
         """I(A; Ã): what the release tells about the counts, summed over the timestamps, in bits."""
-        return sum(made.leakage_bits for made in self.designs)
+        return sum(one.leakage_bits for one in self.designs)
 
     @cached_property
     def distortion(self) -> float:
         """E d(A, Ã): how far the release is from the counts, summed over the timestamps, in people."""
-        return sum(made.distortion for made in self.designs)
+        return sum(one.distortion for one in self.designs)
 
     @cached_property
     def personal_leakage_bits(self) -> FloatArray:
-        """(people,): I(A_m; Ã) of each person over all timestamps, in bits."""
-        each = {id(made): personal_leakage_bits(made) for made in _different(self.designs)}
-        return np.sum([each[id(made)] for made in self.designs], axis=0)
+        """(people,): I(A_m; Ã) of each person over all timestamps, in bits.
+
+        Law: r_l(ã) = Σ_a P(ã|a)·P(a | m is at l), and I = Σ_l θ_l·KL(r_l ‖ Σ_k θ_k r_k).
+        Cost: one product for each place and kind of person; people with the same prior share theirs.
+        Reference: AGG Def. 1 and §5.2.2.
+        """
+        return np.sum(_once_each(self.designs, _personal_leakage_bits), axis=0)
 
     @property
     def most_personal_leakage_bits(self) -> float:
@@ -181,7 +166,7 @@ class CountRelease:
     @cached_property
     def certificate_nats(self) -> float:
         """A proven bound on how far the leakage is above the least possible at its distortion, in nats."""
-        return sum(made.certificate_nats for made in self.designs)
+        return sum(one.certificate_nats for one in self.designs)
 
     @property
     def least_leakage_bits(self) -> float:
@@ -217,11 +202,9 @@ class CountRelease:
             raise InvalidInput(
                 f"counts (shape {checked.shape}) must have shape {wanted}: a row for each timestamp"
             )
-        rows, source = (
-            zip(self.designs, np.atleast_2d(checked), strict=True),
-            checked_randomness(randomness),
-        )
-        released = np.stack([made.sample(row, source) for made, row in rows])
+        source = checked_randomness(randomness)
+        rows = zip(self.designs, np.atleast_2d(checked), strict=True)
+        released = np.stack([one.sample(row, source) for one, row in rows])
         return released[0] if single else released
 
     def __repr__(self) -> str:
@@ -232,45 +215,39 @@ class CountRelease:
         )
 
 
-class _Designs:
-    """The designs of all timestamps at one multiplier; equal laws share one."""
-
-    def __init__(
-        self,
-        laws: Sequence[CountLaw],
-        multiplier: float,
-        make: Callable[[CountLaw], ReleaseDesign],
-    ) -> None:
-        self.multiplier = multiplier
-        made = {id(law): make(law) for law in _different(laws)}
-        self.designs = tuple(made[id(law)] for law in laws)
-
-    @property
-    def leakage_bits(self) -> float:
-        return sum(made.leakage_bits for made in self.designs)
-
-    @property
-    def distortion(self) -> float:
-        return sum(made.distortion for made in self.designs)
+def _personal_leakage_bits(release: ReleaseDesign) -> FloatArray:
+    """(people,): I(A_m; Ã) at one timestamp, in bits."""
+    prior = release.law.prior
+    by_kind = np.zeros(prior.rows.shape[0])
+    for kind, laws in prior.laws_given_place(release.vectors):
+        shares = prior.rows[kind][prior.rows[kind] > 0]
+        released = release.pushed(laws[prior.rows[kind] > 0])  # (places, vectors): r_l
+        released /= released.sum(axis=1, keepdims=True)
+        divergences = rel_entr(released, shares @ released).sum(axis=1)
+        by_kind[kind] = max(0.0, float(shares @ divergences)) / math.log(2)
+    return by_kind[prior.kind]
 
 
-def _calibrated(build: Callable[[float], _Designs], name: str, wanted: float) -> _Designs:
-    """The designs at the multiplier that meets a target from the safe side.
+def _calibrated(
+    build: Callable[[float], tuple[ReleaseDesign, ...]], wanted: float, *, limited: bool
+) -> tuple[float, tuple[ReleaseDesign, ...]]:
+    """The multiplier whose designs keep a limit on the leakage, or else on the distortion, and these.
 
     Leakage grows and distortion falls with the multiplier. On a straight piece of the curve one
     multiplier has many optimal releases; a target inside it is kept, not met.
     """
-    limited = name == "leakage_bits"
 
-    def excess(made: _Designs) -> float:
+    def excess(designs: tuple[ReleaseDesign, ...]) -> float:
+        leakage = sum(one.leakage_bits for one in designs)
         if limited:
-            return made.leakage_bits / wanted - 1
+            return leakage / wanted - 1
+        distortion = sum(one.distortion for one in designs)
         # where nothing is told, a smaller multiplier changes nothing: there the search ends
-        nothing = made.leakage_bits <= _NOTHING_BITS and made.distortion <= wanted
-        return 0.0 if nothing else made.distortion / wanted - 1
+        nothing = leakage <= _NOTHING_BITS and distortion <= wanted
+        return 0.0 if nothing else distortion / wanted - 1
 
     try:
-        return safe_root(
+        nearest = safe_root(
             build,
             excess,
             [1.0],
@@ -279,51 +256,120 @@ def _calibrated(build: Callable[[float], _Designs], name: str, wanted: float) ->
             step=_CLOSE,
             growth=1.0,  # at tiny multipliers almost any weights pass, however far off
             end_excess=lambda: 0.0,
-        ).made
+        )
     except NeverSafe:
         raise InvalidInput(
             f"distortion ({wanted:g}) must be larger; to change nothing, publish the counts"
         ) from None
+    return nearest.at, nearest.made
 
 
-def _one_target(
-    multiplier: float | None, distortion: float | None, leakage_bits: float | None
-) -> tuple[str, float]:
-    named = {"multiplier": multiplier, "distortion": distortion, "leakage_bits": leakage_bits}
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) != 1:
-        raise InvalidInput(
-            f"exactly one of {', '.join(named)} must be given, not {len(given)} of them"
-        )
-    ((name, value),) = given.items()
-    return name, positive(name, value)
-
-
-def parse_priors(prior: npt.ArrayLike, people: int, timestamps: int | None) -> list[Prior]:
-    """One prior for each timestamp; equal ones are the same object."""
+def _laws(prior: npt.ArrayLike, people: int, timestamps: int | None) -> tuple[CountLaw, ...]:
+    """The law of the counts at each timestamp; equal priors share one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
     try:
         dimensions = np.ndim(prior)
     except ValueError:
         raise InvalidInput("prior must be rows of numbers, all of one length") from None
     if dimensions < 3:
-        return [Prior.parse(prior, people)] * moments
-    layers = np.asarray(prior)
-    if dimensions > 3 or (timestamps is not None and layers.shape[0] != moments):
-        raise InvalidInput(
-            f"prior (shape {layers.shape}) must be (timestamps, people or 1, places)"
+        priors = [Prior.parse(prior, people)] * moments
+    else:
+        layers = np.asarray(prior)
+        if dimensions > 3 or (timestamps is not None and layers.shape[0] != moments):
+            raise InvalidInput(
+                f"prior (shape {layers.shape}) must be (timestamps, people or 1, places)"
+            )
+        different = {layer.tobytes(): Prior.parse(layer, people) for layer in layers}
+        priors = [different[layer.tobytes()] for layer in layers]
+    for one in dict.fromkeys(priors):
+        check_reach(one)
+    return _once_each(priors, CountLaw.of)
+
+
+def _once_each(things: Sequence[Thing], make: Callable[[Thing], Made]) -> tuple[Made, ...]:
+    """What is made of each thing; the same thing is asked once."""
+    made = {thing: make(thing) for thing in dict.fromkeys(things)}
+    return tuple(made[thing] for thing in things)
+
+
+class GroupedRelease:
+    """A release for more people than one release can handle: one for each group of them.
+
+    Law: ã = Σ_g ã_g, each group's counts released by a :class:`CountRelease` of its own with the same
+    multiplier. ``groups`` is their number, or the people of each.
+    Guarantee: that of the groups; a person is in one of them. All measures are upper bounds, since
+    only the sum is published: I(A; Ã) ≤ Σ_g I(A_g; Ã_g), I(A_m; Ã) ≤ I(A_m; Ã_g), E d ≤ Σ_g D_g.
+    Cost: one design for each different group. Units: bits, people.
+
+    >>> grouped = GroupedRelease(people=40, prior=[0.8, 0.1, 0.1], multiplier=1.0, groups=2)
+    >>> round(grouped.leakage_bits, 3), grouped.sample([[16, 2, 2], [15, 5, 0]]).sum().item()
+    (1.595, 40)
+    """
+
+    def __init__(
+        self,
+        *,
+        people: int,
+        prior: npt.ArrayLike,
+        multiplier: float,
+        groups: int | Sequence[Sequence[int]],
+    ) -> None:
+        everybody = Prior.parse(prior, people)
+        self.multiplier = positive("multiplier", multiplier)
+        if isinstance(groups, int):
+            self.groups = tuple(even_groups(people, groups))
+        else:
+            self.groups = tuple(np.asarray(group, dtype=np.int64) for group in groups)
+            listed = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.groups]))
+            if not np.array_equal(listed, np.arange(people)):
+                raise InvalidInput(f"groups must hold each person 0 … {people - 1} exactly once")
+        self.people, self.places = everybody.people, everybody.places
+
+        def release(kinds: tuple[int, ...]) -> CountRelease:
+            rows = everybody.rows[list(kinds)]
+            return CountRelease(people=len(kinds), prior=rows, multiplier=self.multiplier)
+
+        kinds = [tuple(np.sort(everybody.kind[group]).tolist()) for group in self.groups]
+        self.releases = _once_each(kinds, release)
+
+    @property
+    def leakage_bits(self) -> float:
+        """At least I(A; Ã), in bits."""
+        return sum(release.leakage_bits for release in self.releases)
+
+    @property
+    def distortion(self) -> float:
+        """At least E d(A, Ã), in people."""
+        return sum(release.distortion for release in self.releases)
+
+    @property
+    def personal_leakage_bits(self) -> FloatArray:
+        """(people,): at least I(A_m; Ã) of each person, in bits."""
+        result = np.zeros(self.people)
+        for group, release in zip(self.groups, self.releases, strict=True):
+            result[group] = release.most_personal_leakage_bits
+        return result
+
+    @property
+    def epsilon(self) -> float:
+        """Differential privacy of one release, in nats: a person is in one group only."""
+        return self.releases[0].epsilon
+
+    def sample(self, counts: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
+        """What to publish for the counts of each group, (groups, places): one valid vector for all."""
+        if np.ndim(counts) != 2 or len(np.asarray(counts)) != len(self.groups):
+            raise InvalidInput(
+                f"counts (shape {np.shape(counts)}) must have a row for each of the "
+                f"{len(self.groups)} groups"
+            )
+        pairs = list(zip(np.asarray(counts), self.releases, strict=True))
+        # all are checked before any is drawn
+        rows = [checked_counts(row, release.people, self.places) for row, release in pairs]
+        drawn = zip(rows, self.releases, strict=True)
+        return np.sum([one.sample(row, randomness=randomness) for row, one in drawn], axis=0)
+
+    def __repr__(self) -> str:
+        return (
+            f"GroupedRelease(people={self.people}, places={self.places}, "
+            f"groups={len(self.groups)}, multiplier={self.multiplier:.6g})"
         )
-    known: dict[bytes, Prior] = {}
-    return [known.setdefault(layer.tobytes(), Prior.parse(layer, people)) for layer in layers]
-
-
-def _laws(priors: Sequence[Prior]) -> list[CountLaw]:
-    for prior in _different(priors):
-        check_reach(prior)
-    laws = {id(prior): CountLaw.of(prior) for prior in _different(priors)}
-    return [laws[id(prior)] for prior in priors]
-
-
-def _different(things: Sequence[Any]) -> list[Any]:
-    """Each object once, in order."""
-    return list({id(thing): thing for thing in things}.values())

@@ -44,7 +44,12 @@ class Prior:
         [[0.5, 0.5], [0.9, 0.1]]
         """
         people = count("people", people)
-        given = _numbers(prior)
+        try:
+            given = np.asarray(prior, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("prior must be rows of numbers, all of one length") from None
+        if not np.isfinite(given).all() or (given < 0).any():
+            raise InvalidInput("prior must hold probabilities: finite and not negative")
         if given.ndim == 2 and given.shape[0] == 1:
             given = given[0]
         if given.ndim not in (1, 2) or given.shape[-1] == 0:
@@ -55,7 +60,14 @@ class Prior:
             raise InvalidInput(
                 f"prior ({given.shape[0]} rows) must have one row, or {people}, one per person"
             )
-        rows = _distributions(np.atleast_2d(given))
+        rows = np.atleast_2d(given)
+        sums = rows.sum(axis=1)
+        worst = int(np.argmax(np.abs(sums - 1)))
+        if abs(sums[worst] - 1) > _SUM_TOLERANCE:
+            raise InvalidInput(
+                f"prior row {worst} (sum {sums[worst]:.9g}) must sum to 1; divide it by its sum"
+            )
+        rows = rows / sums[:, None]
         return cls._of_rows(rows if given.ndim == 2 else np.repeat(rows, people, axis=0))
 
     @classmethod
@@ -95,8 +107,7 @@ class Prior:
     def merged(self, groups: Sequence[Sequence[int]]) -> Prior:
         """The same people on merged places: each group of places becomes one."""
         columns = [self.rows[:, list(group)].sum(axis=1) for group in groups]
-        merged = np.stack(columns, axis=1)
-        return self._of_rows(merged[self.kind])
+        return self._of_rows(np.stack(columns, axis=1)[self.kind])
 
     def bounds(self, tail: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Lowest and highest count of each place, but for events of probability ``tail`` in all.
@@ -112,6 +123,12 @@ class Prior:
         ]
         return tuple(int(k[0]) for k in inside), tuple(int(k[-1]) for k in inside)
 
+    def window(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The bounds of the vectors that a design looks at: all of few, else all but ``TAIL``/2."""
+        if number_of_vectors(self.people, self.places) <= WHOLE_LIMIT:
+            return (0,) * self.places, (self.people,) * self.places
+        return self.bounds(TAIL / 2)
+
     # -- laws of the counts ----------------------------------------------------------------------
 
     def law(self, vectors: CountVectors) -> FloatArray:
@@ -121,17 +138,14 @@ class Prior:
         one at a time, so every value is a sum of non-negative terms, right to about 1e-13 relative.
         """
         if self.is_common:
-            return self._multinomial(vectors)
+            counts = vectors.vectors
+            ways = gammaln(self.people + 1) - gammaln(counts + 1).sum(axis=1)
+            return np.exp(ways + xlogy(counts, self.rows[0]).sum(axis=1))
         crowd = Crowd(vectors)
-        law = crowd.empty
+        law = crowd.nobody
         for row, number in zip(self.rows, self.head_counts, strict=True):
-            law = crowd.joined(law, row, int(number))
-        return crowd.at_vectors(law)
-
-    def _multinomial(self, vectors: CountVectors) -> FloatArray:
-        counts = vectors.vectors
-        ways = gammaln(self.people + 1) - gammaln(counts + 1).sum(axis=1)
-        return np.exp(ways + xlogy(counts, self.rows[0]).sum(axis=1))
+            law = crowd.joined(law, row, number)
+        return law[crowd.chosen]
 
     def laws_given_place(self, vectors: CountVectors) -> Iterator[tuple[int, FloatArray]]:
         """For each kind of person k: (k, P(A = a | that person is at l)) with a row for each place l.
@@ -143,11 +157,12 @@ class Prior:
             expected = self.people * self.rows[0][:, None]
             counts = vectors.vectors.T.astype(np.float64)
             share = np.divide(counts, expected, out=np.zeros_like(counts), where=expected > 0)
-            yield 0, share * self._multinomial(vectors)
+            yield 0, share * self.law(vectors)
             return
         crowd = Crowd(vectors)
-        for kind, others in crowd.without_one(self.rows, self.head_counts):
-            yield kind, crowd.at_vectors_with_one(others)
+        for kind, others in crowd.without_one(crowd.nobody, range(len(self.rows)), self):
+            padded = np.append(others, 0.0)
+            yield kind, padded[crowd.before][:, crowd.chosen]
 
 
 class Crowd:
@@ -160,93 +175,47 @@ class Crowd:
     """
 
     def __init__(self, window: CountVectors) -> None:
-        self._window = window
-        self._spare = window.spare
         upper = list(window.upper)
-        upper[self._spare] = window.people
-        self._states = CountVectors(window.people, window.places, upper=tuple(upper))
-        self._before = [self._predecessors(place) for place in range(window.places)]
-        self._chosen = self._states._index(window.vectors)
+        upper[window.spare] = window.people
+        states = CountVectors(window.people, window.places, upper=tuple(upper))
+        self.chosen = states._index(window.vectors)
+        """(window,): the states that are the vectors of the window."""
+        self.nobody = np.zeros(states.size)
+        """(states,): the law before anybody has joined."""
+        self.nobody[
+            states._index(window.people * np.eye(window.places, dtype=np.int64)[window.spare])
+        ] = 1
+        # (places, states): the number of a − e_l; one past the last where there is none
+        self.before = np.full((window.places, states.size), states.size)
+        self.before[window.spare] = np.arange(states.size)
+        for place in set(range(window.places)) - {window.spare}:
+            possible = np.flatnonzero(states.vectors[:, place])
+            moved = states.vectors[possible]
+            moved[:, place] -= 1
+            moved[:, window.spare] += 1
+            self.before[place, possible] = states._index(moved)
 
-    def _predecessors(self, place: int) -> IntArray:
-        """The number of a − e_l for every state a; one past the last where there is none."""
-        vectors = self._states.vectors
-        if place == self._spare:
-            return np.arange(self._states.size)
-        before = np.full(self._states.size, self._states.size)
-        possible = np.flatnonzero(vectors[:, place])
-        moved = vectors[possible]
-        moved[:, place] -= 1
-        moved[:, self._spare] += 1
-        before[possible] = self._states._index(moved)
-        return before
-
-    @property
-    def empty(self) -> FloatArray:
-        """The law before anybody has joined."""
-        nobody = np.zeros(self._window.places, dtype=np.int64)
-        nobody[self._spare] = self._window.people
-        law = np.zeros(self._states.size)
-        law[self._states._index(nobody)] = 1.0
-        return law
-
-    def joined(self, law: FloatArray, row: FloatArray, number: int = 1) -> FloatArray:
+    def joined(self, law: FloatArray, row: FloatArray, number: int) -> FloatArray:
         """The law after ``number`` people with the prior ``row`` have joined."""
         padded = np.append(law, 0.0)
         for _ in range(number):
-            total = row[self._spare] * padded[:-1]
-            for place, before in enumerate(self._before):
-                if place != self._spare and row[place] > 0:
-                    total += row[place] * padded[before]
-            padded[:-1] = total
+            gathers = (row[place] * padded[self.before[place]] for place in np.flatnonzero(row))
+            padded[:-1] = sum(gathers)
         return padded[:-1]
 
-    def without_one(self, rows: FloatArray, numbers: IntArray) -> Iterator[tuple[int, FloatArray]]:
-        """For each kind, the law of everybody but one person of that kind."""
-        yield from self._descend(self.empty, list(range(len(rows))), rows, numbers)
-
-    def _descend(
-        self, law: FloatArray, kinds: list[int], rows: FloatArray, numbers: IntArray
+    def without_one(
+        self, law: FloatArray, kinds: Sequence[int], prior: Prior
     ) -> Iterator[tuple[int, FloatArray]]:
+        """For each of some kinds, the law when all of them but one person of that kind have joined too."""
         if len(kinds) == 1:
-            (kind,) = kinds
-            yield kind, self.joined(law, rows[kind], int(numbers[kind]) - 1)
+            yield kinds[0], self.joined(law, prior.rows[kinds[0]], prior.head_counts[kinds[0]] - 1)
             return
         halves = kinds[: len(kinds) // 2], kinds[len(kinds) // 2 :]
         for own, other in (halves, halves[::-1]):
             joined = law
             for kind in other:
-                joined = self.joined(joined, rows[kind], int(numbers[kind]))
-            yield from self._descend(joined, own, rows, numbers)
-
-    def at_vectors(self, law: FloatArray) -> FloatArray:
-        """The law at the vectors of the window."""
-        return law[self._chosen]
-
-    def at_vectors_with_one(self, law: FloatArray) -> FloatArray:
-        """With one more person at place l, for each l: rows over the vectors of the window."""
-        padded = np.append(law, 0.0)
-        return np.stack([padded[before][self._chosen] for before in self._before])
-
-
-def _numbers(prior: npt.ArrayLike) -> FloatArray:
-    try:
-        given = np.asarray(prior, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput("prior must be rows of numbers, all of one length") from None
-    if not np.isfinite(given).all() or (given < 0).any():
-        raise InvalidInput("prior must hold probabilities: finite and not negative")
-    return given
-
-
-def _distributions(rows: FloatArray) -> FloatArray:
-    sums = rows.sum(axis=1)
-    worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > _SUM_TOLERANCE:
-        raise InvalidInput(
-            f"prior row {worst} (sum {sums[worst]:.9g}) must sum to 1; divide it by its sum"
-        )
-    return rows / sums[:, None]
+                joined = self.joined(joined, prior.rows[kind], prior.head_counts[kind])
+            yield from self.without_one(joined, own, prior)
 
 
 # --- The law of the counts on the vectors that matter
@@ -277,12 +246,10 @@ class CountLaw:
     @classmethod
     def of(cls, prior: Prior) -> CountLaw:
         """The law of the counts of people with this prior."""
-        people, places = prior.people, prior.places
-        if number_of_vectors(people, places) <= WHOLE_LIMIT:
-            vectors = CountVectors(people, places)
-            return cls(prior, vectors, _scaled(prior.law(vectors)), 0.0)
-        vectors = CountVectors(people, places, *prior.bounds(TAIL / 2))
-        return cls(prior, vectors, _scaled(without_tail(prior.law(vectors), TAIL / 2)), TAIL)
+        whole = number_of_vectors(prior.people, prior.places) <= WHOLE_LIMIT
+        vectors = CountVectors(prior.people, prior.places, *prior.window())
+        law = prior.law(vectors) if whole else without_tail(prior.law(vectors), TAIL / 2)
+        return cls(prior, vectors, frozen(law / law.sum()), 0.0 if whole else TAIL)
 
     @property
     def is_whole(self) -> bool:
@@ -332,11 +299,6 @@ class CountLaw:
 def without_tail(law: FloatArray, tail: float) -> FloatArray:
     """The law with its smallest values set to zero, as many as sum to at most ``tail``."""
     order = np.argsort(law)
-    kept = law.copy()
-    kept[order[np.cumsum(law[order]) <= tail]] = 0.0
-    return kept
-
-
-def _scaled(law: FloatArray) -> FloatArray:
-    scaled: FloatArray = frozen(law / law.sum())
-    return scaled
+    likely = law.copy()
+    likely[order[np.cumsum(law[order]) <= tail]] = 0.0
+    return likely
