@@ -26,7 +26,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseLikelihood, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
-from geoveil.papers.privic.published_tables import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
+from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS
 from geoveil.plot.maps import Panel, draw_maps

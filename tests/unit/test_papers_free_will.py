@@ -9,31 +9,33 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray
 from geoveil.estimate.linear import MatrixInversion, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
 from geoveil.optimal import OptimalStrategy
-from geoveil.papers import Setting, load_paper, run
+from geoveil.papers import load_paper, run
 from geoveil.papers.data import DataFolder
+from geoveil.papers.free_will.figures import BAD, EXCELLENT, GOOD, rating
 from geoveil.papers.free_will.populations import (
     GENERAL,
     GEOMETRIC,
     INVERTED,
     RAPPOR,
+    RAPPOR_MECHANISMS,
     RESPONSE,
     RESULTS,
     SHOKRI,
     UPDATED,
+    Estimates,
     Kind,
-    Methods,
     Mixture,
+    methods,
     mixture,
     simulated,
+    simulated_rappor,
 )
-from geoveil.papers.free_will.rappor import MECHANISMS, simulated_rappor
-from geoveil.papers.free_will.tables import BAD, EXCELLENT, GOOD, rating
 from geoveil.papers.repeated import people_of, repeated_counts
-from geoveil.papers.report import Agreement, Finding
+from geoveil.papers.report import Agreement, Finding, Setting
 
 QUICK = Setting(quick=True)
 KINDS: tuple[Kind, ...] = ("k-RR", "geometric", "geometric and k-RR")
@@ -48,33 +50,30 @@ def finding(name: str, setting: Setting = QUICK) -> Finding:
 
 
 @pytest.fixture(scope="module")
-def case() -> tuple[Methods, list[IntArray], list[gv.Tally]]:
+def case() -> tuple[Estimates, list[gv.Tally]]:
     made = mixture("geometric and k-RR", "linear", DataFolder())
     draw = people_of(made.truth, 500)
     counts = [repeated_counts(each, draw, 2, seed=at) for at, each in enumerate(made.mechanisms)]
     tallies = [gv.Tally(m, each[1]) for m, each in zip(made.mechanisms, counts, strict=True)]
-    return Methods(made, 1e-7), counts, tallies
+    return methods(made, 1e-7)(counts), tallies
 
 
 def same(found: FloatArray, expected: gv.Estimate) -> None:
     np.testing.assert_allclose(found[1], expected.distribution, atol=1e-10)
 
 
-def test_methods_are_those_of_the_library(
-    case: tuple[Methods, list[IntArray], list[gv.Tally]],
-) -> None:
+def test_methods_are_those_of_the_library(case: tuple[Estimates, list[gv.Tally]]) -> None:
     """The second repetition of each method against estimators fitted to its tallies."""
-    methods, counts, tallies = case
+    estimates, tallies = case
     update = gv.IterativeBayesianUpdate(stop=gv.LikelihoodChange(1e-7))
-    same(methods.general(counts)[GENERAL], update.fit(tallies))
-    results, mechanisms = methods.combined_results(counts), methods.combined_mechanisms(counts)
+    same(estimates[GENERAL], update.fit(tallies))
     projected = MatrixInversion(repair="project")
-    same(results[RESULTS[1]], AverageOfEstimates(projected).fit(tallies))
-    same(results[RESULTS[2]], AverageOfEstimates(update).fit(tallies))
-    same(mechanisms[INVERTED[1]], AverageMechanism(projected).fit(tallies))
-    same(mechanisms[UPDATED], AverageMechanism(update).fit(tallies))
+    same(estimates[RESULTS[1]], AverageOfEstimates(projected).fit(tallies))
+    same(estimates[RESULTS[2]], AverageOfEstimates(update).fit(tallies))
+    same(estimates[INVERTED[1]], AverageMechanism(projected).fit(tallies))
+    same(estimates[UPDATED], AverageMechanism(update).fit(tallies))
     normalised = MatrixInversion(repair="normalise")
-    same(mechanisms[INVERTED[0]], AverageMechanism(normalised).fit(tallies))
+    same(estimates[INVERTED[0]], AverageMechanism(normalised).fit(tallies))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,8 +124,8 @@ def test_geometric_mixtures_on_the_map(shared_data: Callable[[str], Path]) -> No
 def test_rappor_mixtures() -> None:
     """At low privacy GIBU is clearly ahead of the compound estimator, at high privacy it is not."""
     low, high = (simulated_rappor(regime, QUICK) for regime in ("low privacy", "high privacy"))
-    assert low.behind(MECHANISMS) > 1.3
-    assert 0.6 < high.behind(MECHANISMS) < 1.5
+    assert low.behind(RAPPOR_MECHANISMS) > 1.3
+    assert 0.6 < high.behind(RAPPOR_MECHANISMS) < 1.5
 
 
 def test_the_compound_estimator_averages_the_levels() -> None:

@@ -12,10 +12,9 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood
 from geoveil.estimate.linear import MatrixInversion
-from geoveil.papers import Setting, load_paper, repeated, run
+from geoveil.papers import load_paper, repeated, run
 from geoveil.papers.data import DataFolder
 from geoveil.papers.ibu import levels
-from geoveil.papers.ibu import small_spaces as rappor
 from geoveil.papers.repeated import (
     binomial,
     exact_maximum,
@@ -25,7 +24,7 @@ from geoveil.papers.repeated import (
     repeated_counts,
     uniform_between,
 )
-from geoveil.papers.report import Agreement, Experiment
+from geoveil.papers.report import Agreement, Experiment, Setting
 
 QUICK = Setting(quick=True)
 
@@ -162,8 +161,7 @@ def test_one_stop_under_every_mechanism(
         return maximum_likelihood(likelihood, counts, 1e-4)
 
     monkeypatch.setattr(repeated, "maximum_likelihood", told)
-    monkeypatch.setattr(rappor, "maximum_likelihood", told)
-    monkeypatch.setattr(levels, "_QUICK_LOCAL", (10.0,))
+    monkeypatch.setattr(levels, "QUICK_LOCAL", (10.0,))
     for name in ("figure-12", "figure-13"):
         experiment(name).run(with_data)
     assert stops == {repeated.TOLERANCE}

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.papers import Setting, load_paper, run
+from geoveil.papers import load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.noise.los_angeles import REGION, busiest, true_loss
-from geoveil.papers.noise.radials import first_step_km, staircase
-from geoveil.papers.report import Agreement, Finding
+from geoveil.papers.noise import REGION, busiest, first_step_km, staircase, true_loss
+from geoveil.papers.report import Agreement, Finding, Setting
 
 LOS_ANGELES = "gowalla-los-angeles.csv.gz"
 
@@ -122,5 +121,4 @@ LOSSES = np.array([[3.0, 2.1, 2.0, 1.95, 1.95]])
 )
 def test_every_verdict_can_come_out_otherwise(name, figures, agreement) -> None:
     (experiment,) = load_paper("noise").chosen([name])
-    assert experiment.judge is not None
     assert experiment.judge(*figures).agreement is agreement

@@ -11,15 +11,15 @@ import pytest
 import geoveil as gv
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, load_city
 from geoveil.papers.privic import PAPER
-from geoveil.papers.privic.duality import balanced_questions, entropy_bits, fewest_questions
-from geoveil.papers.privic.isolation import CROWD, ISLAND, islands, wider_laplace
-from geoveil.papers.privic.published_tables import (
+from geoveil.papers.privic.cycles import (
     DESIGN_UPDATES,
     PARIS_CAMPAIGN,
     PUBLISHED,
     errors,
     re_reporting,
 )
+from geoveil.papers.privic.duality import balanced_questions, entropy_bits, fewest_questions
+from geoveil.papers.privic.isolation import CROWD, ISLAND, islands, wider_laplace
 from geoveil.papers.report import Agreement, Setting
 
 pytest.importorskip("ot")

@@ -9,8 +9,9 @@ from rich.console import Console as RichConsole
 
 from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.cli.options import machine_options
-from geoveil.papers import PAPERS, Report, run
+from geoveil.papers import PAPERS, run
 from geoveil.papers.data import MissingData
+from geoveil.papers.report import Report
 
 
 @click.command()

@@ -149,7 +149,10 @@ SAN_FRANCISCO = Cut(
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """A city with its people. Its distances, and so every ``_km`` here, are in *cells* of 0.5 km."""
+    """A city with its people.
+
+    Without ``cell_km``, distances are in *cells* of 0.5 km, and so is every ``_km`` here.
+    """
 
     name: str
     grid: Grid
@@ -161,14 +164,17 @@ class City:
         return np.bincount(self.people, minlength=self.grid.size) / self.people.size
 
 
-def load_city(cut: Cut, data: DataFolder) -> City:
-    """The check-ins of a city by cell, as the authors' loader sees them."""
+def load_city(cut: Cut, data: DataFolder, *, cell_km: float | None = None) -> City:
+    """The check-ins of a city by cell, as the authors' loader sees them; distances in cells or in km."""
     points = data.check_ins(cut.file)
     row = _between_edges(points.lat, cut.south, cut.lat_step, cut.rows)
     column = _between_edges(points.lng, cut.west, cut.lng_step, cut.columns)
     inside = (row >= 0) & (row < cut.rows) & (column >= 0) & (column < cut.columns)
     cells = (row * cut.columns + column)[inside]
-    return City(cut.name, CellGrid(rows=cut.rows, columns=cut.columns, cell_km=1.0), cells[1:])
+    kind = CellGrid if cell_km is None else Grid
+    return City(
+        cut.name, kind(rows=cut.rows, columns=cut.columns, cell_km=cell_km or 1.0), cells[1:]
+    )
 
 
 def _between_edges(degrees: FloatArray, first: float, step: float, cells: int) -> IntArray:

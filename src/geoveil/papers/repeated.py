@@ -6,7 +6,8 @@ maximisation is one product for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -85,25 +86,35 @@ def maximum_likelihood(
 
 def exact_maximum(likelihood: Likelihood, counts: IntArray) -> FloatArray:
     """(repetitions, cells): the maximum itself, by active-set Newton steps, certified."""
-    rule = CertifiedWithin(CERTIFIED)
-    newton = ActiveSetNewton()
-    found = [maximise(likelihood, row, stop=rule, accelerate=newton) for row in counts]
-    return np.stack([each.distribution for each in found])
+    rule, newton = CertifiedWithin(CERTIFIED), ActiveSetNewton()
+    return np.stack(
+        [maximise(likelihood, row, stop=rule, accelerate=newton).distribution for row in counts]
+    )
 
 
 def inversions(channel: Channel, counts: IntArray) -> dict[str, FloatArray]:
     """INV-N and INV-P of every repetition, the channel factorised once."""
     solved = LinearSystem(channel).solve(counts / counts.sum(axis=1, keepdims=True))
-    return {
-        NORMALISED: np.stack([REPAIRS["normalise"](row) for row in solved]),
-        PROJECTED: np.stack([REPAIRS["project"](row) for row in solved]),
-    }
+    return dict(zip((NORMALISED, PROJECTED), repaired(solved), strict=True))
+
+
+def repaired(solved: FloatArray) -> list[FloatArray]:
+    """(repetitions, cells) of solutions made distributions: normalised, and projected."""
+    return [np.stack([REPAIRS[name](row) for row in solved]) for name in ("normalise", "project")]
 
 
 def all_methods(channel: Channel, counts: IntArray) -> dict[str, FloatArray]:
     """INV-N, INV-P and EM of every repetition."""
-    found = maximum_likelihood(ChannelLikelihood(channel), counts)
-    return inversions(channel, counts) | {MAXIMUM: found}
+    update = maximum_likelihood(ChannelLikelihood(channel), counts)
+    return inversions(channel, counts) | {MAXIMUM: update}
+
+
+Key = TypeVar("Key")
+
+
+def stacked(results: Sequence[Mapping[Key, FloatArray]]) -> dict[Key, FloatArray]:
+    """One array for each key from one result after the other, such as levels or numbers of people."""
+    return {key: np.array([each[key] for each in results]) for key in results[0]}
 
 
 def total_variations(estimates: FloatArray, truth: FloatArray) -> FloatArray:

@@ -1,22 +1,35 @@
-"""What a reproduction says: claims, verdicts, findings, and the page they stand on."""
+"""What a reproduction says: claims, verdicts, experiments, and the page they stand on.
+
+How an experiment is declared, in every paper::
+
+    @experiment("Figure 4: its title", judge_four)
+    def figure_4(setting: Setting) -> Measured:
+        '''What the paper says of it, in a sentence.'''
+        errors = [measure(level) for level in setting.each(setting.pick(LEVELS, QUICK), "ε = {:g}")]
+        return Measured((LEVELS, errors), "ε | error (km)", zip(LEVELS, errors), draw=...)
+
+``judge_four`` is a plain function of the figures (here levels and errors) that returns a :class:`Verdict`;
+the docstring is printed beside it as the statement of the paper.
+"""
 
 from __future__ import annotations
 
 import csv
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from geoveil.errors import InvalidInput, require
-from geoveil.measure.distance import require_transport
-from geoveil.papers.data import DataFolder, MissingData
+import numpy as np
+import numpy.typing as npt
 
+from geoveil.errors import InvalidInput
+from geoveil.papers.data import DataFolder
+from geoveil.plot.curves import COLOURS, Curve, draw_curves
+
+T = TypeVar("T")
 Number = int | float | str | bool | None
 """What a table or a list of numbers may hold; ``None`` is an empty field."""
 
@@ -28,19 +41,12 @@ class Agreement(Enum):
     PARTLY = "agrees in part"
     NO = "does not agree"
 
-    @classmethod
-    def of(cls, *conditions: bool) -> Agreement:
-        """``YES`` where all conditions hold, ``NO`` where none does, else ``PARTLY``."""
-        if all(conditions):
-            return cls.YES
-        return cls.PARTLY if any(conditions) else cls.NO
-
 
 class Claim(NamedTuple):
     """One thing a paper says, whether our figures bear it out, and the figures."""
 
     words: str
-    holds: bool
+    holds: bool | np.bool_
     figures: str
 
 
@@ -59,15 +65,41 @@ class Verdict(NamedTuple):
     @classmethod
     def of(cls, *claims: Claim, note: str = "") -> Verdict:
         """``YES`` where all claims hold, ``NO`` where none does, else ``PARTLY``; a note comes last."""
-        told = [_told(claims, True, "Holds"), _told(claims, False, "Does not hold"), note]
-        agreement = Agreement.of(*(claim.holds for claim in claims))
-        return cls(agreement, " ".join(part for part in told if part))
+        sentences = []
+        for wanted, head in ((True, "Holds"), (False, "Does not hold")):
+            told = [f"{words} ({figures})" for words, holds, figures in claims if holds == wanted]
+            sentences += [f"{head}: {'; '.join(told)}."] if told else []
+        holding = [holds for _, holds, _ in claims]
+        some = Agreement.PARTLY if any(holding) else Agreement.NO
+        conclusion = " ".join(filter(None, [*sentences, note]))
+        return cls(Agreement.YES if all(holding) else some, conclusion)
 
 
-def _told(claims: Sequence[Claim], holds: bool, head: str) -> str:
-    """The claims that hold, or those that do not, in one sentence."""
-    told = [f"{claim.words} ({claim.figures})" for claim in claims if bool(claim.holds) is holds]
-    return f"{head}: {'; '.join(told)}." if told else ""
+def span(values: npt.ArrayLike, style: str = ".2f") -> str:
+    """The least and the largest of some figures, in words.
+
+    >>> span([0.25, 1.0, 0.5], ".0%")
+    '25% to 100%'
+    """
+    return f"{np.min(values):{style}} to {np.max(values):{style}}"
+
+
+def listed(values: Iterable[float], style: str = ".2f") -> str:
+    """Figures one after the other.
+
+    >>> listed([1, 0.5])
+    '1.00, 0.50'
+    """
+    return ", ".join(f"{value:{style}}" for value in values)
+
+
+def share(which: npt.NDArray[np.bool_]) -> str:
+    """How many of some cases.
+
+    >>> share(np.array([True, False, True]))
+    '2 of 3'
+    """
+    return f"{int(which.sum())} of {which.size}"
 
 
 @dataclass(frozen=True)
@@ -78,47 +110,79 @@ class Table:
     rows: tuple[tuple[Number, ...], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-        """A checked table from any sequences; NumPy numbers become plain ones."""
-        plain = tuple(tuple(_plain(value) for value in row) for row in rows)
+    def of(cls, columns: str | Sequence[str], rows: Iterable[Iterable[Any]]) -> Table:
+        """A checked table; columns may be one string, ``"people | leakage (bits)"``.
+
+        NumPy numbers become plain ones.
+        """
+        names = tuple(columns.split(" | ") if isinstance(columns, str) else columns)
+        plain = tuple(
+            tuple(value.item() if hasattr(value, "item") else value for value in row)
+            for row in rows
+        )
         for number, row in enumerate(plain):
-            if len(row) != len(columns):
+            if len(row) != len(names):
                 raise InvalidInput(
-                    f"row {number} ({len(row)} values) must have {len(columns)}, one per column"
+                    f"row {number} ({len(row)} values) must have {len(names)}, one per column"
                 )
-        return cls(tuple(columns), plain)
+        return cls(names, plain)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What one experiment found.
+Draw = Callable[[Any], None]
+"""Paints a figure on an empty matplotlib one."""
 
-    ``agreement`` and ``conclusion`` are the :class:`Verdict`; ``numbers`` are figures by name (units in
-    the names) for machines; ``draw`` paints the figure on an empty matplotlib one.
-    """
 
-    agreement: Agreement
-    conclusion: str
-    table: Table
-    draw: Callable[[Any], None] | None = None
-    numbers: Mapping[str, Number] = field(default_factory=dict)
+class Measured(NamedTuple):
+    """What one experiment measured: the figures for its judge, and how they are shown."""
+
+    figures: tuple[Any, ...]
+    """The arguments of the judge."""
+    columns: str | Sequence[str]
+    rows: Iterable[Iterable[Any]]
+    draw: Draw | None = None
+    numbers: Mapping[str, Number] = {}
+    """Figures by name (units in the names), for machines."""
     figure_size: tuple[float, float] = (7.0, 4.2)
     """Width and height in inches."""
 
 
-def _silent(fraction: float | None, detail: str) -> None:
-    """Progress nobody looks at."""
+@dataclass(frozen=True)
+class Finding:
+    """What one experiment found: its :class:`Verdict`, and what it measured as it is shown."""
+
+    agreement: Agreement
+    conclusion: str
+    table: Table
+    draw: Draw | None
+    numbers: Mapping[str, Number]
+    figure_size: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an experiment may use: the data, how thorough to be, and whom to tell how far it is."""
+    """What an experiment may use: the data, how thorough to be, and whom to tell how far it is.
+
+    Two settings are equal whomever they tell, so that a simulation serves every figure that shows it.
+    """
 
     data: DataFolder = field(default_factory=DataFolder)
     quick: bool = False
     """Fewer settings and repetitions: the shape of the result in seconds."""
     seed: int = 1
-    progress: Callable[[float | None, str], None] = _silent
+    progress: Callable[[float | None, str], None] = field(
+        default=lambda fraction, detail: None, compare=False
+    )
+
+    def pick(self, full: T, quick: T) -> T:
+        """A size of the experiment: as in the paper, or for a quick run."""
+        return quick if self.quick else full
+
+    def each(self, items: Sequence[T], words: str) -> Iterator[T]:
+        """The items in turn, telling how far it is; ``words`` is a format for the item or its parts."""
+        for number, item in enumerate(items):
+            parts = item if isinstance(item, tuple) else (item,)
+            self.progress(number / len(items), words.format(*parts))
+            yield item
 
 
 @dataclass(frozen=True)
@@ -130,9 +194,28 @@ class Experiment:
     title: str
     statement: str
     """The paper's statement in one sentence."""
-    run: Callable[[Setting], Finding]
-    judge: Callable[..., Verdict] | None = None
-    """The verdict as a function of figures, which ``run`` applies to what it measured."""
+    judge: Callable[..., Verdict]
+    """The verdict as a function of the figures."""
+    measure: Callable[[Setting], Measured]
+
+    def run(self, setting: Setting) -> Finding:
+        """Measure, and judge what was measured: no experiment decides for itself."""
+        figures, columns, rows, draw, numbers, size = self.measure(setting)
+        return Finding(*self.judge(*figures), Table.of(columns, rows), draw, numbers, size)
+
+
+def experiment(
+    title: str, judge: Callable[..., Verdict], name: str = ""
+) -> Callable[[Callable[[Setting], Measured]], Experiment]:
+    """Declare a function to be an experiment: its docstring is the statement, its name the name."""
+
+    def declare(measure: Callable[[Setting], Measured]) -> Experiment:
+        statement = " ".join((measure.__doc__ or "").split())
+        return Experiment(
+            name or measure.__name__.replace("_", "-"), title, statement, judge, measure
+        )
+
+    return declare
 
 
 @dataclass(frozen=True)
@@ -146,11 +229,11 @@ class Paper:
 
     def chosen(self, only: Sequence[str]) -> tuple[Experiment, ...]:
         """The experiments with the given names, all for none; an unknown name lists those that exist."""
-        known = {experiment.name: experiment for experiment in self.experiments}
+        by_name = {experiment.name: experiment for experiment in self.experiments}
         for name in only:
-            if name not in known:
-                raise InvalidInput(f"experiment ({name}) must be one of {', '.join(known)}")
-        return tuple(known[name] for name in dict.fromkeys(only)) if only else self.experiments
+            if name not in by_name:
+                raise InvalidInput(f"experiment ({name}) must be one of {', '.join(by_name)}")
+        return tuple(by_name[name] for name in dict.fromkeys(only)) if only else self.experiments
 
 
 @dataclass(frozen=True)
@@ -171,14 +254,13 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
-        found = self.finding
         return {
             "experiment": self.experiment.name,
             "title": self.experiment.title,
             "statement": self.experiment.statement,
             "verdict": self.verdict,
-            "conclusion": found.conclusion if found else self.not_run,
-            "numbers": dict(found.numbers) if found else {},
+            "conclusion": self.finding.conclusion if self.finding else self.not_run,
+            "numbers": dict(self.finding.numbers) if self.finding else {},
             "picture": self.picture,
             "table": self.table,
             "seconds": round(self.seconds, 3),
@@ -206,15 +288,8 @@ class Report:
         }
 
 
-def _plain(value: Any) -> Number:
-    return value.item() if hasattr(value, "item") else value
-
-
 # --- Findings on paper: a PNG, a CSV table, and one Markdown page for each paper
 
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which most people can tell apart."""
 
 _SHOWN_ROWS = 24
 _STYLE: dict[str, Any] = {
@@ -242,6 +317,35 @@ def style() -> Iterator[None]:
         yield
 
 
+def curves(
+    panels: Mapping[str, Sequence[Curve]],
+    x_label: str,
+    y_label: str | Sequence[str],
+    *,
+    x_scale: Literal["linear", "log"] = "linear",
+    y_scale: Literal["linear", "log"] = "linear",
+    titled: bool = True,
+    sharey: bool = False,
+) -> Draw:
+    """Draws curves side by side, one panel for each title; panels may have a ``y_label`` each."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=sharey)[0]
+        labels = [y_label] * len(panels) if isinstance(y_label, str) else y_label
+        for part, label, (title, curves) in zip(axes, labels, panels.items(), strict=True):
+            draw_curves(
+                part,
+                curves,
+                x_label=x_label,
+                y_label=label,
+                title=title if titled else "",
+                x_scale=x_scale,
+                y_scale=y_scale,
+            )
+
+    return draw
+
+
 def write_figure(finding: Finding, path: Path) -> None:
     """Paint the finding on an empty figure and save it, without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -265,17 +369,15 @@ def write_table(table: Table, path: Path) -> None:
 
 def write_page(report: Report, folder: Path) -> None:
     """``index.md``: every experiment with the paper's statement, our verdict, figure and table."""
-    head = f"# {report.paper.title}\n\n{report.paper.reference}\n"
     kind = "Quick run: fewer settings and repetitions than in the paper.\n" if report.quick else ""
-    overview = [
-        f"| [{outcome.experiment.title}](#{outcome.experiment.name}) | {outcome.verdict} |"
-        for outcome in report.outcomes
-    ]
-    table = "\n".join(["| experiment | ours |", "|---|---|", *overview])
-    parts = [head, kind, table, *(_section(outcome) for outcome in report.outcomes)]
-    (folder / "index.md").write_text(
-        "\n".join(part for part in parts if part) + "\n", encoding="utf-8"
-    )
+    overview = ["| experiment | ours |", "|---|---|"]
+    for outcome in report.outcomes:
+        link = f"[{outcome.experiment.title}](#{outcome.experiment.name})"
+        overview.append(f"| {link} | {outcome.verdict} |")
+    head = f"# {report.paper.title}\n\n{report.paper.reference}\n"
+    parts = [head, kind, *overview, *map(_section, report.outcomes)]
+    text = "\n".join(part for part in parts if part) + "\n"
+    (folder / "index.md").write_text(text, encoding="utf-8")
 
 
 def _section(outcome: Outcome) -> str:
@@ -296,9 +398,10 @@ def _section(outcome: Outcome) -> str:
 
 def markdown(table: Table) -> str:
     """The first rows as a Markdown table."""
-    lines = [_line(table.columns), _line("---" for _ in table.columns)]
-    lines += [_line(shown(value) for value in row) for row in table.rows[:_SHOWN_ROWS]]
-    return "\n".join(lines)
+    rows = [table.columns, ["---"] * len(table.columns)]
+    rows += [[shown(value) for value in row] for row in table.rows[:_SHOWN_ROWS]]
+    escaped = [[str(field).replace("|", "\\|") for field in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
 
 
 def shown(value: Number) -> str:
@@ -306,92 +409,3 @@ def shown(value: Number) -> str:
     if value is None:
         return ""
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _line(fields: Any) -> str:
-    return "| " + " | ".join(str(field).replace("|", "\\|") for field in fields) + " |"
-
-
-# --- The papers by name, and running one: experiments in turn, each written as soon as it is done
-
-
-PAPERS = {
-    "privic": "geoveil.papers.privic",
-    "noise": "geoveil.papers.noise",
-    "free-will": "geoveil.papers.free_will",
-    "ibu": "geoveil.papers.ibu",
-    "aggregates": "geoveil.papers.aggregates",
-}
-"""Each paper's short name and the module that holds it, under the name ``PAPER``."""
-
-_WITH_TRANSPORT = ("privic", "free-will", "ibu")
-"""Those that measure in earth mover's distances of maps."""
-
-Progress = Callable[[str, float | None, str], None]
-"""progress(experiment, fraction done in [0, 1] or None, a word about it)"""
-
-
-def load_paper(name: str) -> Paper:
-    """The paper of that name; an unknown name lists those that exist."""
-    if name not in PAPERS:
-        raise InvalidInput(f"paper ({name}) must be one of {', '.join(PAPERS)}")
-    paper: Paper = import_module(PAPERS[name]).PAPER
-    return paper
-
-
-def run(
-    paper: str,
-    *,
-    data: str | Path | None = None,
-    quick: bool = False,
-    out: str | Path = "out/papers",
-    only: Sequence[str] = (),
-    seed: int = 1,
-    progress: Progress = lambda name, fraction, detail: None,
-) -> Report:
-    """Make the tables and figures of a paper again, under ``out/<paper>``.
-
-    Each experiment leaves a picture (PNG) and a table (CSV); ``index.md`` shows them beside the
-    paper's statements. An experiment whose data is not there is reported as not run. ``quick``
-    takes fewer settings and repetitions. Needs matplotlib.
-    """
-    require("matplotlib", "plot", "drawing the figures of a paper")
-    if paper in _WITH_TRANSPORT:
-        require_transport()
-    if data is not None and not Path(data).is_dir():
-        raise InvalidInput(f"data ({data}) must be a folder")
-    loaded = load_paper(paper)
-    chosen = loaded.chosen(only)
-    folder = Path(out) / loaded.name
-    folder.mkdir(parents=True, exist_ok=True)
-    source = DataFolder() if data is None else DataFolder(Path(data))
-    outcomes = tuple(
-        _outcome(
-            experiment, Setting(source, quick, seed, partial(progress, experiment.name)), folder
-        )
-        for experiment in chosen
-    )
-    report = Report(loaded, outcomes, str(folder / "index.md"), quick)
-    write_page(report, folder)
-    return report
-
-
-def _outcome(experiment: Experiment, setting: Setting, folder: Path) -> Outcome:
-    setting.progress(None, experiment.title)
-    began = time.perf_counter()
-    try:
-        finding = experiment.run(setting)
-    except MissingData as missing:
-        return Outcome(experiment, None, time.perf_counter() - began, not_run=str(missing))
-    seconds = time.perf_counter() - began
-    picture, table = folder / f"{experiment.name}.png", folder / f"{experiment.name}.csv"
-    write_table(finding.table, table)
-    if finding.draw is not None:
-        write_figure(finding, picture)
-    return Outcome(
-        experiment,
-        finding,
-        seconds,
-        picture=str(picture) if finding.draw is not None else None,
-        table=str(table),
-    )

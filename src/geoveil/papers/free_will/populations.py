@@ -1,10 +1,10 @@
-"""FREEWILL: people with different mechanisms, and what estimators make of them."""
+"""FREEWILL: people with different mechanisms, and what every method makes of their reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -12,23 +12,18 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
-from geoveil.estimate.likelihood import DenseLikelihood, StackedLikelihood
-from geoveil.estimate.linear import REPAIRS, LinearSystem
+from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate
+from geoveil.estimate.likelihood import DenseLikelihood, uniform
+from geoveil.estimate.linear import LinearSystem, RapporEstimator
+from geoveil.estimate.mixture import AverageOfEstimates, Estimator
 from geoveil.mechanism.linear_geometric import LinearGeometric
-from geoveil.mechanism.local import RandomizedResponse
+from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.planar import PlanarGeometric
 from geoveil.optimal.strategy import optimal_strategy
+from geoveil.papers import repeated
 from geoveil.papers.data import SAN_FRANCISCO, DataFolder, load_city
-from geoveil.papers.repeated import (
-    TOLERANCE,
-    binomial,
-    earth_movers,
-    maximum_likelihood,
-    people_of,
-    repeated_counts,
-)
 from geoveil.papers.report import Setting
-from geoveil.plot.curves import Curve
+from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 from geoveil.space.space import Space
@@ -60,6 +55,13 @@ SHOKRI: dict[Alphabet, tuple[float, ...]] = {
 }
 """Table 8: bounds on the mean loss, in units and in kilometres."""
 
+GENERAL = "GIBU"
+RESULTS = ("[INV]_R, normalised", "[INV]_R, projected", "[IBU]_R")
+INVERTED = ("[INV]_M, normalised", "[INV]_M, projected")
+UPDATED = "[IBU]_M"
+RAPPOR_RESULTS = ("[RAP]_R, normalised", "[RAP]_R, projected")
+RAPPOR_MECHANISMS = ("[RAP]_M, normalised", "[RAP]_M, projected")
+
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
@@ -73,116 +75,77 @@ class Mixture:
 
 
 def mixture(kind: Kind, alphabet: Alphabet, data: DataFolder) -> Mixture:
-    """The mixture of a kind, on 100 numbers in a row or on the cells of San Francisco."""
-    space, truth = _alphabet(alphabet, data)
-    if kind == "Shokri's":
-        return Mixture(space, truth, _strategies(space, SHOKRI[alphabet]), invertible=False)
-    response, geometric = RESPONSE[alphabet], GEOMETRIC[alphabet]
-    made: list[Channel] = []
-    if kind != "k-RR":
-        chosen = geometric if kind == "geometric" else geometric[5:]
-        made += _geometric(space, chosen)
-    if kind != "geometric":
-        chosen = response if kind == "k-RR" else response[:5]
-        made += [RandomizedResponse(space, epsilon=level) for level in chosen]
-    return Mixture(space, truth, tuple(made))
-
-
-def _geometric(space: Space, levels: Sequence[float]) -> list[Channel]:
-    if isinstance(space, Line):
-        return [LinearGeometric(space, epsilon_per_unit=level) for level in levels]
-    assert isinstance(space, Grid)
-    return [PlanarGeometric(space, epsilon_per_km=level) for level in levels]
-
-
-def _strategies(space: Space, limits: Sequence[float]) -> tuple[Channel, ...]:
-    """Those of largest entropy for people of whom nothing is known: the paper's uniform profile."""
-    profile = np.full(space.size, 1 / space.size)
-    return tuple(optimal_strategy(space, profile, mean_loss_km=limit) for limit in limits)
-
-
-def _alphabet(alphabet: Alphabet, data: DataFolder) -> tuple[Space, FloatArray]:
-    """Binomial on 0 … 99, or the check-ins of San Francisco in cells of half a kilometre."""
+    """The mixture of a kind: on 0 … 99, binomial, or on the cells of San Francisco and its check-ins."""
+    space: Space
     if alphabet == "linear":
-        return Line(100), binomial(100)
-    city = load_city(SAN_FRANCISCO, data)
-    return Grid(rows=SAN_FRANCISCO.rows, columns=SAN_FRANCISCO.columns, cell_km=0.5), city.truth
+        space, truth = Line(100), repeated.binomial(100)
+    else:
+        city = load_city(SAN_FRANCISCO, data, cell_km=0.5)
+        space, truth = city.grid, city.truth
+    if kind == "Shokri's":  # of largest entropy, for people of whom nothing is known
+        profile, limits = uniform(space.size), SHOKRI[alphabet]
+        strategies = [optimal_strategy(space, profile, mean_loss_km=limit) for limit in limits]
+        return Mixture(space, truth, tuple(strategies), invertible=False)
+    # the five weakest of one kind with the five strictest of the other, or all ten of one
+    geometric = {"k-RR": (), "geometric": GEOMETRIC[alphabet]}.get(kind, GEOMETRIC[alphabet][5:])
+    response = {"geometric": (), "k-RR": RESPONSE[alphabet]}.get(kind, RESPONSE[alphabet][:5])
+    mechanisms = [
+        *(_geometric(space, level) for level in geometric),
+        *(RandomizedResponse(space, epsilon=level) for level in response),
+    ]
+    return Mixture(space, truth, tuple(mechanisms))
 
 
-# --- Everybody with a mechanism of their own, simulated: EMD of every method against the number of people
+def _geometric(space: Space, level: float) -> Channel:
+    if isinstance(space, Line):
+        return LinearGeometric(space, epsilon_per_unit=level)
+    assert isinstance(space, Grid)
+    return PlanarGeometric(space, epsilon_per_km=level)
 
 
-GENERAL = "GIBU"
-RESULTS = ("[INV]_R, normalised", "[INV]_R, projected", "[IBU]_R")
-INVERTED = ("[INV]_M, normalised", "[INV]_M, projected")
-UPDATED = "[IBU]_M"
-
-PEOPLE = (1_000, 3_000, 10_000, 30_000, 100_000)
-QUICK_PEOPLE = (1_000, 10_000, 100_000)
-REPETITIONS, QUICK_REPETITIONS = 20, 3
-_REPAIRS = tuple(REPAIRS[name] for name in ("normalise", "project"))
+Estimates = dict[str, FloatArray]
+"""method → (repetitions, cells)"""
 
 
-@dataclass(frozen=True, eq=False)
-class Methods:
-    """All methods for one mixture; factorisations and matrices are made once."""
+def methods(
+    people: Mixture, tolerance: float, *, separate: bool = True
+) -> Callable[[Sequence[IntArray]], Estimates]:
+    """All methods for one mixture, as a function of the (repetitions, reports) counts of each mechanism.
 
-    mixture: Mixture
-    tolerance: float = TOLERANCE
+    Matrices and factorisations are made once. ``separate`` adds the mean of an estimate for each mechanism.
+    """
+    number = len(people.mechanisms)
+    average = AverageChannel(people.mechanisms, np.full(number, 1 / number))
+    matrices = [mechanism.matrix() for mechanism in people.mechanisms]
+    parts = [DenseLikelihood(matrix) for matrix in matrices]
+    side_by_side, pooled = DenseLikelihood(np.hstack(matrices)), DenseLikelihood(average.matrix())
+    channels = (average, *people.mechanisms) if separate else (average,)
+    systems = [LinearSystem(channel) for channel in channels] if people.invertible else []
 
-    @cached_property
-    def _parts(self) -> list[DenseLikelihood]:
-        return [DenseLikelihood(each.matrix()) for each in self.mixture.mechanisms]
-
-    @cached_property
-    def _systems(self) -> list[LinearSystem]:
-        return [LinearSystem(each) for each in self.mixture.mechanisms]
-
-    @cached_property
-    def _average(self) -> AverageChannel:
-        number = len(self.mixture.mechanisms)
-        return AverageChannel(self.mixture.mechanisms, np.full(number, 1 / number))
-
-    @cached_property
-    def _average_system(self) -> LinearSystem:
-        return LinearSystem(self._average)
-
-    @cached_property
-    def _average_part(self) -> DenseLikelihood:
-        return DenseLikelihood(self._average.matrix())
-
-    def general(self, counts: list[IntArray]) -> dict[str, FloatArray]:
-        """GIBU: the columns of all mechanisms side by side."""
-        together = StackedLikelihood(self._parts)
-        side_by_side = DenseLikelihood(together.columns(np.arange(together.observations)))
-        found = maximum_likelihood(side_by_side, np.concatenate(counts, axis=1), self.tolerance)
-        return {GENERAL: found}
-
-    def combined_results(self, counts: list[IntArray]) -> dict[str, FloatArray]:
-        """[INV]_R and [IBU]_R: an estimate for each mechanism, then their mean (eqs. 4 and 5)."""
-        updated = [
-            maximum_likelihood(part, each, self.tolerance)
-            for part, each in zip(self._parts, counts, strict=True)
-        ]
-        found = {RESULTS[-1]: np.mean(updated, axis=0)}
-        if self.mixture.invertible:
+    def estimate(counts: Sequence[IntArray]) -> Estimates:
+        total = np.sum(counts, axis=0)
+        updates = repeated.maximum_likelihood
+        # one estimate from the columns of all mechanisms, or under the average mechanism (eq. 7)
+        estimates = {
+            GENERAL: updates(side_by_side, np.concatenate(counts, axis=1), tolerance),
+            UPDATED: updates(pooled, total, tolerance),
+        }
+        # an estimate for each mechanism, then their mean (eqs. 4 and 5)
+        if separate:
+            own = [updates(*pair, tolerance) for pair in zip(parts, counts, strict=True)]
+            estimates[RESULTS[-1]] = np.mean(own, axis=0)
+        if people.invertible:
+            tables = [total, *counts][: len(systems)]
             solved = [
-                system.solve(_shares(each))
-                for system, each in zip(self._systems, counts, strict=True)
+                repeated.repaired(system.solve(table / table.sum(axis=1, keepdims=True)))
+                for system, table in zip(systems, tables, strict=True)
             ]
-            for name, repair in zip(RESULTS[:-1], _REPAIRS, strict=True):
-                found[name] = np.mean([_rows(repair, each) for each in solved], axis=0)
-        return found
+            estimates |= zip(INVERTED, solved[0], strict=True)
+            if separate:
+                estimates |= zip(RESULTS[:-1], np.mean(solved[1:], axis=0), strict=True)
+        return estimates
 
-    def combined_mechanisms(self, counts: list[IntArray]) -> dict[str, FloatArray]:
-        """[INV]_M and [IBU]_M: one estimate under the average mechanism (eq. 7)."""
-        pooled = np.sum(counts, axis=0)
-        found = {UPDATED: maximum_likelihood(self._average_part, pooled, self.tolerance)}
-        if self.mixture.invertible:
-            solved = self._average_system.solve(_shares(pooled))
-            for name, repair in zip(INVERTED, _REPAIRS, strict=True):
-                found[name] = _rows(repair, solved)
-        return found
+    return estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,10 +155,6 @@ class Simulated:
     people: tuple[int, ...]
     errors: dict[str, FloatArray]
     units: str
-
-    def curve(self, method: str) -> Curve:
-        """The error of a method against the number of people."""
-        return Curve(method, np.array(self.people, dtype=np.float64), self.errors[method].T)
 
     def final(self, method: str) -> float:
         """The mean error with the most people."""
@@ -210,55 +169,65 @@ class Simulated:
         return float((self.least(methods) / self.errors[GENERAL].mean(axis=1)).mean())
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What is simulated; whom to tell is no part of it."""
-
-    kind: Kind
-    alphabet: Alphabet
-    data: DataFolder
-    quick: bool
-    seed: int
-    progress: Callable[[float | None, str], None] = field(compare=False)
-
-
-def simulated(kind: Kind, alphabet: Alphabet, setting: Setting) -> Simulated:
-    """The simulation of a mixture, kept for the other figures that show it."""
-    asked = Asked(kind, alphabet, setting.data, setting.quick, setting.seed, setting.progress)
-    return _simulated(asked)
+PEOPLE = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 @lru_cache(maxsize=16)
-def _simulated(asked: Asked) -> Simulated:
-    made = mixture(asked.kind, asked.alphabet, asked.data)
-    methods = Methods(made, 10 * TOLERANCE if asked.quick else TOLERANCE)
-    people = QUICK_PEOPLE if asked.quick else PEOPLE
-    errors: dict[str, list[FloatArray]] = {}
-    for number, size in enumerate(people):
-        asked.progress(number / len(people), f"{asked.kind}, {asked.alphabet}, {size:,} people")
-        counts = _counts(made, size, asked)
-        found = methods.general(counts) | methods.combined_mechanisms(counts)
-        if asked.alphabet == "linear":  # the paper shows combined results there only
-            found |= methods.combined_results(counts)
-        for method, each in found.items():
-            errors.setdefault(method, []).append(earth_movers(each, made.truth, made.space))
-    arrays = {method: np.array(each) for method, each in errors.items()}
-    return Simulated(people, arrays, "units" if asked.alphabet == "linear" else "km")
+def simulated(kind: Kind, alphabet: Alphabet, setting: Setting) -> Simulated:
+    """The errors under a mixture, kept for the other figures that show it.
+
+    Each mechanism is used by an equal share of the people. The paper combines results on the line only.
+    """
+    people = mixture(kind, alphabet, setting.data)
+    tolerance = setting.pick(1, 10) * repeated.TOLERANCE
+    estimate = methods(people, tolerance, separate=alphabet == "linear")
+    sizes, errors = setting.pick(PEOPLE, (1_000, 10_000, 100_000)), []
+    for size in setting.each(sizes, f"{kind}, {alphabet}, {{:,}} people"):
+        draw = repeated.people_of(people.truth, size // len(people.mechanisms))
+        counts = [
+            repeated.repeated_counts(
+                mechanism, draw, setting.pick(20, 3), setting.seed + 100 * number + size
+            )
+            for number, mechanism in enumerate(people.mechanisms)
+        ]
+        errors.append(_errors(estimate(counts), people.truth, people.space))
+    return Simulated(sizes, repeated.stacked(errors), "units" if alphabet == "linear" else "km")
 
 
-def _counts(made: Mixture, size: int, asked: Asked) -> list[IntArray]:
-    """(repetitions, reports) for each mechanism, which an equal share of the people uses."""
-    repetitions = QUICK_REPETITIONS if asked.quick else REPETITIONS
-    draw = people_of(made.truth, size // len(made.mechanisms))
-    return [
-        repeated_counts(mechanism, draw, repetitions, asked.seed + 100 * number + size)
-        for number, mechanism in enumerate(made.mechanisms)
-    ]
+def _errors(estimates: Estimates, truth: FloatArray, space: Space) -> dict[str, FloatArray]:
+    return {m: repeated.earth_movers(each, truth, space) for m, each in estimates.items()}
 
 
-def _shares(counts: IntArray) -> FloatArray:
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+# --- Ten RAPPOR mechanisms on twenty values
 
 
-def _rows(repair: Callable[[FloatArray], FloatArray], solved: FloatArray) -> FloatArray:
-    return np.stack([repair(row) for row in solved])
+RAPPOR_METHODS: dict[str, Estimator] = {
+    GENERAL: IterativeBayesianUpdate(stop=CertifiedWithin(1e-8), accelerate=ActiveSetNewton()),
+    RAPPOR_RESULTS[0]: AverageOfEstimates(RapporEstimator(repair="normalise")),
+    RAPPOR_RESULTS[1]: AverageOfEstimates(RapporEstimator(repair="project")),
+    RAPPOR_MECHANISMS[0]: RapporEstimator(repair="normalise"),
+    RAPPOR_MECHANISMS[1]: RapporEstimator(repair="project"),
+}
+
+
+@lru_cache(maxsize=8)
+def simulated_rappor(regime: str, setting: Setting) -> Simulated:
+    """The errors of a regime, kept for the other figure that shows it."""
+    line, truth = Line(20), repeated.binomial(20)
+    mechanisms = [Rappor(line, epsilon=level) for level in RAPPOR[regime]]
+    sizes, repetitions = setting.pick(PEOPLE, (1_000, 10_000)), setting.pick(10, 3)
+    errors = []
+    for number, size in enumerate(sizes):
+        draw = repeated.people_of(truth, size // len(mechanisms))
+        runs = []
+        for repetition in range(repetitions):
+            done = (number + repetition / repetitions) / len(sizes)
+            setting.progress(done, f"{regime}, {size:,} people")
+            randomness = seeded(setting.seed * 10_007 + repetition + size)
+            tallies = [
+                each.tally(each.sample(draw(randomness), randomness=randomness))
+                for each in mechanisms
+            ]
+            runs.append({m: e.fit(tallies).distribution for m, e in RAPPOR_METHODS.items()})
+        errors.append(_errors(repeated.stacked(runs), truth, line))
+    return Simulated(sizes, repeated.stacked(errors), "units")

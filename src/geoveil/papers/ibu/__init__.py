@@ -1,8 +1,6 @@
 """Full convergence of the iterative Bayesian update, made again: EM against matrix inversion."""
 
-from geoveil.papers.ibu.convergence import BOUND_17, FIGURE_4, FIGURE_5
-from geoveil.papers.ibu.levels import FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12
-from geoveil.papers.ibu.small_spaces import FIGURE_2, FIGURE_13, FIGURE_14
+from geoveil.papers.ibu import levels, small_spaces
 from geoveil.papers.report import Paper
 
 PAPER = Paper(
@@ -13,16 +11,16 @@ PAPER = Paper(
     ),
     reference="E. ElSalamouny and C. Palamidessi, Inria, LIX and Suez Canal University",
     experiments=(
-        FIGURE_2,
-        FIGURE_4,
-        FIGURE_5,
-        BOUND_17,
-        FIGURE_9,
-        FIGURE_10,
-        FIGURE_11,
-        FIGURE_12,
-        FIGURE_13,
-        FIGURE_14,
+        small_spaces.figure_2,
+        small_spaces.figure_4,
+        small_spaces.figure_5,
+        small_spaces.bound_17,
+        levels.figure_9,
+        levels.figure_10,
+        levels.figure_11,
+        levels.figure_12,
+        small_spaces.figure_13,
+        small_spaces.figure_14,
     ),
 )
 

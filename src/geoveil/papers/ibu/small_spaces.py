@@ -1,281 +1,424 @@
-"""IBU on lines and bit vectors: Figs 2, 9, 13 and 14."""
+"""IBU on three values, on lines and on bit vectors: Figs 2, 4, 5, 13 and 14, and bound (17)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, xlogy
 
-from geoveil.arrays import FloatArray, IntArray
-from geoveil.estimate.likelihood import DenseLikelihood, uniform
+from geoveil.arrays import FloatArray
+from geoveil.campaign.long_run import Mesh, compositions
+from geoveil.estimate.em import em_path
+from geoveil.estimate.likelihood import DenseLikelihood, Objective, uniform
 from geoveil.estimate.linear import REPAIRS
 from geoveil.measure.information import total_variation
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import Rappor
-from geoveil.papers.repeated import (
-    MAXIMUM,
-    METHODS,
-    NORMALISED,
-    PROJECTED,
-    all_methods,
-    binomial,
-    earth_movers,
-    maximum_likelihood,
-    people_of,
-    repeated_counts,
-    total_variations,
-    uniform_between,
-)
-from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
+from geoveil.papers import repeated, report
+from geoveil.papers.repeated import MAXIMUM, METHODS, NORMALISED, PROJECTED
+from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS, Curve, draw_curves
 from geoveil.randomness import seeded
 from geoveil.space.line import Line
 
-SIZE, PEOPLE, EPSILON = 100, 100_000, 0.1
-COLUMNS = ("original", "method", "total variation", "EMD (units)")
-Panels = dict[str, tuple[FloatArray, dict[str, FloatArray]]]
+PEOPLE = 100_000
+
+# --- Figure 2: a line under geometric noise
 
 
-def _run(setting: Setting) -> Finding:
-    line = Line(SIZE)
-    mechanism = LinearGeometric(line, epsilon_per_unit=EPSILON)
-    originals = {"binomial": binomial(SIZE), "uniform on 20…39": uniform_between(SIZE, 20, 39)}
-    repetitions = 3 if setting.quick else 20
-    rows, panels, errors = [], Panels(), {}
-    for number, (name, theta) in enumerate(originals.items()):
-        setting.progress(number / 2, name)
-        counts = repeated_counts(mechanism, people_of(theta, PEOPLE), repetitions, setting.seed)
-        found = all_methods(mechanism, counts)
-        panels[name] = theta, {method: each[0] for method, each in found.items()}
-        for method in METHODS:
-            moved = float(earth_movers(found[method], theta, line).mean())
-            varied = float(total_variations(found[method], theta).mean())
-            rows.append([name, method, varied, moved])
-            errors[name, method] = moved
-    return Finding(
-        *judge_line(errors),
-        table=Table.of(COLUMNS, rows),
-        draw=partial(_draw, panels),
-        numbers={
-            f"emd_{method}_{name.split()[0]}": errors[name, method]
-            for name in originals
-            for method in METHODS
-        },
-        figure_size=(9.0, 5.2),
-    )
+SIZE = 100
 
 
 def judge_line(errors: Mapping[tuple[str, str], float]) -> Verdict:
-    """§IX-A and the introduction: EM outperforms the inversions by far; INV-P is nearer than INV-N."""
+    """§IX-A and the introduction: EM outperforms the inversions by far; INV-P is nearer than INV-N.
+
+    Mean EMD in units by original and method.
+    """
     claims = []
     for name in dict.fromkeys(original for original, _ in errors):
         em, projected, normalised = (errors[name, m] for m in (MAXIMUM, PROJECTED, NORMALISED))
+        other = min(projected, normalised)
         claims += [
-            Claim(
-                f"{name}: EM outperforms both inversions by far",
-                2 * em < min(projected, normalised),
-                f"mean EMD {em:.2f} units, the better of the others {min(projected, normalised):.2f}",
-            ),
-            Claim(
-                f"{name}: INV-P is nearer than INV-N",
-                projected < normalised,
-                f"{projected:.2f} against {normalised:.2f}",
-            ),
-        ]
+            Claim(f"{name}: EM outperforms both inversions by far", 2 * em < other,
+                  f"mean EMD {em:.2f} units, the better of the others {other:.2f}"),
+            Claim(f"{name}: INV-P is nearer than INV-N", projected < normalised,
+                  f"{projected:.2f} against {normalised:.2f}"),
+        ]  # fmt: skip
     return Verdict.of(*claims)
 
 
-def _draw(panels: Panels, figure: Any) -> None:
-    axes = figure.subplots(2, 3, sharex=True, sharey="row")
-    for row, (name, (theta, found)) in zip(axes, panels.items(), strict=True):
-        for each, method in zip(row, METHODS, strict=True):
-            each.bar(np.arange(SIZE), found[method], width=1.0, color=COLOURS[5], label="estimated")
-            each.step(np.arange(SIZE), theta, where="mid", color="black", lw=1.0, label="original")
-            each.set_title(f"{method}, {name}", fontsize=9)
-            each.set_ylim(0.0, 2.4 * theta.max())
-    for each in axes[1]:
-        each.set_xlabel("number")
-    axes[0, 0].set_ylabel("share")
-    axes[1, 0].set_ylabel("share")
-    axes[0, 2].legend(fontsize=8)
+@experiment("Fig. 2: estimates on a line under geometric noise, ε = 0.1 per unit", judge_line)
+def figure_2(setting: Setting) -> Measured:
+    """EM clearly outperforms both inversions for a binomial and for a uniform original, and INV-P is
+    slightly nearer to the truth than INV-N.
+    """
+    line = Line(SIZE)
+    mechanism = LinearGeometric(line, epsilon_per_unit=0.1)
+    originals = {
+        "binomial": repeated.binomial(SIZE),
+        "uniform on 20…39": repeated.uniform_between(SIZE, 20, 39),
+    }
+    rows: list[list[Any]] = []
+    first: dict[tuple[str, str], FloatArray] = {}
+    for name in setting.each(list(originals), "{}"):
+        theta = originals[name]
+        counts = repeated.repeated_counts(
+            mechanism, repeated.people_of(theta, PEOPLE), setting.pick(20, 3), setting.seed
+        )
+        for method, estimates in repeated.all_methods(mechanism, counts).items():
+            varied = repeated.total_variations(estimates, theta).mean()
+            moved = repeated.earth_movers(estimates, theta, line).mean()
+            rows.append([name, method, float(varied), float(moved)])
+            first[name, method] = estimates[0]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(2, 3, sharex=True, sharey="row")
+        for part, ((name, method), estimate) in zip(axes.ravel(), first.items(), strict=True):
+            theta, numbers = originals[name], np.arange(SIZE)
+            part.bar(numbers, estimate, width=1.0, color=COLOURS[5], label="estimated")
+            part.step(numbers, theta, where="mid", color="black", lw=1.0, label="original")
+            part.set_title(f"{method}, {name}", fontsize=9)
+            part.set_ylim(0.0, 2.4 * theta.max())
+        for part in axes[1]:
+            part.set_xlabel("number")
+        for part in axes[:, 0]:
+            part.set_ylabel("share")
+        axes[0, 2].legend(fontsize=8)
+
+    errors = {(name, method): moved for name, method, _, moved in rows}
+    return Measured(
+        (errors,),
+        "original | method | total variation | EMD (units)",
+        rows,
+        draw,
+        {f"emd_{method}_{name.split()[0]}": moved for (name, method), moved in errors.items()},
+        (9.0, 5.2),
+    )
 
 
-FIGURE_2 = Experiment(
-    name="figure-2",
-    title="Fig. 2: estimates on a line under geometric noise, ε = 0.1 per unit",
-    statement=(
-        "EM clearly outperforms both inversions for a binomial and for a uniform original, and INV-P "
-        "is slightly nearer to the truth than INV-N."
-    ),
-    run=_run,
-    judge=judge_line,
-)
+# --- Figures 4 and 5: likelihoods on three values with many maxima, and with one at a corner
+
+
+SINGULAR = np.array([[3, 2, 1], [2, 2, 2], [1, 2, 3]]) / 6
+"""A of equation (7)."""
+RESPONSE = np.array([[2, 1, 1], [1, 2, 1], [1, 1, 2]]) / 4
+"""A' of equation (8), 3-ary randomised response."""
+_STEPS = 2000
+_PARTS = 60
+
+
+class Surface(NamedTuple):
+    """L over the distributions on three values, and where the update ends from several starts."""
+
+    states: FloatArray
+    """(distributions, 3), the border included."""
+    likelihood: FloatArray
+    corner: FloatArray
+    """L at the two distributions the paper names, (0, 1, 0) first."""
+    slope: FloatArray
+    """∂L/∂θ₁ and ∂L/∂θ₃ at (0, 1, 0), θ₂ = 1 − θ₁ − θ₃."""
+    ends: FloatArray
+    """(starts, 3)"""
+
+    @property
+    def best(self) -> FloatArray:
+        """The distributions of the mesh that are maxima."""
+        return self.states[self.likelihood > self.likelihood.max() - 1e-12]
+
+
+def judge_many(surface: Surface) -> Verdict:
+    """§III-A and B: every distribution with θ₁ = θ₃ is a maximum, and the update may end in any of them."""
+    best, ends, (one, other) = surface.best, surface.ends, surface.corner
+    most = surface.likelihood.max()
+    on_line = int((np.abs(surface.states[:, 0] - surface.states[:, 2]) < 1e-12).sum())
+    return Verdict.of(
+        Claim("(0, 1, 0) and (½, 0, ½) are both maxima", (np.abs(surface.corner - most) < 1e-12).all(),
+              f"L {one:.4f} and {other:.4f}, the largest {most:.4f}"),
+        Claim("the maxima are those with θ₁ = θ₃",
+              len(best) == on_line and (best[:, 0] == best[:, 2]).all(),
+              f"{len(best)} of a mesh of {len(surface.states)}, {on_line} with θ₁ = θ₃"),
+        Claim("where the update ends depends on its start",
+              np.ptp(ends[:, 1]) > 0.1 and (np.abs(ends[:, 0] - ends[:, 2]) < 1e-3).all(),
+              f"θ₂ from {report.span(ends[:, 1])} over {len(ends)} starts"),
+    )  # fmt: skip
+
+
+def judge_corner(surface: Surface) -> Verdict:
+    """§III-C and D: one maximum, (0, 1, 0); L is not stationary there; the update ends there."""
+    best, slope, nearest = surface.best, surface.slope, surface.ends[:, 1].min()
+    return Verdict.of(
+        Claim("(0, 1, 0) is the only maximum", len(best) == 1 and best[0, 1] == 1,
+              f"{len(best)} of a mesh of {len(surface.states)}"),
+        Claim("the derivatives there are −0.5, so that it is not stationary",
+              (np.abs(slope + 0.5) < 1e-9).all(),
+              f"{slope[0]:.1f} and {slope[1]:.1f}: the reports have exactly the law of (0, 1, 0); −0.5 "
+              "belongs to {1, 2, 2, 2, 3}"),
+        Claim("the update ends there, which is no interior point", nearest > 0.99,
+              f"θ₂ at least {nearest:.4f} after {_STEPS} steps from {len(surface.ends)} starts"),
+    )  # fmt: skip
+
+
+def _surface(matrix: FloatArray, counts: Sequence[int], other: Sequence[float]) -> Measured:
+    """The likelihood of some reports under a mechanism; ``other`` is named beside (0, 1, 0)."""
+    states, seen = compositions(_PARTS, 3) / _PARTS, np.array(counts)
+
+    def value(thetas: FloatArray) -> FloatArray:
+        return np.asarray(xlogy(seen, thetas @ matrix).sum(axis=-1))
+
+    corner = np.array([0.0, 1.0, 0.0])
+    gradient = matrix @ (seen / (corner @ matrix))
+    starts = Mesh(3, 8).states
+    path = em_path(Objective(DenseLikelihood(matrix), np.tile(seen, (len(starts), 1))), starts)
+    ends = next(islice(path, _STEPS, None)).theta
+    named, slope = value(np.array([corner, other])), gradient[[0, 2]] - gradient[1]
+    surface = Surface(states, value(states), named, slope, ends)
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        shown = np.maximum(surface.likelihood, surface.likelihood.max() - 1.5)
+        drawn = axes.tricontourf(states[:, 0], states[:, 2], shown, levels=24, cmap="viridis")
+        figure.colorbar(drawn, label="log-likelihood L(θ)")
+        best, mark = surface.best, {"ms": 4.0, "clip_on": False, "zorder": 5}
+        axes.plot(best[:, 0], best[:, 2], "o", color="white", mec="black", label="maximum", **mark)
+        axes.plot(ends[:, 0], ends[:, 2], "x", color="#D55E00", label="end of the update", **mark)
+        axes.set(xlabel="θ₁", ylabel="θ₃", aspect="equal")
+        axes.legend(fontsize=8)
+
+    order = np.argsort(-surface.likelihood, kind="stable")[:12]
+    rows = [[*states[at].round(4), round(float(surface.likelihood[at]), 6)] for at in order]
+    return Measured((surface,), "θ₁ | θ₂ | θ₃ | L", rows, draw, figure_size=(6.4, 4.6))
+
+
+@experiment("Fig. 4: a likelihood with infinitely many maxima", judge_many)
+def figure_4(setting: Setting) -> Measured:
+    """With mechanism (7) and reports {1, 2, 3} every θ with θ₁ = θ₃ is a maximum, (0, 1, 0) and (½, 0, ½)
+    among them, and the update may converge to any of them.
+    """
+    return _surface(SINGULAR, (1, 1, 1), (0.5, 0.0, 0.5))
+
+
+@experiment("Fig. 5: a maximum at a corner", judge_corner)
+def figure_5(setting: Setting) -> Measured:
+    """With mechanism (8) and reports {1, 2, 2, 3} the only maximum is (0, 1, 0); both derivatives are −0.5
+    there, so that it is not stationary, and the update converges to it.
+    """
+    return _surface(RESPONSE, (1, 2, 1), (1 / 3, 1 / 3, 1 / 3))
+
+
+# --- Bound (17): one person whose value is reported k times; exact, over all counts of the k reports
+
+
+LENGTHS = (1, 2, 5, 10, 20, 40, 80, 160)
+DELTAS = (0.05, 0.1, 0.2, 0.4)
+"""Bits."""
+TWINS = np.array([[2, 1, 1], [2, 1, 1], [1, 1, 2]]) / 4
+"""A mechanism with two equal rows."""
+
+
+def judge_bound(
+    tails: FloatArray, bounds: FloatArray, distinct: FloatArray, twins: FloatArray
+) -> Verdict:
+    """§VI-C: bound (17); the error goes to 0 where rows differ and stays where they do not.
+
+    ``tails`` (lengths, deltas) is P(D_KL(q‖a) > δ) for the worst of the three values and ``bounds`` its
+    bound (1 + k)^3·2^(−kδ); ``distinct`` and ``twins`` (lengths,) are P(the maximum misses the value) under
+    a mechanism with three different rows, and with two equal ones of which one is true.
+    """
+    most = (tails / np.minimum(bounds, 1e300)).max()
+    return Verdict.of(
+        Claim("bound (17) holds", (tails <= bounds).all(),
+              f"at {tails.size} pairs of k and δ the chance is at most {most:.2g} of it; it is below 1 at "
+              f"{int((bounds < 1).sum())} of them"),
+        Claim("with different rows the error goes to 0 as k grows",
+              distinct[-1] < 1e-3 and (np.diff(distinct) <= 1e-12).all(),
+              f"{distinct[0]:.2f} at k = {LENGTHS[0]}, {distinct[-1]:.1g} at {LENGTHS[-1]}"),
+        Claim("with equal rows the error does not go to 0",
+              twins.min() > 0.1 and abs(twins[-1] - twins[-2]) < 0.01,
+              f"{twins[0]:.2f} at k = {LENGTHS[0]}, {twins[-1]:.2f} at {LENGTHS[-1]}"),
+    )  # fmt: skip
+
+
+def _chances(row: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """All counts of k reports, and the chance of each."""
+    counts = compositions(k, 3).astype(np.float64)
+    logs = gammaln(k + 1.0) - gammaln(counts + 1).sum(axis=1) + xlogy(counts, row).sum(axis=1)
+    return counts, np.exp(logs)
+
+
+def _tail(row: FloatArray, k: int, delta: float) -> float:
+    counts, chances = _chances(row, k)
+    shares = counts / k
+    divergence = (xlogy(shares, shares) - xlogy(shares, row)).sum(axis=1) / np.log(2.0)
+    return float(chances[divergence > delta].sum())
+
+
+def _missed(matrix: FloatArray, k: int) -> float:
+    """The first value is true; between equal maxima one is picked at random (Theorem 6)."""
+    counts, chances = _chances(matrix[0], k)
+    values = counts @ np.log(matrix).T
+    best = values > values.max(axis=1, keepdims=True) - 1e-9
+    return float(chances @ (1 - best[:, 0] / best.sum(axis=1)))
+
+
+@experiment("Bound (17): one person, many reports", judge_bound)
+def bound_17(setting: Setting) -> Measured:
+    """P(D_KL(q‖a) > δ) ≤ (1 + k)^|Z|·2^(−kδ): the maximum finds the value of one person with an error that
+    goes to 0 as the k reports grow, unless another value has the same row.
+    """
+    pairs = [(k, delta) for k in LENGTHS for delta in DELTAS]
+    shape = len(LENGTHS), len(DELTAS)
+    tails = np.reshape([max(_tail(row, *pair) for row in RESPONSE) for pair in pairs], shape)
+    bounds = np.reshape([(1.0 + k) ** 3 * 2.0 ** (-k * delta) for k, delta in pairs], shape)
+    distinct, twins = (np.array([_missed(m, k) for k in LENGTHS]) for m in (RESPONSE, TWINS))
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        k = np.array(LENGTHS, dtype=np.float64)
+        for at, delta in enumerate(DELTAS):
+            above = np.maximum(tails[:, at], 1e-15)
+            (line,) = left.plot(k, above, "o-", ms=3, label=f"δ = {delta:g}")
+            left.plot(k, bounds[:, at], "--", lw=1.0, color=line.get_color())
+        left.set(xscale="log", yscale="log", xlabel="reports k")
+        left.set(ylabel="chance (points), bound (dashed)", ylim=(1e-13, 1e6))
+        left.legend(fontsize=8)
+        curves = [Curve("three different rows", k, distinct), Curve("two equal rows", k, twins)]
+        draw_curves(right, curves, x_label="reports k", y_label="P(maximum misses)", x_scale="log")
+
+    rows = [[*p, t, b] for p, t, b in zip(pairs, tails.ravel(), bounds.ravel(), strict=True)]
+    columns = "k | δ (bits) | P(D_KL > δ) | bound (17)"
+    return Measured((tails, bounds, distinct, twins), columns, rows, draw, figure_size=(9.5, 3.8))
 
 
 # --- Figures 13 and 14: RAPPOR on ten values
 
 
-RAPPOR_SIZE, RAPPOR_PEOPLE, RAPPOR_EPSILON = 10, 100_000, 0.5
-LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-_QUICK_LEVELS = (0.25, 0.5, 2.0)
+RAPPOR_SIZE = 10
+LEVELS, QUICK_LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0), (0.25, 0.5, 2.0)
 ORIGINALS = {
-    "binomial": binomial(RAPPOR_SIZE),
-    "uniform on 3…6": uniform_between(RAPPOR_SIZE, 3, 6),
+    "binomial": repeated.binomial(RAPPOR_SIZE),
+    "uniform on 3…6": repeated.uniform_between(RAPPOR_SIZE, 3, 6),
 }
 
 
 def _estimates(
-    theta: FloatArray, epsilon: float, people: int, repetitions: int, seed: int
+    theta: FloatArray, epsilon: float, repetitions: int, seed: int
 ) -> dict[str, FloatArray]:
     """Every method on (repetitions, 2^10) counts of the bit vectors."""
     mechanism = Rappor(Line(RAPPOR_SIZE), epsilon=epsilon)
-    letters = 1 << np.arange(RAPPOR_SIZE)
-    counts = []
+    vectors = np.arange(1 << RAPPOR_SIZE)[:, None] >> np.arange(RAPPOR_SIZE) & 1
+    tables = []
     for number in range(repetitions):
         randomness = seeded(seed * 1_000_003 + number)
-        bits = mechanism.sample(people_of(theta, people)(randomness), randomness=randomness)
-        counts.append(np.bincount(bits @ letters, minlength=1 << RAPPOR_SIZE))
-    table = np.stack(counts)
+        people = repeated.people_of(theta, PEOPLE)(randomness)
+        codes = mechanism.sample(people, randomness=randomness) @ (1 << np.arange(RAPPOR_SIZE))
+        tables.append(np.bincount(codes, minlength=len(vectors)))
+    counts = np.stack(tables)
+    # (s − flip)/(keep − flip), s the share of vectors with each bit set (FREEWILL eq. 14)
+    shares = counts @ vectors / counts.sum(axis=1, keepdims=True)
+    solved = (shares - mechanism.flip) / (mechanism.keep - mechanism.flip)
     matrix = np.stack([mechanism.row(cell) for cell in range(RAPPOR_SIZE)])
-    solved = _linear(mechanism, table)
     return {
         NORMALISED: np.stack([REPAIRS["normalise"](row) for row in solved]),
         PROJECTED: np.stack([REPAIRS["project"](row) for row in solved]),
-        MAXIMUM: maximum_likelihood(DenseLikelihood(matrix), table),
+        MAXIMUM: repeated.maximum_likelihood(DenseLikelihood(matrix), counts),
     }
-
-
-def _linear(mechanism: Rappor, counts: IntArray) -> FloatArray:
-    """(s − flip)/(keep − flip), s the share of vectors with each bit set (FREEWILL eq. 14)."""
-    bits = np.arange(1 << RAPPOR_SIZE)[:, None] >> np.arange(RAPPOR_SIZE) & 1
-    shares = counts @ bits / counts.sum(axis=1, keepdims=True)
-    return np.asarray((shares - mechanism.flip) / (mechanism.keep - mechanism.flip))
-
-
-def _figure_13(setting: Setting) -> Finding:
-    repetitions = 3 if setting.quick else 100
-    found, varied = {}, {}
-    for name, theta in ORIGINALS.items():
-        found[name] = _estimates(theta, RAPPOR_EPSILON, RAPPOR_PEOPLE, repetitions, setting.seed)[
-            MAXIMUM
-        ]
-        varied[name] = float(total_variations(found[name], theta).mean())
-    away = {name: total_variation(theta, uniform(RAPPOR_SIZE)) for name, theta in ORIGINALS.items()}
-    rows = [
-        [name, cell, float(theta[cell]), float(found[name][0, cell])]
-        for name, theta in ORIGINALS.items()
-        for cell in range(RAPPOR_SIZE)
-    ]
-    return Finding(
-        *judge_recovery(varied, away),
-        table=Table.of(("original", "value", "true share", "estimate of the first run"), rows),
-        draw=partial(_draw_estimates, found),
-        numbers={f"tv_{name.split()[0]}": value for name, value in varied.items()},
-        figure_size=(8.0, 3.4),
-    )
 
 
 def judge_recovery(varied: Mapping[str, float], away: Mapping[str, float]) -> Verdict:
     """§IX-E on Fig. 13: mean TV of EM beside that of a uniform guess, by original."""
     return Verdict.of(
-        *(
-            Claim(
-                f"EM recovers the {name}",
-                error < 0.25 * away[name],
-                f"mean TV {error:.3f}, less than a quarter of a uniform guess's {away[name]:.3f}",
-            )
-            for name, error in varied.items()
-        )
-    )
+        *(Claim(f"EM recovers the {name}", error < 0.25 * away[name],
+                f"mean TV {error:.3f}, less than a quarter of a uniform guess's {away[name]:.3f}")
+          for name, error in varied.items())
+    )  # fmt: skip
 
 
-def _draw_estimates(found: dict[str, FloatArray], figure: Any) -> None:
-    axes = figure.subplots(1, 2, sharey=True)
-    for each, (name, theta) in zip(axes, ORIGINALS.items(), strict=True):
-        cells = np.arange(RAPPOR_SIZE)
-        each.bar(cells - 0.2, theta, width=0.4, color="0.6", label="original")
-        each.bar(cells + 0.2, found[name][0], width=0.4, color=COLOURS[0], label="EM")
-        each.set(title=name, xlabel="value", xticks=cells)
-    axes[0].set_ylabel("share")
-    axes[0].legend(fontsize=8)
-
-
-def _figure_14(setting: Setting) -> Finding:
-    levels = _QUICK_LEVELS if setting.quick else LEVELS
-    repetitions = 5 if setting.quick else 100
-    errors: dict[tuple[str, str], list[FloatArray]] = {}
-    for number, epsilon in enumerate(levels):
-        setting.progress(number / len(levels), f"ε = {epsilon:g}")
-        for name, theta in ORIGINALS.items():
-            estimates = _estimates(
-                theta, epsilon, RAPPOR_PEOPLE, repetitions, setting.seed + number
-            )
-            for method, each in estimates.items():
-                errors.setdefault((name, method), []).append(total_variations(each, theta))
-    varied = {key: np.array(each) for key, each in errors.items()}
-    ratios = {
-        (name, method): varied[name, method].mean(axis=1) / varied[name, MAXIMUM].mean(axis=1)
-        for name in ORIGINALS
-        for method in (PROJECTED, NORMALISED)
+@experiment("Fig. 13: EM under RAPPOR, ten values, ε = 0.5", judge_recovery)
+def figure_13(setting: Setting) -> Measured:
+    """EM recovers a binomial and a uniform original from 100,000 RAPPOR vectors at ε = 0.5."""
+    repetitions = setting.pick(100, 3)
+    estimates = {
+        name: _estimates(theta, 0.5, repetitions, setting.seed)[MAXIMUM]
+        for name, theta in ORIGINALS.items()
     }
-    rows = [
-        [name, epsilon, *(float(varied[name, method][number].mean()) for method in METHODS)]
-        for name in ORIGINALS
-        for number, epsilon in enumerate(levels)
-    ]
-    return Finding(
-        *judge_alike(ratios),
-        table=Table.of(("original", "ε", *(f"TV, {method}" for method in METHODS)), rows),
-        draw=partial(_draw_levels, levels, varied),
-        numbers={f"most_{m}_{n.split()[0]}": float(each.max()) for (n, m), each in ratios.items()},
-        figure_size=(9.0, 3.6),
+    varied = {
+        name: float(repeated.total_variations(estimates[name], theta).mean())
+        for name, theta in ORIGINALS.items()
+    }
+    away = {name: total_variation(theta, uniform(RAPPOR_SIZE)) for name, theta in ORIGINALS.items()}
+
+    def draw(figure: Any) -> None:
+        axes, cells = figure.subplots(1, 2, sharey=True), np.arange(RAPPOR_SIZE)
+        for part, (name, theta) in zip(axes, ORIGINALS.items(), strict=True):
+            part.bar(cells - 0.2, theta, width=0.4, color="0.6", label="original")
+            part.bar(cells + 0.2, estimates[name][0], width=0.4, color=COLOURS[0], label="EM")
+            part.set(title=name, xlabel="value", xticks=cells)
+        axes[0].set_ylabel("share")
+        axes[0].legend(fontsize=8)
+
+    return Measured(
+        (varied, away),
+        "original | value | true share | estimate of the first run",
+        [
+            [name, cell, theta[cell], estimates[name][0, cell]]
+            for name, theta in ORIGINALS.items()
+            for cell in range(RAPPOR_SIZE)
+        ],
+        draw,
+        {f"tv_{name.split()[0]}": value for name, value in varied.items()},
+        (8.0, 3.4),
     )
 
 
 def judge_alike(ratios: Mapping[tuple[str, str], FloatArray]) -> Verdict:
     """§IX-E on Fig. 14: TV over that of EM by original and method, one for each level."""
     return Verdict.of(
-        *(
-            Claim(
-                f"{name}: {method} and EM have almost the same quality",
-                bool((np.abs(each - 1) < 0.25).all()),
-                f"{each.min():.2f} to {each.max():.2f} times its TV",
-            )
-            for (name, method), each in ratios.items()
+        *(Claim(f"{name}: {method} and EM have almost the same quality",
+                (np.abs(each - 1) < 0.25).all(), f"{report.span(each)} times its TV")
+          for (name, method), each in ratios.items())
+    )  # fmt: skip
+
+
+@experiment("Fig. 14: RAPPOR at every level", judge_alike)
+def figure_14(setting: Setting) -> Measured:
+    """INV-N, INV-P and EM have almost the same quality under RAPPOR."""
+    levels, repetitions = setting.pick(LEVELS, QUICK_LEVELS), setting.pick(100, 5)
+    errors = []
+    for number, epsilon in enumerate(setting.each(levels, "ε = {:g}")):
+        estimates = {
+            name: _estimates(theta, epsilon, repetitions, setting.seed + number)
+            for name, theta in ORIGINALS.items()
+        }
+        errors.append(
+            {
+                (name, method): repeated.total_variations(estimates[name][method], theta)
+                for name, theta in ORIGINALS.items()
+                for method in METHODS
+            }
         )
+    varied = repeated.stacked(errors)
+    means = {key: each.mean(axis=1) for key, each in varied.items()}
+    ratios = {
+        (name, method): means[name, method] / means[name, MAXIMUM]
+        for name in ORIGINALS
+        for method in (PROJECTED, NORMALISED)
+    }
+    panels = {
+        name: [Curve(method, np.array(levels), varied[name, method].T) for method in METHODS]
+        for name in ORIGINALS
+    }
+    return Measured(
+        (ratios,),
+        ("original", "ε", *(f"TV, {method}" for method in METHODS)),
+        [
+            [name, epsilon, *(means[name, method][number] for method in METHODS)]
+            for name in ORIGINALS
+            for number, epsilon in enumerate(levels)
+        ],
+        report.curves(panels, "ε", "total variation", x_scale="log", y_scale="log", sharey=True),
+        {f"most_{m}_{n.split()[0]}": float(each.max()) for (n, m), each in ratios.items()},
+        (9.0, 3.6),
     )
-
-
-def _draw_levels(
-    levels: tuple[float, ...], varied: dict[tuple[str, str], FloatArray], figure: Any
-) -> None:
-    axes = figure.subplots(1, 2, sharey=True)
-    for each, name in zip(axes, ORIGINALS, strict=True):
-        curves = [Curve(method, np.array(levels), varied[name, method].T) for method in METHODS]
-        draw_curves(
-            each,
-            curves,
-            x_label="ε",
-            y_label="total variation",
-            title=name,
-            x_scale="log",
-            y_scale="log",
-        )
-
-
-FIGURE_13 = Experiment(
-    name="figure-13",
-    title="Fig. 13: EM under RAPPOR, ten values, ε = 0.5",
-    statement="EM recovers a binomial and a uniform original from 100,000 RAPPOR vectors at ε = 0.5.",
-    run=_figure_13,
-    judge=judge_recovery,
-)
-FIGURE_14 = Experiment(
-    name="figure-14",
-    title="Fig. 14: RAPPOR at every level",
-    statement="INV-N, INV-P and EM have almost the same quality under RAPPOR.",
-    run=_figure_14,
-    judge=judge_alike,
-)

@@ -1,38 +1,33 @@
-"""What PRIVIC says before it collects, computed: the oracle of §3.2, Figure 4, and Theorem 5.1."""
+"""What PRIVIC proves, computed: the oracle of §3.2, Figures 4 and 5, Theorem 5.1 and the chain of §6."""
 
 from __future__ import annotations
 
 import heapq
-from functools import partial
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray
 from geoveil.campaign import blahut_arimoto
+from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import (
-    ChannelLikelihood,
-    DenseLikelihood,
-    Likelihood,
-    Objective,
-    uniform,
-)
+from geoveil.estimate.likelihood import ChannelLikelihood, DenseLikelihood, Objective, uniform
 from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure.information import total_variation
 from geoveil.mechanism import PlanarGeometric
-from geoveil.papers.privic.published_tables import (
-    DESIGN_UPDATES,
-    PARIS_CAMPAIGN,
-    SAN_FRANCISCO_CAMPAIGN,
-)
+from geoveil.papers import report
+from geoveil.papers.privic.cycles import DESIGN_UPDATES, PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.papers.repeated import exact_maximum, repeated_counts
-from geoveil.papers.report import Claim, Experiment, Finding, Setting, Table, Verdict
+from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, draw_curves
 from geoveil.randomness import seeded
+from geoveil.space.line import Line
 
-# -- §3.2: questions to an oracle ------------------------------------------------------------------
+# --- §3.2: questions to an oracle
+
 
 ORACLE_BETAS = (0.2, 0.4, 0.6, 1.0, 1.4, 2.0, 3.0, 5.0)
 _NEARLY = 0.05
@@ -77,228 +72,177 @@ def balanced_questions(shares: FloatArray) -> float:
     return asked
 
 
-class Questions(NamedTuple):
-    """Bits and questions before a report (first) and after one, at each β."""
+def judge_oracle(entropy: FloatArray, best: FloatArray, balanced: FloatArray) -> Verdict:
+    """§3.2: the best number of questions is H(X), after a report H(X|Y), and the report saves I(X;Y).
 
-    entropy: FloatArray
-    best: FloatArray
-    balanced: FloatArray
-
-
-def judge_oracle(asked: Questions) -> Verdict:
-    """§3.2: the best number of questions is H(X), after a report H(X|Y), and the report saves I(X;Y)."""
-    before, after = asked.best[0], asked.best[1:]
-    off = asked.best / asked.entropy - 1
-    leaked, saved = asked.entropy[0] - asked.entropy[1:], before - after
+    Bits and questions before a report (first) and after one, at each β.
+    """
+    before, after, off = best[0], best[1:], best / entropy - 1
+    leaked, saved = entropy[0] - entropy[1:], before - after
     return Verdict.of(
-        Claim(
-            "the best strategy is a balanced tree",
-            bool((asked.balanced <= (1 + _NEARLY) * asked.best).all()),
-            f"it asks at most {(asked.balanced / asked.best).max():.3f} times as many questions",
-        ),
-        Claim(
-            "without a report the best strategy asks H(X) questions",
-            bool(abs(off[0]) <= _NEARLY),
-            f"{before:.2f} against {asked.entropy[0]:.2f}",
-        ),
-        Claim(
-            "after a report the best strategy asks H(X|Y) questions",
-            bool((np.abs(off[1:]) <= _NEARLY).all()),
-            f"{off[1:].min():+.0%} to {off[1:].max():+.0%}; with little noise "
-            f"{after[-1]:.2f} against {asked.entropy[-1]:.2f}, as no question is shorter than one",
-        ),
-        Claim(
-            "H(X|Y) is at most H(X)",
-            bool((leaked >= 0).all() and (saved >= 0).all()),
-            f"a report saves {saved.min():.2f} to {saved.max():.2f} questions",
-        ),
-        Claim(
-            "the smaller the leakage, the more questions are left",
-            bool((np.diff(after[np.argsort(leaked)]) < 0).all()),
-            f"{leaked.min():.2f} to {leaked.max():.2f} bits, {after.max():.2f} to {after.min():.2f} left",
-        ),
-    )
+        Claim("the best strategy is a balanced tree", (balanced <= (1 + _NEARLY) * best).all(),
+              f"it asks at most {(balanced / best).max():.3f} times as many questions"),
+        Claim("without a report the best strategy asks H(X) questions", abs(off[0]) <= _NEARLY,
+              f"{before:.2f} against {entropy[0]:.2f}"),
+        Claim("after a report the best strategy asks H(X|Y) questions", (np.abs(off[1:]) <= _NEARLY).all(),
+              f"{report.span(off[1:], '+.0%')}; with little noise {after[-1]:.2f} against "
+              f"{entropy[-1]:.2f}, as no question is shorter than one"),
+        Claim("H(X|Y) is at most H(X)", (leaked >= 0).all() and (saved >= 0).all(),
+              f"a report saves {report.span(saved)} questions"),
+        Claim("the smaller the leakage, the more questions are left",
+              (np.diff(after[np.argsort(leaked)]) < 0).all(),
+              f"{report.span(leaked)} bits, {after.max():.2f} to {after.min():.2f} left"),
+    )  # fmt: skip
 
 
-def _oracle(setting: Setting) -> Finding:
+@experiment("§3.2: questions to an oracle, Paris", judge_oracle)
+def oracle(setting: Setting) -> Measured:
+    """An attacker who asks yes-or-no questions needs H(X) of them at best, with a balanced tree, and
+    H(X|Y) after a report (equal or approximately): mutual information is what the report saves.
+    """
     city = PARIS_CAMPAIGN.city(setting)
     joints = [city.truth[:, None]]
-    for number, beta in enumerate(ORACLE_BETAS):
-        setting.progress(number / len(ORACLE_BETAS), f"β = {beta:g} per cell")
+    for beta in setting.each(ORACLE_BETAS, "β = {:g} per cell"):
         design = blahut_arimoto(city.grid, city.truth, beta_per_km=beta, stop=DESIGN_UPDATES)
         joints.append(city.truth[:, None] * design.matrix())
-    asked = Questions(*(
+    entropy, best, balanced = (
         np.array([sum(measure(column) for column in joint.T) for joint in joints])
         for measure in (entropy_bits, fewest_questions, balanced_questions)
-    ))  # fmt: skip
-    names = ["none", *ORACLE_BETAS]
-    return Finding(
-        *judge_oracle(asked),
-        table=Table.of(
-            ["β per cell", "H (bits)", "questions, best", "questions, balanced", "leakage (bits)"],
-            [
-                [name, *row, round(float(asked.entropy[0].round(4)) - row[0], 4)]
-                for name, row in zip(names, np.array(asked).T.round(4).tolist(), strict=True)
-            ],
-        ),
-        draw=partial(_draw_oracle, asked),
+    )
+
+    def draw(figure: Any) -> None:
+        betas, axes = np.array(ORACLE_BETAS), figure.subplots()
+        curves = [
+            Curve("best strategy, after a report", betas, best[1:]),
+            Curve("balanced tree, after a report", betas, balanced[1:]),
+            Curve("H(X|Y)", betas, entropy[1:]),
+        ]
+        draw_curves(axes, curves, x_label="β per cell", y_label="questions or bits", x_scale="log")
+        axes.axhline(best[0], color="0.5", linestyle=":", lw=1.0)
+        axes.annotate("best strategy without a report", (betas[0], best[0] + 0.08), fontsize=8)
+
+    rounded = np.array([entropy, best, balanced]).round(4)
+    leakage = (rounded[0, 0] - rounded[0]).round(4)
+    return Measured(
+        (entropy, best, balanced),
+        "β per cell | H (bits) | questions, best | questions, balanced | leakage (bits)",
+        zip(["none", *ORACLE_BETAS], *rounded, leakage, strict=True),
+        draw,
     )
 
 
-def _draw_oracle(asked: Questions, figure: Any) -> None:
-    betas = np.array(ORACLE_BETAS)
-    curves = [
-        Curve("best strategy, after a report", betas, asked.best[1:]),
-        Curve("balanced tree, after a report", betas, asked.balanced[1:]),
-        Curve("H(X|Y)", betas, asked.entropy[1:]),
-    ]
-    axes = figure.subplots()
-    draw_curves(axes, curves, x_label="β per cell", y_label="questions or bits", x_scale="log")
-    axes.axhline(asked.best[0], color="0.5", linestyle=":", lw=1.0)
-    axes.annotate("best strategy without a report", (betas[0], asked.best[0] + 0.08), fontsize=8)
+# --- Figure 4: Blahut–Arimoto and the iterative Bayesian update
 
 
-# -- Figure 4: Blahut–Arimoto and the iterative Bayesian update ------------------------------------
+def judge_duality(weights: FloatArray, estimates: FloatArray, behind: FloatArray) -> Verdict:
+    """§4: the two iterations are one with x and y exchanged; Theorem 4.1: the update finds the maximum.
 
-
-class Duality(NamedTuple):
-    """Both iterations from uniform, and how far the update is from the maximum under planar noise."""
-
-    weights: FloatArray
-    """(iterations, cells): c_t of Blahut–Arimoto, by equations (1) and (2)."""
-    estimates: FloatArray
-    """(iterations, cells): θ_t of the update with x and y exchanged."""
-    behind: FloatArray
-    """Log-likelihood below the maximum, nats per report, at each step."""
-
-
-def judge_duality(both: Duality) -> Verdict:
-    """§4: the two iterations are one with x and y exchanged; Theorem 4.1: the update finds the maximum."""
-    apart = float(np.abs(both.weights - both.estimates).max())
-    nearer = bool((np.diff(both.behind) <= 1e-12).all())
+    From uniform, (iterations, cells): c_t of Blahut–Arimoto by equations (1) and (2), and θ_t of the update
+    with x and y exchanged. Then under planar noise the log-likelihood below the maximum, nats per report,
+    at each step.
+    """
+    apart = np.abs(weights - estimates).max()
+    nearer = (np.diff(behind) <= 1e-12).all()
     return Verdict.of(
-        Claim(
-            "Blahut–Arimoto is the update with x and y exchanged",
-            apart < 1e-9,
-            f"at most {apart:.0e} apart in {len(both.weights)} iterations",
-        ),
-        Claim(
-            "under planar geometric noise the update converges to the maximum (Theorem 4.1)",
-            nearer and both.behind[-1] < 1e-4,
-            f"{both.behind[0]:.2g} nats per report below it at first, {both.behind[-1]:.1g} after "
-            f"{len(both.behind) - 1} steps, {'never' if nearer else 'sometimes'} further away",
-        ),
-    )
+        Claim("Blahut–Arimoto is the update with x and y exchanged", apart < 1e-9,
+              f"at most {apart:.0e} apart in {len(weights)} iterations"),
+        Claim("under planar geometric noise the update converges to the maximum (Theorem 4.1)",
+              nearer and behind[-1] < 1e-4,
+              f"{behind[0]:.2g} nats per report below it at first, {behind[-1]:.1g} after "
+              f"{len(behind) - 1} steps, {'never' if nearer else 'sometimes'} further away"),
+    )  # fmt: skip
 
 
-def _duality(setting: Setting) -> Finding:
+@experiment(
+    "Figure 4 and Theorem 4.1: Blahut–Arimoto and the Bayesian update are dual", judge_duality
+)
+def figure_4(setting: Setting) -> Measured:
+    """Exchanging x and y turns an iteration of Blahut–Arimoto into one of the iterative Bayesian update;
+    hence the update converges to the maximum under planar geometric noise.
+    """
     city = PARIS_CAMPAIGN.city(setting)
-    iterations, steps = (50, 300) if setting.quick else (200, 3000)
-    every = np.arange(city.grid.size)
-    kernel = np.exp(-np.stack([city.grid.distances_from_km(int(cell)) for cell in every]))
+    iterations, steps = setting.pick((200, 3000), (50, 300))
+    start, cells = uniform(city.grid.size), range(city.grid.size)
+    kernel = np.exp(-np.stack([city.grid.distances_from_km(cell) for cell in cells]))
     people = np.bincount(city.people, minlength=city.grid.size)
-    path = em_path(Objective(DenseLikelihood(kernel), people), uniform(city.grid.size))
+    path = em_path(Objective(DenseLikelihood(kernel), people), start)
     estimates = np.array([point.theta for point in islice(path, iterations)])
+    weights, channel = [], np.full(kernel.shape, 1 / len(kernel))
+    for _ in range(iterations):  # Definition 2.8, the channel written out in every iteration
+        weights.append(city.truth @ channel)  # (1)
+        channel = weights[-1] * kernel
+        channel /= channel.sum(axis=1, keepdims=True)  # (2)
+    apart = np.abs(np.array(weights) - estimates)
+
     planar = PlanarGeometric(city.grid, epsilon_per_km=1.0)
     counts = repeated_counts(planar, lambda _: city.people, 1, setting.seed)
     likelihood = ChannelLikelihood(planar)
-    climbed = em_path(Objective(likelihood, counts[0]), uniform(city.grid.size))
-    reached = np.array([float(point.log_likelihood) for point in islice(climbed, steps + 1)])
-    best = _log_likelihood(likelihood, counts[0], exact_maximum(likelihood, counts)[0])
-    both = Duality(
-        _iterated(kernel, city.truth, iterations), estimates, np.maximum(best - reached, 0.0)
-    )
+    objective = Objective(likelihood, counts[0])
+    reached = [float(p.log_likelihood) for p in islice(em_path(objective, start), steps + 1)]
+    best = next(em_path(objective, exact_maximum(likelihood, counts)[0])).log_likelihood
+    behind = np.maximum(float(best) - np.array(reached), 0.0)
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        shown = np.unique(np.geomspace(1, iterations, 14).astype(int)) - 1
+        for cell in np.argsort(city.truth)[[-1, -5, -20, -60]]:
+            (line,) = left.plot(np.arange(iterations), np.array(weights)[:, cell], lw=1.2)
+            left.plot(shown, estimates[shown, cell], "o", ms=3.5, mfc="none", c=line.get_color())
+        left.set(xlabel="iteration", ylabel="c (line), θ (circles), four cells", xscale="symlog")
+        right.plot(behind)
+        right.set(xlabel="step", ylabel="below the maximum (nats per report)", yscale="log")
+        right.set(xscale="symlog", xlim=(0, behind.size))
+
     shown = np.unique(np.geomspace(1, iterations, 12).astype(int)) - 1
-    apart = np.abs(both.weights - both.estimates).max(axis=1)
-    return Finding(
-        *judge_duality(both),
-        table=Table.of(["iteration", "largest difference"], [[t, apart[t]] for t in shown]),
-        draw=partial(_draw_duality, both, np.argsort(city.truth)[[-1, -5, -20, -60]]),
+    return Measured(
+        (np.array(weights), estimates, behind),
+        "iteration | largest difference",
+        zip(shown, apart.max(axis=1)[shown], strict=True),
+        draw,
         figure_size=(9.5, 3.8),
     )
 
 
-def _iterated(kernel: FloatArray, prior: FloatArray, iterations: int) -> FloatArray:
-    """c_t by Definition 2.8, the channel written out in every iteration."""
-    channel = np.full(kernel.shape, 1 / len(kernel))
-    weights = []
-    for _ in range(iterations):
-        weights.append(prior @ channel)  # (1)
-        channel = weights[-1] * kernel
-        channel /= channel.sum(axis=1, keepdims=True)  # (2)
-    return np.array(weights)
+# --- Theorem 5.1: a unique maximum
 
 
-def _log_likelihood(likelihood: Likelihood, counts: FloatArray, theta: FloatArray) -> float:
-    return float(next(em_path(Objective(likelihood, counts), theta)).log_likelihood)
+STEPS, QUICK_STEPS = (0, 1, 2, 4, 8, 12, 20, 50, 100, 300, 1000), (0, 4, 8, 20, 200)
 
 
-def _draw_duality(both: Duality, cells: IntArray, figure: Any) -> None:
-    left, right = figure.subplots(1, 2)
-    count = np.arange(len(both.weights))
-    shown = np.unique(np.geomspace(1, count.size, 14).astype(int)) - 1
-    for cell in cells:
-        (line,) = left.plot(count, both.weights[:, cell], lw=1.2)
-        left.plot(shown, both.estimates[shown, cell], "o", ms=3.5, mfc="none", c=line.get_color())
-    left.set(xlabel="iteration", ylabel="c (line), θ (circles), four cells", xscale="symlog")
-    right.plot(both.behind)
-    right.set(xlabel="step", ylabel="below the maximum (nats per report)", yscale="log")
-    right.set(xscale="symlog", xlim=(0, both.behind.size))
+def judge_limit(cells: int, reported: int, rank: int, errors: FloatArray) -> Verdict:
+    """Theorem 5.1 with the step of Lemma 6.1 on which it rests: every report possible, one maximum.
 
-
-# -- Theorem 5.1: a unique maximum -----------------------------------------------------------------
-
-STEPS = (0, 1, 2, 4, 8, 12, 20, 50, 100, 300, 1000)
-_QUICK = (0, 4, 8, 20, 200)
-COLUMNS = (
-    "updates of c",
-    "leakage (bits)",
-    "mean distance (cells)",
-    "EMD (cells)",
-    "cells with c > 1e-6",
-)
-
-
-class Limit(NamedTuple):
-    """The mechanism that Blahut–Arimoto converges to, and the error of estimates on the way."""
-
-    cells: int
-    reported: int
-    """Cells that the limit still reports."""
-    rank: int
-    """Of the limit as a matrix: how many maps it tells apart."""
-    errors: FloatArray
-    """EMD in cells, the first under uniform weights, the last near the limit."""
-
-
-def judge_limit(limit: Limit) -> Verdict:
-    """Theorem 5.1 with the step of Lemma 6.1 on which it rests: every report possible, one maximum."""
+    The cells that the limit of Blahut–Arimoto still reports, its rank as a matrix (how many maps it tells
+    apart), and the EMD of estimates in cells, the first under uniform weights, the last near the limit.
+    """
     return Verdict.of(
-        Claim(
-            "every cell can be reported under the limit of Blahut–Arimoto (proof of Lemma 6.1)",
-            limit.reported == limit.cells,
-            f"{limit.reported} of {limit.cells} cells",
-        ),
-        Claim(
-            "the maximum of the likelihood is unique whatever was reported (Theorem 5.1)",
-            limit.rank == limit.cells,
-            f"the limit has rank {limit.rank}, and {limit.cells} would be needed",
-        ),
-        Claim(
-            "so the update still recovers the distribution",
-            bool(limit.errors[-1] <= 1.25 * limit.errors[0]),
-            f"{limit.errors[-1]:.3f} cells of error, {limit.errors[0]:.3f} under uniform weights",
-        ),
+        Claim("every cell can be reported under the limit of Blahut–Arimoto (proof of Lemma 6.1)",
+              reported == cells, f"{reported} of {cells} cells"),
+        Claim("the maximum of the likelihood is unique whatever was reported (Theorem 5.1)", rank == cells,
+              f"the limit has rank {rank}, and {cells} would be needed"),
+        Claim("so the update still recovers the distribution", errors[-1] <= 1.25 * errors[0],
+              f"{errors[-1]:.3f} cells of error, {errors[0]:.3f} under uniform weights"),
         note="The paper's 5 to 10 iterations stay clear of the limit, and so does the dial below 1.",
-    )
+    )  # fmt: skip
 
 
-def _collapse(setting: Setting) -> Finding:
+@experiment(
+    "Theorem 5.1: Blahut–Arimoto run to its limit, San Francisco, β = 1 per cell", judge_limit
+)
+def collapse(setting: Setting) -> Measured:
+    """Under the mechanism to which Blahut–Arimoto converges every report is possible and the maximum
+    likelihood estimate is unique, so that the update finds it.
+    """
     city = SAN_FRANCISCO_CAMPAIGN.city(setting)
-    steps = _QUICK if setting.quick else STEPS
+    names = [
+        "updates of c",
+        "leakage (bits)",
+        "mean distance (cells)",
+        "EMD (cells)",
+        "cells with c > 1e-6",
+    ]
     rows = []
-    for number, updates in enumerate(steps):
-        setting.progress(number / len(steps), f"{updates} updates")
+    for updates in setting.each(setting.pick(STEPS, QUICK_STEPS), "{} updates"):
         design = blahut_arimoto(city.grid, city.truth, beta_per_km=1.0, stop=Steps(updates))
         tally = design.tally(design.sample(city.people, randomness=seeded(setting.seed)))
         estimate = IterativeBayesianUpdate().fit(tally).distribution
@@ -310,52 +254,183 @@ def _collapse(setting: Setting) -> Finding:
     optimum = blahut_arimoto(
         city.grid, city.truth, beta_per_km=1.0, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
     )  # fmt: skip
-    limit = Limit(
-        city.grid.size,
-        int((optimum.weights > 0).sum()),
-        int(np.linalg.matrix_rank(optimum.matrix())),
-        np.array([row[3] for row in rows]),
+    left, rank = int((optimum.weights > 0).sum()), int(np.linalg.matrix_rank(optimum.matrix()))
+    errors = [row[3] for row in rows]
+
+    def draw(figure: Any) -> None:
+        updates, *columns = np.array(rows, dtype=np.float64).T
+        axes = figure.subplots(2, 2, sharex=True).ravel()
+        for part, title, values in zip(axes, names[1:], columns, strict=True):
+            part.plot(updates, values, marker="o", markersize=3.5)
+            part.set(xscale="symlog", title=title)
+            part.set_ylim(bottom=0)
+        for part in axes[2:]:
+            part.set_xlabel(names[0])
+
+    return Measured(
+        (city.grid.size, left, rank, np.array(errors)),
+        names,
+        rows,
+        draw,
+        {"cells_left": left, "error_growth": errors[-1] / errors[0]},
+        (7.0, 5.2),
     )
-    return Finding(
-        *judge_limit(limit),
-        table=Table.of(COLUMNS, rows),
-        draw=partial(_draw_collapse, np.array(rows, dtype=np.float64)),
-        numbers={"cells_left": limit.reported, "error_growth": rows[-1][3] / rows[0][3]},
-        figure_size=(7.0, 5.2),
+
+
+# --- §6 in the long run: Figure 5, and the Markov chain written down on a few cells
+
+
+def judge_meshes(parts: FloatArray, states: FloatArray, farthest: FloatArray) -> Verdict:
+    """§6: the mesh is finite, smaller than k^(m−1), and fills the simplex as k grows.
+
+    On three cells: parts k, states, and how far a distribution can be from the nearest.
+    """
+    return Verdict.of(
+        Claim("the mesh has fewer than k^(m−1) states", (states < parts**2).all(),
+              f"{states[0]:.0f} of {parts[0] ** 2:.0f} for k = {parts[0]:.0f}, "
+              f"{states[-1]:.0f} of {parts[-1] ** 2:.0f} for k = {parts[-1]:.0f}"),
+        Claim("it fills the simplex as k grows",
+              (np.diff(farthest) < 0).all() and farthest[-1] < 0.2 * farthest[0],
+              f"the farthest distribution is {farthest[0]:.2f} away at first, {farthest[-1]:.3f} at last, "
+              "in total variation"),
+    )  # fmt: skip
+
+
+@experiment("Figure 5: a mesh of distributions on three cells", judge_meshes)
+def figure_5(setting: Setting) -> Measured:
+    """The discretised simplex is finite, with K < k^(m−1) states, and fills the simplex as k grows."""
+    parts = np.array([5.0, 10.0, 20.0, 40.0, 70.0])
+    drawn = seeded(setting.seed).generator.dirichlet(np.ones(3), setting.pick(20_000, 2000))
+    meshes = [Mesh(3, int(each)) for each in parts]
+    far = [
+        np.abs(mesh.states[mesh.nearest(drawn)] - drawn).sum(axis=1).max() / 2 for mesh in meshes
+    ]
+    figures = parts, np.array([float(len(mesh.states)) for mesh in meshes]), np.array(far)
+
+    def draw(figure: Any) -> None:
+        corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+        for axes, mesh in zip(figure.subplots(1, 2), meshes[1:3], strict=True):
+            axes.fill(*corners.T, facecolor="#eef3f8", edgecolor="black", lw=0.8)
+            axes.plot(*(mesh.states @ corners).T, "o", ms=3.0)
+            axes.set(title=f"k = {mesh.parts}: K = {len(mesh.states)} states", aspect="equal")
+            axes.axis("off")
+
+    columns = "k | states K | farthest distribution (TV)"
+    return Measured(figures, columns, zip(*figures, strict=True), draw, figure_size=(8.0, 3.8))
+
+
+CHAINS = (((0.7, 0.3), 40, 40), ((0.7, 0.3), 200, 40), ((0.5, 0.3, 0.2), 100, 20))
+"""Truth, people in each cycle, parts of the mesh."""
+_CYCLES = 1000
+
+
+class Long(NamedTuple):
+    """One chain: what Lemma 6.1, Theorems 6.2 and 6.3 and §7 speak about."""
+
+    name: str
+    irreducible: bool
+    period: int
+    possible: float
+    """The share of the pairs of beliefs of which one can follow the other in one cycle."""
+    return_gap: float
+    """The largest |ψ(θ)·E τ(θ) − 1| over the beliefs seen in at least one cycle of a million."""
+    start_gap: float
+    """The largest total variation between ψ and the law after many cycles, over all starts."""
+    mode_gap: float
+    """Total variation between the likeliest belief in the long run and the truth."""
+    step: float
+    """One step of the mesh in total variation."""
+
+    @classmethod
+    def of(cls, run: LongRun) -> Long:
+        """The facts of a chain that was written down."""
+        chain, truth, states = run.chain, run.truth, run.mesh.states
+        after = np.linalg.matrix_power(chain.transitions, _CYCLES)
+        shares = " ".join(f"{share:g}" for share in truth)
+        return cls(
+            f"truth {shares}, {run.people} people a cycle, {len(states)} beliefs",
+            chain.irreducible,
+            chain.period,
+            float(chain.possible.mean()),
+            _return_gap(chain.transitions, chain.stationary),
+            float(0.5 * np.abs(after - chain.stationary).sum(axis=1).max()),
+            float(total_variation(states[chain.stationary.argmax()], truth)),
+            1 / run.mesh.parts,
+        )
+
+
+def _return_gap(transitions: FloatArray, stationary: FloatArray) -> float:
+    """ψ·E τ against one, E τ by first-step equations: h = 1 + P·h off the state, E τ = 1 + P·h at it."""
+    size, gaps = len(transitions), []
+    for state in np.flatnonzero(stationary > 1e-6):
+        others = np.delete(np.arange(size), state)
+        away = np.eye(size - 1) - transitions[np.ix_(others, others)]
+        hitting = np.linalg.solve(away, np.ones(size - 1))
+        returned = 1 + transitions[state, others] @ hitting
+        gaps.append(abs(stationary[state] * returned - 1))
+    return float(max(gaps))
+
+
+def judge_chains(chains: Sequence[Long]) -> Verdict:
+    """Lemma 6.1, its proof, Theorems 6.2 and 6.3, and the discussion in §7."""
+    several = ", ".join
+    return Verdict.of(
+        Claim("irreducible and aperiodic (Lemma 6.1)", all(c.irreducible and c.period == 1 for c in chains),
+              several(f"{'one class' if c.irreducible else 'more'}, period {c.period}" for c in chains)),
+        Claim("every belief can follow every other in one cycle (its proof)",
+              all(c.possible == 1 for c in chains),
+              several(f"{c.possible:.0%} of the pairs" for c in chains)),
+        Claim("ψ(θ) is one over the mean time to return (Theorem 6.2)",
+              all(c.return_gap < 1e-6 for c in chains),
+              f"at most {max(c.return_gap for c in chains):.0e} apart"),
+        Claim("the start is forgotten (Theorem 6.3)", all(c.start_gap < 1e-3 for c in chains),
+              f"total variation {several(f'{c.start_gap:.0e}' for c in chains)} after {_CYCLES} cycles"),
+        Claim("the maximum-likelihood map has the highest chance (§7)",
+              all(c.mode_gap <= c.step + 1e-9 for c in chains),
+              several(f"the likeliest is {c.mode_gap:.3f} off, a step is {c.step:.3f}" for c in chains)),
+        note=f"Chains: {'; '.join(c.name for c in chains)}.",
+    )  # fmt: skip
+
+
+@experiment("§6: PRIVIC as a Markov chain", judge_chains)
+def markov_chain(setting: Setting) -> Measured:
+    """PRIVIC is an irreducible and aperiodic chain, any belief following any other; its law ψ in the long
+    run is unique, one over the mean return time, the same from every start, and highest at the
+    maximum-likelihood map.
+    """
+    rule = PARIS_CAMPAIGN
+    runs = [
+        long_run(
+            Line(len(truth)), truth, beta_per_km=1.0, design_steps=rule.design_steps,
+            update_steps=rule.update_steps, people=people, parts=parts,
+        )
+        for truth, people, parts in setting.each(setting.pick(CHAINS, CHAINS[:2]), "truth {}, {} people")
+    ]  # fmt: skip
+    chains = [Long.of(run) for run in runs]
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        for run in runs[:2]:
+            first = run.mesh.states[:, 0]
+            left.plot(first, run.chain.stationary, label=f"{run.people} people a cycle")
+        left.axvline(runs[0].truth[0], color="0.5", linestyle=":", label="truth")
+        left.set(xlabel="share believed in the first cell", ylabel="chance in the long run, ψ")
+        for run in runs:
+            law, worst = np.eye(len(run.mesh.states)), []
+            for _ in range(40):
+                worst.append(0.5 * np.abs(law - run.chain.stationary).sum(axis=1).max())
+                law = law @ run.chain.transitions
+            label = f"{run.space.size} cells, {run.people} people"
+            right.plot(np.maximum(worst, 1e-9), label=label)
+        right.set(xlabel="cycles", ylabel="worst start, total variation to ψ", yscale="log")
+        for axes in (left, right):
+            axes.legend(fontsize=8)
+
+    return Measured(
+        (chains,),
+        "chain | irreducible | period | pairs possible in a cycle | ψ·E τ − 1 at most | "
+        "start still seen (TV) | likeliest belief off by (TV) | mesh step (TV)",
+        chains,
+        draw,
+        figure_size=(9.5, 3.6),
     )
-
-
-def _draw_collapse(rows: Any, figure: Any) -> None:
-    axes = figure.subplots(2, 2, sharex=True).ravel()
-    for each, column in zip(axes, range(1, 5), strict=True):
-        each.plot(rows[:, 0], rows[:, column], marker="o", markersize=3.5)
-        each.set(xscale="symlog", title=COLUMNS[column])
-        each.set_ylim(bottom=0)
-    for each in axes[2:]:
-        each.set_xlabel(COLUMNS[0])
-
-
-ORACLE = Experiment(
-    "oracle",
-    "§3.2: questions to an oracle, Paris",
-    "An attacker who asks yes-or-no questions needs H(X) of them at best, with a balanced tree, and "
-    "H(X|Y) after a report (equal or approximately): mutual information is what the report saves.",
-    _oracle,
-    judge_oracle,
-)
-FIGURE_4 = Experiment(
-    "figure-4",
-    "Figure 4 and Theorem 4.1: Blahut–Arimoto and the Bayesian update are dual",
-    "Exchanging x and y turns an iteration of Blahut–Arimoto into one of the iterative Bayesian update; "
-    "hence the update converges to the maximum under planar geometric noise.",
-    _duality,
-    judge_duality,
-)
-COLLAPSE = Experiment(
-    "collapse",
-    "Theorem 5.1: Blahut–Arimoto run to its limit, San Francisco, β = 1 per cell",
-    "Under the mechanism to which Blahut–Arimoto converges every report is possible and the maximum "
-    "likelihood estimate is unique, so that the update finds it.",
-    _collapse,
-    judge_limit,
-)
