@@ -17,7 +17,7 @@ from geoveil.space.outside import no_degrees
 EQUATOR_KM = 6378.137
 """Semi-major axis a of WGS84."""
 _FLATTENING = 1.0 / 298.257223563
-_ECCENTRICITY_SQUARED = _FLATTENING * (2.0 - _FLATTENING)
+ECCENTRICITY_SQUARED = _FLATTENING * (2.0 - _FLATTENING)
 _LIMB_KM = 6400.0  # just beyond the outline of the globe seen from above any point
 _BLOCK = 1 << 15  # temporaries of one block stay in the cache
 
@@ -72,11 +72,11 @@ class TangentPlane:
         turn = np.deg2rad(wrapped(lng) - self.lng)
         latitude = np.deg2rad(lat)
         sine, cosine = np.sin(latitude), np.cos(latitude)
-        normal = EQUATOR_KM / np.sqrt(1.0 - _ECCENTRICITY_SQUARED * sine * sine)
+        normal = EQUATOR_KM / np.sqrt(1.0 - ECCENTRICITY_SQUARED * sine * sine)
         axial = cosine * np.cos(turn)  # towards the meridian of the origin, over N
         east = normal * (cosine * np.sin(turn))
-        north = normal * (cosine0 * (1.0 - _ECCENTRICITY_SQUARED) * sine - sine0 * axial)
-        north += _ECCENTRICITY_SQUARED * normal0 * sine0 * cosine0
+        north = normal * (cosine0 * (1.0 - ECCENTRICITY_SQUARED) * sine - sine0 * axial)
+        north += ECCENTRICITY_SQUARED * normal0 * sine0 * cosine0
         hidden = cosine0 * axial + sine0 * sine < 0.0  # the surface faces away from the plane
         east[hidden], north[hidden] = 0.0, _LIMB_KM
         return east, north
@@ -97,7 +97,7 @@ class TangentPlane:
         if not ((np.abs(east) < _LIMB_KM) & (np.abs(north) < _LIMB_KM)).all():
             raise OutsideSpace(_BEYOND)
         sine0, cosine0, normal0 = self._origin
-        stretch = 1.0 / (1.0 - _ECCENTRICITY_SQUARED)  # (a/b)²
+        stretch = 1.0 / (1.0 - ECCENTRICITY_SQUARED)  # (a/b)²
         a = cosine0**2 + stretch * sine0**2
         b = normal0 + (stretch - 1.0) * sine0 * cosine0 * north
         c = east * east + (sine0**2 + stretch * cosine0**2) * north * north
@@ -114,7 +114,7 @@ class TangentPlane:
     def _origin(self) -> tuple[float, float, float]:
         """sin φ₀, cos φ₀ and N₀, the radius of curvature in the prime vertical."""
         sine, cosine = np.sin(np.deg2rad(self.lat)), np.cos(np.deg2rad(self.lat))
-        normal = EQUATOR_KM / np.sqrt(1.0 - _ECCENTRICITY_SQUARED * sine * sine)
+        normal = EQUATOR_KM / np.sqrt(1.0 - ECCENTRICITY_SQUARED * sine * sine)
         return float(sine), float(cosine), float(normal)
 
 

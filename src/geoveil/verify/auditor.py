@@ -15,7 +15,7 @@ from geoveil.document.certify import Certificate, certify, malformed, pairwise_l
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.mechanism.local import Rappor
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
-from geoveil.space.projection import EQUATOR_KM
+from geoveil.space.projection import ECCENTRICITY_SQUARED, EQUATOR_KM
 from geoveil.space.space import MapSpace, Space
 from geoveil.verify.evidence import (
     Fault,
@@ -82,12 +82,9 @@ def check_products(channel: Channel, cells: IntArray, rows: FloatArray) -> Itera
         "likelihood": (columns[cells], rows[:, reports]),
     }
     for name, (given, wanted) in answers.items():
-        if np.shape(given) != wanted.shape or not _close(np.asarray(given), wanted):
+        same_shape = np.shape(given) == wanted.shape
+        if not (same_shape and (np.abs(given - wanted) <= 1e-9 * np.abs(wanted).max()).all()):
             yield f"{name} does not agree with the rows"
-
-
-def _close(given: FloatArray, wanted: FloatArray) -> bool:
-    return bool((np.abs(given - wanted) <= 1e-9 * np.abs(wanted).max()).all())
 
 
 def check_distances(space: Space) -> Iterator[str]:
@@ -120,20 +117,14 @@ def _check_ground(space: Space, cells: IntArray, distances: FloatArray) -> Itera
         lat, lng = (part[cells] for part in space.centres_latlng())
     except Unsupported:
         return
-    chord = _chords_km(lat, lng)
+    # straight lines between places on WGS84, from their earth-centred coordinates
+    phi, lam = np.radians(lat), np.radians(lng)
+    normal = EQUATOR_KM / np.sqrt(1 - ECCENTRICITY_SQUARED * np.sin(phi) ** 2)
+    up = (1 - ECCENTRICITY_SQUARED) * normal * np.sin(phi)
+    axes = (normal * np.cos(phi) * np.cos(lam), normal * np.cos(phi) * np.sin(lam), up)
+    chord = np.sqrt(sum((axis[:, None] - axis[None, :]) ** 2 for axis in axes) + math.ulp(0.0))
     if (distances > chord * (1 + 1e-6) + 1e-6).any() or (distances < 0.98 * chord - 1e-6).any():
         yield "distances are not those on the ground between the places of the cells"
-
-
-def _chords_km(lat: FloatArray, lng: FloatArray) -> FloatArray:
-    """Straight lines between places on WGS84, from their earth-centred coordinates."""
-    flattening = 1 / 298.257223563
-    squared = flattening * (2 - flattening)
-    phi, lam = np.radians(lat), np.radians(lng)
-    normal = EQUATOR_KM / np.sqrt(1 - squared * np.sin(phi) ** 2)
-    across = normal * np.cos(phi)
-    axes = (across * np.cos(lam), across * np.sin(lam), (1 - squared) * normal * np.sin(phi))
-    return np.sqrt(sum((axis[:, None] - axis[None, :]) ** 2 for axis in axes) + math.ulp(0.0))
 
 
 # --- The audit: everything that can be checked from outside, and what draws say about the claim
@@ -200,18 +191,14 @@ def audit(
     if not 0 < finite("false_alarm", false_alarm) < 1:
         raise InvalidInput(f"false_alarm ({false_alarm}) must lie between 0 and 1")
     claim, source = channel.guarantee if claim is None else claim, checked_randomness(randomness)
-    made = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, source)
-    made.attempt("the distances", check_distances, channel.space)
-    made.attempt("the certificate", made.check_certificate)
-    made.attempt("the rows", made.check_rows)
-    made.check_sampler()
+    run = _Audit(channel, claim, count("draws", draws, least=1000), false_alarm / 3, source)
+    run.attempt("the distances", check_distances, channel.space)
+    run.attempt("the certificate", run.check_certificate)
+    run.attempt("the rows", run.check_rows)
+    run.attempt("the sampler", run.check_sampler)
+    findings, proven_per_km = tuple(dict.fromkeys(run.findings)), run.proven_per_km
     return AuditReport(
-        tuple(dict.fromkeys(made.findings)),
-        made.certificate,
-        made.fit_p_value,
-        made.proven_per_km,
-        draws,
-        false_alarm,
+        findings, run.certificate, run.fit_p_value, proven_per_km, draws, false_alarm
     )
 
 
@@ -242,8 +229,6 @@ class _Audit:
         except Exception as problem:
             self.findings.append(f"{what} failed: {type(problem).__name__}: {problem}")
 
-    # -- without draws -------------------------------------------------------------------------
-
     def check_certificate(self) -> Iterator[str]:
         """The exact certificate, where the channel is small enough or has a closed form."""
         terms = self.channel.space.size**2 * self.channel.report_count
@@ -264,22 +249,14 @@ class _Audit:
         yield from check_claim(self.channel, self.claim, cells, rows)
         yield from check_products(self.channel, cells, rows)
 
-    # -- with draws ----------------------------------------------------------------------------
-
-    def check_sampler(self) -> None:
+    def check_sampler(self) -> tuple[()]:
         """Draw at several cells in one call, and put the three tests to the draws."""
-        drawn: list[tuple[View, IntArray]] = []
-        self.attempt("the sampler", self._draw, drawn)
-        for view, letters in drawn:
-            self.attempt("the law of the draws", self._check_fit, view, letters)
-            self.attempt("the loss of the draws", self._check_loss, view, letters)
-            self.attempt("the order of the draws", self._check_order, view)
-
-    def _draw(self, drawn: list[tuple[View, IntArray]]) -> tuple[()]:
         view = view_of(self.channel)
-        each = max(100, self.draws * 3 // 4 // view.cells.size)
-        cells = np.tile(view.cells, (each, 1))
-        drawn.append((view, view.draw(self.channel, cells, self.randomness)))
+        cells = np.tile(view.cells, (max(100, self.draws * 3 // 4 // view.cells.size), 1))
+        letters = view.draw(self.channel, cells, self.randomness)
+        self.attempt("the law of the draws", self._check_fit, view, letters)
+        self.attempt("the loss of the draws", self._check_loss, view, letters)
+        self.attempt("the order of the draws", self._check_order, view)
         return ()
 
     def _check_fit(self, view: View, letters: IntArray) -> Iterator[str]:
@@ -291,20 +268,20 @@ class _Audit:
 
     def _check_loss(self, view: View, letters: IntArray) -> Iterator[str]:
         """The largest loss per km that the draws prove, and the claim it breaks, if it does."""
-        bounds = loss_bounds(letters, self.false_alarm)
-        if not bounds.loss.size:
+        one, another, losses = loss_bounds(letters, self.false_alarm)
+        if not losses.size:
             return
-        first, second = view.cells[bounds.first], view.cells[bounds.second]
+        first, second = view.cells[one], view.cells[another]
         distances = np.asarray(self.channel.space.distance_km(first, second))
-        self.proven_per_km = max(0.0, float((bounds.loss / distances).max()))
+        self.proven_per_km = max(0.0, float((losses / distances).max()))
         if self.claim is None:
             return
-        excess = bounds.loss - self.claim.loss(distances)
+        excess = losses - self.claim.loss(distances)
         worst = int(np.argmax(excess))
         if not excess[worst] <= 1e-9:
             yield (
-                f"draws prove a loss of {bounds.loss[worst]:.4g} nats between cells {first[worst]} "
-                f"and {second[worst]}, {bounds.loss[worst] - excess[worst]:.4g} are claimed"
+                f"draws prove a loss of {losses[worst]:.4g} nats between cells {first[worst]} "
+                f"and {second[worst]}, {losses[worst] - excess[worst]:.4g} are claimed"
             )
 
     def _check_order(self, view: View) -> Iterator[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 from scipy.special import betainc, betainccinv, betaincinv, gammaincc
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.mechanism.local import Rappor
 from geoveil.randomness import Randomness, seeded
@@ -18,63 +19,42 @@ from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 
 
-@dataclass(frozen=True)
-class LossBounds:
-    """Lower bounds on the loss between pairs of cells (in nats), one for each event tried.
-
-    All hold at once, except with the probability they were made for.
-    """
-
-    first: IntArray
-    second: IntArray
-    """The event is at least e^bound times as likely at ``first`` as at ``second`` (cells tested)."""
-    loss: FloatArray
-
-
-def loss_bounds(letters: IntArray, false_alarm: float) -> LossBounds:
-    """Bounds on the loss between every two cells tested, from ``letters[:, k]`` drawn at each.
+def loss_bounds(letters: IntArray, false_alarm: float) -> tuple[IntArray, IntArray, FloatArray]:
+    """Lower bounds on the loss between every two cells tested, from ``letters[:, k]`` drawn at each.
 
     The first half of the draws picks two events for every ordered pair: the single report, and the
     group of reports gathered greedily by their ratio, with the best prospects. The second half is
     counted, and Clopper–Pearson intervals, ``false_alarm`` shared equally by all, bound the ratio.
+
+    For each event tried: the positions (first, second) of two cells, and the bound in nats. The event is
+    at least e^bound times as likely at the first as at the second; all bounds hold at once, except with
+    probability ``false_alarm``.
     """
-    learn, test = _halves(letters)
-    draws = len(letters) - len(letters) // 2
-    cells = letters.shape[1]
-    pairs = [(x, other) for x in range(cells) for other in range(cells) if x != other]
+    observed, index = np.unique(letters, return_inverse=True)
+    index = index.reshape(letters.shape)
+    half, cells = len(letters) // 2, letters.shape[1]
+    # (cells, reports that occur): how often in the first and in the second half of the draws
+    learn, test = (
+        np.stack([np.bincount(cell, minlength=observed.size) for cell in part.T])
+        for part in (index[:half], index[half:])
+    )
     seen = [
         (x, other, int(test[x, event].sum()), int(test[other, event].sum()))
-        for x, other in pairs
+        for x, other in permutations(range(cells), 2)
         for event in _events(learn[x], learn[other])
     ]
     first, second, often, seldom = np.array(seen, dtype=np.int64).reshape(-1, 4).T
-    level = false_alarm / (2 * max(1, len(seen)))
+    draws, level = len(letters) - half, false_alarm / (2 * max(1, len(seen)))
     bounds = np.log(lower_limit(often, draws, level) / upper_limit(seldom, draws, level))
-    return LossBounds(first, second, bounds)
+    return first, second, bounds
 
 
-def _halves(letters: IntArray) -> tuple[IntArray, IntArray]:
-    """Counts (cells, reports that occur) in the first and in the second half of the draws."""
-    observed, index = np.unique(letters, return_inverse=True)
-    index = index.reshape(letters.shape)
-    half = len(letters) // 2
-
-    def counted(part: IntArray) -> IntArray:
-        return np.stack([np.bincount(cell, minlength=observed.size) for cell in part.T])
-
-    return counted(index[:half]), counted(index[half:])
-
-
-def _events(often: IntArray, seldom: IntArray) -> Iterator[BoolArray]:
-    """The report and the group of reports that promise the largest ratio of the two counts."""
-    single = np.zeros(often.size, dtype=np.bool_)
-    single[np.argmax(_prospect(often, seldom))] = True
-    yield single
+def _events(often: IntArray, seldom: IntArray) -> tuple[IntArray, IntArray]:
+    """The report, and the group of reports, that promise the largest ratio of the two counts."""
+    single = np.argmax(_prospect(often, seldom))
     order = np.argsort((seldom + 0.5) / (often + 0.5), kind="stable")
     best = int(np.argmax(_prospect(np.cumsum(often[order]), np.cumsum(seldom[order]))))
-    group = np.zeros(often.size, dtype=np.bool_)
-    group[order[: best + 1]] = True
-    yield group
+    return np.array([single]), order[: best + 1]
 
 
 def _prospect(often: IntArray, seldom: IntArray) -> FloatArray:

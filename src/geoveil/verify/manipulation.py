@@ -57,7 +57,8 @@ class Attack:
         if self.fakes_per_round == 0:
             raise InvalidInput(f"share ({share}) must make at least one fake report in each round")
         self.share = self.fakes_per_round / self.per_round
-        self._honest = [self._reports(channel, randomness) for channel in self.channels]
+        counted = [self._reports(channel, randomness) for channel in self.channels]
+        self._everybody, self._left = (np.stack(counts) for counts in zip(*counted, strict=True))
 
     def _reports(
         self, channel: Channel, randomness: Randomness | None
@@ -74,13 +75,14 @@ class Attack:
 
     def tallies(self, fake: int | None) -> list[Tally]:
         """The tallies of all rounds; ``None`` for honest people only."""
-        made = []
-        for channel, (everybody, left) in zip(self.channels, self._honest, strict=True):
-            counts = (everybody if fake is None else left).copy()
-            if fake is not None:
-                counts[fake] += self.fakes_per_round
-            made.append(Tally(channel, counts))
-        return made
+        counts = self._everybody if fake is None else self._poisoned(np.array([fake]))[0]
+        return [Tally(channel, row) for channel, row in zip(self.channels, counts, strict=True)]
+
+    def _poisoned(self, fakes: IntArray) -> IntArray:
+        """(fakes, rounds, reports): the counts of all rounds with each fake report among them."""
+        counts = np.repeat(self._left[None], fakes.size, axis=0)
+        counts[np.arange(fakes.size), :, fakes] += self.fakes_per_round
+        return counts
 
     def fakes(self) -> IntArray:
         """The fake reports to try: all, or those that no cell is likely to send."""
@@ -104,18 +106,8 @@ class Attack:
         honest = fitted(observations.counts[None, :].astype(np.float64))[0]
         chunk = max(1, _CHUNK_ENTRIES // max(self.size, observations.counts.size))
         parts = [fakes[first : first + chunk] for first in range(0, fakes.size, chunk)]
-        found = [totals(fitted(self._poisoned(part)) - honest) for part in parts]
-        return np.concatenate(found) / self.share
-
-    def _poisoned(self, fakes: IntArray) -> FloatArray:
-        """Counts of all rounds, one row for each fake report."""
-        rows = np.arange(fakes.size)
-        made = []
-        for _, left in self._honest:
-            counts = np.tile(left.astype(np.float64), (fakes.size, 1))
-            counts[rows, fakes] += self.fakes_per_round
-            made.append(counts)
-        return np.concatenate(made, axis=1)
+        rows = (self._poisoned(part).reshape(part.size, -1).astype(np.float64) for part in parts)
+        return np.concatenate([totals(fitted(row) - honest) for row in rows]) / self.share
 
 
 def checked_share(share: float) -> float:
@@ -282,42 +274,32 @@ def campaign_manipulation_gain(
     people = prior_over(prior, first.distribution.size)
     wanted = indices("targets", targets, people.size).ravel()
     per_round = count("reports", reports, least=rounds) // count("rounds", rounds)
-    fakes = _fakes_by_round(checked_share(share), per_round, rounds, count("onset", onset))
-    total = per_round * rounds
-    honest = _believed(first, people, per_round, [0] * rounds, 0)
-    gains = np.full(people.size, np.nan)
-    for target in wanted.tolist():
-        poisoned = _believed(start(), people, per_round, fakes, target)
-        gains[target] = (poisoned - honest)[target] * total / sum(fakes)
-    worst = int(np.nanargmax(gains))
-    return ManipulationGain(
-        float(gains[worst]), worst, worst, sum(fakes) / total, total, gains, wanted
-    )
-
-
-def _fakes_by_round(share: float, per_round: int, rounds: int, onset: int) -> list[int]:
-    """How many fakes go into each round so that they are the share of all reports."""
-    poisoned = rounds - onset + 1
-    each = round(share * per_round * rounds / max(1, poisoned))
-    if poisoned < 1 or not 0 < each < per_round:
+    total, poisoned_rounds = per_round * rounds, rounds - count("onset", onset) + 1
+    fakes_a_round = round(checked_share(share) * total / max(1, poisoned_rounds))
+    if poisoned_rounds < 1 or not 0 < fakes_a_round < per_round:
         raise InvalidInput(
             f"onset ({onset}) and share ({share}) must put at least one fake and one honest report "
             f"into each of the rounds from {onset} to {rounds}"
         )
-    return [0] * (onset - 1) + [each] * poisoned
+    fakes = fakes_a_round * poisoned_rounds
 
+    def believed(campaign: RunsRounds, target: int | None) -> FloatArray:
+        """What a campaign believes in the end, told the expected counts and fakes from ``onset`` on."""
+        for number in range(1, rounds + 1):
+            sent = 0 if target is None or number < onset else fakes_a_round
+            mechanism = campaign.mechanism
+            counts = expected_counts(mechanism.push(people), per_round - sent)
+            counts[target or 0] += sent
+            campaign.receive(Tally(mechanism, counts))
+            campaign.close_round()
+        return campaign.distribution
 
-def _believed(
-    campaign: RunsRounds, people: FloatArray, per_round: int, fakes: list[int], target: int
-) -> FloatArray:
-    """What a campaign believes in the end, told the expected counts and so many fakes in each round."""
-    for sent in fakes:
-        mechanism = campaign.mechanism
-        counts = expected_counts(mechanism.push(people), per_round - sent)
-        counts[target] += sent
-        campaign.receive(Tally(mechanism, counts))
-        campaign.close_round()
-    return campaign.distribution
+    honest = believed(first, None)
+    gains = np.full(people.size, np.nan)
+    for target in wanted.tolist():
+        gains[target] = (believed(start(), target) - honest)[target] * total / fakes
+    worst = int(np.nanargmax(gains))
+    return ManipulationGain(float(gains[worst]), worst, worst, fakes / total, total, gains, wanted)
 
 
 def _totals(
