@@ -22,8 +22,8 @@ from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.server.conclusion import VIEWS
-from geoveil.table import open_table
 from geoveil.table.count_table import read_counts
+from geoveil.table.reader import open_table
 from geoveil.table.results import Result, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally
 from server.rounds_support import City, campaign_settings

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from geoveil.cli.program import program
 from geoveil.document.saved import load_mechanism, mechanism_from_dict
-from geoveil.table import open_table
+from geoveil.table.reader import open_table
 
 CANARY = "48.8512345"
 BOX = ["--box", "48.8,2.2,48.9,2.4"]

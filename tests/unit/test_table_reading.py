@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.table import LocationTable, format_of, open_table
 from geoveil.table.geojson import FeatureScanner
-from geoveil.table.reader import blocks_of_rows
+from geoveil.table.locations import LocationTable
+from geoveil.table.reader import blocks_of_rows, format_of, open_table
 
 LAT = [48.85, -17.7, 0.0, 89.9]
 LNG = [2.35, 179.99, -180.0, 180.0]

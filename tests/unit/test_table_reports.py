@@ -18,7 +18,8 @@ from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.mechanism import ContinuousLaplace, PlanarGeometric, RandomizedResponse, Rappor
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Line
-from geoveil.table import Extent, obfuscate, reporter_for
+from geoveil.table.locations import Extent
+from geoveil.table.obfuscation import Reporter, obfuscate
 
 PARIS = Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.40, cell_km=0.5)
 TRUTHFUL = RandomizedResponse(PARIS, epsilon=700.0)  # as good as no noise
@@ -67,53 +68,59 @@ def test_no_places_have_no_extent() -> None:
 # -- reporters -----------------------------------------------------------------------------------
 
 
+def report(reporter: Reporter, lat: Any, lng: Any) -> tuple[dict[str, Any], list[int]]:
+    """The columns of the reports, and the numbers of the places they answer."""
+    places, taken = reporter.place(lat, lng)
+    return reporter.columns(reporter.draw(places[taken])), np.flatnonzero(taken).tolist()
+
+
 def test_cells_come_with_their_centres() -> None:
-    reports = reporter_for(TRUTHFUL).report(lat=LAT, lng=LNG)
+    columns, rows = report(Reporter(TRUTHFUL), LAT, LNG)
     cells = PARIS.locate(lat=LAT, lng=LNG)
     lat, lng = PARIS.centres_latlng()
-    assert reports.columns["cell"].tolist() == cells.tolist()
-    assert np.abs(reports.columns["lat"] - lat[cells]).max() < 1e-7
-    assert np.abs(reports.columns["lng"] - lng[cells]).max() < 1e-7
-    assert reports.rows.tolist() == [0, 1, 2]
+    assert columns["cell"].tolist() == cells.tolist()
+    assert np.abs(columns["lat"] - lat[cells]).max() < 1e-7
+    assert np.abs(columns["lng"] - lng[cells]).max() < 1e-7
+    assert rows == [0, 1, 2]
 
 
 def test_places_outside_are_dropped_clamped_or_refused_by_number() -> None:
     lat, lng = np.array([48.85, 10.0, 48.86]), np.array([2.35, 2.35, 2.35])
-    clamping = reporter_for(TRUTHFUL, outside="clamp")
-    assert len(clamping.report(lat=lat, lng=lng).columns["cell"]) == 3
-    dropping = reporter_for(TRUTHFUL)
-    reports = dropping.report(lat=lat, lng=lng)
-    assert reports.rows.tolist() == [0, 2]
-    assert len(reports.columns["cell"]) == 2
+    clamping = Reporter(TRUTHFUL, outside="clamp")
+    assert len(report(clamping, lat, lng)[0]["cell"]) == 3
+    dropping = Reporter(TRUTHFUL)
+    columns, rows = report(dropping, lat, lng)
+    assert rows == [0, 2]
+    assert len(columns["cell"]) == 2
     assert dropping.outside.dropped == 1
-    refusing = reporter_for(TRUTHFUL, outside="raise")
-    refusing.report(lat=LAT, lng=LNG)
+    refusing = Reporter(TRUTHFUL, outside="raise")
+    report(refusing, LAT, LNG)
     with pytest.raises(OutsideSpace, match="number 5 does not"):
-        refusing.report(lat=lat, lng=lng)
+        report(refusing, lat, lng)
 
 
 def test_clamped_places_are_counted() -> None:
-    reporter = reporter_for(TRUTHFUL, outside="clamp")
+    reporter = Reporter(TRUTHFUL, outside="clamp")
     for _ in range(2):
-        reporter.report(lat=np.array([48.85, 0.0, 2.35]), lng=np.array([2.35, 2.35, 48.85]))
+        report(reporter, np.array([48.85, 0.0, 2.35]), np.array([2.35, 2.35, 48.85]))
     assert (reporter.outside.clamped, reporter.outside.dropped) == (4, 0)
     assert reporter.outside.sentence().startswith("4 of 6 places (66.7 %) lie outside the map")
 
 
 def test_continuous_noise_has_points_and_no_cells() -> None:
-    reporter = reporter_for(ContinuousLaplace(epsilon_per_km=100.0), randomness=seeded(1))
-    columns = reporter.report(lat=LAT, lng=LNG).columns
+    reporter = Reporter(ContinuousLaplace(epsilon_per_km=100.0), randomness=seeded(1))
+    columns, _ = report(reporter, LAT, LNG)
     assert list(columns) == ["lat", "lng"] == reporter.column_names
     assert 0 < np.abs(columns["lat"] - LAT).max() < 0.01
 
 
 def test_mechanisms_without_a_map_are_refused() -> None:
     with pytest.raises(Unsupported, match="no map"):
-        reporter_for(RandomizedResponse(Line(4), epsilon=1.0))
+        Reporter(RandomizedResponse(Line(4), epsilon=1.0))
     with pytest.raises(Unsupported, match=r"not cells|no map"):
-        reporter_for(Rappor(PARIS, epsilon=1.0))
+        Reporter(Rappor(PARIS, epsilon=1.0))
     with pytest.raises(InvalidInput, match="must be a mechanism"):
-        reporter_for("planar-geometric")  # type: ignore[arg-type]
+        Reporter("planar-geometric")  # type: ignore[arg-type]
 
 
 # -- frames --------------------------------------------------------------------------------------
@@ -191,7 +198,8 @@ def test_frames_that_cannot_be_read(frame: Any, problem: str) -> None:
 
 def test_data_frames_are_not_imported_for_others() -> None:
     code = (
-        "import sys; from geoveil.table import obfuscate; from geoveil.mechanism import ContinuousLaplace;"
+        "import sys; from geoveil.table.obfuscation import obfuscate;"
+        "from geoveil.mechanism import ContinuousLaplace;"
         "obfuscate({'lat': [1.0], 'lng': [2.0]}, ContinuousLaplace(epsilon_per_km=1.0));"
         "assert not {'pandas', 'geopandas', 'pyarrow'} & set(sys.modules)"
     )

@@ -18,8 +18,9 @@ import pytest
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.files import replaced_file
-from geoveil.table import LocationTable, create_table, open_table
-from geoveil.table.writer import check_target
+from geoveil.table.locations import LocationTable
+from geoveil.table.reader import open_table
+from geoveil.table.writer import check_target, create_table
 
 BATCHES = [
     pa.record_batch({"cell": [3, 4], "lat": [1.5, 2.5], "lng": [-3.25, 4.0], "who": ["a", "b"]}),

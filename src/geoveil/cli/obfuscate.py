@@ -24,7 +24,7 @@ from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
 from geoveil.table.locations import Reading
-from geoveil.table.obfuscation import TableSummary, obfuscate_table, reporter_for
+from geoveil.table.obfuscation import Reporter, TableSummary, obfuscate_table
 from geoveil.table.persons import PersonLimit, Spend
 from geoveil.table.reader import PIPE, format_of
 from geoveil.table.tallies import save_tally, tally_table, usable_processes
@@ -74,7 +74,7 @@ def command(
         with reading.open(source) as reader:
             summary = obfuscate_table(
                 reading.locations(reader, keep=keep, limit=limit),
-                reporter_for(sampler, outside=outside, randomness=randomness),
+                Reporter(sampler, outside=outside, randomness=randomness),
                 lambda schema: create_table(output, schema, format=reading.format, document=document),
                 limit=limit,
                 randomness=randomness,

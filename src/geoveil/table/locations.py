@@ -92,46 +92,19 @@ def numbers(values: pa.Array) -> FloatArray:
 
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if _is_text(values.type):
-        values = _parse(values)
-    elif not (_is_numeric(values.type) or pa.types.is_null(values.type)):
+    kind = str(values.type)
+    if "string" in kind or kind in ("binary", "large_binary", "binary_view"):
+        try:
+            values = pc.cast(pc.cast(values, pa.string()), pa.float64())
+        except pa.ArrowInvalid:  # some entry is no number: the slow way
+            binary = pc.cast(values, pa.binary())
+            trimmed = pc.replace_substring_regex(binary, pattern=r"^\s+|\s+$", replacement="")
+            clean = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
+            values = pc.cast(pc.cast(clean, pa.string()), pa.float64())
+    elif not re.match("u?int|float|double|half|decimal|null", kind):
         return np.full(len(values), np.nan)
     floats = pc.fill_null(pc.cast(values, pa.float64(), safe=False), np.nan)
     return np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _parse(values: pa.Array) -> pa.Array:
-    """Text to floats, the fast way when every entry is a number."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        return pc.cast(pc.cast(values, pa.string()), pa.float64())
-    except pa.ArrowInvalid:
-        binary = pc.cast(values, pa.binary())
-        trimmed = pc.replace_substring_regex(binary, pattern=r"^\s+|\s+$", replacement="")
-        clean = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
-        return pc.cast(pc.cast(clean, pa.string()), pa.float64())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    text = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return any(test(kind) for test in text) or str(kind) in ("string_view", "binary_view")
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 # --- The extent of locations that arrive in batches, in whole hundredths of a degree
@@ -172,7 +145,9 @@ class Extent:
             raise InvalidFile(f"{name} must have a row with a usable location; it has none")
         south = math.floor(self._south * _STEPS)
         north = max(math.ceil(self._north * _STEPS), south + 1)
-        west, east = _covering_arc(self._occupied)
+        steps = np.flatnonzero(self._occupied)  # all but the widest run of empty steps is covered
+        last = int(np.argmax(np.diff(steps, append=steps[0] + _ROUND)))
+        west, east = int(steps[(last + 1) % steps.size]), int(steps[last]) + 1
         try:
             return Box(
                 south=south / _STEPS,
@@ -185,14 +160,6 @@ class Extent:
                 f"the places of {name} must fit on one map to find its box, at most 500 km from its "
                 "centre; give --box around those you mean, or check which columns are the coordinates"
             ) from None
-
-
-def _covering_arc(occupied: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[int, int]:
-    """First and last edge, in steps from −180°, of all but the widest run of empty steps."""
-    steps = np.flatnonzero(occupied)
-    gaps = np.diff(steps, append=steps[0] + _ROUND)
-    last = int(np.argmax(gaps))
-    return int(steps[(last + 1) % steps.size]), int(steps[last]) + 1
 
 
 # --- Checked locations out of a table, bad rows named or dropped, with the columns to keep
@@ -239,7 +206,15 @@ class LocationTable:
     ) -> None:
         self._reader = reader
         self.name = reader.name
-        self._lat, self._lng = _coordinates(reader, lat, lng)
+        if reader.coordinates is not None and lat is None and lng is None:
+            self._lat, self._lng = reader.coordinates
+        elif reader.coordinates is not None and not {lat, lng} <= set(reader.columns):
+            raise InvalidInput(
+                f"{reader.name} has coordinates of its own and no such columns; leave the names out, "
+                f"or name two that exist: {list_columns(reader.columns)}"
+            )
+        else:
+            self._lat, self._lng = coordinate_columns(reader.columns, lat, lng, reader.name)
         self.keep = [check_column(reader.columns, each, self.name) for each in dict.fromkeys(keep)]
         self._person = person and check_column(reader.columns, person, self.name)
         self._advice = ""
@@ -277,14 +252,10 @@ class LocationTable:
             raise InvalidFile(
                 f"{self.name} must have a usable location; none of {self.read:,} rows has one{advice}"
             )
-        advice = self._advice_outside(outside.hint)
+        advice = outside.hint  # what may be wrong with places that all lie outside, or many of them
+        if advice == SWAPPED:
+            advice = f"{advice}: {self._swap}, or write the box as south,west,north,east"
         outside.check(self.name, advice or f"{self._columns}, and is it the right box?")
-
-    def _advice_outside(self, hint: str) -> str:
-        """What may be wrong with places that all lie outside, or many of them."""
-        if hint == SWAPPED:
-            return f"{hint}: {self._swap}, or write the box as south,west,north,east"
-        return hint
 
     @property
     def _swap(self) -> str:
@@ -301,9 +272,15 @@ class LocationTable:
 
     def _check(self, batch: pa.RecordBatch) -> Locations:
         lat, lng = numbers(batch.column(self._lat)), numbers(batch.column(self._lng))
-        kept = batch.select(self.keep)
-        persons, known = self._persons(batch, lat.size)
-        good = on_earth(lat, lng) & known
+        kept, persons, told = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
+        if self._person is not None:
+            column = batch.column(self._person)
+            encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
+            names = [*encoded.dictionary.to_pylist(), None]
+            which = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+            persons = names, which.astype(np.int64)
+            told = np.array([name not in (None, "") and name == name for name in names])[which]
+        good = on_earth(lat, lng) & told
         first = self._rows
         self._rows += lat.size
         if good.all():
@@ -311,24 +288,11 @@ class LocationTable:
         if not self._advice or not self._drop:
             self._advice = self._suspicion(lat, lng)
         if not self._drop:
-            raise InvalidFile(self._problem(lat, lng, known, first))
+            raise InvalidFile(self._problem(lat, lng, told, first))
         self._bad += int(good.size - np.count_nonzero(good))
         if persons is not None:
             persons = persons[0], persons[1][good]
-        return Locations(lat[good], lng[good], kept.filter(_mask(good)), persons)
-
-    def _persons(
-        self, batch: pa.RecordBatch, size: int
-    ) -> tuple[tuple[list[Any], IntArray] | None, BoolArray]:
-        """Who is in the batch, and which rows say it."""
-        if self._person is None:
-            return None, np.ones(size, dtype=np.bool_)
-        column = batch.column(self._person)
-        encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-        names = encoded.dictionary.to_pylist()
-        which = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
-        said = np.array([name not in (None, "") and name == name for name in names] + [False])
-        return ([*names, None], which.astype(np.int64)), said[which]
+        return Locations(lat[good], lng[good], kept.take(np.flatnonzero(good)), persons)
 
     def _suspicion(self, lat: FloatArray, lng: FloatArray) -> str:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
@@ -338,20 +302,20 @@ class LocationTable:
             return f"{hint}; {self._swap}" if hint == SWAPPED else hint
         return "" if 2 * np.count_nonzero(good) >= good.size else f"{self._columns}?"
 
-    def _problem(self, lat: FloatArray, lng: FloatArray, known: BoolArray, first: int) -> str:
-        worst = int(np.flatnonzero(~(on_earth(lat, lng) & known))[0])
-        row = f"row {first + worst + 1} of {self._reader.name}"
-        advice = self._advice or "correct it, or drop bad rows"
-        if not known[worst]:
-            return (
-                f"{row} must say in {self._person!r} whom it is about; correct it, or drop bad rows"
-            )
+    def _problem(self, lat: FloatArray, lng: FloatArray, told: BoolArray, first: int) -> str:
+        """What is wrong with the first bad row, by its number and never by its value."""
+        worst = int(np.flatnonzero(~(on_earth(lat, lng) & told))[0])
+        row = f"row {first + worst + 1} of {self.name}"
+        remedy = "correct it, or drop bad rows"
+        if not told[worst]:
+            return f"{row} must say in {self._person!r} whom it is about; {remedy}"
         shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
         if shape is not None:
             return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
-        if not (np.isfinite(lat[worst]) and np.isfinite(lng[worst])):
-            return f"{row} must have numbers for its coordinates; {advice}"
-        return f"{row} must have a latitude in -90 to 90 and a longitude in -180 to 180; {advice}"
+        finite = np.isfinite(lat[worst]) and np.isfinite(lng[worst])
+        degrees = "a latitude in -90 to 90 and a longitude in -180 to 180"
+        wanted = degrees if finite else "numbers for its coordinates"
+        return f"{row} must have {wanted}; {self._advice or remedy}"
 
 
 @dataclass(frozen=True)
@@ -393,20 +357,3 @@ class Reading:
                     extent.add(part.lat, part.lng)
                     advance(reader.fraction, f"{locations.read:,} rows")
         return extent.box(sources[0])
-
-
-def _coordinates(reader: TableReader, lat: str | None, lng: str | None) -> tuple[str, str]:
-    if reader.coordinates is not None and lat is None and lng is None:
-        return reader.coordinates
-    if reader.coordinates is not None and not {lat, lng} <= set(reader.columns):
-        raise InvalidInput(
-            f"{reader.name} has coordinates of its own and no such columns; leave the names out, or "
-            f"name two that exist: {list_columns(reader.columns)}"
-        )
-    return coordinate_columns(reader.columns, lat, lng, reader.name)
-
-
-def _mask(good: BoolArray) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(good)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.channel import Channel
+from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.randomness import SYSTEM, Randomness
@@ -30,121 +30,68 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_CENTRE_DECIMALS = 7  # of a degree: about a centimetre
-
 Columns = dict[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Reports:
-    """Columns of noisy reports, and the positions of the places they answer."""
-
-    columns: Columns
-    rows: IntArray
-
-
-class Reporter(ABC):
+class Reporter:
     """Turns true latitudes and longitudes into columns of noisy reports, in three steps.
 
-    ``place`` says what is reported on (cells, or degrees) and which of the places are taken; ``draw``
-    draws a report for each; ``columns`` writes reports as columns. Nothing but the report is in
-    them. Guarantee: that of the mechanism, for each report; reports about one person add up.
-    ``outside`` counts the places outside the map.
+    ``place`` says what is reported on (cells, or degrees for continuous noise) and which of the places
+    are taken; ``draw`` draws a report for each; ``columns`` writes reports as columns: ``cell`` and its
+    centre, or the point. Nothing but the report is in them. ``outside`` counts the places outside the
+    map; for continuous noise nothing is outside.
+    Guarantee: that of the mechanism, for each report; reports about one person add up.
     """
 
-    column_names: list[str]
-    outside: OutsideCount
-
-    @abstractmethod
-    def place(self, lat: FloatArray, lng: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
-        """What is reported on, for places in degrees, and which of the places are taken."""
-
-    @abstractmethod
-    def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """One noisy report for each."""
-
-    @abstractmethod
-    def columns(self, drawn: npt.NDArray[Any]) -> Columns:
-        """The reports as columns of a table."""
-
-    def report(self, *, lat: FloatArray, lng: FloatArray) -> Reports:
-        """One noisy report for each place in degrees that is taken."""
-        places, taken = self.place(lat, lng)
-        return Reports(self.columns(self.draw(places[taken])), np.flatnonzero(taken))
-
-
-def reporter_for(
-    mechanism: Channel | ContinuousLaplace,
-    *,
-    outside: Outside = "drop",
-    randomness: Randomness = SYSTEM,
-) -> Reporter:
-    """The reporter of a mechanism: cells for a channel, points for continuous noise."""
-    if isinstance(mechanism, ContinuousLaplace):
-        return PointReporter(mechanism, randomness=randomness)
-    return CellReporter(mechanism, outside=outside, randomness=randomness)
-
-
-class PointReporter(Reporter):
-    """Reports of continuous noise: ``lat`` and ``lng``. Nothing is outside."""
-
-    def __init__(self, mechanism: ContinuousLaplace, *, randomness: Randomness = SYSTEM) -> None:
-        self._mechanism = mechanism
-        self._randomness = randomness
-        self.column_names = ["lat", "lng"]
-        self.outside = OutsideCount("raise")
-
-    def place(self, lat: FloatArray, lng: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
-        places = np.column_stack(coordinates(lat=lat, lng=lng))
-        return places, np.ones(len(places), dtype=np.bool_)
-
-    def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        lat, lng = places[:, 0], places[:, 1]
-        noisy = self._mechanism.sample_latlng(lat=lat, lng=lng, randomness=self._randomness)
-        return np.column_stack(noisy)
-
-    def columns(self, drawn: npt.NDArray[Any]) -> Columns:
-        return {"lat": drawn[:, 0], "lng": drawn[:, 1]}
-
-
-class CellReporter(Reporter):
-    """Reports of a mechanism on cells: ``cell``, and its centre as ``lat`` and ``lng``."""
-
     def __init__(
-        self, mechanism: Channel, *, outside: Outside = "drop", randomness: Randomness = SYSTEM
+        self, mechanism: AnyMechanism, *, outside: Outside = "drop", randomness: Randomness = SYSTEM
     ) -> None:
         check_outside(outside)
         self.mechanism = mechanism
-        self._space: Any = _mapped(mechanism)
         self.randomness = randomness
-        self.column_names = ["cell", "lat", "lng"]
         self.outside = OutsideCount(outside)
-
-    @cached_property
-    def _centres(self) -> list[FloatArray]:
-        return [np.round(part, _CENTRE_DECIMALS) for part in self._space.centres_latlng()]
+        self.column_names = ["lat", "lng"]
+        if isinstance(mechanism, ContinuousLaplace):
+            return
+        if not isinstance(mechanism, Channel):
+            kind = type(mechanism).__name__
+            raise InvalidInput(f"mechanism ({kind}) must be a mechanism, such as PlanarGeometric")
+        space = mechanism.space
+        if not isinstance(space, MapSpace):
+            raise Unsupported(
+                f"{space!r} has no map; use a mechanism on a Grid.from_box or on Points"
+            )
+        self._space = space
+        if mechanism.report_count != space.size:
+            raise Unsupported(f"reports of {mechanism!r} are not cells; use its sample method")
+        self.column_names = ["cell", "lat", "lng"]
 
     def place(self, lat: FloatArray, lng: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
+        """What is reported on, for places in degrees, and which of the places are taken."""
+        if isinstance(self.mechanism, ContinuousLaplace):
+            places = np.column_stack(coordinates(lat=lat, lng=lng))
+            return places, np.ones(len(places), dtype=np.bool_)
         return self.outside.locate(self._space, lat, lng)
 
     def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """One noisy report for each."""
+        if isinstance(self.mechanism, ContinuousLaplace):
+            lat, lng = places[:, 0], places[:, 1]
+            return np.column_stack(
+                self.mechanism.sample_latlng(lat=lat, lng=lng, randomness=self.randomness)
+            )
         return self.mechanism.sample(places, randomness=self.randomness)
 
     def columns(self, drawn: npt.NDArray[Any]) -> Columns:
-        return {"cell": drawn, "lat": self._centres[0][drawn], "lng": self._centres[1][drawn]}
+        """The reports as columns of a table; centres to a centimetre."""
+        if isinstance(self.mechanism, ContinuousLaplace):
+            return {"lat": drawn[:, 0], "lng": drawn[:, 1]}
+        lat, lng = self._centres
+        return {"cell": drawn, "lat": lat[drawn], "lng": lng[drawn]}
 
-
-def _mapped(mechanism: Channel) -> Any:
-    """The space of the mechanism, when its reports are cells on a map."""
-    if not isinstance(mechanism, Channel):
-        kind = type(mechanism).__name__
-        raise InvalidInput(f"mechanism ({kind}) must be a mechanism, such as PlanarGeometric")
-    space = mechanism.space
-    if not isinstance(space, MapSpace):
-        raise Unsupported(f"{space!r} has no map; use a mechanism on a Grid.from_box or on Points")
-    if mechanism.report_count != space.size:
-        raise Unsupported(f"reports of {mechanism!r} are not cells; use its sample method")
-    return space
+    @cached_property
+    def _centres(self) -> list[FloatArray]:
+        return [np.round(degrees, 7) for degrees in self._space.centres_latlng()]
 
 
 # --- Noisy reports from whatever holds the locations in memory: frames, tables, dictionaries
@@ -155,7 +102,7 @@ _WGS84 = "EPSG:4326"
 
 def obfuscate(
     frame: Any,
-    mechanism: Channel | ContinuousLaplace,
+    mechanism: AnyMechanism,
     *,
     lat: str | None = None,
     lng: str | None = None,
@@ -200,7 +147,7 @@ def obfuscate(
         )
     limit = None if person is None else PersonLimit(person, per_person, limit_by)
     kept = [check_column(columns, name, "the table") for name in dict.fromkeys(keep)]
-    reporter = reporter_for(mechanism, outside=outside, randomness=randomness)
+    reporter = Reporter(mechanism, outside=outside, randomness=randomness)
     check_kept(kept, [*used, *_geometries(frame, kept), *reporter.column_names])
     reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
     persons = None if limit is None else reporting.number(_persons(frame, columns, limit.column))
@@ -212,7 +159,7 @@ def obfuscate(
         warnings.warn(f"{count.sentence()}{advice}", stacklevel=2)
     rows = Rows(places, np.arange(taken.size), persons).take(taken)
     (drawn,) = reporting.reports([rows]) if rows.numbers.size else (rows,)
-    return _like(frame, Reports(reporter.columns(drawn.places), drawn.numbers), kept)
+    return _like(frame, reporter.columns(drawn.places), drawn.numbers, kept)
 
 
 def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
@@ -253,12 +200,19 @@ def _coordinates(
     """Latitudes, longitudes, and the names of the columns they came from."""
     if lat is None and lng is None and _is(frame, "geopandas", "GeoDataFrame"):
         points = _in_degrees(frame)
-        return _floats(points.y, "geometry"), _floats(points.x, "geometry"), [frame.geometry.name]
-    lat, lng = coordinate_columns(columns, lat, lng, "the table")
-    first, second = _floats(frame[lat], lat), _floats(frame[lng], lng)
-    if first.shape != second.shape:
-        raise InvalidInput(f"columns {lat!r} and {lng!r} must have the same length")
-    return first, second, [lat, lng]
+        return np.asarray(points.y), np.asarray(points.x), [frame.geometry.name]
+    names = coordinate_columns(columns, lat, lng, "the table")
+    found = []
+    for name in names:
+        try:
+            found.append(np.asarray(frame[name], dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InvalidInput(f"column {name!r} must hold numbers only") from None
+        if found[-1].ndim != 1:
+            raise InvalidInput(f"column {name!r} must be one-dimensional")
+    if found[0].shape != found[1].shape:
+        raise InvalidInput(f"columns {names[0]!r} and {names[1]!r} must have the same length")
+    return found[0], found[1], list(names)
 
 
 def _in_degrees(frame: Any) -> Any:
@@ -283,49 +237,34 @@ def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     """Those of the named columns that hold geometry: true places in another form."""
     if _is(frame, "pyarrow", "Table"):
         return geometry_columns(frame.schema)
-    return [name for name in names if _is_geometry(frame[name])]
+
+    def is_geometry(values: Any) -> bool:
+        first = next((value for value in values if value is not None), None)
+        typed = str(getattr(values, "dtype", "")) == "geometry"
+        return typed or hasattr(first, "__geo_interface__")
+
+    return [name for name in names if is_geometry(frame[name])]
 
 
-def _is_geometry(values: Any) -> bool:
-    first = next((each for each in values if each is not None), None)
-    return str(getattr(values, "dtype", "")) == "geometry" or hasattr(first, "__geo_interface__")
-
-
-def _floats(values: Any, name: str) -> FloatArray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"column {name!r} must hold numbers only") from None
-    if array.ndim != 1:
-        raise InvalidInput(f"column {name!r} must be one-dimensional")
-    return array
-
-
-def _like(frame: Any, reports: Reports, kept: Sequence[str]) -> Any:
-    """The reports and the kept columns as the kind of thing that came in."""
+def _like(frame: Any, reports: Columns, rows: IntArray, kept: Sequence[str]) -> Any:
+    """The reports and the kept columns of their rows, as the kind of thing that came in."""
     if isinstance(frame, Mapping):
-        return reports.columns | {name: np.asarray(frame[name])[reports.rows] for name in kept}
+        return reports | {name: np.asarray(frame[name])[rows] for name in kept}
     if _is(frame, "pyarrow", "Table"):
-        return _arrow_table(frame, reports, kept)
+        import pyarrow as pa
+
+        return pa.table(reports | {name: frame.column(name).take(pa.array(rows)) for name in kept})
     import pandas as pd
 
-    table = pd.DataFrame(reports.columns)
+    table = pd.DataFrame(reports)
     for name in kept:
-        table[name] = frame[name].array[reports.rows]
+        table[name] = frame[name].array[rows]
     if _is(frame, "geopandas", "GeoDataFrame"):
         import geopandas
 
         points = geopandas.points_from_xy(table["lng"], table["lat"])
         return geopandas.GeoDataFrame(table, geometry=points, crs=_WGS84)
     return table
-
-
-def _arrow_table(frame: Any, reports: Reports, kept: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {name: pa.array(values) for name, values in reports.columns.items()}
-    columns |= {name: frame.column(name).take(pa.array(reports.rows)) for name in kept}
-    return pa.table(columns)
 
 
 def _is(frame: Any, package: str, name: str) -> bool:
@@ -367,24 +306,32 @@ def obfuscate_table(
     only when nothing failed. ``limit`` bounds the reports a person, chosen with ``randomness``.
     ``advance(rows)`` is called after each batch, for progress.
     """
+    import pyarrow as pa
+
     check_kept(locations.keep, reporter.column_names)
     reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-    batches = (
-        _written(rows, reporter)
-        for rows in reporting.reports(placed_rows(locations, reporter.place, reporting, advance))
-        if rows.numbers.size
-    )
+
+    def written(rows: Rows) -> pa.RecordBatch:
+        """The reports with the kept columns of the rows they answer."""
+        columns: dict[str, Any] = dict(reporter.columns(rows.places))
+        if rows.kept is not None:
+            kept = rows.kept.combine_chunks()
+            columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
+        return pa.RecordBatch.from_pydict(columns)
+
+    placed = placed_rows(locations, reporter.place, reporting, advance)
+    batches = (written(rows) for rows in reporting.reports(placed) if rows.numbers.size)
     first = next(batches, None)
     if first is None:
         locations.check(reporter.outside)
     assert first is not None
-    written = 0
+    reports = 0
     with create(first.schema) as table:
         for batch in chain([first], batches):
             table.write(batch)
-            written += batch.num_rows
+            reports += batch.num_rows
         locations.check(reporter.outside)
-    return TableSummary(locations.read, written, locations.bad, reporter.outside, reporting.spend)
+    return TableSummary(locations.read, reports, locations.bad, reporter.outside, reporting.spend)
 
 
 def placed_rows(
@@ -409,16 +356,3 @@ def placed_rows(
         if taken.any():
             yield Rows(places, numbers, persons, kept).take(taken)
         advance(locations.read)
-
-
-def _written(rows: Rows, reporter: Reporter) -> pa.RecordBatch:
-    """The reports with the kept columns of the rows they answer."""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {
-        name: pa.array(values) for name, values in reporter.columns(rows.places).items()
-    }
-    if rows.kept is not None:
-        kept = rows.kept.combine_chunks()
-        columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
-    return pa.RecordBatch.from_pydict(columns)

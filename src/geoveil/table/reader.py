@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from pathlib import Path, PurePath
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from geoveil.document.canonical import strict_json
@@ -31,12 +30,7 @@ DOCUMENT = "geoveil"
 """Where a table carries what it says about itself (the mechanism of its reports, the space of its
 cells): a member of GeoJSON, a key of Parquet's metadata, a column of CSV."""
 
-_ENDINGS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".geojson": "geojson",
-    ".json": "geojson",
-}
+_ENDINGS = {".csv": "csv", ".parquet": "parquet", ".geojson": "geojson", ".json": "geojson"}
 
 
 class Format(Enum):
@@ -65,11 +59,6 @@ def format_of(path: str, given: str | None = None) -> Format:
     return Format(_ENDINGS[ending])
 
 
-def is_compressed(path: str) -> bool:
-    """Whether a name asks for gzip."""
-    return path.lower().endswith(".gz")
-
-
 # --- Bytes of a file or a pipe, unpacked when they are gzip, with the share already read
 
 
@@ -88,7 +77,11 @@ class Source:
         self.name = "standard input" if path == PIPE else path
         raw = sys.stdin.buffer if path == PIPE else Path(path).open("rb")  # noqa: SIM115 (see close)
         self._raw = cast(io.BufferedReader, raw)
-        self._size = _size_of(self._raw)
+        try:  # the length of a regular file; ``None`` where there is no knowing it
+            size = os.fstat(raw.fileno()).st_size
+            self._size = size if size > 0 and self._raw.seekable() else None
+        except (OSError, ValueError):
+            self._size = None
         self._head = b""
         self._bytes: io.BufferedReader | gzip.GzipFile = self._raw
         self._ended = False
@@ -105,11 +98,6 @@ class Source:
     def fraction(self) -> float | None:
         """The share of the file already read, in [0, 1]; ``None`` for a pipe."""
         return min(1.0, self._raw.tell() / self._size) if self._size else None
-
-    @property
-    def ended(self) -> bool:
-        """Whether ``head`` has seen the last byte."""
-        return self._ended
 
     def head(self, size: int) -> bytes:
         """The next ``size`` bytes (fewer at the end) without consuming them."""
@@ -141,12 +129,7 @@ class Source:
     def __enter__(self) -> Source:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self.close()
 
 
@@ -168,24 +151,13 @@ class _Chained(io.RawIOBase):
         return taken + (self._rest.read() if size < 0 else b"")
 
 
-def _size_of(raw: io.BufferedReader) -> int | None:
-    """The length of a regular file; ``None`` where there is no knowing it."""
-    try:
-        size = os.fstat(raw.fileno()).st_size
-        return size if size > 0 and raw.seekable() else None
-    except (OSError, ValueError):
-        return None
-
-
 @contextmanager
 def unpacking(name: str) -> Iterator[None]:
     """Turn the ways in which unpacking fails into one clear line."""
     try:
         yield
-    except (EOFError, zlib.error):
-        raise InvalidFile(f"{name} must be a whole gzip file; it is cut off or damaged") from None
-    except OSError as error:
-        if error.errno is not None or isinstance(error, BrokenPipeError):
+    except (EOFError, zlib.error, OSError) as error:
+        if getattr(error, "errno", None) is not None or isinstance(error, BrokenPipeError):
             raise
         raise InvalidFile(f"{name} must be a whole gzip file; it is cut off or damaged") from None
 
@@ -311,12 +283,7 @@ class TableReader(ABC):
     def __enter__(self) -> TableReader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self.close()
 
 

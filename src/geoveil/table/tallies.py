@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.randomness import SYSTEM, Randomness, seeded
+from geoveil.randomness import SYSTEM, seeded
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.space import MapSpace, Space
 from geoveil.table.locations import LocationTable, Reading, numbers
-from geoveil.table.obfuscation import CellReporter, TableSummary, placed_rows
-from geoveil.table.persons import PersonLimit, Reporting, Spend
+from geoveil.table.obfuscation import Reporter, TableSummary, placed_rows
+from geoveil.table.persons import PersonLimit, Reporting
 from geoveil.table.reader import PIPE, Source, TableReader, unpacking
 from geoveil.table.writer import binary_sink
 
@@ -48,18 +48,15 @@ def tally_from_dict(values: object) -> Tally:
     """The tally that ``tally_to_dict`` described; a clear error for anything else."""
     if not isinstance(values, Mapping) or values.get("tally") != VERSION:
         raise InvalidFile(f'a tally document must say "tally": {VERSION}')
-    mechanism = mechanism_from_dict(values.get("mechanism"))
+    mechanism, counts = mechanism_from_dict(values.get("mechanism")), values.get("counts")
     if not isinstance(mechanism, Channel):
         raise InvalidFile("a tally document must hold a mechanism on cells")
-    return Tally(mechanism, _counts(values.get("counts")))
-
-
-def _counts(listed: object) -> IntArray:
-    """Whole numbers; JSON's true and 1.0 are not."""
-    if not isinstance(listed, list) or not all(type(each) is int for each in listed):
+    if not isinstance(counts, list) or not all(
+        type(each) is int for each in counts
+    ):  # no true, no 1.0
         raise InvalidFile("the counts of a tally document must be a list of whole numbers")
     try:
-        return np.array(listed, dtype=np.int64)
+        return Tally(mechanism, np.array(counts, dtype=np.int64))
     except OverflowError:
         raise InvalidFile("the counts of a tally document must be below 2⁶³") from None
 
@@ -117,7 +114,7 @@ def count_reports(
     outside = OutsideCount("clamp")
     named = "cell" in reader.columns and reading.lat is None and reading.lng is None
     located = _located(reader, channel.space, reading, outside)
-    batches = _named(reader, channel) if named else located
+    batches = _named(reader, channel.report_count) if named else located
     counts = np.zeros(channel.report_count, dtype=np.int64)
     rows = 0
     for cells in batches:
@@ -129,16 +126,15 @@ def count_reports(
     return Tally(channel, counts), outside
 
 
-def _named(reader: TableReader, channel: Channel) -> Iterator[IntArray]:
+def _named(reader: TableReader, size: int) -> Iterator[IntArray]:
     """The cells of the column ``cell``; what is no cell is named by its row."""
     rows = 0
     for batch in reader.batches(["cell"]):
         cells = numbers(batch.column("cell"))
-        wrong = ~((cells >= 0) & (cells < channel.report_count) & (cells == np.floor(cells)))
-        if wrong.any():
-            row = rows + int(np.flatnonzero(wrong)[0]) + 1
+        wrong = np.flatnonzero(~((cells >= 0) & (cells < size) & (cells == np.floor(cells))))
+        if wrong.size:
             raise InvalidFile(
-                f"row {row} of {reader.name} must name a cell in 0 … {channel.report_count - 1}; "
+                f"row {rows + wrong[0] + 1} of {reader.name} must name a cell in 0 … {size - 1}; "
                 "was the file made by another mechanism?"
             )
         rows += cells.size
@@ -160,42 +156,13 @@ def _located(
 # --- From true locations straight to counts: no file of reports in between, several processes if wanted
 
 
-Part = tuple[int, FloatArray, FloatArray]
-"""Number of a batch, its latitudes, its longitudes."""
+Part = tuple[int, int, FloatArray, FloatArray]
+"""Number of a batch, how many places came before it, its latitudes, its longitudes."""
 
 Counted = tuple[IntArray, OutsideCount]
 """How often each cell was reported in a batch, and how many of its places lie outside."""
 
 _AHEAD = 2  # batches that wait for each process
-
-
-class BatchCounter:
-    """Draws the reports of one batch of places after another and counts them; nothing else leaves it.
-
-    With a seed, batch k is drawn from a generator of its own, made from the seed and k, so that the
-    counts do not depend on the number of processes.
-    """
-
-    def __init__(self, mechanism: Channel, outside: Outside, seed: int | None) -> None:
-        self.given = (mechanism, outside, seed)
-        self._size = mechanism.report_count
-        self._reporter = CellReporter(mechanism, outside=outside)
-        self._seed = seed
-
-    def __call__(self, part: Part) -> Counted:
-        number, lat, lng = part
-        outside = self._reporter.outside
-        before = outside.places, outside.outside
-        cells, taken = self._reporter.place(lat, lng)
-        self._reporter.randomness = self._source(number)
-        counts = np.bincount(self._reporter.draw(cells[taken]), minlength=self._size)
-        here = outside.places - before[0], outside.outside - before[1]
-        return counts, OutsideCount(outside.rule, *here, outside.hint)
-
-    def _source(self, number: int) -> Randomness:
-        if self._seed is None:
-            return SYSTEM
-        return seeded(int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0]))
 
 
 def tally_table(
@@ -212,50 +179,30 @@ def tally_table(
 
     Guarantee: that of the mechanism, for each report; reports about one person add up, and ``limit``
     bounds them. Cost: memory for a few batches; batches are shared among ``processes``, unless
-    persons are told apart.
+    persons are told apart: the rows of a person may lie anywhere in the file.
     """
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
+    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), OutsideCount(outside)
     spend = None
     if limit is None:
-        counter = BatchCounter(mechanism, outside, seed)
-        counts, elsewhere = _in_batches(locations, counter, processes, advance)
+        for counted, beyond in _counted(
+            locations, mechanism, outside, seed, count("processes", processes)
+        ):
+            counts += counted
+            elsewhere.add(beyond)
+            advance(locations.read)
     else:
         randomness = SYSTEM if seed is None else seeded(seed)
-        reporter = CellReporter(mechanism, outside=outside, randomness=randomness)
-        counts, spend = _by_person(locations, reporter, limit, advance)
-        elsewhere = reporter.outside
+        reporter = Reporter(mechanism, outside=outside, randomness=randomness)
+        reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
+        for rows in reporting.reports(placed_rows(locations, reporter.place, reporting, advance)):
+            counts += np.bincount(rows.places, minlength=counts.size)
+        spend, elsewhere = reporting.spend, reporter.outside
     locations.check(elsewhere)
     total = int(counts.sum())
     summary = TableSummary(locations.read, total, locations.bad, elsewhere, spend)
     return Tally(mechanism, counts), summary
-
-
-def _in_batches(
-    locations: LocationTable, counter: BatchCounter, processes: int, advance: Callable[[int], None]
-) -> tuple[IntArray, OutsideCount]:
-    mechanism, outside, _ = counter.given
-    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), OutsideCount(outside)
-    parts = ((number, part.lat, part.lng) for number, part in enumerate(locations))
-    for found, missing in _counted(counter, parts, count("processes", processes)):
-        counts += found
-        elsewhere.add(missing)
-        advance(locations.read)
-    return counts, elsewhere
-
-
-def _by_person(
-    locations: LocationTable,
-    reporter: CellReporter,
-    limit: PersonLimit,
-    advance: Callable[[int], None],
-) -> tuple[IntArray, Spend | None]:
-    """In one process, since the rows of a person may lie anywhere in the file."""
-    counts = np.zeros(reporter.mechanism.report_count, dtype=np.int64)
-    reporting = Reporting(limit, draw=reporter.draw, randomness=reporter.randomness)
-    for rows in reporting.reports(placed_rows(locations, reporter.place, reporting, advance)):
-        counts += np.bincount(rows.places, minlength=counts.size)
-    return counts, reporting.spend
 
 
 def usable_processes() -> int:
@@ -264,10 +211,12 @@ def usable_processes() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def _counted(counter: BatchCounter, parts: Iterable[Part], processes: int) -> Iterator[Counted]:
-    mechanism, outside, seed = counter.given
-    if processes == 1 or outside == "raise":  # an error has to name the place among all of them
-        yield from map(counter, parts)
+def _counted(
+    locations: LocationTable, mechanism: Channel, outside: Outside, seed: int | None, processes: int
+) -> Iterator[Counted]:
+    """The counts of each batch, in the order of the file."""
+    if processes == 1:
+        yield from map(BatchCounter(mechanism, outside, seed), _parts(locations))
         return
     # Fresh processes: a copy of one that has threads may hang.
     fresh = multiprocessing.get_context("spawn")
@@ -275,7 +224,7 @@ def _counted(counter: BatchCounter, parts: Iterable[Part], processes: int) -> It
     with ProcessPoolExecutor(processes, fresh, _begin, given) as pool:
         waiting: deque[Future[Counted]] = deque()
         try:
-            for part in parts:
+            for part in _parts(locations):
                 waiting.append(pool.submit(_count, part))
                 if len(waiting) > _AHEAD * processes:
                     yield waiting.popleft().result()
@@ -284,6 +233,38 @@ def _counted(counter: BatchCounter, parts: Iterable[Part], processes: int) -> It
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _parts(locations: LocationTable) -> Iterator[Part]:
+    before = 0
+    for number, part in enumerate(locations):
+        yield number, before, part.lat, part.lng
+        before += part.lat.size
+
+
+class BatchCounter:
+    """Draws the reports of one batch of places after another and counts them; nothing else leaves it.
+
+    With a seed, batch k is drawn from a generator of its own, made from the seed and k, so that the
+    counts do not depend on the number of processes.
+    """
+
+    def __init__(self, mechanism: Channel, outside: Outside, seed: int | None) -> None:
+        self._size = mechanism.report_count
+        self._reporter = Reporter(mechanism, outside=outside)
+        self._seed = seed
+
+    def __call__(self, part: Part) -> Counted:
+        number, before, lat, lng = part
+        if self._seed is not None:
+            own = np.random.SeedSequence([self._seed, number]).generate_state(1)[0]
+            self._reporter.randomness = seeded(int(own))
+        # An error names a place by its number in the whole file.
+        outside = OutsideCount(self._reporter.outside.rule, places=before)
+        self._reporter.outside = outside
+        cells, taken = self._reporter.place(lat, lng)
+        outside.places -= before
+        return np.bincount(self._reporter.draw(cells[taken]), minlength=self._size), outside
 
 
 _counter: BatchCounter | None = None  # of this process, where it is one of a pool

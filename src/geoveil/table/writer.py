@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
+import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -16,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.files import replaced_file
-from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of, is_compressed
+from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,19 +26,21 @@ if TYPE_CHECKING:
 _LONGEST_FIELD = 30_000
 """Characters of CSV: a cell of a spreadsheet holds 32,767."""
 
+_MARKS = re.compile('[,"\r\n]')
+"""What cannot stand in CSV without quotes."""
 
-class TableWriter(ABC):
+
+class TableWriter:
     """A table being written, one record batch after another."""
 
-    @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch."""
+        raise NotImplementedError
 
-    @abstractmethod
     def finish(self) -> None:
         """Write what a format has at its end."""
 
-    def abandon(self) -> None:  # noqa: B027 (most formats have nothing to let go of)
+    def abandon(self) -> None:
         """Let go of a table that will not be kept."""
 
 
@@ -65,7 +68,8 @@ def table_into(
     sink: IO[bytes], kind: Format, schema: pa.Schema, document: Mapping[str, Any] | None
 ) -> Iterator[TableWriter]:
     """A table to write to, whose bytes go to ``sink``."""
-    writer = _writer(kind, sink, schema, document)
+    writers = {Format.CSV: DelimitedWriter, Format.PARQUET: ParquetWriter}
+    writer: TableWriter = writers.get(kind, FeatureWriter)(sink, schema, document)
     try:
         yield writer
         writer.finish()
@@ -77,7 +81,11 @@ def table_into(
 def check_target(target: str, *others: str) -> None:
     """Refuse a target that is one of the files being read or written too."""
     for other in others:
-        if PIPE not in (target, other) and _same_file(Path(target), Path(other)):
+        if PIPE in (target, other):
+            continue
+        first, second = Path(target), Path(other)
+        there = first.exists() and second.exists()
+        if first.samefile(second) if there else first.resolve() == second.resolve():
             raise InvalidInput(
                 f"output ({target}) must not be the same file as {other}; choose another name"
             )
@@ -91,24 +99,12 @@ def binary_sink(path: str) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     with replaced_file(path) as handle:
-        if not is_compressed(path):
+        if not path.lower().endswith(".gz"):
             yield handle
             return
         # No name and no time in the header: the same rows give the same bytes.
         with gzip.GzipFile("", mode="wb", fileobj=handle, compresslevel=6, mtime=0) as packed:
             yield cast(IO[bytes], packed)
-
-
-def _writer(
-    kind: Format, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None
-) -> TableWriter:
-    if kind is Format.CSV:
-        return DelimitedWriter(sink, schema, document)
-    if kind is Format.PARQUET:
-        return ParquetWriter(sink, schema, document)
-    from geoveil.table.writer import FeatureWriter
-
-    return FeatureWriter(sink, document)
 
 
 class DelimitedWriter(TableWriter):
@@ -131,7 +127,10 @@ class DelimitedWriter(TableWriter):
                 f"columns of CSV ({DOCUMENT}) must leave that name to the document that the file "
                 "carries; rename the column, or write Parquet or GeoJSON"
             )
-        sink.write((",".join(map(_quoted, names)) + "\n").encode())
+        quoted = (
+            '"' + name.replace('"', '""') + '"' if _MARKS.search(name) else name for name in names
+        )
+        sink.write((",".join(quoted) + "\n").encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows and self._rest:  # apart from the others, which need no quotes for it
@@ -155,9 +154,6 @@ class DelimitedWriter(TableWriter):
         style = "needed" if any(map(_has_marks, batch.columns)) else "none"
         options = arrow_csv.WriteOptions(include_header=False, quoting_style=style)
         arrow_csv.write_csv(batch, _Kept(self._sink), write_options=options)
-
-    def finish(self) -> None:
-        """Nothing stands at the end of CSV."""
 
 
 class ParquetWriter(TableWriter):
@@ -185,50 +181,39 @@ class ParquetWriter(TableWriter):
         self._writer.close()
 
 
-class _Kept:
+class _Kept(io.RawIOBase):
     """A sink that pyarrow may close without closing the file under it."""
+
+    discard = False
 
     def __init__(self, sink: IO[bytes]) -> None:
         self._sink = sink
-        self.closed = False
-        self.discard = False
-
-    def write(self, data: Any) -> int:
-        return len(data) if self.discard else self._sink.write(data)
-
-    def flush(self) -> None:
-        if not self.discard:
-            self._sink.flush()
 
     def writable(self) -> bool:
         return True
 
-    def close(self) -> None:
-        self.closed = True
+    def write(self, data: Any) -> int:
+        return len(data) if self.discard else self._sink.write(data)
 
 
 def _check_plain(schema: pa.Schema) -> None:
     """Refuse columns whose values have no text of their own: lists, structures, bytes."""
-    wrong = [each.name for each in schema if not _is_plain(each)]
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    wrong = []
+    for field in schema:
+        try:  # found by writing none of its rows
+            arrow_csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+            plain = "binary" not in str(field.type)  # written where it happens to be text
+        except (pa.ArrowInvalid, NotImplementedError):
+            plain = False
+        wrong += [] if plain else [field.name]
     if wrong:
         raise InvalidInput(
             f"columns of CSV ({', '.join(wrong)}) must hold numbers or text, not lists, structures "
             "or bytes; write Parquet or GeoJSON, or leave them out"
         )
-
-
-def _is_plain(field: pa.Field) -> bool:
-    """Whether CSV can hold the column, found by writing none of its rows."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    if "binary" in str(field.type):  # is written where it happens to be text, and fails elsewhere
-        return False
-    try:
-        arrow_csv.write_csv(pa.schema([field]).empty_table(), pa.BufferOutputStream())
-    except (pa.ArrowInvalid, NotImplementedError):
-        return False
-    return True
 
 
 def _has_marks(column: pa.Array) -> bool:
@@ -240,17 +225,7 @@ def _has_marks(column: pa.Array) -> bool:
         return False
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return True
-    return bool(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py())
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
-
-
-def _same_file(first: Path, second: Path) -> bool:
-    if first.exists() and second.exists():
-        return first.samefile(second)
-    return first.resolve() == second.resolve()
+    return bool(pc.any(pc.match_substring_regex(column, _MARKS.pattern)).as_py())
 
 
 # --- Writing GeoJSON points one feature at a time
@@ -262,23 +237,22 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 class FeatureWriter(TableWriter):
     """A FeatureCollection of points; columns other than ``lat`` and ``lng`` become properties."""
 
-    def __init__(self, sink: IO[bytes], document: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, sink: IO[bytes], schema: pa.Schema, document: Mapping[str, Any] | None
+    ) -> None:
         self._sink = sink
-        self._first = True
+        self._before = "\n"
         carried = "" if document is None else f'"geoveil":{canonical_bytes(document).decode()},\n'
-        self._put(f'{{"type":"FeatureCollection",\n{carried}"features":[')
+        sink.write(f'{{"type":"FeatureCollection",\n{carried}"features":['.encode())
 
     def write(self, batch: pa.RecordBatch) -> None:
         features = ",\n".join(_features(batch))
         if features:
-            self._put(("\n" if self._first else ",\n") + features)
-            self._first = False
+            self._sink.write((self._before + features).encode())
+            self._before = ",\n"
 
     def finish(self) -> None:
-        self._put("\n]}\n")
-
-    def _put(self, text: str) -> None:
-        self._sink.write(text.encode())
+        self._sink.write(b"\n]}\n")
 
 
 def _features(batch: pa.RecordBatch) -> Iterator[str]:
