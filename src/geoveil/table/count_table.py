@@ -43,42 +43,80 @@ class PriorTable:
 
 def read_counts(path: str, *, format: str | None = None, delimiter: str = ",") -> CountTable:
     """Read a table of counts; negative, fractional or uneven ones are for the release to refuse."""
-    columns = _read(path, format, delimiter)
-    names = list(columns)
-    if len(names) < 2:
+    file = _Columns(path, format, delimiter)
+    if len(file.names) < 2:
         raise InvalidFile(
             f"{path} must have a column of places and a column of counts for each timestamp; "
-            f"{list_columns(names)}"
+            f"{list_columns(file.names)}"
         )
-    places = _names(columns[names[0]], path)
-    counts = np.stack([_numbers(columns[name], name, path) for name in names[1:]])
-    return CountTable(names[0], places, tuple(names[1:]), counts)
+    first, *others = file.names
+    counts = np.stack([file.numbers(name) for name in others])
+    return CountTable(first, file.places(), tuple(others), counts)
 
 
 def read_prior(
     path: str, table: CountTable, *, format: str | None = None, delimiter: str = ","
 ) -> PriorTable:
     """Read priors for the places and timestamps of a table of counts."""
-    columns = _read(path, format, delimiter)
-    if set(table.places) <= set(columns):
-        return _by_person(columns, table, path)
-    return PriorTable(_by_place(columns, table, path))
+    file = _Columns(path, format, delimiter)
+    if set(table.places) <= set(file.names):
+        return _by_person(file, table)
+    order = file.order(table.places)
+    values = {name: file.numbers(name)[order] for name in file.names[1:]}
+    if len(values) == 1:
+        return PriorTable(next(iter(values.values())))
+    if set(values) == set(table.timestamps):
+        return PriorTable(np.stack([values[name] for name in table.timestamps])[:, None, :])
+    raise InvalidFile(
+        f"{path} must have one column of probabilities, or one for each timestamp of the counts; "
+        f"{list_columns(file.names)}"
+    )
+
+
+def _by_person(file: _Columns, table: CountTable) -> PriorTable:
+    """A row for each person, or for each person at each timestamp, and a column for each place."""
+    rows = np.stack([file.numbers(name) for name in table.places], axis=1)
+    others = [name for name in file.names if name not in table.places]
+    moments = [name for name in others if name.strip().lower() == TIMESTAMP]
+    labels = [name for name in others if name not in moments]
+    people = tuple(file.texts(labels[0])) if labels else ()
+    if not moments:
+        return PriorTable(rows, people)
+    when = np.array(file.texts(moments[0]))
+    parts = [np.flatnonzero(when == moment) for moment in table.timestamps]
+    if len({part.size for part in parts}) != 1 or sum(part.size for part in parts) != when.size:
+        raise InvalidFile(f"{file.path} must have the same people at every timestamp of the counts")
+    named = [tuple(people[row] for row in part) if people else () for part in parts]
+    if len(set(named)) != 1:
+        raise InvalidFile(f"{file.path} must list the people in the same order at every timestamp")
+    return PriorTable(np.stack([rows[part] for part in parts]), named[0])
 
 
 def read_history(
     path: str, table: CountTable, *, format: str | None = None, delimiter: str = ","
 ) -> PriorTable:
-    """Priors from past visits: shares of each place, by person where the file tells people apart."""
-    columns = _read(path, format, delimiter)
-    if any(name.strip().lower() in PERSON for name in columns):
-        return _from_visits(columns, table, path)
-    places = _names(columns[next(iter(columns))], path)
-    order = _order(places, table.places, path)
-    past = [_numbers(values, name, path) for name, values in list(columns.items())[1:]]
-    if not past or (np.stack(past) < 0).any():
-        raise InvalidFile(f"{path} must have a column of past counts, none negative")
-    visits = np.sum(past, axis=0)[order] + 1.0
-    return PriorTable(visits / visits.sum())
+    """Priors from past visits: shares of each place, by person where the file tells people apart.
+
+    Every place has one visit more than were counted, so that none is impossible.
+    """
+    file = _Columns(path, format, delimiter)
+    if not any(name.strip().lower() in PERSON for name in file.names):
+        order = file.order(table.places)
+        past = [file.numbers(name) for name in file.names[1:]]
+        if not past or (np.stack(past) < 0).any():
+            raise InvalidFile(f"{path} must have a column of past counts, none negative")
+        visits = np.sum(past, axis=0)[order] + 1.0
+        return PriorTable(visits / visits.sum())
+    who = find_column(file.names, PERSON, "person", path)
+    where = find_column(file.names, PLACE, "place", path)
+    people, person = np.unique(file.texts(who), return_inverse=True)
+    numbered = {name: number for number, name in enumerate(table.places)}
+    # A visit to a place that is not counted says nothing about those that are: column -1 is dropped.
+    place = np.array([numbered.get(name.strip(), -1) for name in file.texts(where)])
+    visits = np.ones((people.size, len(numbered) + 1))
+    np.add.at(visits, (person.ravel(), place), 1)
+    visits = visits[:, :-1]
+    return PriorTable(visits / visits.sum(axis=1, keepdims=True), tuple(people.tolist()))
 
 
 def write_columns(path: str, columns: Mapping[str, Any], *, format: str | None = None) -> None:
@@ -90,98 +128,51 @@ def write_columns(path: str, columns: Mapping[str, Any], *, format: str | None =
         target.write(batch)
 
 
-# -- priors ----------------------------------------------------------------------------------------
+class _Columns:
+    """All columns of a small table by name."""
 
+    def __init__(self, path: str, format: str | None, delimiter: str) -> None:
+        import pyarrow as pa
 
-def _by_place(columns: dict[str, Any], table: CountTable, path: str) -> FloatArray:
-    names = list(columns)
-    order = _order(_names(columns[names[0]], path), table.places, path)
-    values = {name: _numbers(columns[name], name, path)[order] for name in names[1:]}
-    if len(values) == 1:
-        return next(iter(values.values()))
-    if set(values) == set(table.timestamps):
-        return np.stack([values[name] for name in table.timestamps])[:, None, :]
-    raise InvalidFile(
-        f"{path} must have one column of probabilities, or one for each timestamp of the counts; "
-        f"{list_columns(names)}"
-    )
+        self.path = path
+        with open_table(path, format=format, delimiter=delimiter) as reader:
+            self.names = list(reader.columns)
+            if len(set(self.names)) != len(self.names):
+                raise InvalidFile(
+                    f"{path} must have columns of different names; {list_columns(self.names)}"
+                )
+            batches = list(reader.batches((), self.names))
+        if not sum(batch.num_rows for batch in batches):
+            raise InvalidFile(f"{path} must have at least one row; it has none")
+        self._table = pa.Table.from_batches(batches)
 
+    def texts(self, name: str) -> list[str]:
+        """A column as texts."""
+        return list(map(str, self._table.column(name).to_pylist()))
 
-def _by_person(columns: dict[str, Any], table: CountTable, path: str) -> PriorTable:
-    rows = np.stack([_numbers(columns[name], name, path) for name in table.places], axis=1)
-    others = [name for name in columns if name not in table.places]
-    labels = [name for name in others if name.strip().lower() != TIMESTAMP]
-    people = tuple(map(str, columns[labels[0]].to_pylist())) if labels else ()
-    moments = [name for name in others if name.strip().lower() == TIMESTAMP]
-    if not moments:
-        return PriorTable(rows, people)
-    when = np.array(list(map(str, columns[moments[0]].to_pylist())))
-    parts = [np.flatnonzero(when == moment) for moment in table.timestamps]
-    sizes = {part.size for part in parts}
-    if len(sizes) != 1 or sum(part.size for part in parts) != when.size:
-        raise InvalidFile(f"{path} must have the same people at every timestamp of the counts")
-    if people and len({tuple(people[row] for row in part) for part in parts}) != 1:
-        raise InvalidFile(f"{path} must list the people in the same order at every timestamp")
-    named = tuple(people[row] for row in parts[0]) if people else ()
-    return PriorTable(np.stack([rows[part] for part in parts]), named)
+    def numbers(self, name: str) -> FloatArray:
+        """A column as numbers; the first row that holds none is named."""
+        values = numbers(self._table.column(name).combine_chunks())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if wrong.size:
+            raise InvalidFile(
+                f"column {name!r} of {self.path} must hold numbers only; row {wrong[0] + 1} does not"
+            )
+        return values
 
+    def places(self) -> tuple[str, ...]:
+        """The names in the first column, each of them once."""
+        names = tuple(text.strip() for text in self.texts(self.names[0]))
+        if len(set(names)) != len(names) or not all(names):
+            raise InvalidFile(f"{self.path} must name each place once in its first column")
+        return names
 
-def _from_visits(columns: dict[str, Any], table: CountTable, path: str) -> PriorTable:
-    names = list(columns)
-    who = find_column(names, PERSON, "person", path)
-    where = find_column(names, PLACE, "place", path)
-    people, person = np.unique(list(map(str, columns[who].to_pylist())), return_inverse=True)
-    known = {name: number for number, name in enumerate(table.places)}
-    visited = [known.get(str(name).strip()) for name in columns[where].to_pylist()]
-    visits = np.ones((people.size, len(known)))
-    for row, place in zip(person.ravel(), visited, strict=True):
-        if (
-            place is not None
-        ):  # a visit to a place that is not counted says nothing about those that are
-            visits[row, place] += 1
-    return PriorTable(visits / visits.sum(axis=1, keepdims=True), tuple(people.tolist()))
-
-
-# -- columns ---------------------------------------------------------------------------------------
-
-
-def _read(path: str, format: str | None, delimiter: str) -> dict[str, Any]:
-    """All columns of a table by name, each as one array."""
-    import pyarrow as pa
-
-    with open_table(path, format=format, delimiter=delimiter) as reader:
-        names = reader.columns
-        if len(set(names)) != len(names):
-            raise InvalidFile(f"{path} must have columns of different names; {list_columns(names)}")
-        batches = list(reader.batches((), names))
-    if not sum(batch.num_rows for batch in batches):
-        raise InvalidFile(f"{path} must have at least one row; it has none")
-    return {
-        name: pa.chunked_array([batch.column(name) for batch in batches]).combine_chunks()
-        for name in names
-    }
-
-
-def _names(values: Any, path: str) -> tuple[str, ...]:
-    names = tuple(str(value).strip() for value in values.to_pylist())
-    if len(set(names)) != len(names) or not all(names):
-        raise InvalidFile(f"{path} must name each place once in its first column")
-    return names
-
-
-def _order(found: tuple[str, ...], wanted: tuple[str, ...], path: str) -> list[int]:
-    """Where each wanted place stands in the file."""
-    if set(found) != set(wanted):
-        raise InvalidFile(
-            f"{path} must have the places of the counts, all of them and no others: "
-            f"{', '.join(wanted[:20])}"
-        )
-    return [found.index(name) for name in wanted]
-
-
-def _numbers(values: Any, name: str, path: str) -> FloatArray:
-    found = numbers(values)
-    if not np.isfinite(found).all():
-        row = int(np.flatnonzero(~np.isfinite(found))[0]) + 1
-        raise InvalidFile(f"column {name!r} of {path} must hold numbers only; row {row} does not")
-    return found
+    def order(self, wanted: tuple[str, ...]) -> list[int]:
+        """Where each wanted place stands in the file."""
+        places = self.places()
+        if set(places) != set(wanted):
+            raise InvalidFile(
+                f"{self.path} must have the places of the counts, all of them and no others: "
+                f"{', '.join(wanted[:20])}"
+            )
+        return [places.index(name) for name in wanted]

@@ -82,7 +82,14 @@ class DelimitedReader(TableReader):
                 "apart; close it, or write a quote inside quotes twice"
             ) from None
         except pa.ArrowInvalid:  # its message would repeat the row
-            raise InvalidFile(self._problem()) from None
+            if self._broken_row is None:
+                raise InvalidFile(
+                    f"{self.name} must be CSV text in UTF-8; some row cannot be read as such"
+                ) from None
+            raise InvalidFile(
+                f"row {self._broken_row} of {self.name} must have {len(self._fields)} fields, "
+                "as the header has; correct it, or drop bad rows"
+            ) from None
 
     def close(self) -> None:
         self._source.close()
@@ -134,14 +141,6 @@ class DelimitedReader(TableReader):
             self._broken_row = self._rows + row.number
         return "error"
 
-    def _problem(self) -> str:
-        if self._broken_row is None:
-            return f"{self.name} must be CSV text in UTF-8; some row cannot be read as such"
-        return (
-            f"row {self._broken_row} of {self.name} must have {len(self._fields)} fields, "
-            "as the header has; correct it, or drop bad rows"
-        )
-
     def _read_header(self) -> list[str]:
         """Take the header from the source: the names of the columns."""
         head = self._source.head(_LONGEST_HEADER)
@@ -159,22 +158,15 @@ class DelimitedReader(TableReader):
                 f"{self.name} must have a header line with the names of its columns; it is empty"
             )
         columns = [field.strip() for field in fields]
-        self._check_delimiter(columns)
+        others = [mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter]
+        if len(columns) == 1 and others:
+            raise InvalidFile(
+                f"{self.name} seems to part its fields by {others[0]!r}, not {self._delimiter!r}; "
+                f"give that delimiter: {list_columns(columns)}"
+            )
         self._line_end = b"\n" if b"\n" in head else b"\r"
         self._source.read(sum(map(len, head.splitlines(keepends=True)[: lines.line_num])))
         return columns
-
-    def _check_delimiter(self, columns: list[str]) -> None:
-        if len(columns) > 1:
-            return
-        other = next(
-            (mark for mark in ";\t|" if mark in columns[0] and mark != self._delimiter), None
-        )
-        if other is not None:
-            raise InvalidFile(
-                f"{self.name} seems to part its fields by {other!r}, not {self._delimiter!r}; "
-                f"give that delimiter: {list_columns(columns)}"
-            )
 
 
 def _decode(head: bytes, name: str) -> str:

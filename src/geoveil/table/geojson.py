@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_EXTENSION = b"ARROW:extension:name"
 _DEGREES = re.compile(
     r"\b(EPSG:+4326|(OGC:([\d.]*:)?)?CRS:?84)$|^GEOG[A-Z]*\[\"WGS[ _]?(19)?84[\" ]"
 )
@@ -29,8 +28,14 @@ _PRECISE = re.compile(r"\d[.,]\d\d")
 
 def geometry_columns(schema: pa.Schema) -> list[str]:
     """The columns that hold geometry, by the metadata of GeoParquet or by an Arrow extension."""
-    described = _described(schema.metadata)
-    return [each.name for each in schema if each.name in described or _is_extension(each)]
+    described = geo_metadata((schema.metadata or {}).get(b"geo")).get("columns")
+    names = set(described) if isinstance(described, dict) else set()
+    for field in schema:
+        named = str(getattr(field.type, "extension_name", ""))
+        stored = (field.metadata or {}).get(b"ARROW:extension:name", b"")
+        if named.startswith("geoarrow.") or stored.startswith(b"geoarrow."):
+            names.add(field.name)
+    return [name for name in schema.names if name in names]
 
 
 def geo_metadata(stored: bytes | None) -> dict[str, Any]:
@@ -51,7 +56,15 @@ def check_degrees(crs: Any, name: str) -> None:
     """
     if crs is None:
         return
-    named = _crs_name(crs)
+    try:  # AUTHORITY:CODE where there is one, else the name; empty where there is neither
+        if isinstance(crs, str):
+            named = crs
+        elif "id" in crs:
+            named = f"{crs['id']['authority']}:{crs['id']['code']}"
+        else:
+            named = str(crs["name"] if "name" in crs else crs["properties"]["name"])
+    except (KeyError, TypeError):
+        named = ""
     if _DEGREES.search(named) or (named in _PLAIN_NAMES and crs["type"] == "GeographicCRS"):
         return
     shown = "one of its own" if not named or _PRECISE.search(named) else named[:60]
@@ -61,36 +74,13 @@ def check_degrees(crs: Any, name: str) -> None:
     )
 
 
-def _crs_name(crs: Any) -> str:
-    """``AUTHORITY:CODE`` where there is one, else the name; empty where there is neither."""
-    if isinstance(crs, str):
-        return crs
-    try:
-        if "id" in crs:
-            return f"{crs['id']['authority']}:{crs['id']['code']}"
-        return str(crs["name"] if "name" in crs else crs["properties"]["name"])
-    except (KeyError, TypeError):
-        return ""
-
-
-def _described(metadata: Any) -> set[str]:
-    columns = geo_metadata((metadata or {}).get(b"geo")).get("columns")
-    return set(columns) if isinstance(columns, dict) else set()
-
-
-def _is_extension(field: pa.Field) -> bool:
-    named = str(getattr(field.type, "extension_name", ""))
-    stored = (field.metadata or {}).get(_EXTENSION, b"")
-    return named.startswith("geoarrow.") or stored.startswith(b"geoarrow.")
-
-
 # --- Reading GeoJSON points one feature at a time: the whole file is never in memory
 
 
 _BATCH = 1 << 15
 _PIECE = 1 << 18
 _LONGEST_VALUE = 1 << 26
-_SPACE = " \t\r\n"
+_SPACE: Any = re.compile(r"[ \t\r\n]*+")
 _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 _NUMBERS = (float, int)
 _DECODER = json.JSONDecoder()
@@ -119,7 +109,9 @@ class GeoJSONReader(TableReader):
         self._features = chain([] if first is None else [first], self._features)
         self.columns = list(_properties(first))
         self.geometries = [
-            name for name, value in _properties(first).items() if _is_geometry(value)
+            name
+            for name, value in _properties(first).items()
+            if isinstance(value, dict) and {"coordinates", "geometries"} & set(value)
         ]
 
     @property
@@ -160,9 +152,10 @@ class GeoJSONReader(TableReader):
         self._source.close()
 
     def shape_of(self, row: int) -> str | None:
-        feature = self._batch[row]
-        geometry = feature.get("geometry") if isinstance(feature, dict) else None
-        kind = geometry.get("type") if isinstance(geometry, dict) else None
+        try:
+            kind = self._batch[row]["geometry"]["type"]
+        except (KeyError, TypeError):
+            return None
         return kind if kind in _SHAPES else None
 
     def _check_degrees(self, columns: Sequence[str]) -> None:
@@ -258,12 +251,9 @@ class FeatureScanner:
     def _peek(self) -> str:
         """The next character that is not white space, without taking it."""
         while True:
-            character = self._text[self._place : self._place + 1]
-            if character and character not in _SPACE:
-                return character
-            if character:
-                self._place += 1
-                continue
+            self._place += len(_SPACE.match(self._text, self._place)[0])
+            if self._place < len(self._text):
+                return self._text[self._place]
             if self._ended:
                 self._refuse()
             self._more(_PIECE)
@@ -311,10 +301,6 @@ def _point(feature: Any) -> tuple[float, float]:
 def _properties(feature: Any) -> Mapping[str, Any]:
     properties = feature.get("properties") if isinstance(feature, dict) else None
     return properties if isinstance(properties, dict) else {}
-
-
-def _is_geometry(value: Any) -> bool:
-    return isinstance(value, dict) and bool({"coordinates", "geometries"} & set(value))
 
 
 def _text(value: Any) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,11 +45,15 @@ class ParquetReader(TableReader):
             self.close()
             raise
         self.geometries = geometry_columns(self._file.schema_arrow)
-        geo = geo_metadata(metadata.get(b"geo"))
-        self._geometry = _point_column(geo, self.columns)
-        self._crs = None if self._geometry is None else geo["columns"][self._geometry].get("crs")
-        if self._geometry is not None:
-            self.coordinates = GEOMETRY
+        self._geometry, self._crs = None, None
+        try:  # the main geometry column of a GeoParquet file, when it holds well-known binary
+            geo = geo_metadata(metadata.get(b"geo"))
+            primary, described = str(geo["primary_column"]), geo["columns"][geo["primary_column"]]
+            if described["encoding"] == "WKB" and primary in self.columns:
+                self._geometry, self._crs = primary, described.get("crs")
+                self.coordinates = GEOMETRY
+        except (KeyError, TypeError):
+            pass
         self._read = 0
 
     @property
@@ -71,7 +75,12 @@ class ParquetReader(TableReader):
                 batch_size=BATCH_ROWS, columns=list(dict.fromkeys(stored))
             ):
                 self._read += batch.num_rows
-                yield self._select(batch, columns)
+                arrays = {name: batch.column(name) for name in columns if name not in GEOMETRY}
+                if self._geometry is not None and GEOMETRY[0] in columns:
+                    self._shapes = batch.column(self._geometry)
+                    lng, lat = _points(self._shapes)
+                    arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
+                yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
         except (pa.ArrowException, OSError):  # the message could repeat a value
             raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
 
@@ -79,28 +88,13 @@ class ParquetReader(TableReader):
         self._file.close()
         self._handle.close()
 
-    def _select(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        arrays = {name: batch.column(name) for name in columns if name in batch.schema.names}
-        if self._geometry is not None and GEOMETRY[0] in columns:
-            self._shapes = batch.column(self._geometry)
-            lng, lat = _points(self._shapes)
-            arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
-        return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
-
     def shape_of(self, row: int) -> str | None:
-        return None if self._geometry is None else _shape(self._shapes[row].as_py())
-
-
-def _point_column(geo: Mapping[str, Any], columns: Sequence[str]) -> str | None:
-    """The main geometry column of a GeoParquet file, when it holds well-known binary."""
-    try:
-        primary = str(geo["primary_column"])
-        encoding = geo["columns"][primary]["encoding"]
-    except (KeyError, TypeError):
-        return None
-    return primary if encoding == "WKB" and primary in columns else None
+        """What well-known binary says it is, where that is known and is no point."""
+        entry = None if self._geometry is None else self._shapes[row].as_py()
+        if entry is None or len(entry) < 5 or _is_point(entry):
+            return None
+        kind = (_kind(entry) & 0xFFFF) % 1000
+        return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None
 
 
 def _points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
@@ -127,11 +121,3 @@ def _is_point(entry: bytes) -> bool:
 
 def _kind(entry: bytes) -> int:
     return int.from_bytes(entry[1:5], "little" if entry[:1] == b"\x01" else "big")
-
-
-def _shape(entry: bytes | None) -> str | None:
-    """What well-known binary says it is, where that is known and is no point."""
-    if entry is None or len(entry) < 5 or _is_point(entry):
-        return None
-    kind = (_kind(entry) & 0xFFFF) % 1000
-    return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None

@@ -46,15 +46,13 @@ class Rows:
     @staticmethod
     def joined(parts: Sequence[Rows]) -> Rows:
         """Rows about persons, one part after another."""
-        kept = [part.kept for part in parts if part.kept is not None]
-        if kept:
+        names, kept = ("places", "numbers", "persons"), None
+        if parts[0].kept is not None:
             import pyarrow as pa
-        return Rows(
-            np.concatenate([part.places for part in parts]),
-            np.concatenate([part.numbers for part in parts]),
-            np.concatenate([_persons(part) for part in parts]),
-            pa.concat_tables(kept).combine_chunks() if kept else None,
-        )
+
+            kept = pa.concat_tables([part.kept for part in parts]).combine_chunks()
+        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return Rows(*joined, kept=kept)
 
 
 @dataclass(frozen=True)
@@ -141,11 +139,8 @@ class Reporting:
             batches = chosen(batches, limit.most)
         for rows in batches:
             if rows.persons is not None:
-                self._charge(rows.persons)
+                self._spent += np.bincount(rows.persons, minlength=self._spent.size)
             yield replace(rows, places=self._draw(rows.places))
-
-    def _charge(self, persons: IntArray) -> None:
-        self._spent += np.bincount(persons, minlength=self._spent.size)
 
     def _capped(self, batches: Iterable[Rows], most: int) -> Iterator[Rows]:
         """The first rows of each person. What came before is charged by the time it is looked up."""

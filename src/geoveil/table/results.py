@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -76,25 +76,18 @@ def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
     document = {"estimate": VERSION, "space": result.space.to_dict(), **(result.description or {})}
     columns = result.columns()
     if kind is Format.GEOJSON:
-        _put_features(sink, result.space, columns, document)
+        by_cell = {name: columns[name] for name in columns if name != "cell"}
+        collection = cast(Any, result.space).to_geojson(by_cell)
+        features = ",\n".join(json.dumps(each, allow_nan=False) for each in collection["features"])
+        head = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        start = f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['
+        sink.write(f"{start}\n{features}\n]}}\n".encode())
         return
     # What is not known has no number: an empty field, or null.
     arrays = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in columns.items()}
     batch = pa.RecordBatch.from_pydict(arrays)
     with table_into(sink, kind, batch.schema, document) as table:
         table.write(batch)
-
-
-def _put_features(
-    sink: IO[bytes], space: Any, columns: Mapping[str, Any], document: Mapping[str, Any]
-) -> None:
-    collection = space.to_geojson({name: columns[name] for name in columns if name != "cell"})
-    features = ",\n".join(
-        json.dumps(feature, allow_nan=False) for feature in collection["features"]
-    )
-    head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
-    sink.write(f"\n{features}\n]}}\n".encode())
 
 
 def read_result(
@@ -120,7 +113,16 @@ def read_cells(reader: TableReader, column: str | None = None) -> Result:
     wanted = [name for name in dict.fromkeys((*others, amounts)) if name in reader.columns]
     table = read_numbers(reader, wanted)
     table["share"] = checked_amounts(table.pop(amounts), amounts, reader.name)
-    table = _in_order(table, reader.name)
+    rows = table["share"].size
+    if not rows:
+        raise InvalidFile(f"{reader.name} must have one row for each cell; it has none")
+    cells = table.pop("cell", np.arange(float(rows)))  # without numbers as it stands
+    order = np.argsort(cells, kind="stable")
+    if not np.array_equal(cells[order], np.arange(rows)):
+        raise InvalidFile(
+            f"{reader.name} must have every cell 0 … {rows - 1} once in its column 'cell'"
+        )
+    table = {name: values[order] for name, values in table.items()}
     try:  # the document after the rows: in a pipe it may stand behind them
         return _built(table, reader.metadata, f"column {amounts!r}")
     except GeoveilError as problem:
@@ -185,48 +187,28 @@ _BY_CELL = (*_OF_DOCUMENT.values(), "geoveil")
 _OTHERS = ("cell", "lat", "lng", "standard_error", *_INTERVAL, "reports")
 
 
-def _in_order(table: dict[str, FloatArray], path: str) -> dict[str, FloatArray]:
-    """Rows by cell number, every cell once; a table without numbers is taken as it stands."""
-    rows = table["share"].size
-    if not rows:
-        raise InvalidFile(f"{path} must have one row for each cell; it has none")
-    cells = table.pop("cell", np.arange(float(rows)))
-    order = np.argsort(cells, kind="stable")
-    if not np.array_equal(cells[order], np.arange(rows)):
-        raise InvalidFile(f"{path} must have every cell 0 … {rows - 1} once in its column 'cell'")
-    return {name: values[order] for name, values in table.items()}
-
-
 def _built(
     table: dict[str, FloatArray], described: Mapping[str, Any] | None, name: str = "distribution"
 ) -> Result:
     about = dict(described or {})
     if about and about.pop("estimate", None) != VERSION:
         raise InvalidFile(f'the description of an estimate must say "estimate": {VERSION}')
-    space = space_from_dict(about.pop("space")) if "space" in about else _places(table)
-    given = {name: table[name] for name in ("standard_error", *_INTERVAL) if name in table}
+    if "space" in about:
+        space = space_from_dict(about.pop("space"))
+    elif "lat" in table and "lng" in table:
+        space = Points(lat=table["lat"], lng=table["lng"])
+    else:
+        raise InvalidFile("it must have the columns lat and lng, or describe its space")
+    names = ("standard_error", *_INTERVAL)
+    given: dict[str, Any] = {name: table[name] for name in names if name in table}
     if "standard_error" in given:  # JSON has no infinity: null stands for it
         given["standard_error"] = np.nan_to_num(given["standard_error"], nan=np.inf, posinf=np.inf)
-    reports = table.get("reports")
-    return Result(
-        space=space,
-        share=prior_over(table["share"], space.size, name=name),
-        reports=None if reports is None else _whole(reports),
-        description=about,
-        **given,
-    )
-
-
-def _places(table: Mapping[str, FloatArray]) -> Space:
-    if "lat" not in table or "lng" not in table:
-        raise InvalidFile("it must have the columns lat and lng, or describe its space")
-    return Points(lat=table["lat"], lng=table["lng"])
-
-
-def _whole(reports: FloatArray) -> IntArray:
+    share, reports = prior_over(table["share"], space.size, name=name), table.get("reports")
+    if reports is None:
+        return Result(space, share, description=about, **given)
     if not ((reports >= 0) & (reports == np.floor(reports))).all():
         raise InvalidFile("its column 'reports' must hold whole numbers")
-    return reports.astype(np.int64)
+    return Result(space, share, reports=reports.astype(np.int64), description=about, **given)
 
 
 def _centres(space: Any) -> dict[str, FloatArray]:
