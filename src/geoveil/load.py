@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -98,13 +99,9 @@ class LoadResult:
     def to_dict(self) -> dict[str, Any]:
         """The result for machines."""
         latencies = {f"p{p}": self.latency_s(p) * 1000 for p in (50, 95, 99)}
+        names = ("seconds", "requests", "counted", "refused", "shed", "unknown")
         return {
-            "seconds": self.seconds,
-            "requests": self.requests,
-            "counted": self.counted,
-            "refused": self.refused,
-            "shed": self.shed,
-            "unknown": self.unknown,
+            **{name: getattr(self, name) for name in names},
             "statuses": {str(status): number for status, number in sorted(self.statuses.items())},
             "reports_per_s": self.reports_per_s,
             "latency_ms": latencies if self.latencies_s else None,
@@ -119,6 +116,7 @@ Done = Callable[[int, bytes], None]
 
 _HEAD_END = b"\r\n\r\n"
 _MOST_HEAD = 1 << 16
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*(?:\r\n|$)")
 
 
 class LoadFailed(GeoveilError):
@@ -165,11 +163,11 @@ class Connection(asyncio.Protocol):
             return
         head = bytes(self._buffer[:end]).lower()
         body_at = end + len(_HEAD_END)
-        length = _length(head)
+        length = _LENGTH.search(head)
         if length is None:
             self.close()
-        elif len(self._buffer) >= body_at + length:
-            body = bytes(self._buffer[body_at : body_at + length])
+        elif len(self._buffer) >= body_at + int(length[1]):
+            body = bytes(self._buffer[body_at : body_at + int(length[1])])
             self._buffer.clear()
             if b"\r\nconnection: close" in head:
                 self.close()
@@ -179,14 +177,6 @@ class Connection(asyncio.Protocol):
         done, self._done = self._done, None
         if done is not None:
             done(status, body)
-
-
-def _length(head: bytes) -> int | None:
-    at = head.find(b"\r\ncontent-length:")
-    if at < 0:
-        return None
-    value = head[at + 17 :].split(b"\r\n", 1)[0].strip()
-    return int(value) if value.isdigit() else None
 
 
 def post(host: str, path: str, body: bytes) -> bytes:
@@ -230,16 +220,13 @@ class Fleet:
     def reports(self) -> Iterator[bytes]:
         """Reports as JSON texts, without end, always under the mechanism fetched last."""
         while True:
-            made_with = self.verified
-            for text in self._made(made_with):
+            current = self.verified
+            cells = current.mechanism.space.size
+            places = self._generator.choice(cells, size=_MADE_AT_ONCE, p=self._crowd)
+            for text in report_texts(current, current.mechanism.sample(places)):
                 yield text
-                if self.verified is not made_with:
+                if self.verified is not current:
                     break
-
-    def _made(self, verified: MechanismDocument) -> list[bytes]:
-        cells = verified.mechanism.space.size
-        places = self._generator.choice(cells, size=_MADE_AT_ONCE, p=self._crowd)
-        return report_texts(verified, verified.mechanism.sample(places))
 
 
 def report_texts(verified: MechanismDocument, reported: IntArray) -> list[bytes]:
@@ -322,7 +309,9 @@ class _Runner:
         try:
             await (self._closed_loop() if self._plan.rate_per_s is None else self._open_loop(start))
             self._result.seconds = perf_counter() - start
-            await self._last_answers()
+            until = perf_counter() + _LAST_ANSWERS_S
+            while self._under_way and perf_counter() < until:
+                await asyncio.sleep(_PACE_S)
         finally:
             refreshing.cancel()
             for connection in self._idle:
@@ -363,15 +352,14 @@ class _Runner:
         """Requests begin on time; where no connection is free they wait, and the wait counts."""
         pace = 1.0 / (self._plan.rate_per_s or 1.0)
         due = 0
-        while due < self._plan.requests and perf_counter() < self._ends_at:
+        while True:
             now = perf_counter()
-            while start + due * pace <= now and due < self._plan.requests:
+            planned = due < self._plan.requests and now < self._ends_at
+            if not planned and not (self._late and now < self._ends_at + _LAST_ANSWERS_S):
+                break
+            while planned and start + due * pace <= now and due < self._plan.requests:
                 self._late.append(start + due * pace)
                 due += 1
-            while self._late and self._idle:
-                self._begin(self._idle.popleft(), self._late.popleft())
-            await asyncio.sleep(_PACE_S)
-        while self._late and perf_counter() < self._ends_at + _LAST_ANSWERS_S:
             while self._late and self._idle:
                 self._begin(self._idle.popleft(), self._late.popleft())
             await asyncio.sleep(_PACE_S)
@@ -411,11 +399,6 @@ class _Runner:
                 return
             except LoadFailed:
                 await asyncio.sleep(0.1)
-
-    async def _last_answers(self) -> None:
-        until = perf_counter() + _LAST_ANSWERS_S
-        while self._under_way and perf_counter() < until:
-            await asyncio.sleep(_PACE_S)
 
     async def _keep_fresh(self, progress: Callable[[LoadResult], None] | None) -> None:
         """The mechanism of a new round, as soon as a device would see it."""

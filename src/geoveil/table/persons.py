@@ -51,8 +51,8 @@ class Rows:
             import pyarrow as pa
 
             kept = pa.concat_tables([part.kept for part in parts]).combine_chunks()
-        joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return Rows(*joined, kept=kept)
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return Rows(**joined, kept=kept)
 
 
 @dataclass(frozen=True)
