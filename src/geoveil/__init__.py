@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from geoveil.measure.information import (
         mutual_information_bits as mutual_information_bits, total_variation as total_variation,
     )
-    from geoveil.mechanism.continuous_laplace import ContinuousLaplace as ContinuousLaplace
     from geoveil.mechanism.elastic import Elastic as Elastic, Exponential as Exponential
     from geoveil.mechanism.linear_geometric import LinearGeometric as LinearGeometric
     from geoveil.mechanism.local import RandomizedResponse as RandomizedResponse, Rappor as Rappor
     from geoveil.mechanism.planar import (
+        ContinuousLaplace as ContinuousLaplace,
         PlanarGeometric as PlanarGeometric, PlanarLaplace as PlanarLaplace,
     )
     from geoveil.mechanism.remap import (
@@ -123,11 +123,10 @@ _HOMES = {
         "adversary_error_km", "earth_movers_distance_km", "expected_loss", "mean_distance_km",
     ),
     "measure.information": ("mutual_information_bits", "total_variation",),
-    "mechanism.continuous_laplace": ("ContinuousLaplace",),
     "mechanism.elastic": ("Elastic", "Exponential",),
     "mechanism.linear_geometric": ("LinearGeometric",),
     "mechanism.local": ("RandomizedResponse", "Rappor",),
-    "mechanism.planar": ("PlanarGeometric", "PlanarLaplace",),
+    "mechanism.planar": ("ContinuousLaplace", "PlanarGeometric", "PlanarLaplace",),
     "mechanism.remap": ("BayesianPlace", "NearestPlace", "bayesian_remap", "nearest_remap",),
     "optimal.circular": ("CircularNoise",),
     "optimal.optimal_mechanism": ("optimal_mechanism",),

@@ -16,8 +16,8 @@ from geoveil.document.canonical import document_id
 from geoveil.document.certify import check_claim
 from geoveil.document.saved import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.mechanism.elastic import Elastic
+from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.space.grid import Grid
 
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))

@@ -37,7 +37,7 @@ from geoveil.estimate.linear import MatrixInversion, Repair
 from geoveil.estimate.mixture import AverageMechanism, Estimator, by_mechanism
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import Uncertainty
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.plot.maps import estimate_panels, picture_kind, save_maps
 from geoveil.space.grid import Grid
 from geoveil.space.space import MATRIX_LIMIT, Space

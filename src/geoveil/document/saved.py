@@ -21,8 +21,8 @@ from geoveil.document.wire import KIND, MechanismDocument, RefusedDocument, stat
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.mechanism.mechanism import Mechanism
+from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.space import space_from_dict
 
 VERSION = 1

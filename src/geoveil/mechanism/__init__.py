@@ -1,13 +1,12 @@
-"""The mechanisms, one per file: each states its law, guarantee and reference."""
+"""The mechanisms: each states its law, guarantee and reference."""
 
 from typing import Any
 
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
 from geoveil.mechanism.elastic import Elastic, Exponential
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.mechanism import Mechanism
-from geoveil.mechanism.planar import PlanarGeometric, PlanarLaplace
+from geoveil.mechanism.planar import ContinuousLaplace, PlanarGeometric, PlanarLaplace
 from geoveil.mechanism.remap import bayesian_remap, nearest_remap
 
 MECHANISMS: dict[str, Any] = {

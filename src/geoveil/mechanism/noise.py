@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,51 +29,16 @@ from geoveil.space.projection import coordinates, either_longitude, plane_coordi
 SAFE_RADIUS_KM = 6335.439
 """The smallest radius of curvature of WGS84: distances on this sphere never exceed those on the ground."""
 
-Polar = Callable[[int, Randomness], tuple[FloatArray, FloatArray]]
-"""polar(size, randomness): so many radii in km and angles in radians of noise in the plane."""
-
 _CHUNK = 1 << 15
+TAIL = 42.0
+"""Steps with ε·distance beyond this carry less than 1e-15 of the noise."""
 
-
-def noisy_km(polar: Polar, xy_km: npt.ArrayLike, randomness: Randomness) -> FloatArray:
-    """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
-    points = plane_coordinates("xy_km", xy_km)
-    radius, angle = polar(points.size // 2, randomness)
-    steps = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1)
-    return np.rint((points + steps.reshape(points.shape)) * 1e4) / 1e4
-
-
-def noisy_latlng(
-    polar: Polar, lat: npt.ArrayLike, lng: npt.ArrayLike, randomness: Randomness
-) -> tuple[FloatArray, FloatArray]:
-    """Noisy latitudes and longitudes, rounded to a lattice of 1e-6 degrees (0.1 m)."""
-    true_lat, true_lng = coordinates(lat=lat, lng=lng)
-    noisy_lat, noisy_lng = np.empty(true_lat.size), np.empty(true_lat.size)
-    flat_lat, flat_lng = true_lat.ravel(), wrapped(true_lng.ravel())
-    for start in range(0, true_lat.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        radius, angle = _spherical(polar, flat_lat[part].size, randomness)
-        noisy_lat[part], noisy_lng[part] = destination(
-            flat_lat[part], flat_lng[part], radius / SAFE_RADIUS_KM, angle
-        )
-    lattice_lng = wrapped(_on_lattice(noisy_lng, true_lat.shape))  # rounding can reach 180
-    return _on_lattice(noisy_lat, true_lat.shape), lattice_lng
-
-
-def _spherical(polar: Polar, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
-    radius, angle = polar(size, randomness)
-    open_draws = np.arange(size)
-    while open_draws.size:
-        arc = radius[open_draws] / SAFE_RADIUS_KM
-        kept = np.where(arc < math.pi, np.sinc(arc / math.pi), 0.0)
-        open_draws = open_draws[~randomness.chance(kept, open_draws.size)]
-        radius[open_draws], angle[open_draws] = polar(open_draws.size, randomness)
-    return radius, angle
-
-
-def _on_lattice(degrees: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    """Rounded to 1e-6 degrees; a scalar for a scalar."""
-    return (np.rint(degrees * 1e6) / 1e6).reshape(shape)[()]
+_TABLE_DECAY = 0.3
+_NEAR = 3
+"""Cells closer than this many steps are integrated in polar coordinates: the density has a cusp at 0."""
+_FAR = 32
+_MOST_REACH = 4600
+"""In cells; farther, the noise of one person would be summed over more than 10⁸ of them."""
 
 
 def destination(
@@ -88,20 +54,6 @@ def destination(
 
 
 # --- Noise in the plane: its law, points of it, and what it gives to the cells of a grid
-
-
-TAIL = 42.0
-"""Steps with ε·distance beyond this carry less than 1e-15 of the noise."""
-
-_TABLE_DECAY = 0.3
-_NEAR = 3
-"""Cells closer than this many steps are integrated in polar coordinates: the density has a cusp at 0."""
-_FAR = 32
-_MOST_REACH = 4600
-"""In cells; farther, the noise of one person would be summed over more than 10⁸ of them."""
-
-Rule = tuple[FloatArray, FloatArray]
-"""Nodes and weights of a quadrature."""
 
 
 class Noise(ABC):
@@ -128,7 +80,11 @@ class Noise(ABC):
 
     def sample_km(self, xy_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
-        return noisy_km(self._polar, xy_km, checked_randomness(randomness))
+        source = checked_randomness(randomness)
+        points = plane_coordinates("xy_km", xy_km)
+        radius, angle = self._polar(points.size // 2, source)
+        steps = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1)
+        return np.rint((points + steps.reshape(points.shape)) * 1e4) / 1e4
 
     def sample_latlng(
         self,
@@ -138,9 +94,30 @@ class Noise(ABC):
         lon: npt.ArrayLike | None = None,
         randomness: Randomness = SYSTEM,
     ) -> tuple[FloatArray, FloatArray]:
-        """Noisy latitudes and longitudes for true ones, in degrees."""
+        """Noisy latitudes and longitudes, in degrees, rounded to a lattice of 1e-6 degrees (0.1 m)."""
         source = checked_randomness(randomness)
-        return noisy_latlng(self._polar, lat, either_longitude(lng, lon), source)
+        true_lat, true_lng = coordinates(lat=lat, lng=either_longitude(lng, lon))
+        flat_lat, flat_lng = true_lat.ravel(), wrapped(true_lng.ravel())
+        noisy = np.empty((2, true_lat.size))
+        for start in range(0, true_lat.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            radius, angle = self._polar_on_sphere(flat_lat[part].size, source)
+            arc = radius / SAFE_RADIUS_KM
+            noisy[:, part] = destination(flat_lat[part], flat_lng[part], arc, angle)
+        rounded = np.rint(noisy * 1e6) / 1e6
+        rounded[1] = wrapped(rounded[1])  # rounding can reach 180
+        noisy_lat, noisy_lng = rounded.reshape(2, *true_lat.shape)
+        return noisy_lat[()], noisy_lng[()]  # a scalar for a scalar
+
+    def _polar_on_sphere(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
+        radius, angle = self._polar(size, randomness)
+        open_draws = np.arange(size)
+        while open_draws.size:
+            arc = radius[open_draws] / SAFE_RADIUS_KM
+            chance = np.where(arc < math.pi, np.sinc(arc / math.pi), 0.0)
+            open_draws = open_draws[~randomness.chance(chance, open_draws.size)]
+            radius[open_draws], angle[open_draws] = self._polar(open_draws.size, randomness)
+        return radius, angle
 
     def explain(self, distance_km: float) -> str:
         """What a noisy point tells about two people this far apart, in plain words."""
@@ -195,13 +172,13 @@ class NoisyCells(TruncatedLattice):
         def density(radius: FloatArray) -> FloatArray:
             return cell**2 * noise.density_per_km2(cell * radius)
 
-        knots = noise._knots_km() / cell
-        if knots[-1] > _MOST_REACH:
+        knots = noise._knots_km()
+        if knots[-1] / cell > _MOST_REACH:
             raise InvalidInput(
-                f"cell_km ({cell:g}) must be at least {noise._knots_km()[-1] / _MOST_REACH:.3g} for "
+                f"cell_km ({cell:g}) must be at least {knots[-1] / _MOST_REACH:.3g} for "
                 "noise that reaches so far; choose larger cells"
             )
-        super().__init__(space, noise_tables(space.shape, density, knots, spread=spread))
+        super().__init__(space, noise_tables(space.shape, density, knots / cell, spread=spread))
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         radius, angle = self.noise._polar(cells.size, randomness)
@@ -261,8 +238,13 @@ def noisy_cells(
         column += spread.uniform(cells.size) - 0.5
     row = np.rint(row + radius_km * np.sin(angle) / space.cell_km)
     column = np.rint(column + radius_km * np.cos(angle) / space.cell_km)
-    row, column = np.clip(row, 0, space.rows - 1), np.clip(column, 0, space.columns - 1)
-    return (row * space.columns + column).astype(np.int64)
+    return clamped(space, row, column)
+
+
+def clamped(space: Grid, row: FloatArray | IntArray, column: FloatArray | IntArray) -> IntArray:
+    """The cells at whole rows and columns; those outside go to their nearest cell."""
+    inside = np.clip(row, 0, space.rows - 1) * space.columns + np.clip(column, 0, space.columns - 1)
+    return np.asarray(inside, dtype=np.int64)
 
 
 # -- integrals over cells, lengths in cells ---------------------------------------------------------
@@ -294,156 +276,131 @@ def noise_tables(
     ∫ R(|v|)·Λ(v₁ − a)·Λ(v₂ − b) dv, Λ a hat two cells wide or a box of one. ``knots`` go from 0 to the
     reach, R smooth between them; ``decay`` is its rate where it is smooth everywhere but at 0.
     """
-    farthest = float(knots[-1])
-
-    def noise_row(a: int, width: int) -> FloatArray:
-        near = width
-        if math.isfinite(decay):  # small values as well as large ones: a promise is about ratios
-            near = min(_NEAR, width) if a < _NEAR else 0
-        line = np.zeros(width)
-        if near < width:
-            rule = _cell_rule(decay, spread, smooth=a >= _FAR and decay <= 0.1)
-            line[near:] = _by_products(a, np.arange(near, width), density, rule)
-        within = np.arange(near)
-        within = within[np.hypot(max(a - 1, 0), np.maximum(within - 1, 0)) < farthest]
-        if within.size:
-            line[within] = _in_polar_coordinates(a, within, density, knots, spread)
-        return line
-
-    return summed_tables(*shape, math.ceil(farthest) + 1, noise_row)
+    integrals = _CellIntegrals(density, knots, spread, decay)
+    return summed_tables(*shape, math.ceil(knots[-1]) + 1, integrals.row)
 
 
-def _cell_rule(decay: float, spread: bool, *, smooth: bool) -> Rule:
-    """∫ f(v)·Λ(v) dv along one axis; ``smooth`` where both the law and its distances hardly bend."""
-    if not spread:
-        points, weights = _gauss(4 if smooth else 8 + math.ceil(decay))
-        return points - 0.5, weights
-    if smooth:  # the Gauss rule of the hat itself, right for polynomials up to the fifth degree
-        return np.array([-math.sqrt(0.4), 0.0, math.sqrt(0.4)]), np.array([5, 14, 5]) / 24
-    points, weights = _gauss(8 + math.ceil(decay))
-    heights = weights * (1 - points)
-    return np.concatenate((-points, points)), np.concatenate((heights, heights))
-
-
-def _gauss(nodes: int) -> Rule:
-    """Gauss–Legendre on [0, 1]."""
+def _gauss(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of Gauss–Legendre on [0, 1]."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
     return (points + 1) / 2, weights / 2
 
 
-def _by_products(
-    a: int, b: IntArray, density: Callable[[FloatArray], FloatArray], rule: Rule
-) -> FloatArray:
-    """The cells at offsets (a, b) where the density is smooth."""
-    result = np.zeros(b.size)
-    for point, weight in zip(*rule, strict=True):
-        radius = np.hypot((a + rule[0])[:, None], (b + point)[None, :])
-        result += weight * rule[1] @ density(radius)
-    return result
+@dataclass(frozen=True)
+class _CellIntegrals:
+    """∫ R(|v|)·Λ(v₁ − a)·Λ(v₂ − b) dv for the cells at offsets (a, b)."""
 
+    density: Callable[[FloatArray], FloatArray]
+    knots: FloatArray
+    spread: bool
+    decay: float
 
-def _in_polar_coordinates(
-    a: int,
-    b: IntArray,
-    density: Callable[[FloatArray], FloatArray],
-    knots: FloatArray,
-    spread: bool,
-) -> FloatArray:
-    """The cells at offsets (a, b), quarter by quarter: ∫ R(r)·r·∫ Λ·Λ dφ dr.
+    def row(self, a: int, width: int) -> FloatArray:
+        """The cells b = 0 … width − 1 of row a."""
+        near = width
+        if math.isfinite(
+            self.decay
+        ):  # small values as well as large ones: a promise is about ratios
+            near = min(_NEAR, width) if a < _NEAR else 0
+        line = np.zeros(width)
+        if near < width:  # where the density is smooth: products of one rule along each axis
+            points, weights = self._cell_rule(smooth=a >= _FAR and self.decay <= 0.1)
+            down, over = (a + points)[:, None], np.arange(near, width)
+            for point, weight in zip(points, weights, strict=True):
+                line[near:] += weight * weights @ self.density(np.hypot(down, over + point))
+        within = np.arange(near)
+        nearest = np.hypot(max(a - 1, 0), np.maximum(within - 1, 0))
+        within = within[nearest < self.knots[-1]]
+        if within.size:
+            line[within] = self._in_polar_coordinates(a, within)
+        return line
 
-    Circles change how they cross a quarter at the distances of its corners; there the arc may begin
-    like a root, which r = t²(3 − 2t) makes smooth at both ends of an interval.
-    """
-    side = 1.0 if spread else 0.5
-    result = np.zeros(b.size)
-    for top in (0, 1):
-        for right in (0, 1):
-            # the lower quarter of the cell at 0 is the mirror image of its upper one
-            x0 = np.maximum(b - side * (1 - right), 0.0)
-            y0 = np.full(b.size, max(a - side * (1 - top), 0.0))
-            quarters = np.stack((x0, y0, x0 + side, y0 + side))
-            result += _quarters(quarters, b, a, density, knots, spread)
-    return result
+    def _cell_rule(self, *, smooth: bool) -> tuple[FloatArray, FloatArray]:
+        """∫ f(v)·Λ(v) dv along one axis; ``smooth`` where both the law and its distances hardly bend."""
+        if not self.spread:
+            points, weights = _gauss(4 if smooth else 8 + math.ceil(self.decay))
+            return points - 0.5, weights
+        if smooth:  # the Gauss rule of the hat itself, right for polynomials up to the fifth degree
+            return np.array([-math.sqrt(0.4), 0.0, math.sqrt(0.4)]), np.array([5, 14, 5]) / 24
+        points, weights = _gauss(8 + math.ceil(self.decay))
+        return np.r_[-points, points], np.tile(weights * (1 - points), 2)
 
+    def _in_polar_coordinates(self, a: int, b: IntArray) -> FloatArray:
+        """The cells at offsets (a, b), quarter by quarter: ∫ R(r)·r·∫ Λ·Λ dφ dr.
 
-def _quarters(
-    quarters: FloatArray,
-    x: IntArray,
-    y: int,
-    density: Callable[[FloatArray], FloatArray],
-    knots: FloatArray,
-    spread: bool,
-) -> FloatArray:
-    """Integrals over rectangles (x0, y0, x1, y1) beyond both axes, of hats around (x, y) or of boxes."""
-    owner, low, high = _intervals(quarters, knots)
-    t, t_weights = _gauss(12)
-    length = (high - low)[:, None]
-    radius = low[:, None] + length * (t * t * (3 - 2 * t))
-    ring = t_weights * length * 6 * t * (1 - t) * radius * density(radius)
-    x0, y0, x1, y1 = quarters[:, owner, None]
-    first = np.maximum(np.arccos(np.minimum(x1 / radius, 1)), np.arcsin(np.minimum(y0 / radius, 1)))
-    last = np.minimum(np.arccos(np.minimum(x0 / radius, 1)), np.arcsin(np.minimum(y1 / radius, 1)))
-    arc = np.maximum(last - first, 0.0)
-    if spread:
-        turn, turn_weights = _gauss(8)
-        angle = first[..., None] + arc[..., None] * turn
-        across = 1 - np.abs(radius[..., None] * np.cos(angle) - x[owner, None, None])
-        along = 1 - np.abs(radius[..., None] * np.sin(angle) - y)
-        arc = arc * (across * along @ turn_weights)
-    summed = np.bincount(owner, (ring * arc).sum(axis=1), minlength=quarters.shape[1])
-    return summed.astype(np.float64, copy=False)
+        Circles change how they cross a quarter at the distances of its corners; there the arc may begin
+        like a root, which r = t²(3 − 2t) makes smooth at both ends of an interval.
+        """
+        side = 1.0 if self.spread else 0.5
+        result = np.zeros(b.size)
+        for top in (0, 1):
+            for right in (0, 1):
+                # the lower quarter of the cell at 0 is the mirror image of its upper one
+                x0 = np.maximum(b - side * (1 - right), 0.0)
+                y0 = np.full(b.size, max(a - side * (1 - top), 0.0))
+                result += self._quarters(np.stack((x0, y0, x0 + side, y0 + side)), b, a)
+        return result
 
+    def _quarters(self, quarters: FloatArray, x: IntArray, y: int) -> FloatArray:
+        """Integrals over rectangles (x0, y0, x1, y1) beyond both axes, of hats around (x, y) or of boxes."""
+        owner, low, high = self._intervals(quarters)
+        t, t_weights = _gauss(12)
+        length = (high - low)[:, None]
+        radius = low[:, None] + length * (t * t * (3 - 2 * t))  # (intervals, 12)
+        ring = t_weights * length * 6 * t * (1 - t) * radius * self.density(radius)
+        x0, y0, x1, y1 = np.minimum(quarters[:, owner, None] / radius, 1)
+        first = np.maximum(np.arccos(x1), np.arcsin(y0))
+        arc = np.maximum(np.minimum(np.arccos(x0), np.arcsin(y1)) - first, 0.0)
+        if self.spread:
+            turn, turn_weights = _gauss(8)
+            angle = first[..., None] + arc[..., None] * turn
+            across = 1 - np.abs(radius[..., None] * np.cos(angle) - x[owner, None, None])
+            along = 1 - np.abs(radius[..., None] * np.sin(angle) - y)
+            arc = arc * (across * along @ turn_weights)
+        summed = np.bincount(owner, (ring * arc).sum(axis=1), minlength=quarters.shape[1])
+        return summed.astype(np.float64, copy=False)
 
-def _intervals(quarters: FloatArray, knots: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """For every rectangle the radii between which its circles and the density change smoothly."""
-    x0, y0, x1, y1 = quarters
-    numbers = np.arange(x0.size)
-    corners = np.hypot([x0, x1, x0, x1], [y0, y0, y1, y1])
-    begin, end = np.searchsorted(knots, corners[0]), np.searchsorted(knots, corners[3])
-    many = np.maximum(end - begin, 0)
-    inner = np.repeat(begin - np.cumsum(many) + many, many) + np.arange(many.sum())
-    owner = np.concatenate((np.tile(numbers, 4), np.repeat(numbers, many)))
-    radius = np.minimum(np.concatenate((corners.ravel(), knots[inner])), knots[-1])
-    order = np.lexsort((radius, owner))
-    owner, radius = owner[order], radius[order]
-    kept = (owner[1:] == owner[:-1]) & (radius[1:] > radius[:-1])
-    return owner[1:][kept], radius[:-1][kept], radius[1:][kept]
+    def _intervals(self, quarters: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """For every rectangle the radii between which its circles and the density change smoothly."""
+        x0, y0, x1, y1 = quarters
+        knots, numbers = self.knots, np.arange(x0.size)
+        corners = np.hypot([x0, x1, x0, x1], [y0, y0, y1, y1])
+        begin, end = np.searchsorted(knots, corners[0]), np.searchsorted(knots, corners[3])
+        many = np.maximum(end - begin, 0)
+        inner = np.repeat(begin - np.cumsum(many) + many, many) + np.arange(many.sum())
+        owner = np.concatenate((np.tile(numbers, 4), np.repeat(numbers, many)))
+        radius = np.minimum(np.concatenate((corners.ravel(), knots[inner])), knots[-1])
+        order = np.lexsort((radius, owner))
+        owner, radius = owner[order], radius[order]
+        proper = (owner[1:] == owner[:-1]) & (radius[1:] > radius[:-1])
+        return owner[1:][proper], radius[:-1][proper], radius[1:][proper]
 
 
 # -- points of noise ----------------------------------------------------------------------------------
 
 
 def lattice_steps(decay: float, size: int, randomness: Randomness) -> tuple[IntArray, IntArray]:
-    """Steps (rows, columns) with P ∝ e^{−decay·√(i²+j²)} on the whole lattice."""
-    if decay >= _TABLE_DECAY:
-        return _steps_by_table(decay, size, randomness)
-    return _steps_by_rejection(decay, size, randomness)
+    """Steps (rows, columns) with P ∝ e^{−decay·√(i²+j²)} on the whole lattice.
 
-
-def _steps_by_table(decay: float, size: int, randomness: Randomness) -> tuple[IntArray, IntArray]:
-    reach = math.ceil(TAIL / decay) + 1
-    line = np.arange(-reach, reach + 1)
-    law = np.exp(-decay * np.hypot(line[:, None], line[None, :])).ravel()
-    found = inverse_distribution(law, randomness.uniform(size))
-    return found // line.size - reach, found % line.size - reach
-
-
-def _steps_by_rejection(
-    decay: float, size: int, randomness: Randomness
-) -> tuple[IntArray, IntArray]:
-    """A point u of density ∝ e^{−a|u|}, rounded to z, kept with probability e^{a(|u| − |z| − 1/√2)}.
-
-    The probability of z is then ∝ ∫ e^{−a|u|}·e^{a|u| − a|z|} du over its unit square: ∝ e^{−a|z|}, exactly.
+    From a table where that is small; else a point u of density ∝ e^{−a|u|}, rounded to z, is kept with
+    probability e^{a(|u| − |z| − 1/√2)}. That of z is then ∝ ∫ e^{−a|u|}·e^{a|u| − a|z|} du over its unit
+    square: ∝ e^{−a|z|}, exactly.
     """
+    if decay >= _TABLE_DECAY:
+        reach = math.ceil(TAIL / decay) + 1
+        line = np.arange(-reach, reach + 1)
+        law = np.exp(-decay * np.hypot(line[:, None], line[None, :])).ravel()
+        found = inverse_distribution(law, randomness.uniform(size))
+        return found // line.size - reach, found % line.size - reach
     steps = np.empty((2, size), dtype=np.int64)
     missing = np.arange(size)
     while missing.size:
         radius, angle = planar_laplace_polar(decay, missing.size, randomness)
         rounded = np.rint(np.stack((radius * np.sin(angle), radius * np.cos(angle))))
         excess = radius - np.hypot(rounded[0], rounded[1]) - math.sqrt(0.5)
-        kept = randomness.uniform(missing.size) < np.exp(decay * excess)
-        steps[:, missing[kept]] = rounded[:, kept].astype(np.int64)
-        missing = missing[~kept]
+        accepted = randomness.uniform(missing.size) < np.exp(decay * excess)
+        steps[:, missing[accepted]] = rounded[:, accepted].astype(np.int64)
+        missing = missing[~accepted]
     return steps[0], steps[1]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal.circular import CircularNoise
 from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism

@@ -17,7 +17,7 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.mechanism.continuous_laplace import ContinuousLaplace
+from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
