@@ -12,11 +12,10 @@ import httpx
 import pytest
 
 from databases import postgres
-from geoveil.server.app import Application
+from geoveil.server.app import Application, Service
 from geoveil.server.logs import Log
-from geoveil.server.service import Service
 from geoveil.server.settings import Settings
-from geoveil.store.contract import Store
+from geoveil.store import Store
 from server.live import HANG_S, LYON, TOKEN, Live
 from store.memory import MemoryStore
 

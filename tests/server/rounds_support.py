@@ -6,19 +6,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import conclude
+from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store.contract import RoundRecord, Store, Upload
+from geoveil.store import RoundRecord, Store, Upload
 from store.memory import MemoryStore
 
 BOX = (48.8286, 2.2855, 48.8798, 2.3909)
 NOON = 1_750_000_000
 HOUR = 3600
+
+
+def raises_problem(name: str, match: str | None = None) -> Any:
+    """A block that must end in this problem."""
+    return pytest.raises(Problem, match=match, check=lambda problem: problem.name == name)
 
 
 @dataclass

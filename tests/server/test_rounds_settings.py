@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from geoveil.document.campaign_ids import ID_PATTERN, new_id
 from geoveil.errors import InvalidInput
-from geoveil.server.settings_of_campaign import ID_PATTERN, CampaignSettings, new_id
-from server.rounds_support import campaign_settings
+from geoveil.server.problem import decode
+from geoveil.server.settings_of_campaign import CampaignSettings
+from server.rounds_support import campaign_settings, raises_problem
 
 BODY = {
     "name": "Paris", "box": [48.8286, 2.2855, 48.8798, 2.3909], "cell_km": 0.5,
@@ -20,11 +22,18 @@ BODY = {
 }  # fmt: skip
 
 
+def read(body: bytes) -> CampaignSettings:
+    """As the service does."""
+    settings: CampaignSettings = decode(msgspec.json.Decoder(CampaignSettings), body)
+    settings.problems()
+    return settings
+
+
 def test_the_body_of_the_interface_page_is_read() -> None:
-    settings = CampaignSettings.read(json.dumps(BODY).encode())
+    settings = read(json.dumps(BODY).encode())
     assert settings.grid.size == 192
     assert (settings.mechanism_s, settings.grace_s) == (720 * 3600, 24 * 3600)
-    assert CampaignSettings.read(settings.to_bytes()) == settings
+    assert read(settings.to_bytes()) == settings
 
 
 @pytest.mark.parametrize(
@@ -67,8 +76,8 @@ def test_what_cannot_be_is_refused_in_one_sentence(changed: dict[str, Any]) -> N
     ],
 )  # fmt: skip
 def test_what_is_not_such_a_body_is_refused(body: bytes) -> None:
-    with pytest.raises(InvalidInput):
-        CampaignSettings.read(body)
+    with raises_problem("malformed-body"):
+        read(body)
 
 
 def test_the_schema_shows_the_bounds_that_are_enforced() -> None:

@@ -21,10 +21,10 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
-from geoveil.server.campaigns import Campaigns, NoEstimateYet
+from geoveil.server.app import Service
+from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.logs import Log, Trace, trace_of
-from geoveil.server.service import Service
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
     CLAIM_S,
@@ -37,8 +37,8 @@ from geoveil.server.worker import (
     WorkedElsewhere,
     Worker,
 )
-from geoveil.store.contract import StoreFailed
-from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings
+from geoveil.store import StoreFailed
+from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any
 
 PATIENCE_S = 60.0
@@ -127,7 +127,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     assert watched.worker.submit(work)
     os.kill(first, signal.SIGKILL)
     assert watched.next() == "estimator-lost"
-    with pytest.raises(NoEstimateYet):
+    with raises_problem("no-estimate-yet"):
         city.campaigns.estimate("paris", 2)
     city.report(10)  # uploads go on; the closing keeps its counts
     (again,) = city.campaigns.tick()
@@ -345,7 +345,7 @@ def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
 ORPHAN = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from server.rounds_support import City
+from server.rounds_support import City, raises_problem
 from geoveil.server.worker import Estimator
 
 if __name__ == "__main__":

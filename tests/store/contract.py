@@ -296,7 +296,7 @@ class StoreContract:
         assert totals(store) == [1, 0]
 
     def test_many_ids_are_forgotten_in_parts(self, store: Store, monkeypatch) -> None:
-        monkeypatch.setattr("geoveil.store.records._AT_A_TIME", 7)
+        monkeypatch.setattr("geoveil.store.contract._AT_A_TIME", 7)
         store.create_campaign(a_campaign(), a_round(until_s=1_000))
         store.replace_document(a_round(number=2), at_s=900)
         store.add([Upload("paris", 1 + n % 2, device_id(n), 0) for n in range(100)])

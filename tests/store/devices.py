@@ -50,15 +50,15 @@ def upload(number: int, *, campaign: str = "paris", round: int = 1, cells: int =
 def kept_ids(store: Store) -> set[bytes]:
     """The ids of all reports a store has counted and not forgotten."""
     with store.snapshot() as snapshot:
-        return {row[1] for row in snapshot.rows("report")}  # type: ignore[misc]
+        return {row[1] for row in snapshot("report")}  # type: ignore[misc]
 
 
 def assert_explained(store: Store, campaign: str = "paris") -> set[bytes]:
     """Every count of round 1 is that of the ids kept, and so is the total; the ids."""
     with store.snapshot() as snapshot:
-        ids = {row[1] for row in snapshot.rows("report")}
-        tally = {row[1]: row[2] for row in snapshot.rows("tally")}
-        totals = [row[1] for row in snapshot.rows("round_total")]
+        ids = {row[1] for row in snapshot("report")}
+        tally = {row[1]: row[2] for row in snapshot("tally")}
+        totals = [row[1] for row in snapshot("round_total")]
     cells = store.rounds(campaign)[0].cells
     assert tally == Counter(cell_of(id, cells) for id in ids)  # type: ignore[arg-type]
     assert sum(totals) == len(ids)  # type: ignore[arg-type]

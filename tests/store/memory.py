@@ -12,7 +12,8 @@ import numpy as np
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import Store, open_store
-from geoveil.store.contract import (
+from geoveil.store.contract import over
+from geoveil.store.records import (
     ID_BYTES,
     TABLES,
     CampaignRecord,
@@ -23,7 +24,6 @@ from geoveil.store.contract import (
     Snapshot,
     StoreFailed,
     Upload,
-    over,
     packed,
     unpacked,
 )
@@ -65,21 +65,6 @@ Tokens = dict[bytes, tuple[str, int]]
 Tables = Mapping[str, list[Row]]
 
 
-class MemorySnapshot:
-    """A copy of all tables."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def tables(self) -> Sequence[str]:
-        """Names of the tables, parents before children."""
-        return tuple(TABLES)
-
-    def rows(self, table: str) -> Iterable[Row]:
-        """All rows of a table."""
-        return self._tables[table]
-
-
 def tables_of(campaigns: Iterable[KeptCampaign], tokens: Tokens) -> Tables:
     """Everything as rows, in the columns of ``layout.TABLES``."""
     tables: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -117,7 +102,7 @@ def _add_round(
 
 def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
     """Everything again, from the rows of any store."""
-    tables: dict[str, list[Row]] = {name: list(snapshot.rows(name)) for name in snapshot.tables()}
+    tables: dict[str, list[Row]] = {name: list(snapshot(name)) for name in TABLES}
     campaigns = {row[0]: KeptCampaign(CampaignRecord(*row[1:]), []) for row in tables["campaign"]}
     rounds: dict[int, KeptRound] = {}
     for key, campaign_key, *facts, closed_at_s, dropped in tables["round"]:
@@ -348,7 +333,7 @@ class MemoryStore:
         """Everything as of one moment."""
         with self._lock:
             tables = tables_of(self._campaigns.values(), self._tokens)
-        yield MemorySnapshot(tables)
+        yield tables.__getitem__
 
     def fill(self, snapshot: Snapshot) -> None:
         """Take over everything of another store."""

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from geoveil.store import Store, Upload, open_store, write_backup
-from geoveil.store.contract import TABLES
+from geoveil.store.records import TABLES
 from store.devices import a_campaign, a_round, device_id, start
 
 CELL = 0x1DCA
@@ -15,7 +15,7 @@ CELL = 0x1DCA
 
 def rows(store: Store, table: str) -> list[tuple[object, ...]]:
     with store.snapshot() as snapshot:
-        return list(snapshot.rows(table))
+        return list(snapshot(table))
 
 
 def test_a_report_leaves_its_id_and_a_count_and_nothing_else(address: str) -> None:

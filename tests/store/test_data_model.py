@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geoveil.store.contract import TABLES
+from geoveil.store.records import TABLES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "data-model.md"
 SECTION = re.compile(r"^### `(?P<table>\w+)`\n(?P<text>.*?)(?=^##|\Z)", re.M | re.S)

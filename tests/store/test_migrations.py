@@ -15,7 +15,7 @@ import geoveil.store
 from databases import cluster
 from geoveil.errors import InvalidInput
 from geoveil.store import NewerSchema, open_store
-from geoveil.store.contract import TABLES, Migration, migrations, missing
+from geoveil.store.records import TABLES, Migration, migrations, missing
 from store.devices import a_round, assert_explained, start, upload
 
 DATABASES = ("sqlite", "postgres")

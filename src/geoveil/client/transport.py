@@ -18,10 +18,11 @@ from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from geoveil.client.refusal import Refused
+from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.errors import InvalidInput
 
 _LINK = re.compile(
-    r"(?P<base>(?:/[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>[a-z0-9][a-z0-9-]{0,79})/?",
+    rf"(?P<base>(?:/[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>{NAMED_PATTERN})/?",
     re.ASCII,
 )
 

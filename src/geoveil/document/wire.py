@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import canonical_bytes, document_id, strict_json
 from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
@@ -21,7 +22,6 @@ LARGEST_BYTES = 1 << 19
 """No document is longer; one of 4,096 cells has about 90,000 bytes."""
 
 _LATEST_S = 1 << 40
-_CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
 _FIELDS = {
     "geoveil", "kind", "campaign", "round", "space", "epsilon_per_km", "beta_per_km", "weights",
     "kernel", "not_before", "expires",
@@ -166,7 +166,7 @@ def _parsed(given: bytes) -> Any:
 
 
 def _campaign(value: Any) -> str:
-    named = isinstance(value, str) and _CAMPAIGN.fullmatch(value) is not None
+    named = isinstance(value, str) and re.fullmatch(NAMED_PATTERN, value) is not None
     _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
     return value
 

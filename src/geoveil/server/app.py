@@ -1,24 +1,43 @@
-"""The application: uploads straight through, everything else by the router, one guard around each."""
+"""One server process: what its routes share, and the application around them."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from geoveil.document.campaign_ids import ID_PATTERN
+from geoveil.server.campaigns import Campaigns
 from geoveil.server.handlers import OPERATIONS
+from geoveil.server.limits import Limits
+from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
-from geoveil.server.problem import ARRIVED, ClientGone, Problem, problem_of
-from geoveil.server.service import Service
+from geoveil.server.problem import (
+    ARRIVED,
+    ClientGone,
+    Problem,
+    check_media_type,
+    problem_of,
+    read_body,
+)
+from geoveil.server.settings import Settings, Tokens
 from geoveil.server.uploads import PREFIX, SUFFIX, Uploads, campaign_of_upload
+from geoveil.server.worker import Worker
+from geoveil.store import GroupWriter, Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_SUMMARY_S = 60.0
+_ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
 ELSEWHERE = "(elsewhere)"
 """Stands for addresses that do not exist, in metrics and logs."""
 UPLOAD = PREFIX + "{campaign}" + SUFFIX
@@ -32,6 +51,112 @@ _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """No address has these; the router's patterns would let a newline at the end pass."""
+
+
+class Service:
+    """Store, writer, campaigns, worker and limits of one server process."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        base_url: str = "",
+        log: Log | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.base_url = (settings.base_url or base_url).rstrip("/")
+        self.log = log or Log(settings.log_level)
+        self.clock = clock
+        self.campaigns = Campaigns(store, clock=clock)
+        self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
+        self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
+        self.tokens = Tokens(store, clock=clock)
+        self.metrics = Metrics()
+        self.limits = Limits(
+            requests_per_minute=settings.requests_per_minute,
+            reports_per_minute=settings.reports_per_minute,
+            loopback=settings.limit_loopback,
+            trusted_proxy=settings.trusted_proxy,
+        )
+        self.listening = 0
+        self.closing = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.metrics.gauges = {
+            "geoveil_queue_reports": (
+                "Reports that wait for a commit.",
+                lambda: self.writer.waiting,
+            ),
+            "geoveil_listeners": ("Open streams of events.", lambda: self.listening),
+        }
+
+    def link(self, campaign: str) -> str:
+        """The link that participants open."""
+        return f"{self.base_url}/c/{campaign}"
+
+    def campaign_id(self, given: str) -> str:
+        """The id where it can be one; what cannot never reaches the store."""
+        if not _ID.match(given):
+            raise Problem("unknown-campaign", "there is no campaign with this id")
+        return given
+
+    async def blocking(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Run something that waits for the store outside the event loop."""
+        return await run_in_threadpool(call, *given, **named)
+
+    async def body(self, scope: Scope, receive: Receive) -> bytes:
+        """The body of a request, plain JSON as far as its headers say, limited in length and time."""
+        check_media_type(scope["headers"])
+        return await read_body(
+            scope,
+            receive,
+            limit_bytes=self.settings.body_limit_bytes,
+            timeout_s=self.settings.body_timeout_s,
+        )
+
+    async def start(self) -> None:
+        """Begin to look after rounds."""
+        self.worker.start()
+        self._tasks = [
+            asyncio.create_task(self._every(self.settings.tick_s, self._look)),
+            asyncio.create_task(self._every(_SUMMARY_S, self.log.summary)),
+        ]
+
+    async def stop(self, timeout_s: float) -> None:
+        """Drain the writer, stop the worker, close the store: nothing acknowledged is lost."""
+        self.closing.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.blocking(self.writer.close)
+        await self.blocking(self.worker.stop, timeout_s)
+        self.log.summary()
+        await self.blocking(self.store.close)
+
+    async def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while not self.closing.is_set():
+            try:
+                await self.blocking(work)
+            except Exception as error:
+                self.log.fault("upkeep failed", error)
+            await asyncio.sleep(seconds)
+
+    def _look(self) -> None:
+        for work in self.campaigns.tick():
+            self.worker.submit(work)
+
+    def _estimated(self, name: str) -> None:
+        self.metrics.estimates["made"] += 1
+        self.log.event(name)
+
+    def _not_estimated(self, name: str, trace: Trace) -> None:
+        self.metrics.estimates["failed"] += 1
+        self.log.fault(name, trace)
+
+
+# --- The application: uploads straight through, everything else by the router, one guard around each
 
 
 class Application:
@@ -152,7 +277,7 @@ def _methods(operations: Mapping[str, Operation]) -> list[str]:
     return [*operations, "OPTIONS"] if asked else [*operations]
 
 
-def _preflight(operations: Mapping[str, Any]) -> Response:
+def _preflight(operations: Mapping[str, Operation]) -> Response:
     """What a browser asks before a page of another origin may send."""
     headers = {
         "access-control-allow-methods": ", ".join(operations),

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from geoveil.document.campaign_ids import new_id
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import GeoveilError
 from geoveil.server.conclusion import (
     Conclusion,
     Work,
@@ -20,65 +20,9 @@ from geoveil.server.conclusion import (
     record_of,
     renewed,
 )
-from geoveil.server.settings_of_campaign import CampaignSettings, new_id
-from geoveil.store.contract import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
-
-
-def state_of(
-    current: RoundRecord, settings: CampaignSettings, latest: EstimateRecord | None, now_s: int
-) -> str:
-    """Where a campaign stands: "open", "estimating" or "finished".
-
-    The last round ends a campaign with its estimate, or without one when its document has expired.
-    """
-    last = settings.ends_with(current.number)
-    if current.closed_at_s is None:
-        return "finished" if last and now_s >= current.expires_at_s else "open"
-    done = latest is not None and latest.round >= current.number
-    return "finished" if last and done else "estimating"
-
-
-def described(
-    settings: CampaignSettings,
-    rounds: Sequence[RoundRecord],
-    latest: EstimateRecord | None,
-    now_s: int,
-) -> dict[str, Any]:
-    """A campaign as plain JSON values.
-
-    ``id``, ``name``, ``state``, ``settings``, ``round``, ``mechanism``, ``expires``,
-    ``reports_counted`` ({"round", "all"}), ``rounds_closed``, ``estimate`` ({"round", "reports",
-    "made_at"} of the latest), its ``alarm`` and its ``manipulation_gain``; null before the first.
-    """
-    current = rounds[-1]
-    body = {} if latest is None else read_body(latest.body)
-    return {
-        "id": current.campaign,
-        "name": settings.name,
-        "state": state_of(current, settings, latest, now_s),
-        "settings": msgspec.to_builtins(settings),
-        "round": current.number,
-        "mechanism": current.mechanism,
-        "expires": current.expires_at_s,
-        "reports_counted": {
-            "round": current.total,
-            "all": sum(known.total for known in rounds),
-        },
-        "rounds_closed": sum(known.closed_at_s is not None for known in rounds),
-        "estimate": _made(latest),
-        "alarm": body.get("alarm"),
-        "manipulation_gain": body.get("manipulation_gain"),
-    }
-
-
-def _made(latest: EstimateRecord | None) -> dict[str, int] | None:
-    if latest is None:
-        return None
-    return {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s}
-
-
-# --- Campaigns as the routes see them: made, looked up, closed, and looked after once a second
-
+from geoveil.server.problem import Problem
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -87,26 +31,6 @@ FORGET_EVERY_S = 60.0
 QUEUED_S = 600
 """How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 256, 1024
-
-
-class CampaignExists(GeoveilError):
-    """Another campaign has this id."""
-
-
-class UnknownCampaign(GeoveilError):
-    """No campaign has this id."""
-
-
-class UnknownRound(GeoveilError):
-    """The campaign has had no such round."""
-
-
-class RoundTooSmall(GeoveilError):
-    """The round has too few reports to be closed; nothing of it is released."""
-
-
-class NoEstimateYet(GeoveilError):
-    """No estimate has been made of this round, or of any."""
 
 
 class Campaigns:
@@ -132,18 +56,21 @@ class Campaigns:
     def create(self, settings: CampaignSettings) -> CampaignRecord:
         """Check the settings, design the first mechanism for people who may be anywhere, keep both.
 
-        Raises ``InvalidInput`` with one sentence, or ``CampaignExists``.
+        Raises ``InvalidInput`` with one sentence, or ``campaign-exists``.
         """
         settings.problems()
         campaign = new_id(settings.name) if settings.id is None else settings.id
+        exists = Problem(
+            "campaign-exists", f"a campaign {campaign!r} exists already; choose another id"
+        )
         if self._store.campaign(campaign) is not None:
-            raise CampaignExists(f"a campaign {campaign!r} exists already; choose another id")
-        kept = msgspec.structs.replace(settings, id=campaign)
-        now = self._now_s()
-        document = first_document(kept, campaign, now)
-        record = CampaignRecord(campaign, settings.name, kept.to_bytes(), now)
-        if not self._store.create_campaign(record, record_of(document, kept, now)):
-            raise CampaignExists(f"a campaign {campaign!r} exists already; choose another id")
+            raise exists
+        settings = msgspec.structs.replace(settings, id=campaign)
+        now = int(self.clock())
+        document = first_document(settings, campaign, now)
+        record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
+        if not self._store.create_campaign(record, record_of(document, settings, now)):
+            raise exists
         return record
 
     # -- looking up ------------------------------------------------------------------------------
@@ -153,67 +80,80 @@ class Campaigns:
 
         Its total and its closing are those of when it was first looked up: use what does not change.
         """
-        known = self._rounds.get(mechanism)
-        return known if known is not None else self._find(mechanism)
+        published = self._rounds.get(mechanism)
+        if published is not None or self._fresh(self._unknown.get(mechanism)):
+            return published
+        now, published = self.clock(), self._store.round_of(mechanism)
+        with self._lock:
+            if published is None:
+                _remember(self._unknown, mechanism, now, _MOST_UNKNOWN)
+            else:
+                _remember(self._rounds, mechanism, published, _MOST_ROUNDS)
+        return published
 
     def settings(self, campaign: str) -> CampaignSettings:
-        """The settings of a campaign; raises ``UnknownCampaign``."""
-        known = self._settings.get(campaign)
-        return known if known is not None else self._read_settings(campaign)
+        """The settings of a campaign; raises ``unknown-campaign``."""
+        settings = self._settings.get(campaign)
+        if settings is None:
+            record = self._store.campaign(campaign)
+            if record is None:
+                raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
+            settings = msgspec.json.decode(record.settings, type=CampaignSettings)
+            self._settings[campaign] = settings
+        return settings
 
     def mechanism(self, campaign: str) -> RoundRecord:
         """The round whose mechanism people should use now, at most a second old.
 
         While a closed round is being estimated, and after the last one, this is still that round.
         """
-        known = self._current.get(campaign)
-        if known is not None and self._fresh(known[0]):
-            return known[1]
-        return self._look(campaign)
+        since, current = self._current.get(campaign, (None, None))
+        return current if current is not None and self._fresh(since) else self._look(campaign)
 
     def state(self, campaign: str) -> dict[str, Any]:
         """What everybody may know about a campaign, as plain JSON values, at most a second old.
 
         Its entries are those of :func:`geoveil.server.campaigns.described`.
         """
-        known = self._states.get(campaign)
-        if known is not None and self._fresh(known[0]):
-            return known[1]
+        since, state = self._states.get(campaign, (None, None))
+        if state is not None and self._fresh(since):
+            return state
         now, settings = self.clock(), self.settings(campaign)
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
-        made = described(settings, every, latest, int(now))
-        self._states[campaign] = (now, made)
-        return made
+        state = described(settings, every, latest, int(now))
+        self._states[campaign] = (now, state)
+        return state
 
     def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord:
         """The estimate made at the close of a round, or the latest one.
 
-        Raises ``UnknownCampaign``, ``UnknownRound`` or ``NoEstimateYet``.
+        Raises ``unknown-campaign``, ``unknown-round`` or ``no-estimate-yet``.
         """
         self.settings(campaign)
         found = self._store.estimate(campaign, number)
         if found is not None:
             return found
         if number is not None and not 1 <= number <= self._look(campaign).number:
-            raise UnknownRound(f"campaign {campaign!r} has no round {number}")
+            raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
-        raise NoEstimateYet(f"campaign {campaign!r} has no estimate of {which} yet")
+        raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
 
     # -- closing ---------------------------------------------------------------------------------
 
     def close(self, campaign: str) -> int:
         """Close the open round by hand and say its number; one that is closed already stays so.
 
-        Raises ``UnknownCampaign``, or ``RoundTooSmall`` below the minimum of reports.
+        Raises ``unknown-campaign``, or ``round-too-small`` below the minimum of reports.
         """
         minimum = self.settings(campaign).minimum_reports
         current = self._look(campaign)
         if current.closed_at_s is None and not self._close(current, minimum):
             current = self._look(campaign)
             if current.closed_at_s is None:
-                raise RoundTooSmall(
+                raise Problem(
+                    "round-too-small",
                     f"round {current.number} ({current.total} reports) must have at least {minimum} to "
-                    "be closed; wait for more"
+                    "be closed; wait for more",
                 )
         return current.number
 
@@ -226,12 +166,12 @@ class Campaigns:
             self._roll_over(self._look(campaign.id), self.settings(campaign.id))
         if self.clock() - self._forgot_at >= FORGET_EVERY_S:
             self._forgot_at = self.clock()
-            self._store.forget_ids(now_s=self._now_s() - QUEUED_S)
+            self._store.forget_ids(now_s=int(self.clock()) - QUEUED_S)
         return [self._work(closing) for closing in self._store.closings()]
 
     def claim(self, work: Work, *, for_s: int, held_until_s: int = 0) -> int:
         """Take a closing for a while, or have it longer: until when; 0 where another process has it."""
-        now = self._now_s()
+        now = int(self.clock())
         claimed = self._store.claim(
             work.campaign, work.round, now_s=now, for_s=for_s, held_until_s=held_until_s
         )
@@ -246,7 +186,7 @@ class Campaigns:
 
         The next round opens now; a document of which too little is left gets a lifetime that begins now.
         """
-        now = self._now_s()
+        now = int(self.clock())
         made = EstimateRecord(work.campaign, work.round, now, conclusion.reports, conclusion.body)
         following = conclusion.following and opened(conclusion.following, work.settings, now)
         published = self._store.publish(made, following)
@@ -255,31 +195,8 @@ class Campaigns:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _now_s(self) -> int:
-        return int(self.clock())
-
-    def _fresh(self, since: float) -> bool:
-        return 0 <= self.clock() - since < FRESH_S
-
-    def _find(self, mechanism: str) -> RoundRecord | None:
-        asked = self._unknown.get(mechanism)
-        if asked is not None and self._fresh(asked):
-            return None
-        now, found = self.clock(), self._store.round_of(mechanism)
-        with self._lock:
-            if found is None:
-                _keep(self._unknown, mechanism, now, _MOST_UNKNOWN)
-            else:
-                _keep(self._rounds, mechanism, found, _MOST_ROUNDS)
-        return found
-
-    def _read_settings(self, campaign: str) -> CampaignSettings:
-        record = self._store.campaign(campaign)
-        if record is None:
-            raise UnknownCampaign(f"there is no campaign {campaign!r}")
-        settings = msgspec.json.decode(record.settings, type=CampaignSettings)
-        self._settings[campaign] = settings
-        return settings
+    def _fresh(self, since: float | None) -> bool:
+        return since is not None and 0 <= self.clock() - since < FRESH_S
 
     def _look(self, campaign: str) -> RoundRecord:
         """The current round as the store has it now: the last one.
@@ -302,13 +219,13 @@ class Campaigns:
 
     def _close(self, current: RoundRecord, minimum: int) -> bool:
         closed = self._store.close_round(
-            current.campaign, current.number, minimum=minimum, at_s=self._now_s()
+            current.campaign, current.number, minimum=minimum, at_s=int(self.clock())
         )
         self._forget(current.campaign)
         return closed
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
-        now = self._now_s()
+        now = int(self.clock())
         if current.closed_at_s is not None or not settings.is_due(current, now):
             return
         if current.total >= settings.minimum_reports:
@@ -320,9 +237,9 @@ class Campaigns:
 
     def _work(self, closing: Closing) -> Work:
         documents = {
-            known.number: known.document
-            for known in self._store.rounds(closing.campaign)
-            if known.number in closing.counts and closing.counts[known.number].any()
+            each.number: each.document
+            for each in self._store.rounds(closing.campaign)
+            if each.number in closing.counts and closing.counts[each.number].any()
         }
         before = self._store.estimate(closing.campaign)
         return Work(
@@ -336,8 +253,48 @@ class Campaigns:
         )
 
 
-def _keep(known: dict[str, Any], key: str, value: Any, most: int) -> None:
-    """Remember a value, and no more than so many: the oldest goes first."""
-    if len(known) >= most:
-        del known[next(iter(known))]
-    known[key] = value
+def _remember(recent: dict[str, Any], key: str, value: Any, most: int) -> None:
+    """Keep a value, and no more than so many: the oldest goes first."""
+    if len(recent) >= most:
+        del recent[next(iter(recent))]
+    recent[key] = value
+
+
+def described(
+    settings: CampaignSettings,
+    rounds: Sequence[RoundRecord],
+    latest: EstimateRecord | None,
+    now_s: int,
+) -> dict[str, Any]:
+    """A campaign as plain JSON values: where it stands, what was counted, the latest estimate.
+
+    ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
+    ``manipulation_gain``; all null before the first. The last round ends a campaign with its estimate,
+    or without one when its document has expired.
+    """
+    current = rounds[-1]
+    last = settings.ends_with(current.number)
+    if current.closed_at_s is None:
+        state = "finished" if last and now_s >= current.expires_at_s else "open"
+    else:
+        estimated = latest is not None and latest.round >= current.number
+        state = "finished" if last and estimated else "estimating"
+    body = {} if latest is None else read_body(latest.body)
+    return {
+        "id": current.campaign,
+        "name": settings.name,
+        "state": state,
+        "settings": msgspec.to_builtins(settings),
+        "round": current.number,
+        "mechanism": current.mechanism,
+        "expires": current.expires_at_s,
+        "reports_counted": {
+            "round": current.total,
+            "all": sum(each.total for each in rounds),
+        },
+        "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
+        "estimate": latest
+        and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
+        "alarm": body.get("alarm"),
+        "manipulation_gain": body.get("manipulation_gain"),
+    }

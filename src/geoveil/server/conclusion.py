@@ -24,7 +24,7 @@ from geoveil.document.exact import IntegerElastic
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store.contract import RoundRecord
+from geoveil.store import RoundRecord
 from geoveil.table.reader import Format
 from geoveil.table.results import put_result, result_from_dict
 

@@ -9,9 +9,10 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -58,7 +59,8 @@ class Log:
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
         """One line, where the level is high enough."""
         if _LEVELS[level] >= self._least:
-            line = {"time": _stamp(self._clock()), "level": level, "event": name, **facts}
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+            line = {"time": stamp, "level": level, "event": name, **facts}
             stream = self._stream or sys.stderr
             with suppress(OSError, ValueError):  # a log that cannot be written stops nobody
                 stream.write(json.dumps(line, ensure_ascii=True) + "\n")
@@ -87,10 +89,6 @@ class Log:
         """An error nobody foresaw: its kind and where it happened, without its message or values."""
         trace = error if isinstance(error, Trace) else trace_of(error)
         self.event(name, level="error", error=trace.kind, where=trace.where, **facts)
-
-
-def _stamp(now_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
 
 
 class Bridge(logging.Handler):
@@ -141,18 +139,14 @@ class Histogram:
         self.total = 0.0
         self._counts = [0] * (len(bounds) + 1)
 
-    def observe(self, value: float, times: int = 1) -> None:
+    def observe(self, value: float) -> None:
         """Count an observation."""
-        self._counts[bisect.bisect_left(self.bounds, value)] += times
-        self.total += value * times
+        self._counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.total += value
 
     def cumulative(self) -> list[int]:
         """Counts at or below each bound; the last is the number of observations."""
-        sums, running = [], 0
-        for count in self._counts:
-            running += count
-            sums.append(running)
-        return sums
+        return list(accumulate(self._counts))
 
 
 class Metrics:
@@ -166,10 +160,7 @@ class Metrics:
         """Attempts by what became of them; one that failed is made again."""
         self.commit_s = Histogram()
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
-
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """A number that is read when somebody asks."""
-        self.gauges[name] = (text, read)
+        """Name → a sentence, and a number that is read when somebody asks."""
 
     def text(self) -> str:
         """Everything in the text format of Prometheus."""
@@ -181,18 +172,13 @@ class Metrics:
         yield from _head("geoveil_requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self.requests.items()):
             yield f'geoveil_requests_total{{route="{route}",status="{status}"}} {count}'
-        yield from _head("geoveil_reports_total", "counter", "Reports by what became of them.")
-        for outcome, count in sorted(self.reports.items()):
-            yield f'geoveil_reports_total{{outcome="{outcome}"}} {count}'
-        yield from _head(
-            "geoveil_estimates_total", "counter", "Attempts at an estimate by outcome."
-        )
-        for outcome, count in sorted(self.estimates.items()):
-            yield f'geoveil_estimates_total{{outcome="{outcome}"}} {count}'
-        yield from self._histogram()
-        yield from _gauges(self.gauges)
-
-    def _histogram(self) -> Iterator[str]:
+        for name, text, outcomes in (
+            ("geoveil_reports_total", "Reports by what became of them.", self.reports),
+            ("geoveil_estimates_total", "Attempts at an estimate by outcome.", self.estimates),
+        ):
+            yield from _head(name, "counter", text)
+            for outcome, count in sorted(outcomes.items()):
+                yield f'{name}{{outcome="{outcome}"}} {count}'
         name = "geoveil_commit_seconds"
         yield from _head(name, "histogram", "From the upload to the commit that holds it.")
         sums = self.commit_s.cumulative()
@@ -200,12 +186,9 @@ class Metrics:
             yield f'{name}_bucket{{le="{bound}"}} {count}'
         yield f"{name}_sum {self.commit_s.total:.6f}"
         yield f"{name}_count {sums[-1]}"
-
-
-def _gauges(gauges: Mapping[str, tuple[str, Callable[[], float]]]) -> Iterator[str]:
-    for name, (text, read) in sorted(gauges.items()):
-        yield from _head(name, "gauge", text)
-        yield f"{name} {read():g}"
+        for name, (text, read) in sorted(self.gauges.items()):
+            yield from _head(name, "gauge", text)
+            yield f"{name} {read():g}"
 
 
 def _head(name: str, kind: str, text: str) -> tuple[str, str]:

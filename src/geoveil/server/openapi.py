@@ -1,22 +1,27 @@
-"""Operations, and the document that describes them."""
+"""The interface: its operations, their bodies, and the document that describes both."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil import __version__
+from geoveil.server.conclusion import VIEWS
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.space.space import MATRIX_LIMIT
 
 if TYPE_CHECKING:
-    from geoveil.server.service import Service
+    from geoveil.server.app import Service
 
 
 Handler = Callable[["Service", Request], Awaitable[Response]]
@@ -34,24 +39,16 @@ class Audience(Enum):
     """With an operator's token only; the only calls that are logged one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer: what it means and what it holds, by media type."""
-
-    description: str
-    content: Mapping[str, Any] = field(default_factory=dict)
-    """Media type → a type that msgspec knows, or a schema as a dictionary."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A part of the address or of the query."""
-
-    name: str
-    place: str
-    """``path`` or ``query``."""
-    schema: Mapping[str, Any]
-    description: str
+Content = Mapping[str, Any]
+"""Media type → a type that msgspec knows, or a schema as a dictionary."""
+Parameter = tuple[Mapping[str, Any], str]
+"""The schema of a part of the address or of the query, and what it means."""
+PATH: Mapping[str, Parameter] = {
+    "campaign": ({"type": "string"}, "Id of the campaign."),
+    "number": ({"type": "integer", "minimum": 1}, "Number of the round."),
+    "ending": ({"enum": list(VIEWS)}, "Format of the file."),
+}
+"""What may stand in an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +59,177 @@ class Operation:
     path: str
     summary: str
     audience: Audience
-    answers: Mapping[int, Answer]
     handler: Handler | None
     """``None`` for the upload of reports, which does not pass the router."""
+    answers: Mapping[int, tuple[str, Content]]
+    """Status → what a successful answer means and what it holds."""
     problems: tuple[str, ...] = ()
-    """Names of the problems this operation alone can answer with; those of every operation come on top."""
-    parameters: tuple[Parameter, ...] = ()
+    """Names of the problems this operation alone can answer with; see :attr:`every_problem`."""
+    query: Mapping[str, Parameter] = field(default_factory=dict)
     body: Any = None
     """The type of the body, where it has one."""
 
     @property
-    def name(self) -> str:
-        """A name for programs: ``post-api-campaigns-campaign-reports``."""
-        words = "".join(letter if letter.isalnum() else " " for letter in self.path)
-        return "-".join([self.method.lower(), *words.split()])
-
-    @property
-    def every_problem(self) -> tuple[str, ...]:
+    def every_problem(self) -> list[str]:
         """All the problems that a caller may meet."""
-        shared = ["too-many-requests", "storage-unavailable"]
+        names = ["unknown-campaign"] if "{campaign}" in self.path else []
+        names += [*self.problems, "too-many-requests", "storage-unavailable"]
         if self.audience is Audience.OPERATOR:
-            shared.append("unauthorised")
+            names.append("unauthorised")
         if self.body is not None:
-            shared += ["malformed-body", "body-too-large", "unsupported-media-type"]
-        return (*self.problems, *shared)
+            names += ["malformed-body", "body-too-large", "unsupported-media-type"]
+        return names
 
 
-CAMPAIGN = Parameter("campaign", "path", {"type": "string"}, "Id of the campaign.")
+# --- The bodies: types that decode and encode, and schemas of what is written elsewhere
+
+
+def _hexadecimal(digits: int, description: str) -> Meta:
+    pattern = f"^[0-9a-f]{{{digits}}}$"
+    return Meta(pattern=pattern, min_length=digits, max_length=digits, description=description)
+
+
+class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One report: nothing else leaves a device."""
+
+    mechanism: Annotated[
+        str, _hexadecimal(64, "Id of the mechanism document that made the report.")
+    ]
+    id: Annotated[str, _hexadecimal(32, "16 random bytes; the same id is counted once.")]
+    cell: Annotated[int, Meta(ge=0, lt=MATRIX_LIMIT, description="The noisy cell.")]
+
+
+class Reports(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Several reports in one request."""
+
+    reports: Annotated[list[Report], Meta(min_length=1, max_length=1000)]
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The report is stored; so it is when the same id comes again."""
+
+    id: str
+    status: Annotated[str, Meta(pattern="^counted$")]
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one report of several."""
+
+    id: str
+    status: Annotated[str, Meta(pattern="^(counted|refused)$")]
+    problem: ProblemBody | msgspec.UnsetType = msgspec.UNSET
+
+
+class Results(msgspec.Struct, frozen=True):
+    """What became of each report, in the order they were sent."""
+
+    results: list[Result]
+
+
+class Created(msgspec.Struct, frozen=True):
+    """A new campaign: its id and the link to share."""
+
+    id: str
+    link: str
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A campaign in the operator's list."""
+
+    id: str
+    name: str
+    link: str
+    created_at: int
+
+
+class Campaigns(msgspec.Struct, frozen=True):
+    """All campaigns, oldest first."""
+
+    campaigns: list[Listed]
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """A round that takes no further part; its estimate follows."""
+
+    round: int
+    status: Annotated[str, Meta(pattern="^closed$")]
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Reports counted: in this round and in all."""
+
+    round: int
+    all: int
+
+
+class Made(msgspec.Struct, frozen=True):
+    """The latest estimate."""
+
+    round: int
+    reports: int
+    made_at: int
+
+
+class State(msgspec.Struct, frozen=True):
+    """What everybody may know about a campaign. Times are seconds since 1970."""
+
+    id: str
+    name: str
+    link: str
+    state: str
+    settings: CampaignSettings
+    round: int
+    mechanism: str
+    expires: int
+    reports_counted: Totals
+    rounds_closed: int
+    estimate: Made | None
+    alarm: dict[str, Any] | None
+    manipulation_gain: Any
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether the service is well."""
+
+    status: Annotated[str, Meta(pattern="^(ok|ready)$")]
+
+
+MECHANISM_SCHEMA = {
+    "type": "object",
+    "title": "MechanismDocument",
+    "description": "The mechanism of a round, the same for everybody; its id is the SHA-256 of the rest.",
+    "required": [
+        "geoveil", "kind", "id", "campaign", "round", "space", "epsilon_per_km", "beta_per_km",
+        "weights", "kernel", "not_before", "expires",
+    ],
+    "properties": {
+        "geoveil": {"const": 1},
+        "kind": {"const": "mechanism"},
+        "id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "campaign": {"type": "string"},
+        "round": {"type": "integer", "minimum": 1},
+        "space": {"type": "object"},
+        "epsilon_per_km": {"type": "number", "exclusiveMinimum": 0},
+        "beta_per_km": {"type": "number", "exclusiveMinimum": 0},
+        "weights": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "kernel": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "not_before": {"type": "integer"},
+        "expires": {"type": "integer"},
+    },
+}  # fmt: skip
+ESTIMATE_SCHEMA = {
+    "type": "object",
+    "title": "Estimate",
+    "description": "The distribution over cells brought back from the reports, as of the close of a round.",
+    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "distribution", "interval"],
+    "properties": {
+        "kind": {"const": "estimate"},
+        "campaign": {"type": "string"},
+        "round": {"type": "integer", "minimum": 1},
+        "reports": {"type": "integer", "minimum": 1},
+        "distribution": {"type": "array", "items": {"type": "number", "minimum": 0}},
+    },
+}  # fmt: skip
 
 
 # --- The OpenAPI document, built from the operations and the types that decode and encode
@@ -111,7 +252,8 @@ def document() -> dict[str, Any]:
     """The whole document as plain values."""
     from geoveil.server.handlers import OPERATIONS
 
-    types = _types(OPERATIONS)
+    shapes = [ProblemBody, *(shape for operation in OPERATIONS for shape in _shapes(operation))]
+    types = list(dict.fromkeys(each for shape in shapes for each in _alternatives(shape)))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     written = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -128,16 +270,11 @@ def document() -> dict[str, Any]:
     }
 
 
-def _types(operations: tuple[Operation, ...]) -> list[Any]:
-    """Every type that stands somewhere, once."""
-    found: list[Any] = [ProblemBody]
-    for operation in operations:
-        shapes = [
-            shape for answer in operation.answers.values() for shape in answer.content.values()
-        ]
-        for shape in [operation.body, *shapes]:
-            found += [each for each in _alternatives(shape) if each not in found]
-    return found
+def _shapes(operation: Operation) -> list[Any]:
+    return [
+        operation.body,
+        *(s for _, content in operation.answers.values() for s in content.values()),
+    ]
 
 
 def _alternatives(shape: Any) -> tuple[Any, ...]:
@@ -147,32 +284,39 @@ def _alternatives(shape: Any) -> tuple[Any, ...]:
     return getattr(shape, "__args__", (shape,))
 
 
-def _schema(shape: Any, written: dict[Any, Any]) -> Any:
-    if isinstance(shape, dict):
-        return shape
-    several = [written[each] for each in _alternatives(shape)]
-    return several[0] if len(several) == 1 else {"oneOf": several}
+def _described(description: str, content: Content, written: dict[Any, Any]) -> dict[str, Any]:
+    """An answer or a body: its words, and its schema by media type."""
+    schemas = {}
+    for kind, shape in content.items():
+        several = [written[each] for each in _alternatives(shape)]
+        one_of = several[0] if len(several) == 1 else {"oneOf": several}
+        schemas[kind] = {"schema": shape if isinstance(shape, dict) else one_of}
+    return {"description": description, **({"content": schemas} if schemas else {})}
 
 
 def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
+    words = "".join(letter if letter.isalnum() else " " for letter in operation.path)
     page: dict[str, Any] = {
-        "operationId": operation.name,
+        "operationId": "-".join([operation.method.lower(), *words.split()]),
         "summary": operation.summary,
         "responses": _responses(operation, written),
     }
-    if operation.parameters:
-        page["parameters"] = [
-            {
-                "name": each.name,
-                "in": each.place,
-                "required": each.place == "path",
-                "schema": dict(each.schema),
-                "description": each.description,
-            }
-            for each in operation.parameters
-        ]
+    in_path = {name: PATH[name] for name in re.findall(r"{(\w+)}", operation.path)}
+    parameters = [
+        {
+            "name": name,
+            "in": place,
+            "required": place == "path",
+            "schema": dict(schema),
+            "description": description,
+        }
+        for place, given in (("path", in_path), ("query", operation.query))
+        for name, (schema, description) in given.items()
+    ]
+    if parameters:
+        page["parameters"] = parameters
     if operation.body is not None:
-        content = {JSON: {"schema": _schema(operation.body, written)}}
+        content = _described("", {JSON: operation.body}, written)["content"]
         page["requestBody"] = {"required": True, "content": content}
     if operation.audience is Audience.OPERATOR:
         page["security"] = [{"operator": []}]
@@ -181,22 +325,12 @@ def _page(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
 
 def _responses(operation: Operation, written: dict[Any, Any]) -> dict[str, Any]:
     answers = {
-        str(status): _answer(answer, written) for status, answer in operation.answers.items()
+        str(status): _described(*answer, written) for status, answer in operation.answers.items()
     }
     by_status: dict[int, list[str]] = {}
     for name in operation.every_problem:
-        by_status.setdefault(PROBLEMS[name].status, []).append(name)
+        by_status.setdefault(PROBLEMS[name].status, []).append(f"`{BASE}{name}`")
     for status, names in sorted(by_status.items()):
-        content = {MEDIA_TYPE: {"schema": written[ProblemBody]}}
-        listed = ", ".join(f"`{BASE}{name}`" for name in dict.fromkeys(names))
-        answers[str(status)] = {"description": f"Problem: {listed}.", "content": content}
+        words = f"Problem: {', '.join(dict.fromkeys(names))}."
+        answers[str(status)] = _described(words, {MEDIA_TYPE: ProblemBody}, written)
     return answers
-
-
-def _answer(answer: Answer, written: dict[Any, Any]) -> dict[str, Any]:
-    page: dict[str, Any] = {"description": answer.description}
-    if answer.content:
-        page["content"] = {
-            kind: {"schema": _schema(shape, written)} for kind, shape in answer.content.items()
-        }
-    return page

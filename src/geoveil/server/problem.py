@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from geoveil.errors import GeoveilError
-from geoveil.store.contract import Overloaded, StoreFailed
+from geoveil.store import Overloaded, StoreFailed
 
 MEDIA_TYPE = "application/problem+json"
 BASE = "https://geoveil.org/problems/"
@@ -107,32 +107,9 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, Overloaded):
         return Problem("overloaded", str(error))
     if isinstance(error, HTTPException):
-        return _of_router(error)
-    name = next((name for kind, name in _named().items() if isinstance(error, kind)), None)
-    return Problem("internal") if name is None else Problem(name, str(error))
-
-
-def _of_router(error: HTTPException) -> Problem:
-    name = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "malformed-body")
-    return Problem(name, headers=error.headers)
-
-
-def _named() -> Mapping[type[Any], str]:
-    from geoveil.server.campaigns import (
-        CampaignExists,
-        NoEstimateYet,
-        RoundTooSmall,
-        UnknownCampaign,
-        UnknownRound,
-    )
-
-    return {
-        UnknownCampaign: "unknown-campaign",
-        UnknownRound: "unknown-round",
-        NoEstimateYet: "no-estimate-yet",
-        RoundTooSmall: "round-too-small",
-        CampaignExists: "campaign-exists",
-    }
+        names = {404: "not-found", 405: "method-not-allowed"}
+        return Problem(names.get(error.status_code, "malformed-body"), headers=error.headers)
+    return Problem("internal")
 
 
 # --- Reading the body of a request: limited in length and time before anything is decoded
@@ -155,28 +132,27 @@ ARRIVED = "geoveil.arrived"
 
 async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int, timeout_s: float) -> bytes:
     """The whole body; raises ``body-too-large``, ``malformed-body`` when too slow, or ``ClientGone``."""
-    if ARRIVED in scope:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        return _checked(message["body"], limit_bytes)
     try:
-        async with asyncio.timeout(timeout_s):
-            return await _collected(receive, limit_bytes)
+        if ARRIVED in scope:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            body, length = message["body"], len(message["body"])
+        else:
+            async with asyncio.timeout(timeout_s):
+                body, length = await _collected(receive, limit_bytes)
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Problem("malformed-body", detail, headers=_CLOSE) from None
-
-
-def _checked(body: bytes, limit_bytes: int) -> bytes:
-    if len(body) > limit_bytes:
-        raise _too_large(limit_bytes)
+    if length > limit_bytes:
+        detail = f"the body must have at most {limit_bytes} bytes; send several requests"
+        raise Problem("body-too-large", detail, headers=_CLOSE)
     return body
 
 
-async def _collected(receive: Receive, limit_bytes: int) -> bytes:
-    pieces = bytearray()
-    length = 0
+async def _collected(receive: Receive, limit_bytes: int) -> tuple[bytes, int]:
+    """The body as far as the limit, and how long it was as far as it was read."""
+    pieces, length = bytearray(), 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -186,15 +162,7 @@ async def _collected(receive: Receive, limit_bytes: int) -> bytes:
         if length <= limit_bytes:
             pieces += piece
         if not message.get("more_body", False) or length > _FORGIVEN * limit_bytes:
-            break
-    if length > limit_bytes:
-        raise _too_large(limit_bytes)
-    return bytes(pieces)
-
-
-def _too_large(limit_bytes: int) -> Problem:
-    detail = f"the body must have at most {limit_bytes} bytes; send several requests"
-    return Problem("body-too-large", detail, headers=_CLOSE)
+            return bytes(pieces), length
 
 
 def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -234,31 +202,28 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     >>> preferred("", ["application/json", "text/csv"])
     'application/json'
     """
-    wishes = [_wish(part) for part in accept.split(",") if part.strip()]
-    if not wishes:
+    parts = [part for part in accept.split(",") if part.strip()]
+    if not parts:
         return offered[0]
-    best = max(offered, key=lambda kind: _quality(kind, wishes))
-    if _quality(best, wishes) <= 0:
+    wishes: dict[str, float] = {}
+    for part in parts:
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        try:
+            wish = min(1.0, max(0.0, float(quality)))
+        except ValueError:
+            wish = 0.0
+        wishes[kind] = max(wish, wishes.get(kind, 0.0))
+
+    def quality_of(kind: str) -> float:
+        """By the most specific range that names the type."""
+        ranges = (kind, kind.partition("/")[0] + "/*", "*/*")
+        return next((wishes[each] for each in ranges if each in wishes), 0.0)
+
+    best = max(offered, key=quality_of)
+    if quality_of(best) <= 0:
         raise Problem("not-acceptable", f"this address offers {', '.join(offered)}")
     return best
-
-
-def _wish(part: str) -> tuple[str, float]:
-    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
-    try:
-        return kind, min(1.0, max(0.0, float(quality)))
-    except ValueError:
-        return kind, 0.0
-
-
-def _quality(kind: str, wishes: Sequence[tuple[str, float]]) -> float:
-    """By the most specific range that names the type."""
-    for pattern in (kind, kind.partition("/")[0] + "/*", "*/*"):
-        found = [quality for wished, quality in wishes if wished == pattern]
-        if found:
-            return max(found)
-    return 0.0
 
 
 def tagged(

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -21,26 +22,26 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from geoveil.errors import InvalidInput
-from geoveil.server.app import Application
+from geoveil.server.app import Application, Service
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.problem import ARRIVED, Problem
-from geoveil.server.service import Service
 from geoveil.server.settings import Settings, Tokens
-from geoveil.store import Store, open_store
-from geoveil.store.contract import StoreFailed
+from geoveil.store import Store, StoreFailed, open_store
 
-Child = Callable[[Settings, Callable[[], None]], None]
-"""What a process does: serve by the settings, and call back once it listens."""
+DRAIN_S = 5
+"""Within this time after SIGTERM everything accepted is committed and answered."""
+_WORKER_STOP_S = 2.0
+_KEEP_ALIVE_S = 75
+_BACKLOG = 2048
 _LOOK_S = 0.2
+_HEAD_BYTES = 65_536
 
 
 class Supervisor:
     """Keeps ``settings.processes`` processes at work until a signal comes."""
 
-    def __init__(self, settings: Settings, child: Child, *, stop_s: float) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._child = child
-        self._stop_s = stop_s
         self._context = multiprocessing.get_context("spawn")
         self._stopping = False
 
@@ -64,7 +65,7 @@ class Supervisor:
 
     def _start(self) -> tuple[BaseProcess, Event]:
         listening = self._context.Event()
-        process = self._context.Process(target=_live, args=(self._child, self._settings, listening))
+        process = self._context.Process(target=_live, args=(self._settings, listening))
         process.start()
         return process, listening
 
@@ -85,32 +86,29 @@ class Supervisor:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.join(self._stop_s)
+            process.join(DRAIN_S)
             process.kill()
             process.join()
 
 
-def _live(child: Child, settings: Settings, listening: Event) -> None:
+def _live(settings: Settings, listening: Event) -> None:
     """The life of a process: it ends with its supervisor, however that ends."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    child(settings, listening.set)
 
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    _serve_one(settings, bind(settings), lambda _: listening.set())
 
 
 # --- HTTP on a connection: uvicorn's protocol, patient only so long, with problems in the one shape
 
 
-_HEAD_BYTES = 65_536
-
-
 class Protocol(HttpToolsProtocol):
-    """One connection. ``head_timeout_s`` is set on a subclass by :func:`protocol_with`."""
+    """One connection. ``head_timeout_s`` is set on a subclass."""
 
     head_timeout_s = 10.0
 
@@ -166,19 +164,7 @@ class Protocol(HttpToolsProtocol):
         """Other protocols are not spoken; the request is answered as if nobody had asked."""
 
 
-def protocol_with(head_timeout_s: float) -> type[Any]:
-    """The protocol with its patience."""
-    return type("PatientProtocol", (Protocol,), {"head_timeout_s": head_timeout_s})
-
-
 # --- Running the service: from settings to a listening process, and back down without losing a report
-
-
-DRAIN_S = 5
-"""Within this time after SIGTERM everything accepted is committed and answered."""
-_WORKER_STOP_S = 2.0
-_KEEP_ALIVE_S = 75
-_BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +188,9 @@ def serve(settings: Settings, announce: Announce) -> None:
         if settings.processes == 1:
             _serve_one(settings, listener, announce)
         else:  # the socket, which never listens, keeps the port for the processes
-            _serve_several(settings, announce)
-
-
-def _serve_several(settings: Settings, announce: Announce) -> None:
-    store = open_store(settings.database)
-    try:
-        started = _started(settings, store)
-    finally:
-        store.close()
-    Supervisor(settings, _child, stop_s=DRAIN_S).run(lambda: announce(started))
+            with closing(open_store(settings.database)) as store:
+                started = _started(settings, store)
+            Supervisor(settings).run(lambda: announce(started))
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -239,17 +218,13 @@ def url_of(settings: Settings) -> str:
     return f"http://{host}:{settings.port}"
 
 
-def describe(database: str, store: Store) -> str:
-    """The engine of a store and where it is, without user and password."""
-    address = urlsplit(database)
-    place = address.netloc.rpartition("@")[2] + address.path
-    return f"{store.engine} at {place.removeprefix('/')}" if place else store.engine
-
-
 def _started(settings: Settings, store: Store) -> Started:
-    """Keep the operator's token, or make the first one."""
+    """Keep the operator's token, or make the first one; the store is named without user and password."""
     token = Tokens(store).prepare(settings.operator_token)
-    return Started(settings.base_url or url_of(settings), describe(settings.database, store), token)
+    address = urlsplit(settings.database)
+    place = (address.netloc.rpartition("@")[2] + address.path).removeprefix("/")
+    engine = f"{store.engine} at {place}" if place else store.engine
+    return Started(settings.base_url or url_of(settings), engine, token)
 
 
 def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) -> None:
@@ -257,7 +232,7 @@ def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) 
     config = uvicorn.Config(
         never,
         loop="auto",
-        http=protocol_with(settings.body_timeout_s),
+        http=type("Patient", (Protocol,), {"head_timeout_s": settings.body_timeout_s}),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -271,8 +246,7 @@ def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) 
         timeout_graceful_shutdown=DRAIN_S - 2,
     )
     capture_libraries(log)
-    server = Server(config, settings, log, announce)
-    server.run(sockets=[listener])
+    Server(config, settings, log, announce).run(sockets=[listener])
 
 
 async def never(scope: object, receive: object, send: object) -> None:
@@ -315,7 +289,3 @@ class Server(uvicorn.Server):
         """A signal ends the service in order; a second one at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
-
-
-def _child(settings: Settings, ready: Callable[[], None]) -> None:
-    _serve_one(settings, bind(settings), lambda _: ready())

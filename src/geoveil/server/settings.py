@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.server.problem import Problem
-from geoveil.store.contract import Store
+from geoveil.store import Store
 
 PREFIX = "GEOVEIL_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -103,7 +103,9 @@ class Settings:
             )
         if self.port > 65_535:
             raise InvalidInput(f"port ({self.port}) must be at most 65535")
-        if self.operator_token and not _sendable(self.operator_token):
+        token = self.operator_token
+        sendable = token.isascii() and token.isprintable() and token == token.strip()
+        if token and not (sendable and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN):
             raise InvalidInput(
                 f"operator_token must have {SHORTEST_TOKEN} to {LONGEST_TOKEN} printable ASCII characters "
                 "and no white space around them"
@@ -114,6 +116,9 @@ class Settings:
             raise InvalidInput(
                 f"processes ({self.processes}) must be 1 with SQLite, which has one writer; use PostgreSQL"
             )
+
+
+_TYPES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +142,11 @@ class Setting:
 
     def check(self, value: Any) -> None:
         """Raise unless the value has the type of the setting and is large enough."""
-        if not self._typed(value):
-            raise InvalidInput(f"{self.name} must be {_article(self.type)}")
+        allowed = (int, float) if self.type is float else (self.type,)
+        if type(value) not in allowed:
+            raise InvalidInput(f"{self.name} must be {_TYPES[self.type]}")
         if self.least is not None and not value >= self.least:
             raise InvalidInput(f"{self.name} ({value}) must be at least {self.least:g}")
-
-    def _typed(self, value: Any) -> bool:
-        if self.type is float:
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
-        return type(value) is self.type
 
     def parse(self, text: str) -> Any:
         """The value a flag or a variable spells."""
@@ -153,28 +154,11 @@ class Setting:
             return _WORDS[text.strip().lower()] if self.type is bool else self.type(text)
         except (KeyError, ValueError):
             shown = "" if self.secret else f" ({text})"
-            raise InvalidInput(f"{self.name}{shown} must be {_article(self.type)}") from None
-
-
-def _sendable(token: str) -> bool:
-    """Whether a header ``Authorization: Bearer TOKEN`` brings a token to the service as it was given."""
-    plain = token.isascii() and token.isprintable() and token == token.strip()
-    return plain and SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN
-
-
-def _article(kind: type) -> str:
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+            raise InvalidInput(f"{self.name}{shown} must be {_TYPES[self.type]}") from None
 
 
 SETTINGS: tuple[Setting, ...] = tuple(
-    Setting(
-        each.name,
-        get_type_hints(Settings)[each.name],
-        each.default,
-        each.metadata["help"],
-        each.metadata["least"],
-        each.metadata["secret"],
-    )
+    Setting(each.name, get_type_hints(Settings)[each.name], each.default, **each.metadata)
     for each in fields(Settings)
 )
 """Every setting, in the order of the documentation."""
@@ -194,7 +178,13 @@ def load(
     '::1'
     """
     values = _from_file(file) if file else {}
-    values |= _from_environment(environment or {})
+    spelt = {
+        name.removeprefix(PREFIX).lower(): text
+        for name, text in (environment or {}).items()
+        if name.startswith(PREFIX) and name not in ELSEWHERE and not _of_service(name, text)
+    }
+    _refuse_unknown(spelt, "environment variable GEOVEIL_…")
+    values |= {name: _BY_NAME[name].parse(text) for name, text in spelt.items()}
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     _refuse_unknown(values, "setting")
     return Settings(**values)
@@ -207,16 +197,6 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise InvalidFile(f"file ({path.name}) must be TOML: {error}") from None
     _refuse_unknown(values, f"setting in {path.name}")
     return values
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    given = {
-        name.removeprefix(PREFIX).lower(): text
-        for name, text in environment.items()
-        if name.startswith(PREFIX) and name not in ELSEWHERE and not _of_service(name, text)
-    }
-    _refuse_unknown(given, "environment variable GEOVEIL_…")
-    return {name: _BY_NAME[name].parse(text) for name, text in given.items()}
 
 
 def variables_of_services(environment: Mapping[str, str]) -> list[str]:
@@ -246,14 +226,6 @@ def _refuse_unknown(values: Mapping[str, Any], what: str) -> None:
 # --- Operators' tokens: shown once, kept as SHA-256 only
 
 
-_BYTES = 24
-
-
-def digest_of(token: str) -> bytes:
-    """What is kept of a token."""
-    return hashlib.sha256(token.encode()).digest()
-
-
 class Tokens:
     """Who may operate."""
 
@@ -267,18 +239,14 @@ class Tokens:
 
         The token must be one that ``Settings`` takes: :meth:`check` never sees any other.
         """
-        if given:
-            self._keep(given, "given at start")
+        if not given and self._store.has_tokens():
             return None
-        if self._store.has_tokens():
-            return None
-        made = secrets.token_urlsafe(_BYTES)
-        self._keep(made, "made at first start")
-        return made
-
-    def _keep(self, token: str, label: str) -> None:
-        if not self._store.token_known(digest_of(token)):
-            self._store.add_token(digest_of(token), label=label, at_s=int(self._clock()))
+        token = given or secrets.token_urlsafe(24)
+        label = "given at start" if given else "made at first start"
+        digest = hashlib.sha256(token.encode()).digest()
+        if not self._store.token_known(digest):
+            self._store.add_token(digest, label=label, at_s=int(self._clock()))
+        return None if given else token
 
     def check(self, authorization: str | None) -> None:
         """Raise the problem ``unauthorised`` unless the header holds the token of an operator.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
-import unicodedata
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -13,16 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from geoveil.campaign.rules import PromiseRule
+from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.randomness import SystemRandomness
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.space import MATRIX_LIMIT
-from geoveil.store.contract import RoundRecord
+from geoveil.store import RoundRecord
 
-ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
-"""Small letters, digits and hyphens, as in the name of a host."""
 NAME_LENGTH = 200
 MOST_REPORTS = 1_000_000_000
 YEAR_HOURS = 8766.0
@@ -96,18 +92,6 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         ),
     ] = None
 
-    @classmethod
-    def read(cls, body: bytes) -> CampaignSettings:
-        """The settings in a JSON text, typed strictly and checked; ``InvalidInput`` with one sentence."""
-        try:
-            made = msgspec.json.decode(body, type=cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-            raise InvalidInput(
-                f"the settings of a campaign are not as they must be: {problem}"
-            ) from None
-        made.problems()
-        return made
-
     @property
     def grid(self) -> Grid:
         """The cells of the campaign."""
@@ -153,13 +137,19 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
 
     def problems(self) -> None:
         """Raise ``InvalidInput`` with one sentence about the first setting that cannot be."""
-        _check_name(self.name)
+        name = self.name
+        if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable() or not name.strip():
+            raise InvalidInput(f"name must have 1 to {NAME_LENGTH} printable characters")
         if self.id is not None and not re.fullmatch(ID_PATTERN, self.id):
             raise InvalidInput(
                 "id must be 1 to 63 small letters, digits and hyphens, with no hyphen at either end"
             )
         for field, (low, high) in _bounds().items():
-            _check_bounds(field, getattr(self, field), low, high)
+            value = getattr(self, field)
+            if value is not None and not (math.isfinite(value) and low <= value <= high):
+                raise InvalidInput(
+                    f"{field} ({value:.6g}) must lie between {low:.6g} and {high:.6g}"
+                )
         if self.round_size is not None and self.round_size < self.minimum_reports:
             raise InvalidInput(
                 f"round_size ({self.round_size}) must be at least minimum_reports "
@@ -190,25 +180,3 @@ def _bounds() -> dict[str, tuple[float, float]]:
             if "minimum" in schema:
                 found[name] = (schema["minimum"], schema["maximum"])
     return found
-
-
-def _check_name(name: str) -> None:
-    if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable() or not name.strip():
-        raise InvalidInput(f"name must have 1 to {NAME_LENGTH} printable characters")
-
-
-def _check_bounds(name: str, value: float | None, low: float, high: float) -> None:
-    if value is not None and not (math.isfinite(value) and low <= value <= high):
-        raise InvalidInput(f"{name} ({value:.6g}) must lie between {low:.6g} and {high:.6g}")
-
-
-def new_id(name: str) -> str:
-    """An id for a campaign: its name as far as links can hold it, and six random characters.
-
-    >>> new_id("Zürich — Tram!")[:12]
-    'zurich-tram-'
-    """
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub("[^a-z0-9]+", "-", plain)[:40].strip("-") or "campaign"
-    random = base64.b32encode(SystemRandomness().bytes(5)).decode().lower()
-    return f"{slug}-{random[:6]}"

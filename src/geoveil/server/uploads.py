@@ -1,146 +1,23 @@
-"""Bodies of requests, and reports on their way to the commit."""
+"""Reports on their way to the commit: the one path that must be fast."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Meta
 from starlette.types import Receive, Scope
 
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import SLOW_CLOCKS_S
-from geoveil.server.problem import (
-    Problem,
-    ProblemBody,
-    check_media_type,
-    decode,
-    problem_of,
-    read_body,
-)
-from geoveil.server.service import Service
-from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store.contract import RoundRecord, Upload
+from geoveil.server.openapi import Report, Reports, Result, Results
+from geoveil.server.problem import Problem, decode, problem_of
+from geoveil.store import RoundRecord, Upload
 
-MOST_REPORTS = 1000
-MOST_CELLS = 4096
-
-
-def _hexadecimal(digits: int, description: str) -> Meta:
-    pattern = f"^[0-9a-f]{{{digits}}}$"
-    return Meta(pattern=pattern, min_length=digits, max_length=digits, description=description)
-
-
-class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One report: nothing else leaves a device."""
-
-    mechanism: Annotated[
-        str, _hexadecimal(64, "Id of the mechanism document that made the report.")
-    ]
-    id: Annotated[str, _hexadecimal(32, "16 random bytes; the same id is counted once.")]
-    cell: Annotated[int, Meta(ge=0, lt=MOST_CELLS, description="The noisy cell.")]
-
-
-class Reports(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Several reports in one request."""
-
-    reports: Annotated[list[Report], Meta(min_length=1, max_length=MOST_REPORTS)]
-
-
-class Counted(msgspec.Struct, frozen=True):
-    """The report is stored; so it is when the same id comes again."""
-
-    id: str
-    status: Annotated[str, Meta(pattern="^counted$")]
-
-
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one report of several."""
-
-    id: str
-    status: Annotated[str, Meta(pattern="^(counted|refused)$")]
-    problem: ProblemBody | msgspec.UnsetType = msgspec.UNSET
-
-
-class Results(msgspec.Struct, frozen=True):
-    """What became of each report, in the order they were sent."""
-
-    results: list[Result]
-
-
-class Created(msgspec.Struct, frozen=True):
-    """A new campaign: its id and the link to share."""
-
-    id: str
-    link: str
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """A campaign in the operator's list."""
-
-    id: str
-    name: str
-    link: str
-    created_at: int
-
-
-class Campaigns(msgspec.Struct, frozen=True):
-    """All campaigns, oldest first."""
-
-    campaigns: list[Listed]
-
-
-class Closed(msgspec.Struct, frozen=True):
-    """A round that takes no further part; its estimate follows."""
-
-    round: int
-    status: Annotated[str, Meta(pattern="^closed$")]
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """Reports counted: in this round and in all."""
-
-    round: int
-    all: int
-
-
-class Made(msgspec.Struct, frozen=True):
-    """The latest estimate."""
-
-    round: int
-    reports: int
-    made_at: int
-
-
-class State(msgspec.Struct, frozen=True):
-    """What everybody may know about a campaign. Times are seconds since 1970."""
-
-    id: str
-    name: str
-    link: str
-    state: str
-    settings: CampaignSettings
-    round: int
-    mechanism: str
-    expires: int
-    reports_counted: Totals
-    rounds_closed: int
-    estimate: Made | None
-    alarm: dict[str, Any] | None
-    manipulation_gain: Any
-
-
-class Health(msgspec.Struct, frozen=True):
-    """Whether the service is well."""
-
-    status: Annotated[str, Meta(pattern="^(ok|ready)$")]
-
-
-# --- The upload of reports: the one path that must be fast
-
+if TYPE_CHECKING:
+    from geoveil.server.app import Service
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -176,30 +53,24 @@ class Uploads:
 
     async def answer(self, campaign: str, scope: Scope, receive: Receive) -> tuple[Headers, bytes]:
         """Headers and body of the answer 200, after the commit; problems are raised."""
-        service, settings = self._service, self._service.settings
-        check_media_type(scope["headers"])
-        body = await read_body(
-            scope,
-            receive,
-            limit_bytes=settings.body_limit_bytes,
-            timeout_s=settings.body_timeout_s,
-        )
-        self._shed()
+        service = self._service
+        body = await service.body(scope, receive)
+        # refuse before anything is decoded where the service is stopping or the queue is full
+        if service.closing.is_set():
+            raise Problem("overloaded", "the service is stopping; try again later")
+        if service.writer.waiting >= service.settings.queue_limit:
+            raise Problem("overloaded", "too many reports wait for the disk; try again later")
         client = service.limits.client(scope)
         service.limits.check_request(client)
         if b'"reports"' in body:
             return await self._several(campaign, decode(_BATCH, body).reports, client)
-        return await self._one(campaign, decode(_SINGLE, body), client)
-
-    async def _one(
-        self, campaign: str, report: Report, client: str | None
-    ) -> tuple[Headers, bytes]:
+        report: Report = decode(_SINGLE, body)
         try:
             upload = await self._checked(campaign, report)
         except Problem:
-            self._service.metrics.reports["refused"] += 1
+            service.metrics.reports["refused"] += 1
             raise
-        self._service.limits.check_reports(client, 1)
+        service.limits.check_reports(client, 1)
         await self._commit([upload])
         return _COUNTED_HEADERS, _COUNTED % report.id.encode()
 
@@ -224,29 +95,31 @@ class Uploads:
 
     async def _checked(self, campaign: str, report: Report) -> Upload:
         """The report as the store takes it, or the problem with it."""
-        found = self._rounds.get(report.mechanism) or await self._find(campaign, report.mechanism)
-        if found.campaign != campaign:
+        published = self._rounds.get(report.mechanism)
+        if published is None:
+            published = await self._find(campaign, report.mechanism)
+        if published.campaign != campaign:
             raise await self._unknown(campaign)
-        if report.cell >= found.cells:
-            raise Problem("cell-out-of-range", f"cell must be from 0 to {found.cells - 1}")
+        if report.cell >= published.cells:
+            raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
         now_s = self._service.clock()
-        if now_s > found.accept_until_s:
+        if now_s > published.accept_until_s:
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        if now_s < found.opened_at_s - SLOW_CLOCKS_S:
+        if now_s < published.opened_at_s - SLOW_CLOCKS_S:
             raise Problem(
                 "mechanism-not-yet-valid", "the clocks of the service and its store differ"
             )
-        return Upload(campaign, found.number, bytes.fromhex(report.id), report.cell)
+        return Upload(campaign, published.number, bytes.fromhex(report.id), report.cell)
 
     async def _find(self, campaign: str, mechanism: str) -> RoundRecord:
         """The round of a mechanism this process has not met; never waits on the event loop."""
-        found = await self._service.blocking(self._service.campaigns.find, mechanism)
-        if found is None:
+        published = await self._service.blocking(self._service.campaigns.find, mechanism)
+        if published is None:
             raise await self._unknown(campaign)
         if len(self._rounds) >= _MOST_ROUNDS:
             self._rounds.clear()
-        self._rounds[mechanism] = found
-        return found
+        self._rounds[mechanism] = published
+        return published
 
     async def _unknown(self, campaign: str) -> Problem:
         service = self._service
@@ -255,14 +128,6 @@ class Uploads:
         except Exception as error:
             return problem_of(error)
         return Problem("unknown-mechanism", "this campaign published no mechanism with this id")
-
-    def _shed(self) -> None:
-        """Refuse before anything is decoded where the queue is full or the service is stopping."""
-        service = self._service
-        if service.closing.is_set():
-            raise Problem("overloaded", "the service is stopping; try again later")
-        if service.writer.waiting >= service.settings.queue_limit:
-            raise Problem("overloaded", "too many reports wait for the disk; try again later")
 
     async def _commit(self, uploads: list[Upload]) -> None:
         metrics = self._service.metrics

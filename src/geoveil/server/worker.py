@@ -19,11 +19,26 @@ from geoveil.errors import GeoveilError
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
-from geoveil.store.contract import StoreFailed
+from geoveil.store import StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
+CLAIM_S = 60
+"""How long a closing is ours after the last sign of life; then another server process may take it."""
+LIMIT_S = 600.0
+"""How long an estimate may take before its process is stopped."""
+LONGEST_WAIT_S = 300.0
+"""Between two attempts at the same closing."""
+ELSEWHERE_S = 5.0
+"""Before a closing that another process has is looked at again."""
 _NICE = 10
+
+
+_log = logging.getLogger(__name__)
+
+
+def _log_fault(name: str, trace: Trace) -> None:
+    _log.error("%s: %s at %s", name, trace.kind, ", ".join(trace.where))
 
 
 class EstimatorLost(GeoveilError):
@@ -139,25 +154,6 @@ def _serve(pipe: Connection) -> None:
             pipe.send(answer)
 
 
-# --- Estimates outside the request path: one thread that takes closings to the process and back
-
-
-CLAIM_S = 60
-"""How long a closing is ours after the last sign of life; then another server process may take it."""
-LIMIT_S = 600.0
-"""How long an estimate may take before its process is stopped."""
-LONGEST_WAIT_S = 300.0
-"""Between two attempts at the same closing."""
-ELSEWHERE_S = 5.0
-"""Before a closing that another process has is looked at again."""
-
-_log = logging.getLogger(__name__)
-
-
-def _log_fault(name: str, trace: Trace) -> None:
-    _log.error("%s: %s at %s", name, trace.kind, ", ".join(trace.where))
-
-
 class WorkedElsewhere(GeoveilError):
     """Another server process has this closing."""
 
@@ -170,11 +166,6 @@ class _Attempts:
     failures: int = 0
     not_before_s: float = 0.0
     claimed_until_s: int = 0
-
-
-def _wait_s(failures: int) -> float:
-    """Once more at the next tick, then after 1, 2, 4 … seconds."""
-    return min(LONGEST_WAIT_S, 2.0 ** min(failures - 1, 16)) if failures else 0.0
 
 
 class Worker:
@@ -254,26 +245,25 @@ class Worker:
     def _try(self, work: Work, attempts: _Attempts) -> None:
         """Work on a closing once, and tell what became of it."""
         try:
-            made = self._attempt(work, attempts)
+            self._claim(work, attempts)
+            conclusion = self._estimator.conclude(
+                work, limit_s=self._limit_s, keep=lambda: self._keep(work, attempts)
+            )
+            published = self._campaigns.publish(work, conclusion)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
         except Exception as error:
-            self._put_off(attempts, _wait_s(attempts.failures))
+            # once more at the next tick, then after 1, 2, 4 … seconds
+            wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
+            self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
             attempts.failures += 1
             if not self._stopping.is_set():
                 self._fault(*_told(error))
         else:
             with self._lock:
                 del self._attempts[work.campaign, work.round]
-            if made and not self._stopping.is_set():
+            if published and not self._stopping.is_set():
                 self._event("estimate-made")
-
-    def _attempt(self, work: Work, attempts: _Attempts) -> bool:
-        self._claim(work, attempts)
-        conclusion = self._estimator.conclude(
-            work, limit_s=self._limit_s, keep=lambda: self._keep(work, attempts)
-        )
-        return self._campaigns.publish(work, conclusion)
 
     def _claim(self, work: Work, attempts: _Attempts) -> None:
         """Take a closing, or have it as long again."""

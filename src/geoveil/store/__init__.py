@@ -1,6 +1,9 @@
 """Where a collection is kept: campaigns, rounds, counts, and the ids of reports already counted."""
 
-from geoveil.store.contract import (
+from geoveil.store.contract import Store
+from geoveil.store.group_writer import GroupWriter
+from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
+from geoveil.store.records import (
     CampaignRecord,
     Closing,
     EstimateRecord,
@@ -8,12 +11,9 @@ from geoveil.store.contract import (
     Overloaded,
     RoundRecord,
     Snapshot,
-    Store,
     StoreFailed,
     Upload,
 )
-from geoveil.store.group_writer import GroupWriter
-from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
 
 __all__ = [
     "CampaignRecord",

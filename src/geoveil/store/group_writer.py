@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.store.contract import Overloaded, Store, StoreFailed, Upload
+from geoveil.store.contract import Store
+from geoveil.store.records import Overloaded, StoreFailed, Upload
 
 Answer = list[bool] | GeoveilError
 """Which ids were new, or why nothing was acknowledged."""

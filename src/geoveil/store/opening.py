@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from geoveil.errors import InvalidInput, MissingExtra
-from geoveil.store.contract import Row, Snapshot, Store
-
-_POSTGRES = ("postgresql", "postgres")
+from geoveil.store.contract import Store
+from geoveil.store.records import Row
 
 
 def open_store(url: str | Path, *, create: bool = True) -> Store:
@@ -24,11 +23,29 @@ def open_store(url: str | Path, *, create: bool = True) -> Store:
     """
     address = str(url)
     scheme = urlsplit(address).scheme
-    if scheme in _POSTGRES:
-        return _postgres(address, create=create)
-    if scheme == "sqlite" or "://" not in address:
-        return _sqlite(sqlite_path(address), create=create)
+    try:
+        if scheme in ("postgresql", "postgres"):
+            from geoveil.store.postgres import PostgresStore
+
+            return PostgresStore(address, create=create)
+        if scheme == "sqlite" or "://" not in address:
+            from geoveil.store.sqlite import SqliteStore
+
+            path = sqlite_path(address)
+            if not create and not path.is_file():
+                raise InvalidInput(f"store ({path.name}) must exist; there is no such file")
+            _check_folder("store", path)
+            return SqliteStore(path, create=create)
+    except ModuleNotFoundError as missing:
+        if missing.name in ("apsw", "psycopg"):
+            raise MissingExtra(missing.name, "server", "this store") from None
+        raise
     raise InvalidInput(f"store (scheme {scheme}) must be sqlite:///path, a path, or postgresql://…")
+
+
+def _check_folder(what: str, path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{what} ({path.name}) must lie in a folder that exists; make it first")
 
 
 def sqlite_path(address: str) -> Path:
@@ -47,31 +64,6 @@ def sqlite_path(address: str) -> Path:
     return Path(address)
 
 
-def _sqlite(path: Path, *, create: bool) -> Store:
-    try:
-        from geoveil.store.sqlite import SqliteStore
-    except ModuleNotFoundError as missing:
-        raise _without("apsw", missing) from None
-    if not create and not path.is_file():
-        raise InvalidInput(f"store ({path.name}) must exist; there is no such file")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"store ({path.name}) must lie in a folder that exists; make it first")
-    return SqliteStore(path, create=create)
-
-
-def _postgres(address: str, *, create: bool) -> Store:
-    try:
-        from geoveil.store.postgres import PostgresStore
-    except ModuleNotFoundError as missing:
-        raise _without("psycopg", missing) from None
-    return PostgresStore(address, create=create)
-
-
-def _without(package: str, missing: ModuleNotFoundError) -> Exception:
-    """What to install where the driver is missing; anything else that is missing as it was."""
-    return MissingExtra(package, "server", "this store") if missing.name == package else missing
-
-
 # --- Copies of a whole store: to another database, to a backup, and back
 
 
@@ -87,34 +79,18 @@ class Contents:
 
 def copy_store(source: Store, target: Store) -> Contents:
     """Copy everything into an empty store, as of one moment; counting goes on in the source meanwhile."""
-    with source.snapshot() as snapshot:
-        watched = _Watched(snapshot)
-        target.fill(watched)
-    return watched.contents
+    contents = Contents()
 
-
-class _Watched:
-    """A snapshot that counts what is read from it."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.contents = Contents()
-
-    def tables(self) -> Sequence[str]:
-        return self._snapshot.tables()
-
-    def rows(self, table: str) -> Iterator[Row]:
-        for row in self._snapshot.rows(table):
-            self._count(table, row)
+    def counted(table: str) -> Iterator[Row]:
+        for row in snapshot(table):
+            contents.campaigns += table == "campaign"
+            contents.rounds += table == "round"
+            contents.reports += row[1] if table == "round_total" else 0
             yield row
 
-    def _count(self, table: str, row: Row) -> None:
-        if table == "campaign":
-            self.contents.campaigns += 1
-        elif table == "round":
-            self.contents.rounds += 1
-        elif table == "round_total":
-            self.contents.reports += row[1]
+    with source.snapshot() as snapshot:
+        target.fill(counted)
+    return contents
 
 
 def write_backup(store: Store, path: Path | str) -> Contents:
@@ -125,10 +101,10 @@ def write_backup(store: Store, path: Path | str) -> Contents:
     from geoveil.store.sqlite import SqliteStore
 
     final = Path(path)
+    exists = InvalidInput(f"backup ({final.name}) must be a new file; this one exists")
     if final.exists():
-        raise InvalidInput(f"backup ({final.name}) must be a new file; this one exists")
-    if not final.parent.is_dir():
-        raise InvalidInput(f"backup ({final.name}) must lie in a folder that exists; make it first")
+        raise exists
+    _check_folder("backup", final)
     with tempfile.TemporaryDirectory(dir=final.parent, prefix=".backup-") as folder:
         made = Path(folder) / final.name
         backup = SqliteStore(made)
@@ -140,9 +116,7 @@ def write_backup(store: Store, path: Path | str) -> Contents:
         try:
             os.link(made, final)  # unlike a renaming, refuses where the name was taken meanwhile
         except FileExistsError:
-            raise InvalidInput(
-                f"backup ({final.name}) must be a new file; this one exists"
-            ) from None
+            raise exists from None
     _sync(final.parent)
     return contents
 
