@@ -118,44 +118,41 @@ def advise(
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
     check_transport(space)
-    known = prior_over(prior, space.size)
+    people_at = prior_over(prior, space.size)
     epsilon = positive("epsilon_per_km", epsilon_per_km)
     number = count("people", people)
-    lived_in = np.where(known >= 0.5 / space.size, known, 0.0)
+    lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
     alone = most_isolated_cell(space, lived_in / lived_in.sum())
-    makers = _makers(space, known, epsilon, most_leverage)
+    at_promise = partial(
+        elastic, space, people_at, epsilon_per_km=epsilon, most_leverage=most_leverage
+    )
+    makers: list[tuple[str, float | None, Callable[[], Channel]]] = [
+        (f"camouflage {k:g}", k, partial(at_promise, camouflage=k)) for k in DIAL
+    ]
+    beside: dict[str, Callable[..., Channel]] = {"exponential": Exponential}
+    if isinstance(space, Grid):
+        beside = {"planar geometric": PlanarGeometric, "planar Laplace": PlanarLaplace, **beside}
+    makers += [
+        (name, None, partial(make, space, epsilon_per_km=epsilon)) for name, make in beside.items()
+    ]
     choices = []
-    for done, (name, camouflage, make) in enumerate(makers):
+    for done, (name, camouflage, make) in enumerate(makers, start=1):
         mechanism = make()
         choices.append(
             Choice(
                 name=name,
                 camouflage=camouflage,
                 mechanism=mechanism,
-                mean_distance_km=mean_distance_km(mechanism, known),
-                leakage_bits=mutual_information_bits(mechanism, known),
-                expected_error_km=_expected_error_km(mechanism, known, number, repeats, seed),
-                isolated_posterior=mean_posterior(mechanism, alone, known),
+                mean_distance_km=mean_distance_km(mechanism, people_at),
+                leakage_bits=mutual_information_bits(mechanism, people_at),
+                expected_error_km=_expected_error_km(mechanism, people_at, number, repeats, seed),
+                isolated_posterior=mean_posterior(mechanism, alone, people_at),
                 leverage=mechanism.leverage,
             )
         )
         if progress is not None:
-            progress(done + 1, len(makers))
+            progress(done, len(makers))
     return Advice(epsilon, number, alone, tuple(choices))
-
-
-def _makers(
-    space: Space, prior: FloatArray, epsilon: float, most_leverage: float | None
-) -> list[tuple[str, float | None, Callable[[], Channel]]]:
-    at_promise = partial(elastic, space, prior, epsilon_per_km=epsilon, most_leverage=most_leverage)
-    made: list[tuple[str, float | None, Callable[[], Channel]]] = [
-        (f"camouflage {k:g}", k, partial(at_promise, camouflage=k)) for k in DIAL
-    ]
-    if isinstance(space, Grid):
-        geometric = partial(PlanarGeometric, space, epsilon_per_km=epsilon)
-        laplace = partial(PlanarLaplace, space, epsilon_per_km=epsilon)
-        made += [("planar geometric", None, geometric), ("planar Laplace", None, laplace)]
-    return [*made, ("exponential", None, partial(Exponential, space, epsilon_per_km=epsilon))]
 
 
 def _expected_error_km(
@@ -167,6 +164,6 @@ def _expected_error_km(
         generator = np.random.default_rng([seed, repeat])
         cells = np.repeat(np.arange(prior.size), generator.multinomial(people, prior))
         tally = mechanism.tally(mechanism.sample(cells, randomness=seeded(seed * 1000 + repeat)))
-        found = IterativeBayesianUpdate().fit(tally).distribution
-        errors.append(earth_movers_distance_km(found, prior, mechanism.space))
+        estimate = IterativeBayesianUpdate().fit(tally).distribution
+        errors.append(earth_movers_distance_km(estimate, prior, mechanism.space))
     return float(np.mean(errors))

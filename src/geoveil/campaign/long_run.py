@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
-from scipy.special import gammaln, xlogy
+from scipy.stats import multinomial
 
 from geoveil.arrays import (
     BoolArray,
@@ -24,7 +24,7 @@ from geoveil.arrays import (
     one_blas_thread,
 )
 from geoveil.campaign.rules import PublishedRule
-from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import ChannelLikelihood, Objective
@@ -166,15 +166,15 @@ class Mesh:
         whole = compositions(self.parts - self.size, self.size) + 1
         return frozen(whole / float(self.parts))
 
-    def nearest(self, thetas: FloatArray) -> IntArray:
-        """The nearest state of each distribution; between equals the earlier cells get more."""
-        tilt = np.linspace(1e-9, 0.0, self.size)
-        _, found = self._tree.query(np.round(thetas, 12) + tilt)
-        return np.asarray(found, dtype=np.int64)
-
     @cached_property
     def _tree(self) -> scipy.spatial.cKDTree:
         return scipy.spatial.cKDTree(self.states)
+
+    def nearest(self, thetas: FloatArray) -> IntArray:
+        """The nearest state of each distribution; between equals the earlier cells get more."""
+        tilt = np.linspace(1e-9, 0.0, self.size)
+        _, places = self._tree.query(np.round(thetas, 12) + tilt)
+        return np.asarray(places, dtype=np.int64)
 
 
 def compositions(total: int, parts: int) -> IntArray:
@@ -230,16 +230,14 @@ class LongRun:
         for cycle in range(cycles):
             if not on_mesh or state not in mechanisms:
                 mechanisms[state] = self.rule.design(self.space, believed)
-            tally = self._reports(mechanisms[state], checked_randomness(randomness))
+            source = checked_randomness(randomness)
+            cells = inverse_distribution(self.truth, source.uniform(self.people))
+            mechanism = mechanisms[state]
+            tally = mechanism.tally(mechanism.sample(cells, randomness=source))
             believed = self.rule.estimate([tally], believed).distribution
             state = visited[cycle] = int(self.mesh.nearest(believed[None, :])[0])
             believed = self.mesh.states[state] if on_mesh else believed
         return visited
-
-    def _reports(self, mechanism: Channel, randomness: Randomness) -> Tally:
-        ends = np.cumsum(self.truth)
-        cells = np.searchsorted(ends[:-1], randomness.uniform(self.people), side="right")
-        return mechanism.tally(mechanism.sample(cells, randomness=randomness))
 
     def summary(self) -> str:
         """The long run in words."""
@@ -287,41 +285,26 @@ def long_run(
     exact = math.comb(crowd + space.size - 1, space.size - 1) <= _MOST_OUTCOMES
     every = compositions(crowd, space.size) if exact else None
     generator = seeded(seed).generator
-    rows = []
+    rows, possible = [], []
     for believed in mesh.states:
         mechanism = rule.design(space, believed)
         law = mechanism.push(target)
-        if every is None:
-            counts = generator.multinomial(crowd, law / law.sum(), size=count("samples", samples))
-            chances = np.full(samples, 1 / samples)
+        law = law / law.sum()
+        if every is not None:
+            counts = every
+            if (law <= 0).any():
+                raise InvalidInput(
+                    "every report must be possible in the long run; use fewer design steps"
+                )
+            chances = multinomial(crowd, law).pmf(counts)
         else:
-            counts, chances = every, _multinomial(every, law)
-        rows.append(_row(mesh, rule, mechanism, believed, counts, chances))
-    matrix, possible = (np.array(each) for each in zip(*rows, strict=True))
-    return LongRun(space, target, rule, crowd, mesh, Chain(matrix, possible), exact)
-
-
-def _row(
-    mesh: Mesh,
-    rule: PublishedRule,
-    mechanism: Channel,
-    believed: FloatArray,
-    counts: IntArray,
-    chances: FloatArray,
-) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """The chances of going from one belief to every other, and which are possible at all."""
-    objective = Objective(ChannelLikelihood(mechanism), counts)
-    path = em_path(objective, np.tile(believed, (len(counts), 1)))
-    reached = mesh.nearest(next(islice(path, rule.update_steps, None)).theta)
-    number = len(mesh.states)
-    row = np.bincount(reached, weights=chances, minlength=number)
-    return row / row.sum(), np.bincount(reached, minlength=number) > 0
-
-
-def _multinomial(counts: IntArray, law: FloatArray) -> FloatArray:
-    """The probability of each row of counts."""
-    if (law <= 0).any():
-        raise InvalidInput("every report must be possible in the long run; use fewer design steps")
-    total = float(counts[0].sum())
-    logs = gammaln(total + 1) - gammaln(counts + 1).sum(axis=1) + xlogy(counts, law).sum(axis=1)
-    return np.exp(logs)
+            counts = generator.multinomial(crowd, law, size=count("samples", samples))
+            chances = np.full(samples, 1 / samples)
+        # (outcomes, cells): the update from this belief, for every possible set of counts at once
+        objective = Objective(ChannelLikelihood(mechanism), counts)
+        path = em_path(objective, np.tile(believed, (len(counts), 1)))
+        reached = mesh.nearest(next(islice(path, rule.update_steps, None)).theta)
+        row = np.bincount(reached, weights=chances, minlength=len(mesh.states))
+        rows.append(row / row.sum())
+        possible.append(np.bincount(reached, minlength=row.size) > 0)
+    return LongRun(space, target, rule, crowd, mesh, Chain(rows, possible), exact)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rules import PromiseRule
-from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
 from geoveil.estimate.likelihood import Objective, uniform
@@ -119,21 +119,16 @@ def simulate(
     number = count("rounds", rounds)
     for index, present in enumerate(crowd.rounds(number, generator)):
         mechanism = campaign.mechanism
-        campaign.receive(_reports(mechanism, present, crowd, seed * 1_000_003 + index))
+        source = seeded(seed * 1_000_003 + index)
+        fakes = np.full(crowd.fakes(present.size), crowd.fake_report)
+        honest = mechanism.tally(mechanism.sample(present, randomness=source))
+        campaign.receive(honest + mechanism.tally(fakes) if fakes.size else honest)
         met = met + np.bincount(present, minlength=met.size)
         if campaign.close_round() is not None:
             results.append(_result(campaign, mechanism, truth, met, hindsight=hindsight))
         if progress is not None:
             progress(index + 1, number)
     return Simulation(campaign.space, truth, tuple(results), campaign)
-
-
-def _reports(mechanism: Channel, present: IntArray, crowd: Crowd, seed: int) -> Tally:
-    tally = mechanism.tally(mechanism.sample(present, randomness=seeded(seed)))
-    fakes = crowd.fakes(present.size)
-    if fakes:
-        tally = tally + mechanism.tally(np.full(fakes, crowd.fake_report))
-    return tally
 
 
 def _result(
@@ -144,17 +139,14 @@ def _result(
     *,
     hindsight: bool,
 ) -> RoundResult:
-    space = campaign.space
-    closed = campaign.rounds[-1]
-    believed = campaign.distribution
+    space, believed = campaign.space, campaign.distribution
     plain = isinstance(campaign.rule, PromiseRule) and not campaign.rule.guarded
-    best = best_in_hindsight_km(campaign, truth) if hindsight and plain else None
     return RoundResult(
-        number=closed.number,
+        number=campaign.rounds[-1].number,
         reports=sum(done.tally.total for done in campaign.rounds),
         error_km=earth_movers_distance_km(believed, truth, space),
         floor_km=earth_movers_distance_km(met / met.sum(), truth, space),
-        hindsight_km=best,
+        hindsight_km=best_in_hindsight_km(campaign, truth) if hindsight and plain else None,
         mean_distance_km=mean_distance_km(mechanism, truth),
         leakage_bits=mutual_information_bits(mechanism, truth),
         steps=campaign.estimate.steps,

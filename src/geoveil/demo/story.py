@@ -126,22 +126,20 @@ class LocalCollector:
         path = f"/api/campaigns/{campaign}/rounds/{number}/estimate"
         looks = 0
         while True:
+            looks += 1
             try:
                 return np.array(self.call(path)["distribution"])
             except HTTPError as answer:
                 if answer.code != 404:
                     raise
-            looks += 1
             if looks % _LOOKS == 0 and self._failed_estimates() >= _ATTEMPTS:
                 raise CollectorFailed(f"the estimate of round {number} failed {_ATTEMPTS} times")
             self.pause(_POLL_S)
 
     def _failed_estimates(self) -> int:
         """How often the collector could not make an estimate, by its own count."""
-        found = re.search(
-            r'^geoveil_estimates_total{.*"failed"} (\d+)', self._text("/metrics"), re.M
-        )
-        return int(found[1]) if found else 0
+        failed = r'^geoveil_estimates_total{.*"failed"} (\d+)'
+        return int(next(iter(re.findall(failed, self._text("/metrics"), re.M)), 0))
 
     def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request as the operator, waited for while the collector lives; the JSON that comes back."""
@@ -341,19 +339,17 @@ class Story:
 
     def districts(self) -> list[DistrictResult]:
         """Each district with its shares."""
-        return [
-            self._district(place.name, self.city.cells_of(place)) for place in self.city.districts
-        ]
-
-    def _district(self, name: str, cells: IntArray) -> DistrictResult:
-        region = self.estimate.region(cells)
-        return DistrictResult(
-            name,
-            float(self.city.distribution[cells].sum()),
-            float(self.reported[cells].sum()),
-            region.share,
-            region.interval(0.95),
-        )
+        results = []
+        for place in self.city.districts:
+            cells = self.city.cells_of(place)
+            region = self.estimate.region(cells)
+            true, reported = (
+                float(shares[cells].sum()) for shares in (self.city.distribution, self.reported)
+            )
+            results.append(
+                DistrictResult(place.name, true, reported, region.share, region.interval(0.95))
+            )
+        return results
 
 
 def tell(
@@ -401,7 +397,16 @@ def tell(
         tallies.append(channel.tally(made))
         reports.append(made)
         documents.append(current)
-        told.append(_told(city, current, city.cells[people_now], made, released))
+        told.append(
+            RoundStory(
+                number,
+                certify(channel),
+                float(city.grid.distance_km(city.cells[people_now], made).mean()),
+                mutual_information_bits(channel, city.distribution),
+                earth_movers_distance_km(city.distribution, released, city.grid),
+                released,
+            )
+        )
     assert checked is not None
     estimate = IterativeBayesianUpdate().fit(tallies)
     if not np.allclose(estimate.distribution, told[-1].released, atol=1e-9):
@@ -411,16 +416,3 @@ def tell(
         city, city.cells[: made.size], made, tuple(documents), estimate, checked,
         tuple(told), crowd.devices, problem,
     )  # fmt: skip
-
-
-def _told(
-    city: City, document: MechanismDocument, cells: IntArray, made: IntArray, released: FloatArray
-) -> RoundStory:
-    return RoundStory(
-        document.round,
-        certify(document.mechanism),
-        float(city.grid.distance_km(cells, made).mean()),
-        mutual_information_bits(document.mechanism, city.distribution),
-        earth_movers_distance_km(city.distribution, released, city.grid),
-        released,
-    )
