@@ -13,9 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, positive
-from geoveil.client.collector import Collector, Patience
+from geoveil.client.collector import Address, Collector, Network, Patience
 from geoveil.client.refusal import Refused
-from geoveil.client.transport import Address, Network
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.randomness import SYSTEM

@@ -21,7 +21,7 @@ from client.world import (
     serving,
 )
 from geoveil.client import Patience
-from geoveil.client.transport import HEADERS, Address, Network
+from geoveil.client.collector import HEADERS, Address, Network
 from geoveil.errors import InvalidInput
 
 

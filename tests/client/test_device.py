@@ -25,7 +25,7 @@ from client.world import (
 )
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
-from geoveil.client.transport import Answer
+from geoveil.client.collector import Answer
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
 from geoveil.randomness import Randomness
 

@@ -17,8 +17,8 @@ from client.crashes import Crash, Machine, on
 from client.world import Collector, Eye, device, refused
 from geoveil.client import Ledger, Refused
 from geoveil.client import ledger as durable
+from geoveil.client.collector import Answer
 from geoveil.client.ledger import Book, Charge, Round
-from geoveil.client.transport import Answer
 
 LIMIT = 10.0
 SPACE = "5" * 64

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from geoveil.cli.program import program
 from geoveil.client import Refused
-from geoveil.client.transport import Address
+from geoveil.client.collector import Address
 from geoveil.errors import InvalidInput
 from geoveil.load import Connection, Fleet, LoadFailed, LoadResult, Plan, run_load
 from server.live import Live

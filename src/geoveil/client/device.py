@@ -12,10 +12,9 @@ from typing import Literal, get_args
 
 from geoveil.arrays import positive
 from geoveil.channel.words import NEARBY_KM, rounded_down
-from geoveil.client.collector import Collector, NoAnswer, Patience
+from geoveil.client.collector import Address, Collector, Network, Patience, Transport
 from geoveil.client.ledger import Charge, Drawn, Ledger, Round
 from geoveil.client.refusal import Refused, Unacknowledged
-from geoveil.client.transport import Address, Network, Transport
 from geoveil.document.canonical import document_id
 from geoveil.document.exact import DRAW_BYTES
 from geoveil.document.wire import MechanismDocument
@@ -184,13 +183,13 @@ class Device:
             return receipt
         self.ledger.mark(charge.report, "sent")
         try:
-            self._collector.count(charge)
-        except NoAnswer as why:
-            raise Unacknowledged(receipt, str(why), why.problem) from None
+            waits = self._collector.count(charge)
         except Refused as refused:
             with suppress(Refused):  # where the ledger fails now, ``flush`` asks again
                 self.ledger.mark(charge.report, "refused", refused.detail)
             raise
+        if waits is not None:
+            raise Unacknowledged(receipt, *waits) from None
         with suppress(Refused):
             self.ledger.mark(charge.report, "acknowledged")
         return replace(receipt, acknowledged=True)

@@ -25,8 +25,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
-from geoveil.client.collector import Collector
-from geoveil.client.transport import Address, Network, Unreachable
+from geoveil.client.collector import Address, Collector, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.certify import Certificate, certify
 from geoveil.document.wire import MechanismDocument

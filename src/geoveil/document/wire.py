@@ -189,13 +189,8 @@ def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
     try:
         space = _space(values["space"])
         promise = _number("epsilon_per_km", values["epsilon_per_km"])
-        for name in ("kernel", "weights"):
-            entries = values[name]
-            one_each = isinstance(entries, list) and len(entries) == space.size
-            _require(one_each, name, f"{name} does not hold one whole number per cell")
-            whole = all(type(entry) is int and 0 < entry < 1 << 62 for entry in entries)
-            _require(whole, name, f"{name} holds something else than whole numbers above 0")
-        kernel, weights = values["kernel"], values["weights"]
+        kernel = _integers("kernel", values["kernel"], space.size)
+        weights = _integers("weights", values["weights"], space.size)
         return IntegerElastic(space, kernel=kernel, weights=weights, epsilon_per_km=promise)
     except RefusedDocument:
         raise
@@ -213,3 +208,11 @@ def _space(value: Any) -> Grid:
         return Grid.from_dict(value)
     except (InvalidInput, TypeError, ValueError, ArithmeticError) as problem:
         raise RefusedDocument("space", f"its space is not sound: {problem}") from None
+
+
+def _integers(name: str, values: Any, size: int) -> list[int]:
+    one_each = isinstance(values, list) and len(values) == size
+    _require(one_each, name, f"{name} does not hold one whole number per cell")
+    whole = all(type(value) is int and 0 < value < 1 << 62 for value in values)
+    _require(whole, name, f"{name} holds something else than whole numbers above 0")
+    return values
