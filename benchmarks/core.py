@@ -10,10 +10,10 @@ from scipy import fft
 
 from benchmarks.timing import Figure, duration, ratio, slope
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.certificate import certify
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.kernel import fft_workers
-from geoveil.document.certify import certify
 from geoveil.document.exact import ExactTable
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric, RandomizedResponse
 from geoveil.space.grid import Grid

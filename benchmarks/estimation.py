@@ -24,7 +24,7 @@ from geoveil.estimate import (
     maximise,
 )
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Objective, uniform
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
@@ -55,7 +55,7 @@ def exact_maximum() -> Figure:
     def climb(tolerance: float, accelerate: ActiveSetNewton | None) -> Callable[[], Any]:
         stop = CertifiedWithin(tolerance)
         return lambda: maximise(
-            observed.likelihood, observed.counts, stop=stop, accelerate=accelerate
+            observed.operator, observed.counts, stop=stop, accelerate=accelerate
         )
 
     return faster(
@@ -76,7 +76,7 @@ def million_cells() -> Figure:
     transforms = kernel_transforms(_SIDE, 2 * (_STEPS + 1))
     return share(
         f"EM, planar geometric, 10⁶ cells ({_STEPS} of 100 steps)",
-        lambda: maximise(observed.likelihood, observed.counts, stop=steps),
+        lambda: maximise(observed.operator, observed.counts, stop=steps),
         Inside(fft, ("fft", "ifft", "rfft", "irfft")),
         "share inside the FFTs; bare FFTs of the same sizes",
         transforms,
@@ -169,7 +169,7 @@ def stop_in_hindsight() -> Figure:
 def best_stop_km(tally: Tally, truth: FloatArray) -> float:
     """The smallest distance from the truth along the path of EM, at some 40 stops up to 400 steps."""
     observed = Observations(tally)
-    path = em_path(Objective(observed.likelihood, observed.counts), uniform(truth.size))
+    path = em_path(Objective(observed.operator, observed.counts), uniform(truth.size))
     wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(
         earth_movers_distance_km(point.theta, truth, tally.space)

@@ -23,7 +23,7 @@ from geoveil.campaign import Crowd, simulate
 from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.channel.channel import Channel, Tally
-from geoveil.estimate import DenseLikelihood, Estimate, maximise
+from geoveil.estimate import DenseOperator, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
 from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
@@ -428,7 +428,7 @@ def lack(channels: Sequence[Channel], setting: Setting, target: int, onset: int 
     laws = [attacked(channel, setting, to) for channel, to in zip(channels, wanted, strict=True)]
     law = np.concatenate(laws) / len(channels)
     best = maximise(
-        DenseLikelihood(matrix), law, stop=gv.CertifiedWithin(1e-6), accelerate=gv.ActiveSetNewton()
+        DenseOperator(matrix), law, stop=gv.CertifiedWithin(1e-6), accelerate=gv.ActiveSetNewton()
     )
     return float(2 * REPORTS * (law @ np.log(law) - best.log_likelihood))
 

@@ -15,8 +15,8 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
+from geoveil.channel.certificate import pairwise_losses
 from geoveil.channel.channel import Channel
-from geoveil.document.certify import pairwise_losses
 
 _LENGTH = r"(?P<far>[\d.]+) (?P<unit>m|km|units?) apart"
 RATIO = re.compile(

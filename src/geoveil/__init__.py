@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from geoveil.campaign.campaign import Campaign as Campaign
     from geoveil.campaign.elastic_design import blahut_arimoto as blahut_arimoto, elastic as elastic
     from geoveil.campaign.simulation import simulate as simulate
-    from geoveil.document.certify import Certificate as Certificate, certify as certify
+    from geoveil.channel.certificate import Certificate as Certificate, certify as certify
     from geoveil.document.exact import ExactTable as ExactTable
     from geoveil.document.saved import (
         load_mechanism as load_mechanism, save_mechanism as save_mechanism,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from geoveil.estimate.mixture import (
         AverageMechanism as AverageMechanism, AverageOfEstimates as AverageOfEstimates,
     )
-    from geoveil.estimate.observations import JointTally as JointTally
+    from geoveil.channel.joint import JointTally as JointTally
     from geoveil.estimate.stopping import (
         CertifiedWithin as CertifiedWithin, LikelihoodChange as LikelihoodChange, Steps as Steps,
     )
@@ -101,12 +101,13 @@ _HOMES = {
         "GeneralPrivacy", "GeoIndistinguishability", "Guarantee", "LocalDifferentialPrivacy",
         "PerKilometre", "WithinRadius",
     ),
+    "channel.joint": ("JointTally",),
     "client.budget": ("Budget", "BudgetSpent",),
     "campaign.advice": ("advise",),
     "campaign.campaign": ("Campaign",),
     "campaign.elastic_design": ("blahut_arimoto", "elastic",),
     "campaign.simulation": ("simulate",),
-    "document.certify": ("Certificate", "certify",),
+    "channel.certificate": ("Certificate", "certify",),
     "document.exact": ("ExactTable",),
     "document.saved": ("load_mechanism", "save_mechanism",),
     "estimate.bayesian_update": ("IterativeBayesianUpdate",),
@@ -116,7 +117,6 @@ _HOMES = {
     "estimate.estimate": ("Estimate",),
     "estimate.linear": ("MatrixInversion", "RandomizedResponseEstimator", "RapporEstimator",),
     "estimate.mixture": ("AverageMechanism", "AverageOfEstimates",),
-    "estimate.observations": ("JointTally",),
     "estimate.stopping": ("CertifiedWithin", "LikelihoodChange", "Steps",),
     "estimate.uncertainty": ("FisherInformation",),
     "measure.distance": (

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
-from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.cli.program import program
 from geoveil.document.saved import mechanism_to_dict, save_mechanism
 from geoveil.document.wire import publish
@@ -38,12 +37,17 @@ def sound(tmp_path: Path) -> Path:
     return tmp_path / "sound.json"
 
 
+def save_claimed(channel: DenseChannel, epsilon_per_km: float, path: Path) -> None:
+    """A document whose claim somebody has written into it."""
+    claim = {"kind": "per-km", "epsilon_per_km": epsilon_per_km}
+    path.write_text(json.dumps({**mechanism_to_dict(channel), "guarantee": claim}))
+
+
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
     """The document of a matrix that claims half of what it loses."""
     matrix = Elastic(GRID, beta_per_km=1.0).matrix()
-    claim = GeoIndistinguishability(0.5)
-    save_mechanism(DenseChannel(GRID, matrix, guarantee=claim), tmp_path / "broken.json")
+    save_claimed(DenseChannel(GRID, matrix), 0.5, tmp_path / "broken.json")
     return tmp_path / "broken.json"
 
 
@@ -169,8 +173,7 @@ def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_
 
 def test_an_infinite_loss_is_a_word_in_json(tmp_path: Path) -> None:
     matrix = np.eye(GRID.size)
-    claim = GeoIndistinguishability(2.0)
-    save_mechanism(DenseChannel(GRID, matrix, guarantee=claim), tmp_path / "none.json")
+    save_claimed(DenseChannel(GRID, matrix), 2.0, tmp_path / "none.json")
     result = audit(tmp_path / "none.json", *DRAWS, "--json")
     assert result.exit_code == 1
     values = json.loads(result.stdout, parse_constant=pytest.fail)

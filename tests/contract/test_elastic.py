@@ -120,7 +120,10 @@ def test_a_beta_and_a_promise_to_find_one_exclude_each_other(options: dict[str, 
         gv.Elastic(grid(), beta_per_km=10.0, **options)
 
 
-def test_a_claim_beside_a_beta_is_kept_and_refuted() -> None:
-    boastful = gv.Elastic(grid(), beta_per_km=10.0, epsilon_per_km=0.1)
-    assert boastful.guarantee == gv.GeoIndistinguishability(0.1)
-    assert not gv.certify(boastful).holds
+def test_a_promise_beside_a_beta_is_kept_where_it_is_true_and_else_refused() -> None:
+    true = gv.certify(gv.Elastic(grid(), beta_per_km=10.0)).epsilon_per_km
+    assert true < 20.0
+    modest = gv.Elastic(grid(), beta_per_km=10.0, epsilon_per_km=true * 1.001)
+    assert modest.guarantee == gv.GeoIndistinguishability(true * 1.001)
+    with pytest.raises(InvalidInput, match="must not be smaller than the loss"):
+        gv.Elastic(grid(), beta_per_km=10.0, epsilon_per_km=true * 0.999)

@@ -135,9 +135,10 @@ def test_the_certificate_covers_the_exact_table_whatever_the_integers(data: st.D
     grid = gv.Grid(rows=2, columns=3, cell_km=data.draw(st.sampled_from([0.1, 1.0, 7.5])))
     kernel = data.draw(st.lists(st.integers(KERNEL_FLOOR, KERNEL_TOP), min_size=6, max_size=6))
     weights = data.draw(st.lists(st.integers(1, WEIGHTS_TOTAL // 6), min_size=6, max_size=6))
-    channel = IntegerElastic(grid, kernel=kernel, weights=weights, epsilon_per_km=1.0)
+    channel = IntegerElastic(grid, kernel=kernel, weights=weights)
     assert channel.certified_epsilon_per_km >= largest_loss_per_km(channel) - 1e-13
     assert channel.certified_epsilon_per_km <= 2 * channel.beta_per_km + 1e-12
+    assert channel.guarantee.epsilon_per_km == channel.certified_epsilon_per_km
 
 
 @pytest.mark.parametrize("epsilon_per_km", [0.01, 0.2, 1.0, 2.0, 8.0, 60.0])
@@ -174,6 +175,7 @@ def test_a_thousand_hostile_weights_are_certified_within_the_claim() -> None:
         ({"weights": [0] * 12}, "must lie in"),
         ({"weights": [WEIGHTS_TOTAL // 2] * 12}, "sum to at most"),
         ({"epsilon_per_km": 0.0}, "above 0"),
+        ({"kernel": [KERNEL_TOP] * 6 + [KERNEL_FLOOR] * 6}, "must not be smaller than the loss"),
     ],
 )
 def test_unsound_integers_are_refused(change: dict[str, object], message: str) -> None:

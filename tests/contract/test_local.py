@@ -69,13 +69,13 @@ class TestRappor(ChannelContract):
         bits = channel.sample(np.arange(300) % channel.space.size, randomness=gv.seeded(9))
         tally, again = channel.tally(bits), channel.tally(bits[:100])
         assert tally.total == 300
-        assert tally.bit_sums.tolist() == bits.sum(axis=0).tolist()
+        assert tally.sums.tolist() == bits.sum(axis=0).tolist()
         assert dict(_vectors(tally)) == _counted(bits)
         assert dict(_vectors(tally + again)) == _counted(np.concatenate((bits, bits[:100])))
 
 
 def _vectors(tally: Any) -> list[tuple[tuple[int, ...], int]]:
-    keys = map(tuple, tally.channel.vectors.tolist())
+    keys = map(tuple, tally.operator.vectors.tolist())
     return list(zip(keys, tally.counts.tolist(), strict=True))
 
 
@@ -90,15 +90,15 @@ def test_the_columns_of_a_tally_are_those_of_the_alphabet_up_to_a_factor() -> No
     mechanism = gv.Rappor(gv.Line(5), epsilon=1.7)
     tally = mechanism.tally(mechanism.sample([0, 1, 2, 3, 4] * 9, randomness=gv.seeded(2)))
     matrix = formulas.rappor(5, 1.7)
-    for report, vector in enumerate(tally.channel.vectors):
+    for report, vector in enumerate(tally.operator.vectors):
         column = matrix[:, int((vector.astype(int) << np.arange(5)).sum())]
-        given = tally.channel.likelihood(report)
+        given = tally.operator.column(report)
         np.testing.assert_allclose(given / given.sum(), column / column.sum(), rtol=1e-12)
-        unit = np.eye(tally.channel.report_count)[report]
-        np.testing.assert_allclose(tally.channel.pull(unit), given, rtol=1e-12)
+        unit = np.eye(tally.counts.size)[report]
+        np.testing.assert_allclose(tally.operator.pull(unit), given, rtol=1e-12)
     theta = np.full(5, 0.2)
-    rows = np.stack([tally.channel.row(cell) for cell in range(5)])
-    np.testing.assert_allclose(tally.channel.push(theta), theta @ rows, rtol=1e-12)
+    rows = np.stack([tally.operator.row(cell) for cell in range(5)])
+    np.testing.assert_allclose(tally.operator.push(theta), theta @ rows, rtol=1e-12)
 
 
 @pytest.mark.statistical

@@ -150,7 +150,7 @@ def test_stacked_channels_cut_values_by_part_and_keep_the_weakest_claim() -> Non
     weak, strong = (gv.Exponential(GRID, epsilon_per_km=e) for e in (3.0, 1.0))
     stacked = gv.StackedChannel([strong, weak])
     assert stacked.guarantee == weak.guarantee
-    assert [part.tolist() for part in stacked.parts(np.arange(24.0))] == [
+    assert [part.tolist() for part in stacked.split(np.arange(24.0))] == [
         list(range(12)),
         list(range(12, 24)),
     ]

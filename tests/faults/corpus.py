@@ -167,7 +167,8 @@ def epsilon_per_cell_taken_per_km() -> gv.Channel:
 
 @fault
 def half_the_truth_claimed() -> gv.Channel:
-    return gv.Elastic(GRID, beta_per_km=EPSILON / 2, epsilon_per_km=EPSILON / 4)
+    claim = gv.GeoIndistinguishability(EPSILON / 4)
+    return claiming(claim, gv.Elastic, GRID, beta_per_km=EPSILON / 2)
 
 
 @fault

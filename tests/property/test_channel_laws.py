@@ -138,7 +138,7 @@ def test_merging_tallies_commutes_with_counting(channel: gv.Channel, data: st.Da
         if not isinstance(channel, gv.Rappor):
             assert merged.counts.tolist() == channel.tally(reports).counts.tolist()
         else:
-            assert merged.bit_sums.tolist() == channel.tally(reports).bit_sums.tolist()
+            assert merged.sums.tolist() == channel.tally(reports).sums.tolist()
 
 
 @given(plain | remaps())

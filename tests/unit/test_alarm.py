@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import DenseChannel
+from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
-from geoveil.estimate.likelihood import DenseLikelihood
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
-from geoveil.verify.guard import FakesLikelihood, GuardedUpdate, estimated_fakes
+from geoveil.verify.guard import GuardedUpdate, WithFakes, estimated_fakes
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
@@ -140,14 +140,14 @@ def test_fakes_in_one_round_of_several(mechanism: Channel) -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_likelihood_with_fakes_is_a_matrix_with_more_rows(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    honest = DenseLikelihood(generator.random((3, 5)))
+    honest = DenseOperator(generator.random((3, 5)))
     scale, sources = generator.random(5), np.array([1, 4])
-    likelihood = FakesLikelihood(honest, scale, sources)
-    matrix = np.vstack((honest.matrix * scale, np.eye(5)[sources]))
+    operator = WithFakes(honest, scale, sources)
+    matrix = np.vstack((honest.matrix() * scale, np.eye(5)[sources]))
     theta, values = generator.random((2, 5)), generator.random((2, 5))
-    np.testing.assert_allclose(likelihood.push(theta), theta @ matrix)
-    np.testing.assert_allclose(likelihood.pull(values), values @ matrix.T)
-    np.testing.assert_allclose(likelihood.columns(np.arange(5)), matrix)
+    np.testing.assert_allclose(operator.push(theta), theta @ matrix)
+    np.testing.assert_allclose(operator.pull(values), values @ matrix.T)
+    np.testing.assert_allclose(operator.columns(np.arange(5)), matrix)
 
 
 def test_the_guard_takes_out_the_fakes(mechanism: Channel) -> None:

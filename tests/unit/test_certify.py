@@ -18,7 +18,7 @@ LINE = gv.Line(2)
 def dense(
     matrix: object, claim: gv.Guarantee | None = None, space: gv.Space = LINE
 ) -> gv.Certificate:
-    return gv.certify(gv.DenseChannel(space, matrix, guarantee=claim))
+    return gv.certify(gv.DenseChannel(space, matrix), claim=claim)
 
 
 def test_a_coin_is_certified_by_hand() -> None:
@@ -79,14 +79,14 @@ def test_tables_that_are_no_channel_are_refuted() -> None:
         def matrix(self) -> np.ndarray:
             return self.shown
 
-    channel = Broken(LINE, np.eye(2), guarantee=gv.LocalDifferentialPrivacy(9.0))
+    channel = Broken(LINE, np.eye(2))
     for shown, said in (
         ([[np.nan, 1], [0.5, 0.5]], "not finite"),
         ([[-0.1, 1.1], [0.5, 0.5]], "negative"),
         ([[0.5, 0.4], [0.5, 0.5]], "sums to 0.9"),
     ):
         channel.shown = np.array(shown)
-        found = gv.certify(channel)
+        found = gv.certify(channel, claim=gv.LocalDifferentialPrivacy(9.0))
         assert not found.holds
         assert said in found.problem
 

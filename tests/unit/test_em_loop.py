@@ -16,16 +16,15 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
     CertifiedWithin,
-    ChannelLikelihood,
-    DenseLikelihood,
-    Likelihood,
+    DenseOperator,
+    Operator,
     Squarem,
-    StackedLikelihood,
+    StackedOperator,
     Steps,
     maximise,
 )
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Objective
+from geoveil.estimate.objective import Objective
 
 ACCELERATORS: list[Any] = [None, Squarem(), ActiveSetNewton()]
 
@@ -59,7 +58,7 @@ def test_one_step_is_the_update_of_the_papers(problem: tuple[FloatArray, FloatAr
         )
         for x in range(len(matrix))
     ]
-    ascent = maximise(DenseLikelihood(matrix), counts, start=theta, stop=Steps(1))
+    ascent = maximise(DenseOperator(matrix), counts, start=theta, stop=Steps(1))
     np.testing.assert_allclose(ascent.distribution, expected, rtol=1e-12)
     assert ascent.log_likelihood == pytest.approx(log_likelihood(matrix, counts, expected))
 
@@ -71,7 +70,7 @@ def test_the_likelihood_never_falls_and_the_simplex_is_never_left(
     problem: tuple[FloatArray, FloatArray], accelerate: Any
 ) -> None:
     matrix, counts = problem
-    objective = Objective(DenseLikelihood(matrix), counts)
+    objective = Objective(DenseOperator(matrix), counts)
     start = np.full(len(matrix), 1 / len(matrix))
     path = em_path(objective, start) if accelerate is None else accelerate.path(objective, start)
     last = -np.inf
@@ -88,7 +87,7 @@ def test_the_certificate_bounds_what_is_missing(
     problem: tuple[FloatArray, FloatArray], steps: int
 ) -> None:
     matrix, counts = problem
-    likelihood = DenseLikelihood(matrix)
+    likelihood = DenseOperator(matrix)
     early = maximise(likelihood, counts, stop=Steps(steps))
     best = maximise(likelihood, counts, stop=CertifiedWithin(1e-13), accelerate=ActiveSetNewton())
     found = log_likelihood(matrix, counts, best.distribution)
@@ -104,8 +103,8 @@ def test_factors_of_columns_change_nothing_but_the_level(
 ) -> None:
     matrix, counts = problem
     factors = np.random.default_rng(seed).uniform(0.01, 100, size=matrix.shape[1])
-    plain = maximise(DenseLikelihood(matrix), counts, stop=Steps(7))
-    scaled = maximise(DenseLikelihood(matrix * factors), counts, stop=Steps(7))
+    plain = maximise(DenseOperator(matrix), counts, stop=Steps(7))
+    scaled = maximise(DenseOperator(matrix * factors), counts, stop=Steps(7))
     np.testing.assert_allclose(scaled.distribution, plain.distribution, rtol=1e-9)
     assert scaled.certificate == pytest.approx(plain.certificate, abs=1e-9)
     level = counts @ np.log(factors) / counts.sum()
@@ -119,8 +118,8 @@ def test_observations_never_made_contribute_nothing(
 ) -> None:
     matrix, counts = problem
     impossible = np.concatenate([matrix, np.zeros((len(matrix), 1))], axis=1)
-    plain = maximise(DenseLikelihood(matrix), counts, stop=Steps(5))
-    wider = maximise(DenseLikelihood(impossible), [*counts, 0], stop=Steps(5))
+    plain = maximise(DenseOperator(matrix), counts, stop=Steps(5))
+    wider = maximise(DenseOperator(impossible), [*counts, 0], stop=Steps(5))
     np.testing.assert_allclose(wider.distribution, plain.distribution, rtol=1e-12)
 
 
@@ -132,10 +131,8 @@ def test_renumbering_cells_commutes_with_every_step(
     matrix, counts = problem
     order = np.random.default_rng(seed).permutation(len(matrix))
     for accelerate in ACCELERATORS:
-        plain = maximise(DenseLikelihood(matrix), counts, stop=Steps(4), accelerate=accelerate)
-        moved = maximise(
-            DenseLikelihood(matrix[order]), counts, stop=Steps(4), accelerate=accelerate
-        )
+        plain = maximise(DenseOperator(matrix), counts, stop=Steps(4), accelerate=accelerate)
+        moved = maximise(DenseOperator(matrix[order]), counts, stop=Steps(4), accelerate=accelerate)
         np.testing.assert_allclose(
             moved.distribution, plain.distribution[order], rtol=1e-7, atol=1e-9
         )
@@ -148,8 +145,8 @@ def test_one_mechanism_split_in_two_is_one_mechanism(
 ) -> None:
     matrix, counts = problem
     part = np.random.default_rng(seed).binomial(counts, 0.5)
-    likelihood = DenseLikelihood(matrix)
-    stacked = StackedLikelihood([likelihood, likelihood])
+    likelihood = DenseOperator(matrix)
+    stacked = StackedOperator([likelihood, likelihood])
     together = maximise(likelihood, counts, stop=Steps(9))
     apart = maximise(stacked, np.concatenate([part, counts - part]), stop=Steps(9))
     np.testing.assert_allclose(apart.distribution, together.distribution, rtol=1e-9)
@@ -164,10 +161,10 @@ def test_problems_side_by_side_are_the_same_problems(
     matrix, counts = problem
     batch = np.stack([np.roll(counts, shift) for shift in range(several)])
     start = np.full((several, len(matrix)), 1 / len(matrix))
-    path = em_path(Objective(DenseLikelihood(matrix), batch), start)
+    path = em_path(Objective(DenseOperator(matrix), batch), start)
     after_three = [next(path) for _ in range(4)][-1]
     for row, own in enumerate(batch):
-        alone = maximise(DenseLikelihood(matrix), own, stop=Steps(3))
+        alone = maximise(DenseOperator(matrix), own, stop=Steps(3))
         np.testing.assert_allclose(after_three.theta[row], alone.distribution, rtol=1e-9)
         assert after_three.log_likelihood[row] == pytest.approx(alone.log_likelihood)
         assert after_three.certificate[row] == pytest.approx(alone.certificate, abs=1e-9)
@@ -175,7 +172,7 @@ def test_problems_side_by_side_are_the_same_problems(
 
 def test_a_warm_start_goes_on_where_it_stopped() -> None:
     matrix = np.array([[0.6, 0.3, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
-    likelihood, counts = DenseLikelihood(matrix), [5, 2, 9]
+    likelihood, counts = DenseOperator(matrix), [5, 2, 9]
     first = maximise(likelihood, counts, stop=Steps(4))
     second = maximise(likelihood, counts, start=first.distribution, stop=Steps(6))
     whole = maximise(likelihood, counts, stop=Steps(10))
@@ -186,7 +183,7 @@ def test_a_warm_start_goes_on_where_it_stopped() -> None:
 def test_the_trace_tells_the_ascent_and_progress_is_reported() -> None:
     seen: list[tuple[int, int]] = []
     ascent = maximise(
-        DenseLikelihood(np.array([[0.75, 0.25], [0.25, 0.75]])),
+        DenseOperator(np.array([[0.75, 0.25], [0.25, 0.75]])),
         [3, 1],
         stop=Steps(3),
         progress=lambda done, of: seen.append((done, of)),
@@ -198,7 +195,7 @@ def test_the_trace_tells_the_ascent_and_progress_is_reported() -> None:
 
 
 def test_a_start_without_full_support_is_refused() -> None:
-    likelihood = DenseLikelihood(np.eye(3))
+    likelihood = DenseOperator(np.eye(3))
     with pytest.raises(InvalidInput, match=r"start .zero at 1 of 3 entries. must be positive"):
         maximise(likelihood, [1, 1, 1], start=[0.5, 0.5, 0.0])
 
@@ -208,36 +205,40 @@ def test_a_start_without_full_support_is_refused() -> None:
 )
 def test_a_start_that_is_no_distribution_is_refused(start: object) -> None:
     with pytest.raises(InvalidInput, match="start"):
-        maximise(DenseLikelihood(np.eye(3)), [1, 1, 1], start=start)
+        maximise(DenseOperator(np.eye(3)), [1, 1, 1], start=start)
 
 
 @pytest.mark.parametrize("weights", [[0, 0, 0], [1, -1, 1], [1, np.inf, 1], [1, 1]])
 def test_weights_that_make_no_sense_are_refused(weights: list[float]) -> None:
     with pytest.raises(InvalidInput, match="weights"):
-        maximise(DenseLikelihood(np.eye(3)), weights)
+        maximise(DenseOperator(np.eye(3)), weights)
 
 
-class NoisyProducts(Likelihood):
-    """A likelihood whose products carry the rounding noise of an FFT, and exact columns."""
+class NoisyProducts(Operator):
+    """An operator whose products carry the rounding noise of an FFT, and exact columns."""
 
     def __init__(self, matrix: FloatArray) -> None:
         self._matrix = matrix
-        self.unknowns, self.observations = matrix.shape
         self._generator = np.random.default_rng(0)
         self.fetched: list[int] = []
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self._matrix.shape
+        return rows, columns
 
     def _noisy(self, result: FloatArray) -> FloatArray:
         return result + self._generator.uniform(-3e-16, 1e-16, result.shape) * result.max()
 
-    def push(self, theta: FloatArray) -> FloatArray:
+    def _push(self, theta: FloatArray) -> FloatArray:
         return self._noisy(theta @ self._matrix)
 
-    def pull(self, values: FloatArray) -> FloatArray:
+    def _pull(self, values: FloatArray) -> FloatArray:
         return self._noisy(values @ self._matrix.T)
 
-    def column(self, observation: int) -> FloatArray:
-        self.fetched.append(observation)
-        return self._matrix[:, observation]
+    def _column(self, column: int) -> FloatArray:
+        self.fetched.append(column)
+        return self._matrix[:, column]
 
 
 def test_noise_of_fast_products_does_not_reach_the_estimate() -> None:
@@ -249,7 +250,7 @@ def test_noise_of_fast_products_does_not_reach_the_estimate() -> None:
     counts[5] = 1  # far away and nearly impossible: its law drowns in the noise
     noisy = NoisyProducts(matrix)
     fast = maximise(noisy, counts, stop=Steps(30))
-    exact = maximise(DenseLikelihood(matrix), counts, stop=Steps(30))
+    exact = maximise(DenseOperator(matrix), counts, stop=Steps(30))
     np.testing.assert_allclose(fast.distribution, exact.distribution, rtol=1e-6, atol=1e-12)
     assert noisy.fetched == [5]
     assert exact.distribution[:20].sum() == pytest.approx(1 / counts.sum(), rel=1e-3)
@@ -264,10 +265,10 @@ def test_design_is_the_same_loop_with_the_roles_swapped() -> None:
     by_hand = np.full(12, 1 / 12)
     for _ in range(5):
         by_hand = by_hand * (kernel @ (prior / (kernel @ by_hand)))
-    ascent = maximise(DenseLikelihood(kernel.T), prior, stop=Steps(5))
+    ascent = maximise(DenseOperator(kernel.T), prior, stop=Steps(5))
     np.testing.assert_allclose(ascent.distribution, by_hand, rtol=1e-10)
 
-    optimum = maximise(DenseLikelihood(kernel.T), prior, stop=CertifiedWithin(1e-10, 10**6))
+    optimum = maximise(DenseOperator(kernel.T), prior, stop=CertifiedWithin(1e-10, 10**6))
     channel = optimum.distribution * kernel
     channel /= channel.sum(axis=1, keepdims=True)
     joint = prior[:, None] * channel
@@ -283,21 +284,21 @@ def test_channels_and_matrices_give_the_same_products() -> None:
     grid = gv.Grid(rows=25, columns=25, cell_km=1.0)  # 625 cells: no matrix is made by itself
     channel = gv.PlanarGeometric(grid, epsilon_per_km=0.7)
     counts = np.random.default_rng(1).multinomial(5_000, channel.push(np.full(625, 1 / 625)))
-    fast = maximise(ChannelLikelihood(channel), counts, stop=Steps(25))
-    dense = maximise(DenseLikelihood(channel.matrix()), counts, stop=Steps(25))
+    fast = maximise(channel, counts, stop=Steps(25))
+    dense = maximise(DenseOperator(channel.matrix()), counts, stop=Steps(25))
     np.testing.assert_allclose(fast.distribution, dense.distribution, rtol=1e-8, atol=1e-15)
     assert fast.certificate == pytest.approx(dense.certificate, rel=1e-8)
 
 
 def test_columns_come_out_in_order_from_a_stack() -> None:
     generator = np.random.default_rng(0)
-    parts = [DenseLikelihood(generator.uniform(size=(3, n))) for n in (2, 4, 1)]
-    stacked = StackedLikelihood(parts)
-    whole = np.concatenate([part.matrix for part in parts], axis=1)
+    parts = [DenseOperator(generator.uniform(size=(3, n))) for n in (2, 4, 1)]
+    stacked = StackedOperator(parts)
+    whole = np.concatenate([part.matrix() for part in parts], axis=1)
     np.testing.assert_array_equal(stacked.columns(np.array([6, 0, 3])), whole[:, [6, 0, 3]])
     np.testing.assert_array_equal(stacked.column(5), whole[:, 5])
-    assert stacked.locate(2) == (1, 0)
-    with pytest.raises(InvalidInput, match="same unknowns"):
-        StackedLikelihood([DenseLikelihood(np.eye(2)), DenseLikelihood(np.eye(3))])
+    np.testing.assert_array_equal(stacked.matrix(), whole)
+    with pytest.raises(InvalidInput, match="same rows"):
+        StackedOperator([DenseOperator(np.eye(2)), DenseOperator(np.eye(3))])
     with pytest.raises(InvalidInput, match="empty"):
-        StackedLikelihood([])
+        StackedOperator([])

@@ -10,7 +10,7 @@ from geoveil.errors import ImpossibleReport, InvalidInput
 from geoveil.estimate import (
     ActiveSetNewton,
     CertifiedWithin,
-    DenseLikelihood,
+    DenseOperator,
     IterativeBayesianUpdate,
     JointTally,
     LikelihoodChange,
@@ -38,7 +38,7 @@ class TestManyMaxima:
         theta = np.array([(1 - middle) / 2, middle, (1 - middle) / 2])
         theta = 0.999999999 * theta + 1e-9 / 3  # full support
         ascent = maximise(
-            DenseLikelihood(MANY_MAXIMA), [1, 1, 1], start=theta, stop=CertifiedWithin(1e-8)
+            DenseOperator(MANY_MAXIMA), [1, 1, 1], start=theta, stop=CertifiedWithin(1e-8)
         )
         assert ascent.steps == 0
         assert ascent.log_likelihood == pytest.approx(np.log(1 / 3))

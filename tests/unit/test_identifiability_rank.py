@@ -13,7 +13,7 @@ from contract.estimators import matrices
 from geoveil.estimate import (
     ActiveSetNewton,
     CertifiedWithin,
-    DenseLikelihood,
+    DenseOperator,
     IterativeBayesianUpdate,
     Steps,
 )
@@ -66,17 +66,17 @@ def test_cells_that_only_look_alike_are_named() -> None:
     channel = gv.RandomizedResponse(LINE, epsilon=1.0)
     twins = channel.matrix()
     twins[5] = twins[4]
-    found = tell_apart(DenseLikelihood(twins), [1, 1, 1, 1, 5, 0])
+    found = tell_apart(DenseOperator(twins), [1, 1, 1, 1, 5, 0])
     assert not found
     assert (found.rank, found.alike) == (5, ((4, 5),))
     np.testing.assert_array_equal(np.flatnonzero(found.undetermined), [4, 5])
     assert str(found).startswith("not identifiable: the reports cannot tell cells 4 and 5 apart;")
-    assert tell_apart(DenseLikelihood(twins), [50, 1, 1, 1, 0, 0])  # twins with nobody in them
+    assert tell_apart(DenseOperator(twins), [50, 1, 1, 1, 0, 0])  # twins with nobody in them
 
 
 def test_an_empty_cell_on_the_face_does_not_open_it() -> None:
     """The reports follow the row of a corner exactly: a change is unseen, but would go below zero."""
-    rows = DenseLikelihood(np.array([[6, 2, 2], [2, 6, 2], [2, 2, 6], [3, 3, 4]]) / 10)
+    rows = DenseOperator(np.array([[6, 2, 2], [2, 6, 2], [2, 2, 6], [3, 3, 4]]) / 10)
     assert tell_apart(rows, [6, 2, 2])
     inside = tell_apart(rows, [3, 3, 4])
     assert not inside
@@ -91,18 +91,18 @@ def test_the_verdict_is_that_of_a_linear_program(seed: int) -> None:
     matrix = generator.dirichlet(np.full(reports, 0.5), size=cells)
     counts = generator.integers(0, 30, reports) + np.eye(reports, dtype=int)[0]
     best = maximise(
-        DenseLikelihood(matrix), counts, stop=CertifiedWithin(1e-13), accelerate=ActiveSetNewton()
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-13), accelerate=ActiveSetNewton()
     ).distribution
     seen = matrix[:, counts > 0].T
     direction = generator.normal(size=cells)
     ends = [
         linprog(sign * direction, A_eq=seen, b_eq=seen @ best, bounds=(0, 1)).x for sign in (1, -1)
     ]
-    assert bool(tell_apart(DenseLikelihood(matrix), counts)) == (np.ptp(ends, axis=0).max() < 1e-4)
+    assert bool(tell_apart(DenseOperator(matrix), counts)) == (np.ptp(ends, axis=0).max() < 1e-4)
 
 
 def test_reports_that_no_cell_makes_do_not_count() -> None:
-    found = tell_apart(DenseLikelihood(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])), [1, 1, 1])
+    found = tell_apart(DenseOperator(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])), [1, 1, 1])
     assert found
     assert found.reason == "identifiable: the reports tell all 2 cells apart"
 
@@ -117,7 +117,7 @@ def test_lost_directions_are_invisible_changes() -> None:
 
 
 def test_a_channel_without_information_tells_nothing_apart() -> None:
-    found = tell_apart(DenseLikelihood(np.full((9, 3), 1 / 3)), [1, 1, 1])
+    found = tell_apart(DenseOperator(np.full((9, 3), 1 / 3)), [1, 1, 1])
     assert not found
     assert (found.rank, found.cells) == (1, 9)
     assert found.alike == (tuple(range(9)),)
@@ -128,7 +128,7 @@ def test_combinations_of_unlike_cells_are_found() -> None:
     """The middle row is the mean of the outer ones: no two cells alike, one combination lost."""
     matrix = np.array([[0.5, 0.5, 0, 0], [0.3, 0.4, 0.2, 0.1], [0.1, 0.3, 0.4, 0.2], [0, 0, 0, 1]])
     matrix[1] = (matrix[0] + matrix[2]) / 2
-    found = tell_apart(DenseLikelihood(matrix), [1, 1, 1, 1])
+    found = tell_apart(DenseOperator(matrix), [1, 1, 1, 1])
     assert (found.rank, found.alike) == (3, ())
     np.testing.assert_array_equal(found.undetermined, [True, True, True, False])
     assert "shares can move among cells 0, 1 and 2 without any change" in found.reason
@@ -141,7 +141,7 @@ def test_the_rank_is_that_of_singular_values(data: st.DataObject) -> None:
     matrix = data.draw(matrices())
     copies = data.draw(st.integers(0, 2))
     matrix = np.concatenate([matrix, matrix[:copies]])
-    found = tell_apart_by(DenseLikelihood(matrix))
+    found = tell_apart_by(DenseOperator(matrix))
     system = np.concatenate([matrix, np.ones((len(matrix), 1))], axis=1)
     assert found.rank == np.linalg.matrix_rank(system, tol=1e-11)
     assert bool(found) == (found.rank == len(matrix))
@@ -153,7 +153,7 @@ def test_scale_of_columns_does_not_hide_information() -> None:
     matrix = np.array(
         [[1 - 3e-13, 1e-13, 2e-13], [1 - 5e-13, 4e-13, 1e-13], [1 - 2e-13, 1e-13, 1e-13]]
     )
-    assert tell_apart(DenseLikelihood(matrix), [5, 1, 1]).rank == 3
+    assert tell_apart(DenseOperator(matrix), [5, 1, 1]).rank == 3
 
 
 def test_large_spaces_are_not_tested_and_say_so() -> None:

@@ -78,4 +78,4 @@ def test_rappor_knows_its_space_without_looking_for_distinct_vectors() -> None:
     tally = mechanism.tally(mechanism.sample(np.zeros(5, dtype=int)))
     assert tally.space == gv.Line(30)
     gv.RapporEstimator().fit(tally)
-    assert "channel" not in vars(tally)
+    assert "_found" not in vars(tally)

@@ -59,7 +59,7 @@ def test_rappor_is_equations_13_and_14(epsilons: list[float], seed: int) -> None
     n = sum(tally.total for tally in tallies)
     mean = sum(t.total / (1 + math.exp(e / 2)) for t, e in zip(tallies, epsilons, strict=True)) / n
     grown = 1 / mean - 1
-    bits = sum(tally.counts @ tally.channel.vectors for tally in tallies) / n
+    bits = sum(tally.counts @ tally.operator.vectors for tally in tallies) / n
     printed = (grown + 1) / (grown - 1) * bits - 1 / (grown - 1)
     estimate = RapporEstimator().fit(tallies)
     assert estimate.errors.centre == pytest.approx(printed, rel=1e-6, abs=1e-9)

@@ -15,14 +15,14 @@ from geoveil.arrays import FloatArray
 from geoveil.estimate import (
     ActiveSetNewton,
     CertifiedWithin,
-    DenseLikelihood,
-    Likelihood,
+    DenseOperator,
+    Operator,
     Squarem,
     Steps,
     maximise,
 )
 from geoveil.estimate.em import _newton_step
-from geoveil.estimate.likelihood import Objective
+from geoveil.estimate.objective import Objective
 
 
 def geometric(size: int, epsilon: float) -> FloatArray:
@@ -43,7 +43,7 @@ def drawn(matrix: FloatArray, people: int, seed: int = 0) -> FloatArray:
 def design(people: FloatArray, beta: float, steps: int, grid: gv.Grid) -> FloatArray:
     """The elastic channel after some steps of Blahut–Arimoto."""
     kernel = np.exp(-beta * grid.distances_km())
-    ascent = maximise(DenseLikelihood(kernel.T), people / people.sum(), stop=Steps(steps))
+    ascent = maximise(DenseOperator(kernel.T), people / people.sum(), stop=Steps(steps))
     channel = ascent.distribution * kernel
     return channel / channel.sum(axis=1, keepdims=True)
 
@@ -73,7 +73,7 @@ def gap(matrix: FloatArray, counts: FloatArray, theta: FloatArray) -> float:
 def test_the_maximum_is_found_and_certified(name: str) -> None:
     matrix, counts = ZOO[name]
     ascent = maximise(
-        DenseLikelihood(matrix), counts, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
     )
     assert ascent.stopped.startswith("certified within 1e-09")
     assert gap(matrix, counts, ascent.distribution) <= 1e-9 + 1e-13
@@ -86,9 +86,9 @@ def test_the_maximum_is_found_and_certified(name: str) -> None:
 def test_the_likelihood_is_that_of_long_plain_ascent(name: str) -> None:
     matrix, counts = ZOO[name]
     newton = maximise(
-        DenseLikelihood(matrix), counts, stop=CertifiedWithin(1e-10), accelerate=ActiveSetNewton()
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-10), accelerate=ActiveSetNewton()
     )
-    plain = maximise(DenseLikelihood(matrix), counts, stop=Steps(3_000))
+    plain = maximise(DenseOperator(matrix), counts, stop=Steps(3_000))
     assert newton.log_likelihood >= plain.log_likelihood - newton.certificate
     assert newton.log_likelihood - plain.log_likelihood <= plain.certificate
 
@@ -99,7 +99,7 @@ def test_any_problem_is_solved(data: st.DataObject) -> None:
     matrix = data.draw(matrices())
     counts = data.draw(counts_of(matrix.shape[1]))
     ascent = maximise(
-        DenseLikelihood(matrix), counts, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
     )
     assert gap(matrix, counts, ascent.distribution) <= 1e-9 + 1e-12
 
@@ -109,7 +109,7 @@ def test_a_unique_interior_maximum_is_the_inverse() -> None:
     truth = np.array([0.1, 0.15, 0.2, 0.25, 0.3])
     counts = (truth @ matrix * 10**9).round()
     ascent = maximise(
-        DenseLikelihood(matrix), counts, stop=CertifiedWithin(1e-13), accelerate=ActiveSetNewton()
+        DenseOperator(matrix), counts, stop=CertifiedWithin(1e-13), accelerate=ActiveSetNewton()
     )
     inverse = np.linalg.solve(matrix.T, counts / counts.sum())
     np.testing.assert_allclose(ascent.distribution, inverse, atol=1e-6)
@@ -118,7 +118,7 @@ def test_a_unique_interior_maximum_is_the_inverse() -> None:
 def test_empty_cells_are_exactly_empty() -> None:
     matrix, counts = ZOO["noiseless"]
     ascent = maximise(
-        DenseLikelihood(matrix),
+        DenseOperator(matrix),
         counts,
         stop=CertifiedWithin(1e-12),
         accelerate=ActiveSetNewton(warm_steps=0),
@@ -129,7 +129,7 @@ def test_empty_cells_are_exactly_empty() -> None:
 
 def test_a_warm_start_near_the_maximum_saves_steps() -> None:
     matrix, counts = ZOO["strong blur"]
-    likelihood, stop = DenseLikelihood(matrix), CertifiedWithin(1e-9)
+    likelihood, stop = DenseOperator(matrix), CertifiedWithin(1e-9)
     cold = maximise(likelihood, counts, stop=stop, accelerate=ActiveSetNewton(warm_steps=5))
     near = 0.999 * cold.distribution + 0.001 / len(matrix)
     warm = maximise(
@@ -148,7 +148,7 @@ def test_it_takes_a_few_dozen_steps_where_plain_ascent_takes_thousands() -> None
     people = np.random.default_rng(1).multinomial(123_000, weights / weights.sum())
     matrix = design(people, 1.0, 8, grid)
     counts = np.random.default_rng(2).multinomial(123_000, people / people.sum() @ matrix)
-    likelihood = DenseLikelihood(matrix)
+    likelihood = DenseOperator(matrix)
     newton = maximise(likelihood, counts, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton())
     assert newton.certificate <= 1e-9
     assert newton.steps <= 30 + 40
@@ -156,21 +156,24 @@ def test_it_takes_a_few_dozen_steps_where_plain_ascent_takes_thousands() -> None
     assert plain.certificate > 1e-5
 
 
-class Counted(Likelihood):
-    """A likelihood that knows how often it was used."""
+class Counted(Operator):
+    """An operator that knows how often it was used."""
 
     def __init__(self, matrix: FloatArray) -> None:
-        self._inner = DenseLikelihood(matrix)
-        self.unknowns, self.observations = matrix.shape
+        self._inner = DenseOperator(matrix)
         self.products = 0
 
-    def push(self, theta: FloatArray) -> FloatArray:
-        self.products += 1
-        return self._inner.push(theta)
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._inner.shape
 
-    def pull(self, values: FloatArray) -> FloatArray:
+    def _push(self, theta: FloatArray) -> FloatArray:
         self.products += 1
-        return self._inner.pull(values)
+        return self._inner._push(theta)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        self.products += 1
+        return self._inner._pull(values)
 
 
 def test_squarem_needs_no_matrix_and_fewer_products() -> None:
@@ -186,7 +189,7 @@ def test_squarem_needs_no_matrix_and_fewer_products() -> None:
 
 def test_squarem_goes_on_at_a_maximum() -> None:
     ascent = maximise(
-        DenseLikelihood(np.full((3, 2), 0.5)), [1, 1], stop=Steps(4), accelerate=Squarem()
+        DenseOperator(np.full((3, 2), 0.5)), [1, 1], stop=Steps(4), accelerate=Squarem()
     )
     np.testing.assert_allclose(ascent.distribution, 1 / 3)
     assert ascent.certificate == 0
@@ -194,14 +197,14 @@ def test_squarem_goes_on_at_a_maximum() -> None:
 
 def test_newton_ends_where_nothing_can_be_gained() -> None:
     ascent = maximise(
-        DenseLikelihood(np.eye(3)), [1, 2, 1], stop=Steps(10**6), accelerate=ActiveSetNewton()
+        DenseOperator(np.eye(3)), [1, 2, 1], stop=Steps(10**6), accelerate=ActiveSetNewton()
     )
     assert ascent.stopped == "no step raises the log-likelihood any more in double precision"
     np.testing.assert_allclose(ascent.distribution, [0.25, 0.5, 0.25], atol=1e-12)
 
 
 def test_cells_that_were_emptied_too_early_come_back() -> None:
-    objective = Objective(DenseLikelihood(response(4, 2.0)), [30, 25, 25, 20])
+    objective = Objective(DenseOperator(response(4, 2.0)), [30, 25, 25, 20])
     point, damping = objective.at(np.array([1.0, 0.0, 0.0, 0.0])), 1e-3
     for _ in range(60):
         found = _newton_step(objective, point, damping)

@@ -10,7 +10,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood
+from geoveil.channel.operator import Operator
 from geoveil.estimate.linear import MatrixInversion
 from geoveil.papers import load_paper, repeated, run
 from geoveil.papers.data import DataFolder
@@ -48,7 +48,7 @@ def counted() -> tuple[gv.LinearGeometric, np.ndarray]:
 def test_repetitions_stop_as_each_would_alone(counted: tuple[gv.Channel, np.ndarray]) -> None:
     """All together give what the library gives one by one, by the same rule."""
     mechanism, counts = counted
-    together = maximum_likelihood(ChannelLikelihood(mechanism), counts, 1e-7)
+    together = maximum_likelihood(mechanism, counts, 1e-7)
     alone = gv.IterativeBayesianUpdate(stop=gv.LikelihoodChange(1e-7))
     for row, estimate in zip(counts, together, strict=True):
         np.testing.assert_allclose(
@@ -59,10 +59,10 @@ def test_repetitions_stop_as_each_would_alone(counted: tuple[gv.Channel, np.ndar
 def test_the_maximum_is_certified(counted: tuple[gv.Channel, np.ndarray]) -> None:
     mechanism, counts = counted
     matrix = mechanism.matrix()
-    for row, theta in zip(counts, exact_maximum(ChannelLikelihood(mechanism), counts), strict=True):
+    for row, theta in zip(counts, exact_maximum(mechanism, counts), strict=True):
         gradient = matrix @ (row / row.sum() / (theta @ matrix))
         assert np.log(gradient.max()) < 2e-9
-    early = maximum_likelihood(ChannelLikelihood(mechanism), counts, 1e-3)[0]
+    early = maximum_likelihood(mechanism, counts, 1e-3)[0]
     assert np.log((matrix @ (counts[0] / counts[0].sum() / (early @ matrix))).max()) > 1e-6
 
 
@@ -155,7 +155,7 @@ def test_one_stop_under_every_mechanism(
     stops: set[float] = set()
 
     def told(
-        likelihood: Likelihood, counts: IntArray, tolerance: float = repeated.TOLERANCE
+        likelihood: Operator, counts: IntArray, tolerance: float = repeated.TOLERANCE
     ) -> FloatArray:
         stops.add(tolerance)
         return maximum_likelihood(likelihood, counts, 1e-4)

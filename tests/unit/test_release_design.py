@@ -9,15 +9,16 @@ import pytest
 from scipy.stats import multinomial
 
 import geoveil as gv
+from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.em import maximise
-from geoveil.estimate.likelihood import DenseLikelihood, Objective, uniform
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.release import CountLaw, CountRelease, CountVectors, Prior, ReleaseDesign
 from geoveil.release.optimum import (
     COARSE,
-    WindowLikelihood,
+    LiftedKernel,
     WorkingSetNewton,
     design,
     published_design,
@@ -130,7 +131,7 @@ def test_a_window_gives_what_the_whole_lattice_gives(
     everything = whole(people, prior)
     kernel = np.exp(-rate * everything.vectors.distances_km())
     reference = maximise(
-        DenseLikelihood(kernel),
+        DenseOperator(kernel),
         everything.probabilities,
         stop=CertifiedWithin(1e-5, maximum=500),
         accelerate=WorkingSetNewton(lambda cells: kernel[cells]),
@@ -206,7 +207,7 @@ def test_the_working_set_never_lowers_f_and_ends_at_the_maximum() -> None:
     kernel = np.exp(-0.9 * law.vectors.distances_km())
     accelerate = WorkingSetNewton(lambda cells: kernel[cells], warm_steps=3, largest=60, entering=5)
     ascent = maximise(
-        DenseLikelihood(kernel),
+        DenseOperator(kernel),
         law.probabilities,
         stop=CertifiedWithin(1e-8),
         accelerate=accelerate,
@@ -215,7 +216,7 @@ def test_the_working_set_never_lowers_f_and_ends_at_the_maximum() -> None:
     assert ascent.certificate <= 1e-8
     assert (np.diff(values) >= -1e-12).all()
     assert ascent.steps < 60
-    plain = maximise(DenseLikelihood(kernel), law.probabilities, stop=CertifiedWithin(1e-4))
+    plain = maximise(DenseOperator(kernel), law.probabilities, stop=CertifiedWithin(1e-4))
     assert plain.log_likelihood <= ascent.log_likelihood + 1e-8
     assert ascent.products < plain.products / 3
 
@@ -224,7 +225,7 @@ def test_the_working_set_waits_while_many_vectors_matter() -> None:
     law = whole(14, [0.7, 0.1, 0.1, 0.1])
     kernel = np.exp(-3.0 * law.vectors.distances_km())
     accelerate = WorkingSetNewton(lambda cells: pytest.fail("too early"), warm_steps=1, largest=2)
-    objective = Objective(DenseLikelihood(kernel), law.probabilities)
+    objective = Objective(DenseOperator(kernel), law.probabilities)
     path = accelerate.path(objective, uniform(law.vectors.size))
     assert all(next(path).theta.min() > 0 for _ in range(12))
 
@@ -233,10 +234,10 @@ def test_what_lies_below_the_noise_is_lifted_to_it() -> None:
     from geoveil.campaign.weights import exponential_kernel
 
     vectors = CountVectors(300, 3, (0, 0, 0), (300, 40, 300))
-    likelihood = WindowLikelihood(exponential_kernel(vectors, 5.0), vectors.size)
+    operator = LiftedKernel(exponential_kernel(vectors, 5.0))
     theta = np.zeros(vectors.size)
     theta[0] = 1.0
-    assert likelihood.push(theta).min() == likelihood.kernel.noise(theta)[0] > 0
+    assert operator.push(theta).min() == operator.kernel.noise(theta)[0] > 0
 
 
 def test_design_stops_as_asked() -> None:

@@ -18,9 +18,9 @@ from geoveil.campaign import advise, elastic
 from geoveil.channel import words
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from geoveil.document.exact import IntegerElastic
-from geoveil.estimate.observations import ObservedCombinations
 from sentences import cell_pairs, check, losses, read
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
@@ -59,9 +59,7 @@ def on_cells(space: gv.Space) -> dict[str, Channel]:
         "exact table": gv.ExactTable(weighted),
         "stacked": gv.StackedChannel([weighted, exponential]),
         "average": AverageChannel([weighted, exponential], [0.5, 0.5]),
-        "together": ObservedCombinations(
-            [local, exponential], np.array([[i, j] for i in range(space.size) for j in range(3)])
-        ),
+        "together": JointChannel([local, exponential]),
         "optimal": gv.optimal_mechanism(space, prior(space), epsilon_per_km=2.0),
     }
 
@@ -181,18 +179,15 @@ def _plain() -> gv.CircularNoise:
     return gv.CircularNoise.of_rings([0.0, 1.0], [1 / np.pi])
 
 
-def test_a_false_claim_is_spoken_of_as_a_claim() -> None:
-    lie = gv.GeoIndistinguishability(0.1)
-    elastic_lie = gv.Elastic(ABSTRACT, beta_per_km=2.0, epsilon_per_km=0.1)
-    dense_lie = gv.DenseChannel(ABSTRACT, elastic_lie.matrix(), guarantee=lie)
-    remapped_lie = gv.Remapped(dense_lie, np.arange(ABSTRACT.size))
-    for told in (elastic_lie, dense_lie, remapped_lie, gv.ExactTable(elastic_lie)):
-        assert told.explain(0.2).startswith("If its claim holds, two people 200 m apart")
-    for true in (
-        gv.Elastic(ABSTRACT, beta_per_km=2.0),
-        gv.PlanarLaplace(ABSTRACT, epsilon_per_km=2.0),
-    ):
-        assert not true.only_claimed
+def test_a_false_claim_is_refused_and_a_matrix_speaks_of_its_loss() -> None:
+    lie, elastic = gv.GeoIndistinguishability(0.1), gv.Elastic(ABSTRACT, beta_per_km=2.0)
+    with pytest.raises(gv.errors.InvalidInput, match="must not be smaller than the loss"):
+        gv.Elastic(ABSTRACT, beta_per_km=2.0, epsilon_per_km=0.1)
+    with pytest.raises(gv.errors.InvalidInput, match="must not be smaller than the loss"):
+        gv.DenseChannel(ABSTRACT, elastic.matrix(), guarantee=lie)
+    dense = gv.DenseChannel(ABSTRACT, elastic.matrix())
+    for told in (dense, gv.Remapped(dense, np.arange(ABSTRACT.size)), gv.ExactTable(dense)):
+        check(told.explain(0.2), dense)
 
 
 @pytest.mark.parametrize("epsilon", [2.0000004, 0.1 + 0.2, 1 / 3, 7.7e-5, 1234567.8])

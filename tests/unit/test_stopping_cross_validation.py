@@ -16,7 +16,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     CrossValidated,
-    DenseLikelihood,
+    DenseOperator,
     IterativeBayesianUpdate,
     Steps,
     maximise,
@@ -78,9 +78,9 @@ def by_hand(counts: IntArray, rule: CrossValidated) -> int:
 def test_the_step_of_the_best_held_out_likelihood_is_chosen(seed: int) -> None:
     rule = CrossValidated(seed=seed)
     counts = noisy_counts(400, seed)
-    ascent = maximise(DenseLikelihood(BLUR), counts, stop=rule)
+    ascent = maximise(DenseOperator(BLUR), counts, stop=rule)
     assert ascent.steps == by_hand(counts, rule)
-    same = maximise(DenseLikelihood(BLUR), counts, stop=Steps(ascent.steps))
+    same = maximise(DenseOperator(BLUR), counts, stop=Steps(ascent.steps))
     np.testing.assert_array_equal(ascent.distribution, same.distribution)
     assert ascent.stopped == (
         f"after {ascent.steps} steps, chosen by cross-validation (5 folds, 2 times)"
@@ -89,9 +89,9 @@ def test_the_step_of_the_best_held_out_likelihood_is_chosen(seed: int) -> None:
 
 def test_the_choice_depends_on_the_seed_alone() -> None:
     counts = noisy_counts(500)
-    chosen = {maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated()).steps for _ in "aa"}
+    chosen = {maximise(DenseOperator(BLUR), counts, stop=CrossValidated()).steps for _ in "aa"}
     others = {
-        maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated(seed=seed)).steps
+        maximise(DenseOperator(BLUR), counts, stop=CrossValidated(seed=seed)).steps
         for seed in range(8)
     }
     assert len(chosen) == 1
@@ -100,26 +100,24 @@ def test_the_choice_depends_on_the_seed_alone() -> None:
 
 def test_more_reports_allow_more_steps() -> None:
     few, many = (
-        maximise(DenseLikelihood(BLUR), noisy_counts(people), stop=CrossValidated()).steps
+        maximise(DenseOperator(BLUR), noisy_counts(people), stop=CrossValidated()).steps
         for people in (100, 100_000)
     )
     assert few < many
 
 
 def test_the_search_ends_at_its_limit_and_says_so() -> None:
-    ascent = maximise(
-        DenseLikelihood(BLUR), noisy_counts(1_000_000), stop=CrossValidated(maximum=10)
-    )
+    ascent = maximise(DenseOperator(BLUR), noisy_counts(1_000_000), stop=CrossValidated(maximum=10))
     assert ascent.steps == 10
     assert ascent.stopped.endswith("whose search reached its limit of 10 steps")
 
 
 def test_the_search_ends_when_nothing_is_gained_any_more() -> None:
     """People in three cells only: the held-out likelihood creeps up for thousands of steps."""
-    weak = DenseLikelihood(0.5 * np.full((12, 12), 1 / 12) + 0.5 * np.eye(12))
+    weak = DenseOperator(0.5 * np.full((12, 12), 1 / 12) + 0.5 * np.eye(12))
     truth = np.zeros(12)
     truth[[2, 7, 8]] = 0.5, 0.3, 0.2
-    counts = np.random.default_rng(0).multinomial(20_000, truth @ weak.matrix)
+    counts = np.random.default_rng(0).multinomial(20_000, truth @ weak.matrix())
     patient = CrossValidated(least_gain=0.0)
     quick, slow = (maximise(weak, counts, stop=rule) for rule in (CrossValidated(), patient))
     assert quick.steps < slow.steps / 5
@@ -130,19 +128,19 @@ def test_the_search_ends_when_nothing_is_gained_any_more() -> None:
 def test_one_report_cannot_be_cross_validated() -> None:
     counts = np.zeros(12, dtype=np.int64)
     counts[4] = 1
-    ascent = maximise(DenseLikelihood(BLUR), counts, stop=CrossValidated())
+    ascent = maximise(DenseOperator(BLUR), counts, stop=CrossValidated())
     assert ascent.stopped == "after 1 steps, because one report cannot be cross-validated"
 
 
 @pytest.mark.parametrize("people", [2, 3, 5])
 def test_a_handful_of_reports_is_enough(people: int) -> None:
-    ascent = maximise(DenseLikelihood(BLUR), noisy_counts(people), stop=CrossValidated())
+    ascent = maximise(DenseOperator(BLUR), noisy_counts(people), stop=CrossValidated())
     assert np.isfinite(ascent.distribution).all()
 
 
 def test_probabilities_cannot_be_dealt_into_parts() -> None:
     with pytest.raises(InvalidInput, match="whole counts"):
-        maximise(DenseLikelihood(BLUR), np.full(12, 1 / 12), stop=CrossValidated())
+        maximise(DenseOperator(BLUR), np.full(12, 1 / 12), stop=CrossValidated())
 
 
 def paris(path: Path) -> IntArray:

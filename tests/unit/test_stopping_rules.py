@@ -11,14 +11,14 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     CertifiedWithin,
     CrossValidated,
-    DenseLikelihood,
+    DenseOperator,
     LikelihoodChange,
     Squarem,
     Steps,
     maximise,
 )
 
-BLUR = DenseLikelihood(np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]]))
+BLUR = DenseOperator(np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]]))
 COUNTS = [50, 20, 30]
 
 
@@ -49,7 +49,7 @@ def test_the_rule_of_the_papers() -> None:
 
 def test_a_small_change_does_not_mean_that_the_maximum_is_near() -> None:
     """Two cells alike but for a hair: the likelihood hardly moves, and much of it is missing."""
-    alike = DenseLikelihood(np.array([[0.501, 0.499], [0.499, 0.501]]))
+    alike = DenseOperator(np.array([[0.501, 0.499], [0.499, 0.501]]))
     ascent = maximise(alike, [70, 30], stop=LikelihoodChange(1e-5))
     assert ascent.steps < 5
     assert ascent.certificate > 100 * 1e-5 / 2

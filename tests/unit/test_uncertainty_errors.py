@@ -93,8 +93,8 @@ def test_what_was_seen_of_all_reports_carries_the_same_information_on_average() 
     """Joint tallies know only what was seen; for exact counts both forms agree."""
     complete = expected_tally(RESPONSE, 10**8)
     alone = JointTally([RESPONSE], np.repeat(np.arange(5), 100)[:, None])
-    assert not Observations(alone).complete(0)
-    assert Observations(complete).complete(0)
+    assert not alone.complete
+    assert complete.complete
     even = gv.Tally(RESPONSE, [100] * 5)
     uniform = np.full(5, 0.2)
     np.testing.assert_allclose(

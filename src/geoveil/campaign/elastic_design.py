@@ -18,8 +18,9 @@ from geoveil.campaign.weights import (
     with_floor,
     with_leverage,
 )
+from geoveil.channel.certificate import certify, promising
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel
-from geoveil.document.certify import certify
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Steps, Stop
@@ -56,13 +57,10 @@ class DesignedElastic(Elastic):
         *,
         beta_per_km: float,
         weights: FloatArray,
-        epsilon_per_km: float | None = None,
         kernel: Kernel | None = None,
     ) -> None:
         self._designed_with = kernel
-        super().__init__(
-            space, beta_per_km=beta_per_km, weights=weights, epsilon_per_km=epsilon_per_km
-        )
+        super().__init__(space, beta_per_km=beta_per_km, weights=weights)
         self.prior = prior
         self.ascent = ascent
 
@@ -283,13 +281,9 @@ def _mixed(
 
 
 def _described(made: DesignedElastic, prior: FloatArray, epsilon_per_km: float) -> DesignedElastic:
-    """The same mechanism with its claim, measured under a prior."""
-    return DesignedElastic(
-        made.space,
-        prior,
-        made.ascent,
-        beta_per_km=made.beta_per_km,
-        weights=made.weights,
-        epsilon_per_km=epsilon_per_km,
-        kernel=made._exponential_kernel(),
-    )
+    """The same mechanism with its promise, measured under a prior."""
+    same = promising(made, GeoIndistinguishability(epsilon_per_km))
+    same.prior = prior
+    for measured in ("leakage_bits", "mean_distance_km"):
+        vars(same).pop(measured, None)
+    return same

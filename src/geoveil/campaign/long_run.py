@@ -27,7 +27,7 @@ from geoveil.campaign.rules import PublishedRule
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import ChannelLikelihood, Objective
+from geoveil.estimate.objective import Objective
 from geoveil.randomness import Randomness, checked_randomness, seeded
 from geoveil.space.space import Space
 
@@ -301,7 +301,7 @@ def long_run(
             counts = generator.multinomial(crowd, law, size=count("samples", samples))
             chances = np.full(samples, 1 / samples)
         # (outcomes, cells): the update from this belief, for every possible set of counts at once
-        objective = Objective(ChannelLikelihood(mechanism), counts)
+        objective = Objective(mechanism, counts)
         path = em_path(objective, np.tile(believed, (len(counts), 1)))
         reached = mesh.nearest(next(islice(path, rule.update_steps, None)).theta)
         row = np.bincount(reached, weights=chances, minlength=len(mesh.states))

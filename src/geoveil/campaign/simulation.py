@@ -15,7 +15,7 @@ from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Objective, uniform
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
@@ -158,7 +158,7 @@ def best_in_hindsight_km(campaign: Campaign, truth: npt.ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
     observations = Observations([done.tally for done in campaign.rounds])
     path = em_path(
-        Objective(observations.likelihood, observations.counts), uniform(campaign.space.size)
+        Objective(observations.operator, observations.counts), uniform(campaign.space.size)
     )
     wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(

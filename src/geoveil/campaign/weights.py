@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, positive
+from geoveil.arrays import BoolArray, FloatArray, positive
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
-from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.stopping import Stop
 from geoveil.space.space import Space
 
@@ -19,30 +18,6 @@ _LEAST_SHARE = 0.05
 """Of the mean weight: it costs below 1 % of ε, and without it the map could not be recovered."""
 _SMALL = 32
 """Below so many cells eigenvalues are found from the matrix."""
-
-
-class KernelLikelihood(Likelihood):
-    """Blahut–Arimoto as maximum likelihood with the roles swapped (PRIVIC §4, "duality").
-
-    The unknown is c over the reports, the observations are the true cells with weights π, and
-    L[y, x] = e^{−β·d(x, y)} is symmetric: push and pull are the same product.
-    """
-
-    def __init__(self, kernel: Kernel, size: int) -> None:
-        self.kernel = kernel
-        self.unknowns = self.observations = size
-
-    def push(self, theta: FloatArray) -> FloatArray:
-        return self.kernel.apply(theta)
-
-    def pull(self, values: FloatArray) -> FloatArray:
-        return self.kernel.apply(values)
-
-    def column(self, observation: int) -> FloatArray:
-        return self.kernel.rows(np.array([observation]))[0]
-
-    def columns(self, chosen: IntArray) -> FloatArray:
-        return self.kernel.rows(chosen).T
 
 
 def exponential_kernel(space: Space, beta_per_km: float) -> Kernel:
@@ -58,15 +33,13 @@ def rate_distortion_weights(
     start: FloatArray | None = None,
     accelerate: Accelerator | None = None,
 ) -> Ascent:
-    """Blahut–Arimoto from uniform c: the one EM loop on :class:`KernelLikelihood`.
+    """Blahut–Arimoto from uniform c: maximum likelihood with the roles swapped (PRIVIC §4, "duality").
 
-    At its optimum −f = R + β·D in nats, so the certificate bounds the distance to the rate–distortion
-    optimum.
+    The unknown is c over the reports, the observations are the true cells with weights π, and the
+    operator e^{−β·d(x, y)} is symmetric. At its optimum −f = R + β·D in nats, so the certificate
+    bounds the distance to the rate–distortion optimum.
     """
-    size = prior.size
-    uniform = np.full(size, 1 / size) if start is None else start
-    likelihood = KernelLikelihood(kernel, size)
-    return maximise(likelihood, prior, start=uniform, stop=stop, accelerate=accelerate)
+    return maximise(kernel, prior, start=start, stop=stop, accelerate=accelerate)
 
 
 def equalising_weights(

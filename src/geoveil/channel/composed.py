@@ -2,67 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, distribution, frozen, indices, vector
+from geoveil.arrays import FloatArray, IntArray, distribution, frozen, indices
+from geoveil.channel.certificate import check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss
-from geoveil.channel.guarantee import Guarantee, checked_guarantee, weakest
+from geoveil.channel.guarantee import (
+    GeoIndistinguishability,
+    Guarantee,
+    checked_guarantee,
+    weakest,
+)
 from geoveil.channel.kernel import kernel_on, lattice_shape
+from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
-from geoveil.space.space import Space
+from geoveil.space.space import MATRIX_LIMIT, Space
 
 
-class DenseChannel(Channel):
+class DenseChannel(DenseOperator, Channel):
     """Any channel, by its matrix: C[x, y] = P(y | x).
 
-    Guarantee: whatever is claimed, or ``None``; ``certify`` finds the exact loss either way.
+    Guarantee: the largest loss per km between any two rows, enumerated when it is first asked for (m²·n
+    steps, up to 4,096 cells) and rounded up; ``None`` where that is infinite. Another promise may
+    be stated with ``guarantee=``: it is enumerated at once, and refused where the matrix breaks it.
     Cost: m·n per product.
 
     >>> import geoveil as gv
     >>> coin = gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
     >>> coin.push([1.0, 0.0]).tolist()
     [0.75, 0.25]
+    >>> coin.guarantee.amount("unit")
+    'ε = 1.09862 per unit'
     """
 
     def __init__(
         self, space: Space, matrix: npt.ArrayLike, *, guarantee: Guarantee | None = None
     ) -> None:
         self.space = space
-        self._matrix = frozen(_stochastic(matrix, space.size))
+        DenseOperator.__init__(self, frozen(_stochastic(matrix, space.size)))
         self.report_count = self._matrix.shape[1]
-        self.guarantee = checked_guarantee("guarantee", guarantee)
+        self._fixed = checked_guarantee("guarantee", guarantee)
+        if self._fixed is not None:
+            check_claim(self, self._fixed)
 
-    @property
-    def only_claimed(self) -> bool:
-        return self.guarantee is not None
+    def _promise(self) -> Guarantee | None:
+        return self._enumerated if self._fixed is None else self._fixed
 
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return theta @ self._matrix
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return values @ self._matrix.T
-
-    def _row(self, cell: int) -> FloatArray:
-        row: FloatArray = self._matrix[cell]
-        return row
-
-    def _column(self, report: int) -> FloatArray:
-        column: FloatArray = self._matrix[:, report]
-        return column
-
-    def matrix(self) -> FloatArray:
-        return self._matrix
+    @cached_property
+    def _enumerated(self) -> Guarantee | None:
+        if self.space.size > MATRIX_LIMIT:
+            return None
+        found = enumerated(self, None)
+        return GeoIndistinguishability(found.epsilon_per_km) if found.holds else None
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, DenseChannel)
             and self.space == other.space
             and np.array_equal(self._matrix, other._matrix)
+            and (self._fixed == other._fixed or self.guarantee == other.guarantee)
         )
 
     def __hash__(self) -> int:
@@ -109,15 +113,15 @@ class RankOneChannel(Channel):
     def _pull(self, values: FloatArray) -> FloatArray:
         return values * self._diagonal + (values @ self._right)[..., None] * self._left
 
-    def _row(self, cell: int) -> FloatArray:
-        row = self._left[cell] * self._right
-        row[cell] += self._diagonal[cell]
-        return row
+    def _row(self, row: int) -> FloatArray:
+        entries = self._left[row] * self._right
+        entries[row] += self._diagonal[row]
+        return entries
 
-    def _column(self, report: int) -> FloatArray:
-        column = self._left * self._right[report]
-        column[report] += self._diagonal[report]
-        return column
+    def _column(self, column: int) -> FloatArray:
+        entries = self._left * self._right[column]
+        entries[column] += self._diagonal[column]
+        return entries
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         if lattice_shape(self.space) is None:
@@ -145,16 +149,12 @@ class AverageChannel(Channel):
     """
 
     def __init__(self, channels: Sequence[Channel], weights: npt.ArrayLike) -> None:
-        self.channels = self.made_of = tuple(channels)
+        self.channels = tuple(channels)
         if not self.channels:
             raise InvalidInput("channels must hold at least one channel")
         self.weights: FloatArray = frozen(distribution("weights", weights, len(self.channels)))
         self.space = self.channels[0].space
         self.report_count = self.channels[0].report_count
-        self.guarantee = weakest([channel.guarantee for channel in self.channels])
-        self._check_alike()
-
-    def _check_alike(self) -> None:
         if any(channel.space != self.space for channel in self.channels):
             raise InvalidInput("channels must be over the same space to be averaged")
         counts = sorted({channel.report_count for channel in self.channels})
@@ -164,25 +164,28 @@ class AverageChannel(Channel):
                 "reports to be averaged; use AverageOfEstimates or IterativeBayesianUpdate"
             )
 
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
-        return self._mean([channel.push(theta) for channel in self.channels])
-
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
-        return self._mean([channel.pull(values) for channel in self.channels])
+    def _promise(self) -> Guarantee | None:
+        return weakest([channel.guarantee for channel in self.channels])
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        return self._mean([channel._push(theta) for channel in self.channels])
+        return self._mean(channel._push(theta) for channel in self.channels)
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return self._mean(channel._push_noise(theta) for channel in self.channels)
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        return self._mean([channel._pull(values) for channel in self.channels])
+        return self._mean(channel._pull(values) for channel in self.channels)
 
-    def _row(self, cell: int) -> FloatArray:
-        return self._mean([channel._row(cell) for channel in self.channels])
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._mean(channel._pull_noise(values) for channel in self.channels)
 
-    def _column(self, report: int) -> FloatArray:
-        return self._mean([channel._column(report) for channel in self.channels])
+    def _row(self, row: int) -> FloatArray:
+        return self._mean(channel._row(row) for channel in self.channels)
 
-    def _mean(self, parts: list[FloatArray]) -> FloatArray:
+    def _column(self, column: int) -> FloatArray:
+        return self._mean(channel._column(column) for channel in self.channels)
+
+    def _mean(self, parts: Iterable[FloatArray]) -> FloatArray:
         return np.asarray(sum(w * part for w, part in zip(self.weights, parts, strict=True)))
 
     def __repr__(self) -> str:
@@ -192,7 +195,7 @@ class AverageChannel(Channel):
 # --- Several channels side by side: people who chose different mechanisms, seen as one operator
 
 
-class StackedChannel(Channel):
+class StackedChannel(StackedOperator, Channel):
     """A person uses channel A with probability share[A], and the report says which.
 
     Law: the columns of all channels side by side, those of A times share[A].
@@ -212,19 +215,17 @@ class StackedChannel(Channel):
             raise InvalidInput("channels must not be empty")
         if any(channel.space != channels[0].space for channel in channels):
             raise InvalidInput("channels must share one space")
-        self.channels = self.made_of = tuple(channels)
+        self.channels = tuple(channels)
         self.space = channels[0].space
-        self.report_count = sum(channel.report_count for channel in channels)
         equal = np.full(len(channels), 1 / len(channels))
-        self.shares = frozen(
+        self.shares: FloatArray = frozen(
             equal if shares is None else distribution("shares", shares, len(channels))
         )
-        self.guarantee = weakest([channel.guarantee for channel in channels])
-        self.starts = frozen(np.cumsum([0, *(channel.report_count for channel in channels)]))
+        StackedOperator.__init__(self, self.channels, self.shares)
+        self.report_count = int(self.starts[-1])
 
-    def parts(self, values: FloatArray) -> list[FloatArray]:
-        """Values by report, cut into one array for each channel."""
-        return [values[..., a:b] for a, b in zip(self.starts[:-1], self.starts[1:], strict=True)]
+    def _promise(self) -> Guarantee | None:
+        return weakest([channel.guarantee for channel in self.channels])
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The largest of the parts': a share scales all of a column alike."""
@@ -238,33 +239,6 @@ class StackedChannel(Channel):
         exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
         return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how)
 
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
-        return self._joined([channel.push(theta) for channel in self.channels])
-
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
-        parts = self.parts(vector("values", values, self.report_count))
-        return self._summed([c.pull(part) for c, part in zip(self.channels, parts, strict=True)])
-
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return self._joined([channel._push(theta) for channel in self.channels])
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        parts = self.parts(values)
-        return self._summed([c._pull(part) for c, part in zip(self.channels, parts, strict=True)])
-
-    def _joined(self, laws: list[FloatArray]) -> FloatArray:
-        return np.concatenate([s * law for s, law in zip(self.shares, laws, strict=True)], axis=-1)
-
-    def _summed(self, pulled: list[FloatArray]) -> FloatArray:
-        return np.sum([s * part for s, part in zip(self.shares, pulled, strict=True)], axis=0)
-
-    def _row(self, cell: int) -> FloatArray:
-        return np.concatenate([share * channel._row(cell) for share, channel in self._shared()])
-
-    def _column(self, report: int) -> FloatArray:
-        part = int(np.searchsorted(self.starts, report, side="right")) - 1
-        return self.shares[part] * self.channels[part]._column(report - int(self.starts[part]))
-
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         chosen = np.searchsorted(np.cumsum(self.shares)[:-1], randomness.uniform(cells.size))
         reports = np.empty(cells.size, dtype=np.int64)
@@ -272,9 +246,6 @@ class StackedChannel(Channel):
             mine = np.flatnonzero(chosen == part)
             reports[mine] = self.starts[part] + channel._sample(cells[mine], randomness)
         return reports
-
-    def _shared(self) -> list[tuple[float, Channel]]:
-        return list(zip(self.shares.tolist(), self.channels, strict=True))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -309,10 +280,8 @@ class Remapped(Channel):
 
     def __init__(self, channel: Channel, map: npt.ArrayLike) -> None:
         self.channel = channel
-        self.made_of = (channel,)
         self.space = channel.space
         self.report_count = channel.space.size
-        self.guarantee = channel.guarantee
         self.map: IntArray = frozen(indices("map", map, self.space.size).copy())
         if self.map.shape != (channel.report_count,):
             raise InvalidInput(
@@ -323,6 +292,9 @@ class Remapped(Channel):
             shape=(self.report_count, self.map.size),
         )
 
+    def _promise(self) -> Guarantee | None:
+        return self.channel.guarantee
+
     def closed_form_loss(self) -> PrivacyLoss | None:
         """That of the channel, now an upper bound: putting reports together can only hide."""
         loss = self.channel.closed_form_loss()
@@ -332,14 +304,12 @@ class Remapped(Channel):
             loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map"
         )
 
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
-        return self._gathered(self.channel.push(theta))
-
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
-        return self.channel.pull(vector("values", values, self.report_count)[..., self.map])
-
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._gathered(self.channel._push(theta))
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        noise = self.channel._push_noise(theta)
+        return self._gathered(np.broadcast_to(noise, (*theta.shape[:-1], self.map.size)))
 
     def _gathered(self, law: FloatArray) -> FloatArray:
         flat = law.reshape(-1, law.shape[-1])
@@ -349,15 +319,18 @@ class Remapped(Channel):
     def _pull(self, values: FloatArray) -> FloatArray:
         return self.channel._pull(values[..., self.map])
 
-    def _row(self, cell: int) -> FloatArray:
-        row = self.channel._row(cell)
-        return np.bincount(self.map, row, minlength=self.report_count).astype(np.float64)
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self.channel._pull_noise(values[..., self.map])
 
-    def _column(self, report: int) -> FloatArray:
-        column = np.zeros(self.space.size)
-        for y in np.flatnonzero(self.map == report):
-            column += self.channel._column(int(y))
-        return column
+    def _row(self, row: int) -> FloatArray:
+        law = self.channel._row(row)
+        return np.bincount(self.map, law, minlength=self.report_count).astype(np.float64)
+
+    def _column(self, column: int) -> FloatArray:
+        entries = np.zeros(self.space.size)
+        for report in np.flatnonzero(self.map == column):
+            entries += self.channel._column(int(report))
+        return entries
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         return self.map[self.channel._sample(cells, randomness)]

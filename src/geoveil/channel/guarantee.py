@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.channel import words
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
 
 
 class Guarantee(ABC):
@@ -324,6 +324,29 @@ class SumOfGuarantees(Guarantee):
 
     def _corners(self) -> FloatArray:
         return np.concatenate([part._corners() for part in self.parts])
+
+
+class Promising:
+    """Something with a promise. It is a fact: fixed when the thing is made, or computed from its law."""
+
+    _fixed: Guarantee | None
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What it promises; ``None`` where that is nothing."""
+        return self._promise()
+
+    @guarantee.setter
+    def guarantee(self, promise: Guarantee | None) -> None:
+        if hasattr(self, "_fixed") or type(self)._promise is not Promising._promise:
+            raise Unsupported(
+                "the guarantee of a channel cannot be changed, since its law does not change with it; "
+                "certify(channel, claim=…) says whether another one holds"
+            )
+        self._fixed = promise
+
+    def _promise(self) -> Guarantee | None:
+        return self._fixed
 
 
 def checked_guarantee(name: str, value: Guarantee | None) -> Guarantee | None:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, singledispatch
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft
 
-from geoveil.arrays import FloatArray, IntArray, vector
-from geoveil.channel.channel import Channel
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.operator import DenseOperator, Operator, RelativeError, refined
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 from geoveil.space.space import Space
 
-RelativeError = 1e-10
-"""What a product may be off by, relative, before a value is recomputed exactly."""
-
 _DENSE_SIZE = 512
 """Up to so many cells a product with a matrix takes less time than a transform."""
 _THREADED_SIZE = 1 << 16
-_CHUNK = 1 << 22
 
 
 def fft_workers(size: int) -> int:
@@ -32,13 +27,11 @@ def fft_workers(size: int) -> int:
     return (os.cpu_count() or 1) if size >= _THREADED_SIZE else 1
 
 
-class Kernel(ABC):
-    """v ↦ Kv for K[x, z] = k(d(x, z)); symmetric, so it is its own adjoint."""
+class Kernel(Operator):
+    """K[x, z] = k(d(x, z)): a symmetric operator, its own adjoint, so that one product serves as both."""
 
     norm: float
     """Root of the sum of k² over one row: how much of |v| reaches a result."""
-    exact: bool = False
-    """Whether small values of ``apply`` are as accurate as large ones for v ≥ 0: sums, no FFT."""
 
     @abstractmethod
     def apply(self, values: FloatArray) -> FloatArray:
@@ -48,41 +41,61 @@ class Kernel(ABC):
     def rows(self, cells: IntArray) -> FloatArray:
         """The exact rows of some cells."""
 
-    def apply_near_inverse(self, values: FloatArray) -> FloatArray:
-        """Roughly K⁻¹v, symmetric and positive definite: a preconditioner. Here v itself."""
-        return values
-
     def noise(self, values: FloatArray) -> FloatArray:
         """An absolute error that ``apply`` stays below, one for each vector (last axis kept as 1)."""
         return np.zeros((*values.shape[:-1], 1))
 
+    def apply_near_inverse(self, values: FloatArray) -> FloatArray:
+        """Roughly K⁻¹v, symmetric and positive definite: a preconditioner. Here v itself."""
+        return values
+
     def apply_exactly(self, values: FloatArray, *, budget: int = 1 << 28) -> FloatArray:
         """Kv for one vector v ≥ 0, each value right to 1e-10 *relative* wherever the budget allows.
 
-        Values too close to the noise of ``apply`` are summed directly over the support of v, if that
-        takes at most ``budget`` terms; otherwise they stay as they are, NaN where they are noise.
+        Small values are summed directly over the support of v, if that takes at most ``budget`` terms;
+        otherwise they stay as they are, NaN where they are noise.
         """
-        result = self.apply(values)
-        if self.exact:
-            return result
-        floor = float(self.noise(values)[..., 0])
-        small = np.flatnonzero(result < floor / RelativeError)
-        support = np.flatnonzero(values)
-        if small.size * support.size <= budget:
-            step = max(1, _CHUNK // max(1, support.size))
-            for start in range(0, small.size, step):
-                part = small[start : start + step]
-                result[part] = self._entries(part, support) @ values[support]
-        else:
-            result[result < 10 * floor] = np.nan
-        return result
+        result, noise, support = (
+            self.apply(values),
+            self._push_noise(values),
+            np.flatnonzero(values),
+        )
+        return refined(
+            values[support],
+            result,
+            noise,
+            lambda cells: self._entries(cells, support),
+            budget=budget,
+            otherwise=math.nan,
+        )
 
     def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
         return self.rows(cells)[:, others]
 
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self.apply(theta)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self.apply(values)
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return super()._push_noise(theta) if self.exact else self.noise(theta)
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._push_noise(values)
+
+    def _row(self, row: int) -> FloatArray:
+        return self.rows(np.array([row]))[0]
+
+    def _column(self, column: int) -> FloatArray:
+        return self._row(column)
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        return self.rows(chosen).T
+
 
 class LatticeKernel(Kernel):
-    """A kernel on a box of ``shape`` cells in any number of dimensions, by its values at offsets.
+    """A kernel on a box of ``box`` cells in any number of dimensions, by its values at offsets.
 
     ``table`` has the shape of the lattice where the sign of a single offset does not matter, as on a
     grid: ``table[a, b]`` = k for a rows and b columns apart. With ``signed`` it is 2n − 1 wide on every
@@ -91,14 +104,18 @@ class LatticeKernel(Kernel):
 
     def __init__(self, table: FloatArray, *, signed: bool = False) -> None:
         self.table = table
-        self.shape = tuple((n + 1) // 2 if signed else n for n in table.shape)
+        self.box = tuple((n + 1) // 2 if signed else n for n in table.shape)
         self._signed = signed
         self._axes = tuple(range(-table.ndim, 0))
-        self._padded = tuple(fft.next_fast_len(2 * n - 1, real=True) for n in self.shape)
+        self._padded = tuple(fft.next_fast_len(2 * n - 1, real=True) for n in self.box)
         self._workers = fft_workers(math.prod(self._padded))
-        self.exact = math.prod(self.shape) <= _DENSE_SIZE
+        self.exact = math.prod(self.box) <= _DENSE_SIZE
         copies = 1 if signed else 2**table.ndim
         self.norm = float(np.sqrt(copies * np.square(table).sum()))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return math.prod(self.box), math.prod(self.box)
 
     @cached_property
     def _spectrum(self) -> FloatArray:
@@ -109,7 +126,7 @@ class LatticeKernel(Kernel):
     def _periodic(self) -> FloatArray:
         """The table folded round a torus, so that a circular convolution is the linear one."""
         folded = self.table
-        for axis, (cells, padded) in enumerate(zip(self.shape, self._padded, strict=True)):
+        for axis, (cells, padded) in enumerate(zip(self.box, self._padded, strict=True)):
             table = folded.swapaxes(0, axis)
             onward = table[cells - 1 :] if self._signed else table
             back = table[: cells - 1] if self._signed else table[:0:-1]
@@ -125,12 +142,12 @@ class LatticeKernel(Kernel):
     @cached_property
     def _matrix(self) -> FloatArray:
         """All rows: each is the window of the table of all offsets that has its own cell at offset 0."""
-        cells = math.prod(self.shape)
+        cells = math.prod(self.box)
         table = np.ascontiguousarray(self._offsets)
-        nearest = table[tuple(slice(n - 1, None) for n in self.shape)]
+        nearest = table[tuple(slice(n - 1, None) for n in self.box)]
         back = tuple(-stride for stride in table.strides)
         windows = np.lib.stride_tricks.as_strided(
-            nearest, self.shape + self.shape, back + table.strides, writeable=False
+            nearest, self.box + self.box, back + table.strides, writeable=False
         )
         return windows.reshape(cells, cells)
 
@@ -146,7 +163,7 @@ class LatticeKernel(Kernel):
 
     def _filtered(self, values: FloatArray, factors: FloatArray) -> FloatArray:
         """Convolved with what has the spectrum ``factors`` on the padded torus."""
-        lattice = values.reshape(*values.shape[:-1], *self.shape)
+        lattice = values.reshape(*values.shape[:-1], *self.box)
         # Axis by axis, so that rows known to be zero (or not wanted back) are never transformed.
         wide, workers = self._padded[-1], self._workers
         spectrum = fft.rfft(lattice, wide, axis=-1, workers=workers)
@@ -157,10 +174,10 @@ class LatticeKernel(Kernel):
         parts *= factors
         for axis in self._axes[:-1]:
             spectrum = fft.ifft(spectrum, axis=axis, overwrite_x=True, workers=workers)
-            wanted = np.moveaxis(spectrum, axis, 0)[: self.shape[axis]]
+            wanted = np.moveaxis(spectrum, axis, 0)[: self.box[axis]]
             spectrum = np.moveaxis(wanted, 0, axis)
         result = fft.irfft(spectrum, wide, axis=-1, workers=workers)
-        return result[..., : self.shape[-1]].reshape(values.shape)
+        return result[..., : self.box[-1]].reshape(values.shape)
 
     def noise(self, values: FloatArray) -> FloatArray:
         length = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
@@ -170,9 +187,9 @@ class LatticeKernel(Kernel):
         if self.exact:
             return self._matrix[cells]
         # Each row is a window of the table of all offsets.
-        windows = np.lib.stride_tricks.sliding_window_view(self._offsets, self.shape)
-        places = np.unravel_index(cells, self.shape)
-        corner = tuple(n - 1 - place for n, place in zip(self.shape, places, strict=True))
+        windows = np.lib.stride_tricks.sliding_window_view(self._offsets, self.box)
+        places = np.unravel_index(cells, self.box)
+        corner = tuple(n - 1 - place for n, place in zip(self.box, places, strict=True))
         return windows[corner].reshape(len(cells), -1)
 
     @cached_property
@@ -180,14 +197,14 @@ class LatticeKernel(Kernel):
         """k by signed offset, 2n − 1 wide on every axis."""
         if self._signed:
             return self.table
-        return self.table[np.ix_(*(np.abs(np.arange(1 - n, n)) for n in self.shape))]
+        return self.table[np.ix_(*(np.abs(np.arange(1 - n, n)) for n in self.box))]
 
     def _entries(self, cells: IntArray, others: IntArray) -> FloatArray:
         table = self._offsets
         steps = np.cumprod((1, *table.shape[:0:-1]))[::-1]
 
         def flat(places: IntArray) -> IntArray:
-            return np.asarray(sum(np.unravel_index(places, self.shape) * steps[:, None]))
+            return np.asarray(sum(np.unravel_index(places, self.box) * steps[:, None]))
 
         middle = (table.size - 1) // 2
         return table.ravel()[flat(cells)[:, None] + (middle - flat(others))]
@@ -202,11 +219,14 @@ class PartialKernel(Kernel):
     def __init__(self, lattice: LatticeKernel, cells: IntArray) -> None:
         self._lattice = lattice
         self._cells = cells
-        self._places = math.prod(lattice.shape)
         self.norm = lattice.norm
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._cells.size, self._cells.size
+
     def apply(self, values: FloatArray) -> FloatArray:
-        spread = np.zeros((*values.shape[:-1], self._places))
+        spread = np.zeros((*values.shape[:-1], self._lattice.shape[0]))
         spread[..., self._cells] = values
         return self._lattice.apply(spread)[..., self._cells]
 
@@ -220,13 +240,11 @@ class PartialKernel(Kernel):
         return self._lattice._entries(self._cells[cells], self._cells[others])
 
 
-class DenseKernel(Kernel):
+class DenseKernel(DenseOperator, Kernel):
     """A kernel on a space without a lattice, as a matrix (at most 4,096 cells)."""
 
-    exact = True
-
     def __init__(self, matrix: FloatArray) -> None:
-        self._matrix = matrix
+        super().__init__(matrix)
         self.norm = float(np.sqrt(np.square(matrix).sum(axis=1).max()))
 
     def apply(self, values: FloatArray) -> FloatArray:
@@ -263,62 +281,3 @@ def kernel_on(space: Space, function: Callable[[FloatArray], FloatArray]) -> Ker
     if lattice_shape(space) is not None:
         return LatticeKernel(function(lattice_distances_km(space)))
     return DenseKernel(function(space.distances_km()))
-
-
-# --- Channels whose products go through an FFT: fast, and exact again where it counts
-
-
-_BUDGET = 1 << 26
-
-
-class FastChannel(Channel):
-    """A channel with O(m log m) products and exact single rows and columns.
-
-    ``push`` and ``pull`` of vectors without negative entries are right to 1e-9 *relative*: values too
-    close to the noise of the FFT are summed again, term by term, while that takes at most 2²⁶ terms
-    for all the vectors of one call (always, for one vector of up to 8,192 cells). Past that, small
-    values are right to 1e-15 of the largest, and never negative.
-    ``_push`` and ``_pull``, for inner loops, leave that out.
-    """
-
-    @abstractmethod
-    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """θC and a bound on its absolute error."""
-
-    @abstractmethod
-    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Cv and a bound on its absolute error."""
-
-    @abstractmethod
-    def _column(self, report: int) -> FloatArray:
-        """One exact column."""
-
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return self._push_with_noise(theta)[0]
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return self._pull_with_noise(values)[0]
-
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
-        checked = vector("theta", theta, self.space.size)
-        return _refined(checked, *self._push_with_noise(checked), self._column)
-
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
-        checked = vector("values", values, self.report_count)
-        return _refined(checked, *self._pull_with_noise(checked), self._row)
-
-
-def _refined(
-    given: FloatArray, result: FloatArray, noise: FloatArray, line: Callable[[int], FloatArray]
-) -> FloatArray:
-    """The product with its small values made exact: ``line(i)·given`` for each of them."""
-    vectors, values = given.reshape(-1, given.shape[-1]), result.reshape(-1, result.shape[-1])
-    sound = (vectors >= 0).all(axis=1, keepdims=True)
-    limits = (noise / RelativeError).reshape(-1, noise.shape[-1])
-    small = sound & (values < limits)
-    if np.count_nonzero(small) * given.shape[-1] <= _BUDGET:
-        for index in np.flatnonzero(small.any(axis=0)):
-            mine = small[:, index]
-            # not a BLAS product: its threads would cost more than so short a sum
-            values[mine, index] = (line(int(index)) * vectors[mine]).sum(axis=1)
-    return np.where(sound, np.maximum(values, 0.0), values).reshape(result.shape)

@@ -22,7 +22,8 @@ from scipy import fft
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.kernel import FastChannel, LatticeKernel, fft_workers, lattice_distances_km
+from geoveil.channel.channel import Channel
+from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
 from geoveil.space.grid import Grid
 
 _FADED = 1e-17
@@ -252,7 +253,7 @@ def _even(table: FloatArray, length: int, axis: int) -> FloatArray:
     return np.moveaxis(folded, 0, axis)
 
 
-class TruncatedLattice(FastChannel):
+class TruncatedLattice(Channel):
     """A channel from lattice noise, clamped to a grid; mechanisms supply the tables."""
 
     space: Grid
@@ -262,27 +263,24 @@ class TruncatedLattice(FastChannel):
         self.report_count = space.size
         self._products = TruncatedProducts(tables)
 
-    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self._products.push(theta), self._noise(theta)
-
-    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self._products.pull(values), self._noise(values)
-
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._products.push(theta)
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return self._products.pull(values)
 
-    def _noise(self, values: FloatArray) -> FloatArray:
-        length: FloatArray = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        length: FloatArray = np.sqrt(np.square(theta).sum(axis=-1, keepdims=True))
         return 2e-15 * self._products.norm * length
 
-    def _row(self, cell: int) -> FloatArray:
-        return self._products.row(cell)
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._push_noise(values)
 
-    def _column(self, report: int) -> FloatArray:
-        return self._products.column(report)
+    def _row(self, row: int) -> FloatArray:
+        return self._products.row(row)
+
+    def _column(self, column: int) -> FloatArray:
+        return self._products.column(column)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         # Every entry at offset (a, b) goes with the distance at that offset, rim and corners too.

@@ -75,11 +75,6 @@ def spend_in_words(
     return f"Every person has spent at most {(guarantee * reports).amount(unit)}, in {often}."
 
 
-def if_claimed(sentence: str, *, claimed: bool) -> str:
-    """The sentence, on the condition that a claim holds which nothing has proven yet."""
-    return f"If its claim holds, {sentence[0].lower()}{sentence[1:]}" if claimed else sentence
-
-
 def explain(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 
@@ -112,8 +107,7 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
         for promise, channel in zip(promises, channels, strict=True)
     )
     pair = f"{_two_people(space, distance)}, who do not move"
-    said = _sentence(pair, math.fsum(losses), reports=reports)
-    return if_claimed(said, claimed=any(channel.only_claimed for channel in channels))
+    return _sentence(pair, math.fsum(losses), reports=reports)
 
 
 def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1) -> str:

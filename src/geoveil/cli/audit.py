@@ -9,13 +9,13 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 
 from geoveil.arrays import FloatArray, uniform
+from geoveil.channel.certificate import Certificate
 from geoveil.channel.channel import Channel
 from geoveil.channel.words import rounded_down
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, json_number, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.cli.prior_file import PriorFile, prior_options
-from geoveil.document.certify import Certificate
 from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.measure.distance import mean_distance_km

@@ -10,13 +10,11 @@ from typing import Any
 import click
 
 from geoveil.channel.channel import Channel
-from geoveil.channel.words import NEARBY_KM, if_claimed, spend_in_words
+from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.cli.options import Decorator, together
 from geoveil.document.canonical import document_id
-from geoveil.document.certify import check_claim
 from geoveil.document.saved import AnyMechanism, load_mechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
-from geoveil.mechanism.elastic import Elastic
 from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.space.grid import Grid
 
@@ -81,8 +79,6 @@ class MechanismChoice:
             return load_mechanism(self.name)
         kind = MECHANISMS[self.name]
         built: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
-        if isinstance(built, Elastic) and len(self.promise) > 1:  # a claim beside --beta-per-km
-            check_claim(built, built.guarantee)
         return built
 
     def _check(self) -> None:
@@ -118,13 +114,10 @@ def promise_in_words(
     """What the mechanism promises, what it means at a walking distance, and what a person spends."""
     guarantee = mechanism.guarantee
     unit = mechanism.space.unit if isinstance(mechanism, Channel) else "km"
-    claimed = isinstance(mechanism, Channel) and mechanism.only_claimed
-    promise = "none" if guarantee is None else guarantee.sentence(unit)
-    spent = spend_in_words(guarantee, reports_per_person, unit=unit)
     return {
-        "promise": promise if guarantee is None else if_claimed(promise, claimed=claimed),
+        "promise": "none" if guarantee is None else guarantee.sentence(unit),
         "so": mechanism.explain(NEARBY_KM),
-        "spent": if_claimed(spent, claimed=claimed),
+        "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
     }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from geoveil.arrays import finite, indices, positive
+from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability, SumOfGuarantees, as_written
 from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
-from geoveil.document.certify import check_claim
 from geoveil.errors import GeoveilError, InvalidInput
 
 

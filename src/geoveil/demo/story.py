@@ -22,12 +22,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.certificate import Certificate, certify
 from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
 from geoveil.client.collector import Address, Collector, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
-from geoveil.document.certify import Certificate, certify
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import GeoveilError
 from geoveil.estimate import Estimate, IterativeBayesianUpdate

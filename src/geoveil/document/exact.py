@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel, PrivacyLoss, people_by_cell
-from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.kernel import FastChannel, LatticeKernel
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.kernel import LatticeKernel
+from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, SolverFailed, TooLarge
 from geoveil.mechanism.elastic import Elastic
 from geoveil.mechanism.mechanism import Mechanism
@@ -27,7 +29,7 @@ _CHUNK = 1 << 22
 UnsignedArray = npt.NDArray[np.uint64]
 
 
-class ExactTable(Channel):
+class ExactTable(DenseOperator, Channel):
     """A finite channel as it really runs: integer rows that each sum to 2⁶².
 
     Law: P(y|x) = integers[x, y] / 2⁶², exactly; nothing is rounded when a report is drawn. The rows
@@ -50,28 +52,18 @@ class ExactTable(Channel):
                 f"{MATRIX_LIMIT} cells and reports"
             )
         self.channel = channel
-        self.made_of = (channel,)
         self.space = channel.space
         self.report_count = channel.report_count
-        self.guarantee = channel.guarantee
         self.integers: UnsignedArray = frozen(integer_rows(channel.matrix()))
-        self._matrix: FloatArray = frozen(self.integers * 2.0**-BITS)
+        DenseOperator.__init__(self, frozen(self.integers * 2.0**-BITS))
         self._cumulative = np.cumsum(self.integers, axis=1)
 
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return theta @ self._matrix
+    def _promise(self) -> Guarantee | None:
+        return self.channel.guarantee
 
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return values @ self._matrix.T
-
-    def _row(self, cell: int) -> FloatArray:
-        return self._matrix[cell]
-
-    def _column(self, report: int) -> FloatArray:
-        return self._matrix[:, report]
-
-    def matrix(self) -> FloatArray:
-        return self._matrix
+    def compared_table(self) -> tuple[FloatArray, float]:
+        """Its integers, without any tolerance."""
+        return self.integers.astype(np.float64), 0.0
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         drawn = randomness.words(cells.size) >> np.uint64(64 - BITS)
@@ -130,15 +122,15 @@ _ROUNDING = 1e-12
 _LOGARITHM = 4e-14
 
 
-class IntegerElastic(FastChannel, Mechanism):
+class IntegerElastic(Mechanism):
     """The elastic law with a kernel and weights of whole numbers: an exact rational table.
 
     Law: C[x, y] = k(x, y)·c(y)/S(x), S(x) = Σ_z k(x, z)·c(z), with k by offset of rows and columns. A
     report takes 128 random bits u and is the cell that t = ⌊u·S(x)/2¹²⁸⌋ falls into when the k·c of the
     row stand one after another: the probabilities are whole multiples of 2⁻¹²⁸, each within 2⁻⁸¹
     relative of the law.
-    Guarantee: ε per km as claimed; ``closed_form_loss`` bounds the true one from the integers,
-    by the steepness of log k plus that of log S, rounded up.
+    Guarantee: ε per km by the steepness of log k plus that of log S, rounded up; with ``epsilon_per_km=``
+    what is stated, refused where the integers do not keep it.
     Cost: m steps a report whatever the cell; products O(m log m); the certificate O(m²) at most.
     Units: ε per km. Reference: PRIVIC §4; docs/decisions/0007-whole-numbers-on-the-wire.md.
 
@@ -160,7 +152,7 @@ class IntegerElastic(FastChannel, Mechanism):
         *,
         kernel: npt.ArrayLike,
         weights: npt.ArrayLike,
-        epsilon_per_km: float,
+        epsilon_per_km: float | None = None,
     ) -> None:
         if not isinstance(space, Grid) or space.size > MATRIX_LIMIT:
             raise InvalidInput(f"space must be a grid of at most {MATRIX_LIMIT} cells")
@@ -170,7 +162,12 @@ class IntegerElastic(FastChannel, Mechanism):
         self.weights = frozen(_whole("weights", weights, space.size, 1, WEIGHTS_TOTAL))
         if int(self.weights.sum()) > WEIGHTS_TOTAL:
             raise InvalidInput(f"weights must sum to at most {WEIGHTS_TOTAL}")
-        self.guarantee = GeoIndistinguishability(positive("epsilon_per_km", epsilon_per_km))
+        stated = self.certified_epsilon_per_km
+        if epsilon_per_km is not None:
+            stated = positive("epsilon_per_km", epsilon_per_km)
+        self.guarantee = GeoIndistinguishability(stated)
+        if self.certified_epsilon_per_km > stated:
+            check_claim(self, self.guarantee)
 
     @classmethod
     def of(cls, mechanism: Elastic, *, epsilon_per_km: float | None = None) -> IntegerElastic:
@@ -184,10 +181,10 @@ class IntegerElastic(FastChannel, Mechanism):
         beta = mechanism.beta_per_km
         for _ in range(60):
             kernel = _rounded_kernel(grid, beta)
-            made = cls(grid, kernel=kernel, weights=weights, epsilon_per_km=promise)
+            made = cls(grid, kernel=kernel, weights=weights)
             # a little below, since another machine's logarithms may end in another digit
             if made.certified_epsilon_per_km <= promise * (1 - _ROUNDING):
-                return made
+                return promising(made, GeoIndistinguishability(promise))
             beta *= promise / made.certified_epsilon_per_km * (1 - 1e-9)
         raise SolverFailed(
             f"whole numbers must meet a promise of {promise:.6g} per km; use larger cells"
@@ -291,18 +288,20 @@ class IntegerElastic(FastChannel, Mechanism):
         inverse: FloatArray = 1.0 / self.sums.astype(np.float64)
         return inverse
 
-    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        scaled = theta * self._inverse
-        noise = self._lattice.noise(scaled) * self._scaled_weights
-        return self._lattice.apply(scaled) * self._scaled_weights, noise
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._lattice.apply(theta * self._inverse) * self._scaled_weights
 
-    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        scaled = values * self._scaled_weights
-        noise = self._lattice.noise(scaled) * self._inverse
-        return self._lattice.apply(scaled) * self._inverse, noise
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return self._lattice._push_noise(theta * self._inverse) * self._scaled_weights
 
-    def _row(self, cell: int) -> FloatArray:
-        whole = self.whole_row(cell)
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self._lattice.apply(values * self._scaled_weights) * self._inverse
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._lattice._pull_noise(values * self._scaled_weights) * self._inverse
+
+    def _row(self, row: int) -> FloatArray:
+        whole = self.whole_row(row)
         return whole.astype(np.float64) / float(whole.sum())
 
     def matrix(self) -> FloatArray:
@@ -311,8 +310,8 @@ class IntegerElastic(FastChannel, Mechanism):
         made: FloatArray = whole / self.sums.astype(np.float64)[:, None]
         return made
 
-    def _column(self, report: int) -> FloatArray:
-        return self.kernel_row(report) * float(self.weights[report]) * self._inverse
+    def _column(self, column: int) -> FloatArray:
+        return self.kernel_row(column) * float(self.weights[column]) * self._inverse
 
 
 def _whole(name: str, values: npt.ArrayLike, size: int, least: int, most: int) -> IntArray:

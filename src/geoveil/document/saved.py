@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel, Remapped
 from geoveil.channel.guarantee import (
@@ -15,9 +16,8 @@ from geoveil.channel.guarantee import (
     WithinRadius,
 )
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.document.certify import check_claim
 from geoveil.document.exact import IntegerElastic
-from geoveil.document.wire import KIND, MechanismDocument, RefusedDocument, stated_mechanism
+from geoveil.document.wire import KIND, MechanismDocument, RefusedDocument, stated_law
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
@@ -87,36 +87,38 @@ def mechanism_from_dict(values: object) -> AnyMechanism:
     """
     if isinstance(values, Mapping) and values.get("kind") == KIND:
         return MechanismDocument.read(values).mechanism
-    mechanism, claim = mechanism_and_claim(values)
-    if claim is not None and isinstance(mechanism, Channel):
-        try:
-            check_claim(mechanism, claim)
-        except InvalidInput as problem:
-            raise InvalidFile(str(problem)) from None
-    return mechanism
+    return _read(values, believed=True)[0]
 
 
 def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]:
     """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
-    if isinstance(values, Mapping) and values.get("kind") == KIND:
-        try:
-            published = MechanismDocument.read(values).mechanism
-        except RefusedDocument as refused:
-            if refused.reason != "certificate":
-                raise
-            published = stated_mechanism(values)  # sound but for its promise
+    if not isinstance(values, Mapping) or values.get("kind") != KIND:
+        return _read(values, believed=False)
+    try:
+        published = MechanismDocument.read(values).mechanism
         return published, published.guarantee
+    except RefusedDocument as refused:
+        if refused.reason != "certificate":
+            raise
+        return stated_law(values)  # sound but for its promise
+
+
+def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
     version = values.get("geoveil") if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping) or type(version) is not int or version != VERSION:
         raise InvalidFile(f'a mechanism document must say "geoveil": {VERSION}')
+    body = {name: value for name, value in values.items() if name != "geoveil"}
     try:
-        return _build({name: value for name, value in values.items() if name != "geoveil"})
+        return _build(body, believed=believed)
     except (KeyError, TypeError, AttributeError) as problem:
         raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
 
 
-def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
-    """The mechanism and the claim of its document: the stronger one, where two are made."""
+def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
+    """The mechanism and the claim of its document: the stronger one, where two are made.
+
+    What is to be believed is checked here; else the mechanism promises what its law does.
+    """
     name = values["mechanism"]
     possible = {"mechanism", *_ENTRIES.get(str(name), ("parameters", *_DESCRIBED))}
     unknown = set(values) - possible
@@ -126,7 +128,7 @@ def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
             f"{len(unknown)} are unknown"
         )
     if name == "remapped":
-        inner, claim = _build(values["of"])
+        inner, claim = _build(values["of"], believed=believed)
         if not isinstance(inner, Channel):
             raise InvalidFile("only channels over cells can be remapped")
         return Remapped(inner, values["map"]), claim
@@ -135,20 +137,36 @@ def _build(values: Mapping[str, Any]) -> tuple[AnyMechanism, Guarantee | None]:
         return noise, noise.guarantee
     space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
-        return DenseChannel(space, values["matrix"], guarantee=claimed), claimed
+        return _kept(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
     mechanisms = {IntegerElastic.name: IntegerElastic, **MECHANISMS}
     if name not in mechanisms:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
         )
-    mechanism: Channel = mechanisms[name](space, **values["parameters"])
-    own = mechanism.guarantee
-    if claimed is None:
-        return mechanism, own
-    if own is None or type(claimed) is not type(own):  # more loss than it has, but of the same kind
+    parameters, stated = {**values["parameters"]}, None
+    if {"beta_per_km", "kernel"} & parameters.keys() and "epsilon_per_km" in parameters:
+        stated = GeoIndistinguishability(parameters.pop("epsilon_per_km"))
+    law: Channel = mechanisms[name](space, **parameters)
+    own = law.guarantee if stated is None else stated
+    if claimed is not None and (own is None or type(claimed) is not type(own)):
         wanted = "null" if own is None else f"of kind {_kind(own)}"
         raise InvalidFile(f"the guarantee of {name} must be {wanted}")
-    return mechanism, own if own.implies(claimed) else claimed
+    # more loss than it has may be claimed
+    claim = own if claimed is None or (own is not None and own.implies(claimed)) else claimed
+    return _kept(law, claim, stated, believed), claim
+
+
+def _kept(
+    law: Channel, claim: Guarantee | None, stated: Guarantee | None, believed: bool
+) -> Channel:
+    """The law with what its document states, after a check of all that it claims."""
+    if claim is None or not believed:
+        return law
+    try:
+        check_claim(law, claim)
+        return law if stated is None else promising(law, stated)
+    except InvalidInput as problem:
+        raise InvalidFile(str(problem)) from None
 
 
 def _claimed(values: Mapping[str, Any] | None) -> Guarantee | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from geoveil.channel.certificate import promising
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import canonical_bytes, document_id, strict_json
 from geoveil.document.exact import IntegerElastic
@@ -102,20 +104,18 @@ class MechanismDocument:
         says = f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"'
         _require(stated == (int, VERSION, KIND), "version", says)
         _require(set(values) == _FIELDS, "fields", "entries are missing or unknown")
-        document = cls(
-            campaign=_campaign(values["campaign"]),
-            round=_whole("round", values["round"], 1, 1 << 31),
-            mechanism=stated_mechanism(values),
-            beta_per_km=_number("beta_per_km", values["beta_per_km"]),
-            not_before_s=_whole("not_before", values["not_before"], 0, _LATEST_S),
-            expires_s=_whole("expires", values["expires"], 0, _LATEST_S),
-        )
-        mechanism = document.mechanism
-        _require(document.not_before_s < document.expires_s, "times", "it expires before it begins")
-        steep_enough = document.beta_per_km >= mechanism.beta_per_km * (1 - 1e-9)
+        campaign = _campaign(values["campaign"])
+        number = _whole("round", values["round"], 1, 1 << 31)
+        law, promise = stated_law(values)
+        beta = _number("beta_per_km", values["beta_per_km"])
+        begins = _whole("not_before", values["not_before"], 0, _LATEST_S)
+        expires = _whole("expires", values["expires"], 0, _LATEST_S)
+        _require(begins < expires, "times", "it expires before it begins")
+        steep_enough = beta >= law.beta_per_km * (1 - 1e-9)
         _require(steep_enough, "beta", "its kernel falls faster than the β it states")
-        keeps = mechanism.certified_epsilon_per_km <= document.epsilon_per_km
+        keeps = law.certified_epsilon_per_km <= promise.epsilon_per_km
         _require(keeps, "certificate", "its integers do not keep the promise it states")
+        document = cls(campaign, number, promising(law, promise), beta, begins, expires)
         own = claimed_id is None or claimed_id == document.id
         _require(own, "id", "its id is not the SHA-256 of its canonical bytes")
         return document
@@ -184,14 +184,14 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def stated_mechanism(values: Mapping[str, Any]) -> IntegerElastic:
-    """The mechanism that a document states, before anybody has asked whether it keeps its promise."""
+def stated_law(values: Mapping[str, Any]) -> tuple[IntegerElastic, GeoIndistinguishability]:
+    """The law that a document states, and the promise that it may or may not keep."""
     try:
         space = _space(values["space"])
-        promise = _number("epsilon_per_km", values["epsilon_per_km"])
+        promise = GeoIndistinguishability(_number("epsilon_per_km", values["epsilon_per_km"]))
         kernel = _integers("kernel", values["kernel"], space.size)
         weights = _integers("weights", values["weights"], space.size)
-        return IntegerElastic(space, kernel=kernel, weights=weights, epsilon_per_km=promise)
+        return IntegerElastic(space, kernel=kernel, weights=weights), promise
     except RefusedDocument:
         raise
     except (InvalidInput, OverflowError) as problem:

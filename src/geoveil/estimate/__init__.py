@@ -1,5 +1,7 @@
 """From noisy reports back to the distribution: one loop, its stops, its accelerators, its error bars."""
 
+from geoveil.channel.joint import JointTally
+from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.bootstrap import Bootstrap
 from geoveil.estimate.bounds import (
@@ -12,12 +14,6 @@ from geoveil.estimate.cross_validation import CrossValidated
 from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, maximise
 from geoveil.estimate.estimate import Estimate, RegionEstimate
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.likelihood import (
-    ChannelLikelihood,
-    DenseLikelihood,
-    Likelihood,
-    StackedLikelihood,
-)
 from geoveil.estimate.linear import (
     MatrixInversion,
     RandomizedResponseEstimator,
@@ -26,7 +22,6 @@ from geoveil.estimate.linear import (
     project_onto_simplex,
 )
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates, Estimator
-from geoveil.estimate.observations import JointTally
 from geoveil.estimate.stopping import CertifiedWithin, LikelihoodChange, Steps, StoppingRule
 from geoveil.estimate.uncertainty import FisherInformation
 
@@ -37,23 +32,22 @@ __all__ = [
     "AverageOfEstimates",
     "Bootstrap",
     "CertifiedWithin",
-    "ChannelLikelihood",
     "CrossValidated",
-    "DenseLikelihood",
+    "DenseOperator",
     "Estimate",
     "Estimator",
     "FisherInformation",
     "Identifiability",
     "IterativeBayesianUpdate",
     "JointTally",
-    "Likelihood",
     "LikelihoodChange",
     "MatrixInversion",
+    "Operator",
     "RandomizedResponseEstimator",
     "RapporEstimator",
     "RegionEstimate",
     "Squarem",
-    "StackedLikelihood",
+    "StackedOperator",
     "Steps",
     "StoppingRule",
     "clip_and_normalise",

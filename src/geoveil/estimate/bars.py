@@ -16,11 +16,9 @@ import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from geoveil.arrays import BoolArray, FloatArray, finite
+from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput
 
-RARE = 2.4
-"""Reports expected less often count as if expected this often: a report never seen then bounds a
-share by 1.96·√2.4 ≈ 3 reports, the rule of three, instead of by nothing."""
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
 

@@ -17,7 +17,7 @@ from geoveil.estimate.cross_validation import CrossValidated
 from geoveil.estimate.em import Accelerator, Ascent, em_path, full_support, maximise
 from geoveil.estimate.estimate import Estimate, Fit
 from geoveil.estimate.identifiability import tell_apart
-from geoveil.estimate.likelihood import Objective
+from geoveil.estimate.objective import Objective
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
@@ -67,7 +67,7 @@ class IterativeBayesianUpdate:
         """The estimate from one tally or from several of the same space."""
         observations = Observations(tallies)
         ascent = maximise(
-            observations.likelihood,
+            observations.operator,
             observations.counts,
             start=self.start,
             stop=self.stop,
@@ -82,7 +82,7 @@ class IterativeBayesianUpdate:
             stopped=ascent.stopped,
             find_fit=lambda: Fit(ascent.log_likelihood, ascent.certificate),
             find_errors=lambda: self._errors(observations, ascent),
-            find_identifiability=lambda: tell_apart(observations.likelihood, observations.counts),
+            find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
         )
 
     def _errors(self, observations: Observations, ascent: Ascent) -> ErrorBars:
@@ -96,16 +96,17 @@ class IterativeBayesianUpdate:
 
     def _refit(self, observations: Observations, steps: int, counts: FloatArray) -> FloatArray:
         """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
-        likelihood = observations.likelihood
+        operator = observations.operator
+        cells = observations.space.size
         if self.accelerate is None:
-            first = full_support(self.start, likelihood.unknowns)
+            first = full_support(self.start, cells)
             starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
-            path = em_path(Objective(likelihood, counts), starts)
+            path = em_path(Objective(operator, counts), starts)
             return next(islice(path, steps, None)).theta
         fits = [
             maximise(
-                likelihood, row, start=self.start, stop=self.stop, accelerate=self.accelerate
+                operator, row, start=self.start, stop=self.stop, accelerate=self.accelerate
             ).distribution
             for row in np.atleast_2d(counts)
         ]
-        return np.reshape(fits, (*counts.shape[:-1], likelihood.unknowns))
+        return np.reshape(fits, (*counts.shape[:-1], cells))

@@ -12,7 +12,7 @@ from geoveil.estimate.bars import LOST, checked_level, combined, held_interval, 
 from geoveil.estimate.identifiability import lost_directions
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import Progress
-from geoveil.estimate.uncertainty import Refit, telling_columns
+from geoveil.estimate.uncertainty import Refit
 from geoveil.space.space import MATRIX_LIMIT
 
 _CHUNK_ENTRIES = 1 << 22
@@ -120,13 +120,13 @@ class Bootstrap:
         """(replicates, observations): new counts of every tally."""
         generator = np.random.default_rng(self.seed)
         drawn = []
-        for number, tally in enumerate(observations.tallies):
+        for tally in observations.tallies:
             if not tally.total:
                 drawn.append(np.zeros((self.replicates, tally.counts.size), dtype=np.int64))
                 continue
             law = tally.counts.astype(np.float64)
-            if observations.complete(number):
-                law = np.maximum(observations.parts[number].push(centre), 0.0)
+            if tally.complete:
+                law = np.maximum(tally.operator._push(centre), 0.0)
             shares = law / max(law.sum(), np.finfo(float).tiny)
             drawn.append(generator.multinomial(tally.total, shares, size=self.replicates))
         return np.concatenate(drawn, axis=1).astype(np.float64)
@@ -138,8 +138,8 @@ def _lost(observations: Observations) -> FloatArray:
     if cells > MATRIX_LIMIT:
         return np.zeros((cells, 0))
     lost, told = np.eye(cells), []
-    for number, tally in enumerate(observations.tallies):
+    for tally in observations.tallies:
         if tally.total and lost.shape[1]:
-            told.append(telling_columns(observations, number))
+            told.append(tally.telling_columns())
             lost = lost_directions(np.concatenate(told, axis=1))
     return lost

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, finite
+from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Likelihood, Objective, checked_weights
+from geoveil.estimate.objective import Objective, checked_weights
 from geoveil.estimate.stopping import Progress, Steps, StoppingRule
 
 
@@ -55,20 +56,20 @@ class CrossValidated:
 
     def settled(
         self,
-        likelihood: Likelihood,
+        operator: Operator,
         weights: npt.ArrayLike,
         start: FloatArray,
         progress: Progress | None,
     ) -> StoppingRule:
         """A fixed number of steps, with the words that say how it was chosen."""
-        counts = whole(checked_weights(weights, likelihood.observations))
+        counts = whole(checked_weights(weights, operator.shape[1]))
         held_out = self._parts(counts)
         trained = counts - held_out
         usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
         if not usable.any():
             return Steps(1, "because one report cannot be cross-validated")
         best, ended = self._best(
-            likelihood, trained[usable], held_out[usable], start, progress or _silent
+            operator, trained[usable], held_out[usable], start, progress or _silent
         )
         chosen = min(self.maximum, round(best * self.folds / (self.folds - 1)))
         return Steps(chosen, self._words(ended))
@@ -86,14 +87,14 @@ class CrossValidated:
 
     def _best(
         self,
-        likelihood: Likelihood,
+        operator: Operator,
         trained: IntArray,
         held_out: IntArray,
         start: FloatArray,
         progress: Progress,
     ) -> tuple[int, bool]:
         """The step of the best held-out likelihood, and whether the search ended before the limit."""
-        objective = Objective(likelihood, trained)
+        objective = Objective(operator, trained)
         left_out = held_out[:, objective.seen]  # what one part leaves out, another learns from
         search = _Search()
         for step, point in enumerate(em_path(objective, np.tile(start, (len(trained), 1)))):

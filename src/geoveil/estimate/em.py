@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen, positive
+from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.likelihood import Likelihood, Objective, Point, uniform
+from geoveil.estimate.objective import Objective, Point, uniform
 from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Stop, Trace
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -60,7 +61,7 @@ def em_step(point: Point) -> FloatArray:
 
 
 def maximise(
-    likelihood: Likelihood,
+    operator: Operator,
     weights: npt.ArrayLike,
     *,
     start: npt.ArrayLike | None = None,
@@ -75,18 +76,18 @@ def maximise(
     Cost: a push and a pull per step; accelerators say theirs.
 
     >>> import numpy as np
-    >>> from geoveil.estimate.likelihood import DenseLikelihood
-    >>> coin = DenseLikelihood(np.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> from geoveil.channel.operator import DenseOperator
+    >>> coin = DenseOperator(np.array([[0.75, 0.25], [0.25, 0.75]]))
     >>> ascent = maximise(coin, [60, 40])
     >>> ascent.distribution.round(3).tolist(), ascent.certificate <= 1e-6
     ([0.7, 0.3], True)
     """
-    first = full_support(start, likelihood.unknowns)
+    first = full_support(start, operator.shape[0])
     wanted = CertifiedWithin() if stop is None else stop
     meter = Meter(progress)
-    rule = wanted.settled(likelihood, weights, first, meter.first(_SETTLING))
+    rule = wanted.settled(operator, weights, first, meter.first(_SETTLING))
     begun = 0.0 if rule is wanted else _SETTLING
-    objective = Objective(likelihood, weights)
+    objective = Objective(operator, weights)
     path = em_path(objective, first) if accelerate is None else accelerate.path(objective, first)
     trace = Trace()
     reason = "no step raises the log-likelihood any more in double precision"

@@ -13,7 +13,7 @@ from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_threa
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.likelihood import Objective
+from geoveil.estimate.objective import Objective
 from geoveil.estimate.observations import Observations
 from geoveil.space.space import Space
 
@@ -167,7 +167,7 @@ def fit_of(observations: Observations, distribution: FloatArray) -> Fit:
 
     Linear estimators do not maximise the likelihood; the certificate says how much they may lack.
     """
-    point = Objective(observations.likelihood, observations.counts).at(distribution)
+    point = Objective(observations.operator, observations.counts).at(distribution)
     if point.law.min() <= _IMPOSSIBLE:
         return Fit(-np.inf, np.inf)
     return Fit(float(point.log_likelihood), float(point.certificate))

@@ -12,8 +12,9 @@ import scipy
 from scipy.linalg import lapack, qr, solve_triangular
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.estimate.em import ActiveSetNewton, Squarem
-from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, Objective, Point, uniform
+from geoveil.estimate.objective import Objective, Point, uniform
 from geoveil.space.space import MATRIX_LIMIT
 
 _TOLERANCE = 1e-12
@@ -55,18 +56,18 @@ class Identifiability:
         return self.reason
 
 
-def tell_apart(likelihood: Likelihood, counts: npt.ArrayLike) -> Identifiability:
+def tell_apart(operator: Operator, counts: npt.ArrayLike) -> Identifiability:
     """Whether the reports seen have one best distribution, and else which cells they confuse.
 
     Cost: one QR factorisation, m²·(reports seen); where that does not tell all cells apart, also the
     exact maximum. Beyond 4,096 cells nothing is tested and the answer is false with that reason.
     """
     weights = np.asarray(counts, dtype=np.float64)
-    cells = likelihood.unknowns
+    cells = operator.shape[0]
     if cells > MATRIX_LIMIT:
         return _untested(cells, f"{cells:,} are more than {MATRIX_LIMIT:,}")
     seen = np.flatnonzero(weights)
-    columns = _scaled(likelihood.columns(seen))
+    columns = _scaled(operator.columns(seen))
     possible = columns.max(axis=0) > 0
     columns, weights = columns[:, possible], weights[seen[possible]]
     if _full_rank(columns):
@@ -81,15 +82,15 @@ def tell_apart(likelihood: Likelihood, counts: npt.ArrayLike) -> Identifiability
     return _confused(columns, face, lost)
 
 
-def tell_apart_by(likelihood: Likelihood) -> Identifiability:
+def tell_apart_by(operator: Operator) -> Identifiability:
     """Whether a channel tells all its cells apart when every report counts and shares may be negative.
 
     Cost: one QR factorisation, m²·reports.
     """
-    columns = _scaled(likelihood.columns(np.arange(likelihood.observations)))
+    columns = _scaled(operator.matrix())
     if _full_rank(columns):
-        return _all_told(likelihood.unknowns)
-    everywhere = np.arange(likelihood.unknowns)
+        return _all_told(len(columns))
+    everywhere = np.arange(len(columns))
     return _confused(columns, everywhere, _null_space(_with_total(columns)))
 
 
@@ -137,7 +138,7 @@ def _full_rank(columns: FloatArray) -> bool:
 
 def _maximum(columns: FloatArray, weights: FloatArray) -> Point:
     """Where the likelihood is largest: plain steps, then Newton's from the cells that carry a share."""
-    objective = Objective(DenseLikelihood(columns), weights)
+    objective = Objective(DenseOperator(columns), weights)
     start = uniform(objective.unknowns)
     point = objective.at(start)
     for found in islice(Squarem().path(objective, start), _FIRST_STEPS):

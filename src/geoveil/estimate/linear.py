@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,9 @@ from scipy.linalg import lstsq, qr, solve_triangular
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
 from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread, vector
-from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.bars import RARE, DiagonalErrors, GaussianErrors
+from geoveil.estimate.bars import DiagonalErrors, GaussianErrors
 from geoveil.estimate.bounds import (
     Mixture,
     pooled,
@@ -24,12 +24,12 @@ from geoveil.estimate.bounds import (
 )
 from geoveil.estimate.estimate import Estimate, fit_of
 from geoveil.estimate.identifiability import Identifiability, tell_apart_by
-from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.estimate.mixture import by_mechanism
 from geoveil.estimate.observations import Observations, checked_tallies
-from geoveil.mechanism.local import RandomizedResponse, RapporTally
+from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]
+_Kind = TypeVar("_Kind", RandomizedResponse, Rappor)
 
 
 def project_onto_simplex(values: npt.ArrayLike) -> FloatArray:
@@ -115,7 +115,6 @@ class LinearSystem:
 
     def __init__(self, channel: Channel) -> None:
         self.matrix = channel.matrix()
-        _check_alphabet(self.matrix)
         self.cells, self.reports = self.matrix.shape
         self.rank = self.cells
         self.how = "solved exactly"
@@ -167,14 +166,6 @@ def _lu(matrix: FloatArray) -> tuple[FloatArray, IntArray] | None:
     return (factors, pivots) if reciprocal > SINGULAR else None
 
 
-def _check_alphabet(matrix: FloatArray) -> None:
-    if np.abs(matrix.sum(axis=1) - 1.0).max() > 1e-6:
-        raise Unsupported(
-            "matrix inversion needs every report of the channel, and this tally keeps only those "
-            "seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
-        )
-
-
 # --- Matrix inversion: solve for the distribution, then bring it back to the simplex
 
 
@@ -219,7 +210,7 @@ class MatrixInversion:
             stopped=f"{system.how}, then {repair_words(self.repair, solution)}",
             find_fit=lambda: fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
-            find_identifiability=lambda: tell_apart_by(ChannelLikelihood(tally.channel)),
+            find_identifiability=lambda: tell_apart_by(tally.channel),
         )
 
 
@@ -240,6 +231,11 @@ def _only_mechanism(observations: Observations) -> Tally:
             f"tallies (of {len(tallies)} mechanisms) must come from one mechanism to invert it; use "
             "AverageMechanism(MatrixInversion()), AverageOfEstimates(MatrixInversion()) or "
             "IterativeBayesianUpdate()"
+        )
+    if not tallies[0].complete:
+        raise Unsupported(
+            "matrix inversion needs every report of the channel, and this tally keeps only those "
+            "seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
         )
     return tallies[0]
 
@@ -299,13 +295,12 @@ class RandomizedResponseEstimator:
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of randomised response over one space."""
-        given = [tally for tally in checked_tallies(tallies) if tally.total]
+        given = _made_by(RandomizedResponse, tallies)
         groups = [
-            randomized_response_mixture(_level(tally), tally.total, tally.space.size)
-            for tally in given
+            randomized_response_mixture(mechanism.epsilon, tally.total, tally.space.size)
+            for mechanism, tally in given
         ]
-        seen = np.sum([tally.counts for tally in given], axis=0)
-        return _estimate(given, groups, seen, self.repair, _response_moments)
+        return _estimate([tally for _, tally in given], groups, self.repair, _response_moments)
 
 
 @dataclass(frozen=True)
@@ -333,38 +328,31 @@ class RapporEstimator:
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from RAPPOR tallies over one space."""
-        given = [_rappor(tally) for tally in checked_tallies(tallies) if tally.total]
-        groups = [rappor_mixture(tally.mechanism.epsilon, tally.total) for tally in given]
-        seen = np.sum([tally.bit_sums for tally in given], axis=0)
-        return _estimate(given, groups, seen, self.repair, rappor_moments)
+        given = _made_by(Rappor, tallies)
+        groups = [rappor_mixture(mechanism.epsilon, tally.total) for mechanism, tally in given]
+        return _estimate([tally for _, tally in given], groups, self.repair, rappor_moments)
 
 
-def _level(tally: Tally) -> float:
-    if not isinstance(tally.channel, RandomizedResponse):
-        raise Unsupported(
-            f"a tally (of {tally.channel!r}) must come from RandomizedResponse for this estimator; "
-            "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
-        )
-    return tally.channel.epsilon
-
-
-def _rappor(tally: Tally) -> RapporTally:
-    if not isinstance(tally, RapporTally):
-        raise Unsupported(
-            f"a tally (of {tally.channel!r}) must come from Rappor for this estimator; "
-            "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
-        )
-    return tally
+def _made_by(kind: type[_Kind], tallies: Tally | Iterable[Tally]) -> list[tuple[_Kind, Tally]]:
+    """The tallies with reports and their mechanisms, or an error where one is of another kind."""
+    given = [tally for tally in checked_tallies(tallies) if tally.total]
+    for tally in given:
+        if not isinstance(tally.channel, kind):
+            raise Unsupported(
+                f"a tally (of {tally.channel!r}) must come from {kind.__name__} for this estimator; "
+                "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
+            )
+    return [(cast(_Kind, tally.channel), tally) for tally in given]
 
 
 def _estimate(
     tallies: Sequence[Tally],
     groups: Sequence[Mixture],
-    seen: IntArray,
     repair: Repair,
     moments: Moments,
 ) -> Estimate:
     noise, gain, total = pooled(groups)
+    seen = np.sum([tally.sums for tally in tallies], axis=0)
     solution = (seen / total - noise) / gain
     distribution = REPAIRS[repair](solution)
     levels = len({group[:2] for group in groups})

@@ -13,14 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from geoveil.arrays import one_blas_thread
-from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import Unsupported
 from geoveil.estimate.bars import AveragedErrors
 from geoveil.estimate.estimate import Estimate, fit_of
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.observations import Observations, checked_tallies
-from geoveil.mechanism.local import RapporTally
+from geoveil.estimate.observations import Observations, checked_tallies, joined
 
 
 class Estimator(Protocol):
@@ -53,8 +52,8 @@ class AverageOfEstimates:
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of one space, whatever their mechanisms."""
-        joined = by_mechanism(checked_tallies(tallies))
-        parts = [self.estimator.fit(tally) for tally in joined]
+        each = by_mechanism(checked_tallies(tallies))
+        parts = [self.estimator.fit(tally) for tally in each]
         weights = np.array([part.total for part in parts], dtype=np.float64)
         weights /= weights.sum()
         distribution = weights @ np.stack([part.distribution for part in parts])
@@ -64,7 +63,7 @@ class AverageOfEstimates:
             total=sum(part.total for part in parts),
             steps=max(part.steps for part in parts),
             stopped=f"average of {_each(parts)}",
-            find_fit=lambda: fit_of(Observations(joined), distribution),
+            find_fit=lambda: fit_of(Observations(each), distribution),
             find_errors=lambda: AveragedErrors(distribution, [p.errors for p in parts], weights),
             find_identifiability=lambda: _least_identifiable(parts),
         )
@@ -110,19 +109,14 @@ class AverageMechanism:
         )
 
 
-def by_mechanism(tallies: Sequence[Tally]) -> list[Tally]:
+def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
     """One tally for each mechanism that made a report, in the order in which they come first."""
-    joined: dict[Channel, Tally] = {}
-    for tally in tallies:
-        if tally.total:
-            made_by = tally.mechanism if isinstance(tally, RapporTally) else tally.channel
-            joined[made_by] = joined[made_by] + tally if made_by in joined else tally
-    return list(joined.values())
+    return joined([tally for tally in tallies if tally.total])
 
 
 def _averaged(observations: Observations) -> Tally:
     tallies = observations.tallies
-    if not all(observations.complete(number) for number in range(len(tallies))):
+    if not all(tally.complete for tally in tallies):
         raise Unsupported(
             "the average mechanism needs every report of each channel, and a tally keeps only "
             "those seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"

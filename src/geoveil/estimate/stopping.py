@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, count, positive
-from geoveil.estimate.likelihood import Likelihood
+from geoveil.channel.operator import Operator
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
@@ -66,7 +66,7 @@ class Stop(Protocol):
 
     def settled(
         self,
-        likelihood: Likelihood,
+        operator: Operator,
         weights: npt.ArrayLike,
         start: FloatArray,
         progress: Progress | None,
@@ -100,7 +100,7 @@ class StoppingRule(ABC):
 
     def settled(
         self,
-        likelihood: Likelihood,
+        operator: Operator,
         weights: npt.ArrayLike,
         start: FloatArray,
         progress: Progress | None,

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive, vector
+from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.kernel import FastChannel, Kernel, RelativeError, kernel_on
+from geoveil.channel.kernel import Kernel, kernel_on
+from geoveil.channel.operator import RelativeError
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
 from geoveil.mechanism.noise import lattice_steps
@@ -31,15 +33,14 @@ _CACHED_TERMS = 1 << 23
 _ROW_SAMPLING = 1 << 27
 
 
-class Elastic(FastChannel, Mechanism):
+class Elastic(Mechanism):
     """Report y with probability ∝ c(y)·e^{−β·d(x, y)}: crowded reports attract, far ones fade.
 
     Law: C[x, y] = c(y)e^{−βd(x,y)}/Z(x), Z(x) = Σ_z c(z)e^{−βd(x,z)}.
     Guarantee: 2β per km for any weights c ≥ 0 by the triangle inequality alone; ``certify`` gives the
     exact ``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, often well below. With ``epsilon_per_km=`` and no β,
     the largest β is found whose *certified* ε meets the promise. Beside a β, ``epsilon_per_km=`` is
-    a claim and no more: it is kept as given and may be false; ``certify`` says so, and neither a ``Budget``
-    nor a document believes it.
+    checked, and refused where it is smaller than the certified one.
     Cost: O(m log m) per product on a grid or line. Units: β and ε per km.
     Reference: PRIVIC §4 (the normalisation of PRIVIC Alg. 2 corrected: docs/privic.md).
 
@@ -70,18 +71,21 @@ class Elastic(FastChannel, Mechanism):
         self.weights = frozen(_normalised(weights, space.size))
         if beta_per_km is not None and not (level is radius_km is mean_distance_km is None):
             raise InvalidInput(
-                "beta_per_km must stand alone or beside a claimed epsilon_per_km; "
+                "beta_per_km must stand alone or beside an epsilon_per_km that it keeps; "
                 "leave out level, radius_km and mean_distance_km, or let them find β"
             )
-        if beta_per_km is None:
+        solved = beta_per_km is None
+        if solved:
             promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
             beta_per_km = self._solve(promise)
             epsilon_per_km = promise.resolve(lambda _: 2 * float(beta_per_km or 0))
         self.beta_per_km = positive("beta_per_km", beta_per_km)
-        claimed = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
-        self.guarantee = GeoIndistinguishability(positive("epsilon_per_km", claimed))
+        stated = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
         self._kernel = self._exponential_kernel()
         self.log_normaliser = frozen(self._log_normaliser())
+        self.guarantee = GeoIndistinguishability(positive("epsilon_per_km", stated))
+        if not solved and stated < 2 * self.beta_per_km:
+            check_claim(self, self.guarantee)
 
     def _exponential_kernel(self) -> Kernel:
         """e^{−β·d}; a design that has it already hands it over here."""
@@ -123,6 +127,11 @@ class Elastic(FastChannel, Mechanism):
         return result
 
     def closed_form_loss(self) -> PrivacyLoss:
+        """The certified ε, found once."""
+        return self._loss
+
+    @cached_property
+    def _loss(self) -> PrivacyLoss:
         """``β + max |log Z(x) − log Z(x′)|/d(x, x′)``, rounded up: exact where every cell has weight.
 
         Where some cells have none it is an upper bound; it is never above 2β.
@@ -168,28 +177,32 @@ class Elastic(FastChannel, Mechanism):
 
     # -- products ------------------------------------------------------------------------------
 
-    def _push_with_noise(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        scaled = theta * self._inverse
-        result = self._kernel.apply(scaled) * self.weights
+    def _push(self, theta: FloatArray) -> FloatArray:
+        result = self._kernel.apply(theta * self._inverse) * self.weights
         if self._remote_rows is not None:
             result += theta[..., self._remote] @ self._remote_rows
         else:
             for cell in self._remote:
                 result += theta[..., cell, None] * self._row(int(cell))
-        return result, self._kernel.noise(scaled) * self.weights
+        return result
 
-    def _pull_with_noise(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        scaled = values * self.weights
-        result = self._kernel.apply(scaled) * self._inverse
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return self._kernel._push_noise(theta * self._inverse) * self.weights
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        result = self._kernel.apply(values * self.weights) * self._inverse
         if self._remote_rows is not None:
             result[..., self._remote] = values @ self._remote_rows.T
         else:
             for cell in self._remote:
                 result[..., cell] = values @ self._row(int(cell))
-        return result, self._kernel.noise(scaled) * self._inverse
+        return result
 
-    def _row(self, cell: int) -> FloatArray:
-        return np.exp(self._log_terms(cell) - self.log_normaliser[cell])
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._kernel._pull_noise(values * self.weights) * self._inverse
+
+    def _row(self, row: int) -> FloatArray:
+        return np.exp(self._log_terms(row) - self.log_normaliser[row])
 
     def matrix(self) -> FloatArray:
         self.space.check_matrix("the matrix of the channel")
@@ -200,9 +213,9 @@ class Elastic(FastChannel, Mechanism):
             matrix[cell] = self._row(int(cell))
         return matrix
 
-    def _column(self, report: int) -> FloatArray:
-        exponent = -self.beta_per_km * self.space.distances_from_km(report) - self.log_normaliser
-        return np.exp(self._log_weights[report] + exponent)
+    def _column(self, column: int) -> FloatArray:
+        exponent = -self.beta_per_km * self.space.distances_from_km(column) - self.log_normaliser
+        return np.exp(self._log_weights[column] + exponent)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         weighted = kernel_on(self.space, lambda d: np.exp(-self.beta_per_km * d) * function(d))

@@ -100,13 +100,13 @@ class LinearGeometric(Mechanism):
     def _pull(self, values: FloatArray) -> FloatArray:
         return self._spread(self._ends * values)
 
-    def _row(self, cell: int) -> FloatArray:
-        distance = np.abs(np.arange(self.space.size) - cell)
+    def _row(self, row: int) -> FloatArray:
+        distance = np.abs(np.arange(self.space.size) - row)
         return self._ends * np.exp(-self.epsilon_per_unit * distance)
 
-    def _column(self, report: int) -> FloatArray:
-        distance = np.abs(np.arange(self.space.size) - report)
-        return self._ends[report] * np.exp(-self.epsilon_per_unit * distance)
+    def _column(self, column: int) -> FloatArray:
+        distance = np.abs(np.arange(self.space.size) - column)
+        return self._ends[column] * np.exp(-self.epsilon_per_unit * distance)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         steps = _geometric(self.epsilon_per_unit, cells.size, randomness) - _geometric(

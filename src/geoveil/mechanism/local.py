@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive
-from geoveil.channel.channel import Channel, PrivacyLoss, Tally
+from geoveil.channel.channel import (
+    RARE,
+    Excerpt,
+    Information,
+    PrivacyLoss,
+    Reports,
+    Tally,
+)
 from geoveil.channel.composed import RankOneChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
+from geoveil.channel.operator import DenseOperator, Identity, Operator, StackedOperator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, parameter_for_mean_distance
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -89,6 +97,7 @@ BitArray = npt.NDArray[np.uint8]
 _LARGEST = 1400.0  # e^{ε/2} is still a number
 _ALPHABET_LIMIT = 16
 _CHUNK_BITS = 1 << 22
+_LEAST_SLACK = 1e-6
 
 
 class Rappor(Mechanism):
@@ -131,7 +140,7 @@ class Rappor(Mechanism):
         per_km = epsilon / self.space.least_distance_km
         return PrivacyLoss(per_km, epsilon, pair, True, "the closed form of RAPPOR")
 
-    def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> BitArray:  # type: ignore[override]
+    def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> Reports:
         """One noisy bit vector for each true cell: shape (…, size), zeros and ones."""
         true, source = indices("cells", cells, self.space.size), checked_randomness(randomness)
         flat = true.ravel()
@@ -143,6 +152,20 @@ class Rappor(Mechanism):
             bits[start : start + step] = flipped.reshape(part.size, self.space.size)
         bits[np.arange(flat.size), flat] ^= 1
         return bits.reshape(*true.shape, self.space.size)
+
+    excerpt_cells = 10
+
+    def excerpt(self, cells: IntArray) -> Excerpt:
+        """Reports cut to the bits of some cells: what is left is RAPPOR on those cells alone."""
+        places = np.arange(cells.size)
+        bits = np.arange(1 << cells.size)[:, None] >> places & 1
+        flips = (bits[None] ^ np.eye(cells.size, dtype=np.int64)[:, None]).sum(axis=-1)
+        laws = self.keep ** (cells.size - flips) * (1 - self.keep) ** flips
+
+        def letters(reports: Reports) -> IntArray:
+            return np.asarray((reports[..., cells].astype(np.int64) << places).sum(axis=-1))
+
+        return Excerpt(laws, letters, (self.space.size,), 2)
 
     def tally(self, reports: npt.ArrayLike) -> RapporTally:
         """Count the distinct vectors among the reports (shape (n, size), zeros and ones)."""
@@ -166,7 +189,7 @@ class Rappor(Mechanism):
             bits.sum(axis=0, dtype=np.uint32).astype(np.int64),
         )
 
-    def _row(self, cell: int) -> FloatArray:
+    def _row(self, row: int) -> FloatArray:
         size = self.space.size
         if size > _ALPHABET_LIMIT:
             raise TooLarge(
@@ -174,13 +197,13 @@ class Rappor(Mechanism):
                 "use sample and tally, which need no alphabet"
             )
         letters = (np.arange(self.report_count)[:, None] >> np.arange(size)) & 1
-        letters[:, cell] ^= 1
+        letters[:, row] ^= 1
         flips = letters.sum(axis=1)
         return self.keep ** (size - flips) * self.flip**flips
 
-    def _column(self, report: int) -> FloatArray:
+    def _column(self, column: int) -> FloatArray:
         size = self.space.size
-        bits = np.array([report >> j & 1 for j in range(size)])
+        bits = np.array([column >> j & 1 for j in range(size)])
         flips = bits.sum() + 1 - 2 * bits  # the bit of the true cell is flipped where it is 0
         return self.keep ** (size - flips) * self.flip**flips
 
@@ -191,22 +214,23 @@ class Rappor(Mechanism):
         return values @ np.stack([self._row(cell) for cell in range(self.space.size)]).T
 
 
-class ObservedVectors(Channel):
+class ObservedVectors(Operator):
     """The columns of RAPPOR for some vectors v, up to a factor of each column.
 
     P(v|x) = b_v·(e^{−ε/2} + (e^{ε/2} − e^{−ε/2})·v_x); the factor b_v does not depend on x, so no
     estimate depends on it, and it is left out (for many cells it would underflow).
     """
 
-    def __init__(self, mechanism: Rappor, vectors: BitArray) -> None:
-        self.mechanism = mechanism
-        self.space = mechanism.space
-        self.guarantee = mechanism.guarantee
-        self.vectors = frozen(vectors)
-        self.report_count = len(vectors)
-        self._low = math.exp(-mechanism.epsilon / 2)
-        self._rise = 2 * math.sinh(mechanism.epsilon / 2)
+    def __init__(self, epsilon: float, vectors: BitArray) -> None:
+        self._low = math.exp(-epsilon / 2)
+        self._rise = 2 * math.sinh(epsilon / 2)
+        self.vectors: BitArray = frozen(vectors)  # (vectors, cells)
         self._bits = vectors.astype(np.float64)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        vectors, cells = self._bits.shape
+        return cells, vectors
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._low * theta.sum(axis=-1)[..., None] + self._rise * (theta @ self._bits.T)
@@ -214,78 +238,87 @@ class ObservedVectors(Channel):
     def _pull(self, values: FloatArray) -> FloatArray:
         return self._low * values.sum(axis=-1)[..., None] + self._rise * (values @ self._bits)
 
-    def matrix(self) -> FloatArray:
-        return self._low + self._rise * self._bits.T
+    def columns(self, chosen: IntArray) -> FloatArray:
+        return self._low + self._rise * self._bits[chosen].T
 
-    def _row(self, cell: int) -> FloatArray:
-        return self._low + self._rise * self._bits[:, cell]
-
-    def _column(self, report: int) -> FloatArray:
-        return self._low + self._rise * self._bits[report]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ObservedVectors)
-            and self.mechanism == other.mechanism
-            and np.array_equal(self.vectors, other.vectors)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.mechanism, self.report_count))
+    def _column(self, column: int) -> FloatArray:
+        return self._low + self._rise * self._bits[column]
 
 
 class RapporTally(Tally):
-    """Counts of the distinct bit vectors seen; ``bit_sums`` is how often each bit was set.
+    """Counts of the distinct bit vectors seen; ``sums`` is how often each bit was set.
 
     The distinct vectors are found when they are first asked for: the linear estimator needs only the
     sums.
     """
 
+    channel: Rappor
+    complete = False
+
     def __init__(
         self, mechanism: Rappor, packed: BitArray, times: IntArray, bit_sums: IntArray
     ) -> None:
-        self.mechanism = mechanism
+        self.channel = mechanism
         self._packed = packed
         self._times = times
-        self.bit_sums: IntArray = frozen(bit_sums)
+        self._bit_sums: IntArray = frozen(bit_sums)
 
     @cached_property
-    def _found(self) -> tuple[BitArray, IntArray]:
-        return _distinct(self._packed, self._times)
-
-    @cached_property
-    def channel(self) -> ObservedVectors:  # type: ignore[override]
-        """The columns of the distinct vectors."""
-        size = self.mechanism.space.size
-        return ObservedVectors(self.mechanism, np.unpackbits(self._found[0], axis=1, count=size))
-
-    @cached_property
-    def counts(self) -> IntArray:  # type: ignore[override]
-        """How often each distinct vector was seen."""
-        return frozen(self._found[1])
+    def _found(self) -> tuple[ObservedVectors, IntArray]:
+        packed, counts = _distinct(self._packed, self._times)
+        vectors = np.unpackbits(packed, axis=1, count=self.space.size)
+        return ObservedVectors(self.channel.epsilon, vectors), frozen(counts)
 
     @property
-    def space(self) -> Space:
-        """The mechanism's, known without looking for distinct vectors."""
-        return self.mechanism.space
+    def operator(self) -> ObservedVectors:
+        """The columns of the distinct vectors."""
+        return self._found[0]
+
+    @property
+    def counts(self) -> IntArray:
+        """How often each distinct vector was seen."""
+        return self._found[1]
+
+    @property
+    def sums(self) -> IntArray:
+        """How often each bit was set."""
+        return self._bit_sums
 
     @property
     def total(self) -> int:
         """How many reports were counted."""
         return int(self._times.sum())
 
-    def __add__(self, other: Tally) -> RapporTally:
-        if not isinstance(other, RapporTally):
-            return NotImplemented
-        if other.mechanism != self.mechanism:
-            raise InvalidInput(
-                "tallies must come from the same channel to be added; pass both to fit([…])"
-            )
+    def information(self, distribution: FloatArray) -> Information:
+        """By the sums of the bits, which have covariance diag(own) − uuᵀ.
+
+        Its inverse is diag(1/own) + yyᵀ/(1 − u·y), y = u/own. The slack 1 − u·y is that of the sum of
+        all bits, which tells no cells apart: its floor keeps the matrix regular and costs nothing.
+        """
+        people, noise, gain = self.total, self.channel.flip, math.tanh(self.channel.epsilon / 4)
+        mean = noise + gain * distribution
+        u = math.sqrt(people) * gain * distribution
+        own = np.maximum(people * mean * (1 - mean), RARE) + u**2
+        y = u / own
+        slack = max(1.0 - float(u @ y), _LEAST_SLACK)
+        columns = StackedOperator([Identity(y.size), DenseOperator(y[:, None])])
+        weights = np.append(1.0 / own, 1.0 / slack)
+        scale = people * gain
+        missing = self.sums - people * mean
+        score = scale * columns._pull(columns._push(missing) * weights)
+        return Information(columns, scale**2 * weights, score, "RAPPOR by its bit sums")
+
+    def telling_columns(self) -> FloatArray:
+        """Every cell has a bit of its own."""
+        return np.eye(self.space.size)
+
+    def _plus(self, other: Tally) -> RapporTally:
+        assert isinstance(other, RapporTally)
         return RapporTally(
-            self.mechanism,
+            self.channel,
             np.concatenate((self._packed, other._packed)),
             np.concatenate((self._times, other._times)),
-            self.bit_sums + other.bit_sums,
+            self.sums + other.sums,
         )
 
 

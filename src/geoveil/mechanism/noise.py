@@ -18,7 +18,7 @@ from scipy.special import gammaincinv
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Tally, inverse_distribution
-from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.guarantee import Promising
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput
@@ -56,11 +56,8 @@ def destination(
 # --- Noise in the plane: its law, points of it, and what it gives to the cells of a grid
 
 
-class Noise(ABC):
+class Noise(Promising, ABC):
     """Noise added to a location, the same in all directions: a density by distance, and a promise."""
-
-    guarantee: Guarantee | None
-    """What it promises on the plane."""
 
     @abstractmethod
     def density_per_km2(self, radius_km: npt.ArrayLike) -> FloatArray:

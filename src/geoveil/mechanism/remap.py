@@ -154,23 +154,23 @@ class RemappedNoise(Channel):
         """That of the noise on cells: moving points costs nothing."""
         return self._law.closed_form_loss() if isinstance(self.space, Grid) else None
 
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
-        return self._law.push(theta)
-
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
-        return self._law.pull(values)
-
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._law._push(theta)
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return self._law._push_noise(theta)
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return self._law._pull(values)
 
-    def _row(self, cell: int) -> FloatArray:
-        return self._law._row(cell)
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._law._pull_noise(values)
 
-    def _column(self, report: int) -> FloatArray:
-        return self._law._column(report)
+    def _row(self, row: int) -> FloatArray:
+        return self._law._row(row)
+
+    def _column(self, column: int) -> FloatArray:
+        return self._law._column(column)
 
     def expected_loss(
         self,
@@ -259,7 +259,7 @@ class BayesianPlace(RemappedNoise):
         fine = Grid(rows=rows, columns=columns, cell_km=grid.cell_km / _PARTS)
         channel = self.noise.on(fine, spread=self.spread)
         moved = self._moved(fine, fine.centres + grid.centres.mean(axis=0))
-        return _Refined(grid, channel, moved, beyond=beyond, spread=self.spread)
+        return _FinerGrid(grid, channel, moved, beyond=beyond, spread=self.spread)
 
     def _moved(self, fine: Grid, centres: FloatArray) -> Any:
         """(small squares, cells): how much of each square goes where, by probes where that differs."""
@@ -289,7 +289,7 @@ class BayesianPlace(RemappedNoise):
         return np.argmin(posterior @ self._losses, axis=1)
 
 
-class _Refined(Channel):
+class _FinerGrid(Channel):
     """People in the cells of a grid, noise on a finer and wider one, reports moved back to the cells.
 
     Law: P(y|x) = Σ_z F̄[x, z]·W[z, y]; F̄[x, ·] is the mean of F[v, ·] over the small squares v of the cell x,
@@ -336,10 +336,10 @@ class _Refined(Channel):
         summed: FloatArray = np.einsum("...rpcq,pq->...rc", cells, self._share)
         return summed.reshape(*values.shape[:-1], self.space.size)
 
-    def _row(self, cell: int) -> FloatArray:
-        row, column = divmod(cell, self.space.columns)
+    def _row(self, row: int) -> FloatArray:
+        south, west = divmod(row, self.space.columns)
         parts, wide = len(self._share), self.fine.space.columns
-        corner = (self._rim + row * parts) * wide + self._rim + column * parts
+        corner = (self._rim + south * parts) * wide + self._rim + west * parts
         law = np.zeros(self.fine.report_count)
         for (down, across), share in np.ndenumerate(self._share):
             if share:

@@ -12,9 +12,9 @@ from scipy.sparse import csgraph
 
 from geoveil import arrays
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
+from geoveil.channel.certificate import Certificate, certify
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
-from geoveil.document.certify import Certificate, certify
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
 from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Solved, solve
@@ -203,13 +203,10 @@ class OptimalMechanism(DenseChannel):
     def __init__(
         self, space: Space, matrix: FloatArray, privacy: Guarantee, optimality: Optimality
     ) -> None:
-        super().__init__(space, matrix, guarantee=privacy)
+        super().__init__(space, matrix)
         self.optimality = optimality
-        self.certificate: Certificate = certify(self)
-
-    @property
-    def only_claimed(self) -> bool:
-        return not self.certificate.holds
+        self.certificate: Certificate = certify(self, claim=privacy)
+        self._fixed = privacy if self.certificate.holds else None
 
     def __repr__(self) -> str:
         return f"OptimalMechanism({self.space!r}, {self.optimality})"

@@ -73,8 +73,11 @@ class OptimalStrategy(DenseChannel):
     """
 
     def __init__(self, space: Space, matrix: FloatArray, optimality: StrategyOptimality) -> None:
-        super().__init__(space, matrix, guarantee=None)
+        super().__init__(space, matrix)
         self.optimality = optimality
+
+    def _promise(self) -> None:
+        return None
 
     def __repr__(self) -> str:
         return f"OptimalStrategy({self.space!r}, {self.optimality})"

@@ -13,9 +13,10 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
+from geoveil.channel.operator import Operator
 from geoveil.estimate.em import ActiveSetNewton, em_path, maximise
-from geoveil.estimate.likelihood import ChannelLikelihood, Likelihood, Objective, uniform
 from geoveil.estimate.linear import REPAIRS, LinearSystem
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
@@ -63,18 +64,18 @@ def people_of(theta: FloatArray, number: int) -> Draw:
 
 
 def maximum_likelihood(
-    likelihood: Likelihood, counts: IntArray, tolerance: float = TOLERANCE
+    operator: Operator, counts: IntArray, tolerance: float = TOLERANCE
 ) -> FloatArray:
     """(repetitions, cells): EM from uniform, each repetition stopped by the rule of the papers.
 
     Stops where one step changes the mean log-likelihood by less than ``tolerance``.
     """
-    unknowns = likelihood.unknowns
+    unknowns = operator.shape[0]
     starts = np.broadcast_to(uniform(unknowns), (len(counts), unknowns))
     found = np.empty((len(counts), unknowns))
     running = np.ones(len(counts), dtype=np.bool_)
     before = np.full(len(counts), -np.inf)
-    for step, point in enumerate(em_path(Objective(likelihood, counts), starts)):
+    for step, point in enumerate(em_path(Objective(operator, counts), starts)):
         settled = (np.abs(point.log_likelihood - before) < tolerance) | (step >= MOST_STEPS)
         found[running & settled] = point.theta[running & settled]
         running &= ~settled
@@ -84,11 +85,11 @@ def maximum_likelihood(
     return found
 
 
-def exact_maximum(likelihood: Likelihood, counts: IntArray) -> FloatArray:
+def exact_maximum(operator: Operator, counts: IntArray) -> FloatArray:
     """(repetitions, cells): the maximum itself, by active-set Newton steps, certified."""
     rule, newton = CertifiedWithin(CERTIFIED), ActiveSetNewton()
     return np.stack(
-        [maximise(likelihood, row, stop=rule, accelerate=newton).distribution for row in counts]
+        [maximise(operator, row, stop=rule, accelerate=newton).distribution for row in counts]
     )
 
 
@@ -105,7 +106,7 @@ def repaired(solved: FloatArray) -> list[FloatArray]:
 
 def all_methods(channel: Channel, counts: IntArray) -> dict[str, FloatArray]:
     """INV-N, INV-P and EM of every repetition."""
-    update = maximum_likelihood(ChannelLikelihood(channel), counts)
+    update = maximum_likelihood(channel, counts)
     return inversions(channel, counts) | {MAXIMUM: update}
 
 

@@ -310,6 +310,10 @@ class CountKernel(Kernel):
         self._values = function(np.sqrt(np.arange(2.0 * space.people**2 + 1)))
         self.norm = float(np.abs(self._values).max() * math.sqrt(space.size))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self._squares), len(self._squares)
+
     def apply(self, values: FloatArray) -> FloatArray:
         size = len(self._squares)
         step = max(1, _CHUNK_OF_BOX // size)

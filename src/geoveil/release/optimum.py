@@ -13,11 +13,12 @@ import numpy.typing as npt
 from scipy.special import entr, logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
-from geoveil.campaign.weights import KernelLikelihood, exponential_kernel
+from geoveil.campaign.weights import exponential_kernel
 from geoveil.channel.channel import inverse_distribution
-from geoveil.channel.kernel import DenseKernel, Kernel, kernel_on
+from geoveil.channel.kernel import Kernel, kernel_on
+from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, em_path, maximise
-from geoveil.estimate.likelihood import DenseLikelihood, Likelihood, Objective, Point
+from geoveil.estimate.objective import Objective, Point
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop
 from geoveil.mechanism.elastic import Elastic
 from geoveil.randomness import SYSTEM, Randomness
@@ -87,7 +88,7 @@ class WorkingSetNewton:
         working = self._working(point)
         start = np.maximum(point.theta[working], _ENTRY)
         ascent = maximise(
-            DenseLikelihood(self.rows(working)[:, objective.seen]),
+            DenseOperator(self.rows(working)[:, objective.seen]),
             objective.weights,
             start=start / start.sum(),
             stop=CertifiedWithin(max(_FINER * float(point.certificate), 1e-10), maximum=200),
@@ -125,24 +126,24 @@ class LeakageChange:
 
     def settled(
         self,
-        likelihood: Likelihood,
+        operator: Operator,
         weights: npt.ArrayLike,
         start: FloatArray,
         progress: Progress | None,
     ) -> Steps:
         """The number of steps that Algorithm 1 makes on these data."""
         before = np.inf
-        for step, leakage in enumerate(self.leakages_nats(likelihood, weights, start)):
+        for step, leakage in enumerate(self.leakages_nats(operator, weights, start)):
             if before - leakage <= self.threshold or step >= self.maximum:
                 return Steps(step, f"the leakage fell by less than {self.threshold:g} nats")
             before = leakage
         raise AssertionError("expectation–maximisation goes on without end")
 
     def leakages_nats(
-        self, likelihood: Likelihood, weights: npt.ArrayLike, start: FloatArray
+        self, operator: Operator, weights: npt.ArrayLike, start: FloatArray
     ) -> Iterator[float]:
         """I_0, I_1, … in nats."""
-        objective = Objective(likelihood, weights)
+        objective = Objective(operator, weights)
         for point in em_path(objective, start):
             nearness = self.distances.apply(point.theta)[objective.seen]
             distortion = float(objective.weights @ (nearness / point.law))
@@ -326,14 +327,14 @@ def published_design(law: CountLaw, multiplier: float, threshold: float) -> Rele
     rate = positive("multiplier", multiplier)
     distances = kernel_on(law.vectors, lambda d: d * np.exp(-rate * d))
     stop = LeakageChange(positive("threshold", threshold), rate, distances)
-    likelihood = _likelihood(exponential_kernel(law.vectors, rate), law.vectors.size)
-    return ReleaseDesign(law, rate, maximise(likelihood, law.probabilities, stop=stop))
+    operator = _lifted(exponential_kernel(law.vectors, rate))
+    return ReleaseDesign(law, rate, maximise(operator, law.probabilities, stop=stop))
 
 
 def _ascent(law: CountLaw, rate: float, stop: Stop, progress: Progress | None) -> Ascent:
     kernel = exponential_kernel(law.vectors, rate)
     return maximise(
-        _likelihood(kernel, law.vectors.size),
+        _lifted(kernel),
         law.probabilities,
         stop=stop,
         accelerate=WorkingSetNewton(kernel.rows),
@@ -341,14 +342,12 @@ def _ascent(law: CountLaw, rate: float, stop: Stop, progress: Progress | None) -
     )
 
 
-def _likelihood(kernel: Kernel, size: int) -> Likelihood:
-    """A matrix where there is one, else the kernel."""
-    if isinstance(kernel, DenseKernel):
-        return DenseLikelihood(kernel.rows(np.arange(size)))
-    return WindowLikelihood(kernel, size)
+def _lifted(kernel: Kernel) -> Operator:
+    """The kernel, or the one above its noise where it has any."""
+    return kernel if kernel.exact else LiftedKernel(kernel)
 
 
-class WindowLikelihood(KernelLikelihood):
+class LiftedKernel(Operator):
     """Blahut–Arimoto on a window, where every vector with a prior has a Z well above the noise of an FFT.
 
     After a step Z(a) ≥ p(a)·e^{−λ·mean distance}, and the law leaves out vectors below about 1e-13, so no
@@ -357,5 +356,18 @@ class WindowLikelihood(KernelLikelihood):
 
     exact = True
 
-    def push(self, theta: FloatArray) -> FloatArray:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.kernel.shape
+
+    def _push(self, theta: FloatArray) -> FloatArray:
         return np.maximum(self.kernel.apply(theta), self.kernel.noise(theta))
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self.kernel.apply(values)
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        return self.kernel.columns(chosen)

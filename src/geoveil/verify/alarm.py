@@ -18,7 +18,7 @@ from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.em import em_path
 from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.likelihood import Objective, uniform
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 
 _CHUNK_ENTRIES = 1 << 22
@@ -128,8 +128,8 @@ class PoisoningAlarm:
         """The observed counts, and below them those of honest people under the fitted model."""
         generator = np.random.default_rng(self.seed)
         drawn = []
-        for tally, part in zip(observations.tallies, observations.parts, strict=True):
-            law = np.maximum(part.push(distribution), 0.0)
+        for tally in observations.tallies:
+            law = np.maximum(tally.operator._push(distribution), 0.0)
             copies = generator.multinomial(tally.total, law / law.sum(), size=self.replicates)
             drawn.append(np.concatenate((tally.counts[None, :], copies)))
         return np.concatenate(drawn, axis=1).astype(np.float64)
@@ -150,14 +150,14 @@ class PoisoningAlarm:
 
 def _rounds(observations: Observations) -> int:
     """How many rounds there are, all with the same reports; one that can be enumerated."""
-    sizes = {part.observations for part in observations.parts}
-    complete = all(observations.complete(number) for number in range(len(observations.parts)))
+    sizes = {tally.counts.size for tally in observations.tallies}
+    complete = all(tally.complete for tally in observations.tallies)
     if len(sizes) > 1 or not complete:
         raise Unsupported(
             "the alarm compares counts of all reports, the same in every round; check tallies of "
             "other mechanisms one by one"
         )
-    return len(observations.parts)
+    return len(observations.tallies)
 
 
 def _by_round(values: FloatArray, rounds: int) -> FloatArray:
@@ -176,13 +176,13 @@ def _expected(observations: Observations, counts: FloatArray, steps: int) -> Flo
 
 
 def _laws(observations: Observations, counts: FloatArray, steps: int) -> Iterator[FloatArray]:
-    likelihood = observations.likelihood
+    operator = observations.operator
     chunk = max(1, _CHUNK_ENTRIES // counts.shape[1])
     for first in range(0, len(counts), chunk):
         rows = counts[first : first + chunk]
-        starts = np.tile(uniform(likelihood.unknowns), (len(rows), 1))
-        path = em_path(Objective(likelihood, rows), starts)
-        yield np.maximum(likelihood.push(next(islice(path, steps, None)).theta), 0.0)
+        starts = np.tile(uniform(operator.shape[0]), (len(rows), 1))
+        path = em_path(Objective(operator, rows), starts)
+        yield np.maximum(operator._push(next(islice(path, steps, None)).theta), 0.0)
 
 
 def _standardised(counted: FloatArray, expected: FloatArray) -> FloatArray:

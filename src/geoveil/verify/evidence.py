@@ -13,7 +13,6 @@ from scipy.special import betainc, betainccinv, betaincinv, gammaincc
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
-from geoveil.mechanism.local import Rappor
 from geoveil.randomness import Randomness, seeded
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space
@@ -205,11 +204,6 @@ def repeats(letters: IntArray, law: FloatArray, false_alarm: float) -> bool:
 # --- What an audit looks at: some cells, their reports as whole numbers, and the law these should have
 
 
-_CELLS = 16
-_BITS = 10
-_ENTRIES = 1 << 24
-
-
 class Fault(Exception):
     """Something an audit found, as a plain sentence."""
 
@@ -230,13 +224,14 @@ class View:
 
 
 def view_of(channel: Channel) -> View:
-    """The view of a channel whose reports are whole numbers, or of RAPPOR's bit vectors."""
-    if isinstance(channel, Rappor):
-        return _view_of_bits(channel)
-    most = max(4, min(_CELLS, _ENTRIES // channel.report_count))
-    cells = spread_cells(channel.space, most)
-    laws = np.stack([_checked_row(channel, int(cell)) for cell in cells])
-    return View(cells, laws, lambda reports, shape: _whole(reports, shape, channel.report_count))
+    """What an audit looks at: some cells, and what the reports tell about them."""
+    cells = spread_cells(channel.space, channel.excerpt_cells)
+    laws, letters, report_shape, values = channel.excerpt(cells)
+
+    def letters_of(reports: Any, shape: tuple[int, ...]) -> IntArray:
+        return letters(_whole(reports, (*shape, *report_shape), values))
+
+    return View(cells, laws, letters_of)
 
 
 def spread_cells(space: Space, most: int) -> IntArray:
@@ -251,13 +246,6 @@ def spread_cells(space: Space, most: int) -> IntArray:
     return np.sort(np.array(list(order)[:most]))
 
 
-def _checked_row(channel: Channel, cell: int) -> FloatArray:
-    row = np.asarray(channel.row(cell), dtype=np.float64)
-    if row.shape != (channel.report_count,):
-        raise Fault(f"row {cell} has shape {row.shape} instead of ({channel.report_count},)")
-    return row
-
-
 def _whole(reports: Any, shape: tuple[int, ...], count: int) -> IntArray:
     array = np.asarray(reports)
     if array.shape != shape:
@@ -267,18 +255,3 @@ def _whole(reports: Any, shape: tuple[int, ...], count: int) -> IntArray:
     if array.size and (int(array.min()) < 0 or int(array.max()) >= count):
         raise Fault(f"the sampler gave a report outside 0 … {count - 1}")
     return array.astype(np.int64)
-
-
-def _view_of_bits(channel: Rappor) -> View:
-    """Reports cut to the bits of at most ten cells: what is left is RAPPOR on those cells alone."""
-    cells = spread_cells(channel.space, _BITS)
-    places = np.arange(cells.size)
-    letters = np.arange(1 << cells.size)[:, None] >> places & 1
-    flips = (letters[None] ^ np.eye(cells.size, dtype=np.int64)[:, None]).sum(axis=-1)
-    laws = channel.keep ** (cells.size - flips) * (1 - channel.keep) ** flips
-
-    def letters_of(reports: Any, shape: tuple[int, ...]) -> IntArray:
-        bits = _whole(reports, (*shape, channel.space.size), 2)
-        return (bits[..., cells] << places).sum(axis=-1)
-
-    return View(cells, laws, letters_of)

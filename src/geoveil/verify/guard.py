@@ -10,10 +10,10 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.operator import Operator
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import maximise
 from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.likelihood import Likelihood
 from geoveil.estimate.mixture import Estimator
 from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import LikelihoodChange
@@ -27,33 +27,36 @@ class Alarm(Protocol):
         """Whether the reports fit the estimate."""
 
 
-class FakesLikelihood(Likelihood):
-    """A likelihood with more unknowns: for each suspicious observation, those who only send it.
+class WithFakes(Operator):
+    """An operator with more rows: for each suspicious observation, those who only send it.
 
     Rows of honest people are scaled by the share of each round, so that they sum to one; the row of a
     source of fakes is a single one.
     """
 
-    def __init__(self, honest: Likelihood, scale: FloatArray, sources: IntArray) -> None:
+    def __init__(self, honest: Operator, scale: FloatArray, sources: IntArray) -> None:
         self.honest = honest
         self.scale = scale
         self.sources = sources
-        self.unknowns = honest.unknowns + sources.size
-        self.observations = honest.observations
 
-    def push(self, theta: FloatArray) -> FloatArray:
-        cells = self.honest.unknowns
-        law = self.honest.push(theta[..., :cells]) * self.scale
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.honest.shape
+        return rows + self.sources.size, columns
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        cells = self.honest.shape[0]
+        law = self.honest._push(theta[..., :cells]) * self.scale
         law[..., self.sources] += theta[..., cells:]
         return law
 
-    def pull(self, values: FloatArray) -> FloatArray:
-        parts = (self.honest.pull(values * self.scale), values[..., self.sources])
+    def _pull(self, values: FloatArray) -> FloatArray:
+        parts = (self.honest._pull(values * self.scale), values[..., self.sources])
         return np.concatenate(parts, axis=-1)
 
-    def column(self, observation: int) -> FloatArray:
-        honest = self.honest.column(observation) * self.scale[observation]
-        return np.concatenate((honest, self.sources == observation))
+    def _column(self, column: int) -> FloatArray:
+        honest = self.honest._column(column) * self.scale[column]
+        return np.concatenate((honest, self.sources == column))
 
 
 Suspect = tuple[int, int]
@@ -72,8 +75,8 @@ def estimated_fakes(tallies: Sequence[Tally], suspects: Sequence[Suspect]) -> li
     shares = [tally.total / observations.total for tally in observations.tallies]
     starts = np.cumsum([0, *sizes[:-1]])
     sources = np.array([starts[place] + report for place, report in suspects])
-    likelihood = FakesLikelihood(observations.likelihood, np.repeat(shares, sizes), sources)
-    ascent = maximise(likelihood, observations.counts, stop=LikelihoodChange(1e-9))
+    operator = WithFakes(observations.operator, np.repeat(shares, sizes), sources)
+    ascent = maximise(operator, observations.counts, stop=LikelihoodChange(1e-9))
     share = ascent.distribution[observations.space.size :]
     fakes = [np.zeros(size, dtype=np.int64) for size in sizes]
     for (place, report), number in zip(suspects, np.rint(share * observations.total), strict=True):

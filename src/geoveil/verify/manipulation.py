@@ -15,8 +15,8 @@ from geoveil.channel.channel import Channel, Tally, inverse_distribution
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import Objective, uniform
 from geoveil.estimate.mixture import Estimator
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 from geoveil.randomness import Randomness, checked_randomness
 
@@ -97,11 +97,12 @@ class Attack:
     ) -> FloatArray:
         """(fakes, targets): the gains after plain steps from uniform, fakes in batches."""
         observations = Observations(self.tallies(None))
-        likelihood = observations.likelihood
 
         def fitted(counts: FloatArray) -> FloatArray:
             starts = np.tile(uniform(self.size), (len(counts), 1))
-            return next(islice(em_path(Objective(likelihood, counts), starts), steps, None)).theta
+            return next(
+                islice(em_path(Objective(observations.operator, counts), starts), steps, None)
+            ).theta
 
         honest = fitted(observations.counts[None, :].astype(np.float64))[0]
         chunk = max(1, _CHUNK_ENTRIES // max(self.size, observations.counts.size))

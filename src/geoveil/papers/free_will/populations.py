@@ -12,10 +12,11 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.operator import DenseOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate
-from geoveil.estimate.likelihood import DenseLikelihood, uniform
 from geoveil.estimate.linear import LinearSystem, RapporEstimator
 from geoveil.estimate.mixture import AverageOfEstimates, Estimator
+from geoveil.estimate.objective import uniform
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.planar import PlanarGeometric
@@ -117,8 +118,8 @@ def methods(
     number = len(people.mechanisms)
     average = AverageChannel(people.mechanisms, np.full(number, 1 / number))
     matrices = [mechanism.matrix() for mechanism in people.mechanisms]
-    parts = [DenseLikelihood(matrix) for matrix in matrices]
-    side_by_side, pooled = DenseLikelihood(np.hstack(matrices)), DenseLikelihood(average.matrix())
+    parts = [DenseOperator(matrix) for matrix in matrices]
+    side_by_side, pooled = DenseOperator(np.hstack(matrices)), DenseOperator(average.matrix())
     channels = (average, *people.mechanisms) if separate else (average,)
     systems = [LinearSystem(channel) for channel in channels] if people.invertible else []
 

@@ -10,7 +10,6 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.likelihood import ChannelLikelihood
 from geoveil.mechanism.elastic import Exponential
 from geoveil.mechanism.local import RandomizedResponse
 from geoveil.mechanism.planar import PlanarGeometric, PlanarLaplace
@@ -66,7 +65,7 @@ def figure_9(setting: Setting) -> Measured:
     maps = {"original": city.truth, "noisy": counts[0] / counts.sum()}
     maps |= {method: each[0] for method, each in estimates.items()}
     maps[VALIDATED] = IterativeBayesianUpdate().fit(Tally(mechanism, counts[0])).distribution
-    maps[EXACT] = repeated.exact_maximum(ChannelLikelihood(mechanism), counts)[0]
+    maps[EXACT] = repeated.exact_maximum(mechanism, counts)[0]
     names, every = list(maps), np.array(list(maps.values()))
     varied = dict(zip(names, repeated.total_variations(every, city.truth).tolist(), strict=True))
     distances = repeated.earth_movers(every, city.truth, city.grid).tolist()
@@ -132,7 +131,7 @@ def _sweep(
         )
         estimates = repeated.all_methods(channel, counts)
         if exact:
-            estimates[EXACT] = repeated.exact_maximum(ChannelLikelihood(channel), counts)
+            estimates[EXACT] = repeated.exact_maximum(channel, counts)
         varied.append({m: repeated.total_variations(e, city.truth) for m, e in estimates.items()})
         distances.append(
             {

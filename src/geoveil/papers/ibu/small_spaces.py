@@ -11,9 +11,10 @@ from scipy.special import gammaln, xlogy
 
 from geoveil.arrays import FloatArray
 from geoveil.campaign.long_run import Mesh, compositions
+from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import DenseLikelihood, Objective, uniform
 from geoveil.estimate.linear import REPAIRS
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.measure.information import total_variation
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import Rappor
@@ -171,7 +172,7 @@ def _surface(matrix: FloatArray, counts: Sequence[int], other: Sequence[float]) 
     corner = np.array([0.0, 1.0, 0.0])
     gradient = matrix @ (seen / (corner @ matrix))
     starts = Mesh(3, 8).states
-    path = em_path(Objective(DenseLikelihood(matrix), np.tile(seen, (len(starts), 1))), starts)
+    path = em_path(Objective(DenseOperator(matrix), np.tile(seen, (len(starts), 1))), starts)
     ends = next(islice(path, _STEPS, None)).theta
     named, slope = value(np.array([corner, other])), gradient[[0, 2]] - gradient[1]
     surface = Surface(states, value(states), named, slope, ends)
@@ -323,7 +324,7 @@ def _estimates(
     return {
         NORMALISED: np.stack([REPAIRS["normalise"](row) for row in solved]),
         PROJECTED: np.stack([REPAIRS["project"](row) for row in solved]),
-        MAXIMUM: repeated.maximum_likelihood(DenseLikelihood(matrix), counts),
+        MAXIMUM: repeated.maximum_likelihood(DenseOperator(matrix), counts),
     }
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.campaign import blahut_arimoto
 from geoveil.campaign.long_run import LongRun, Mesh, long_run
+from geoveil.channel.operator import DenseOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
 from geoveil.estimate.em import em_path
-from geoveil.estimate.likelihood import ChannelLikelihood, DenseLikelihood, Objective, uniform
+from geoveil.estimate.objective import Objective, uniform
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
 from geoveil.mechanism import PlanarGeometric
@@ -165,7 +166,7 @@ def figure_4(setting: Setting) -> Measured:
     start, cells = uniform(city.grid.size), range(city.grid.size)
     kernel = np.exp(-np.stack([city.grid.distances_from_km(cell) for cell in cells]))
     people = np.bincount(city.people, minlength=city.grid.size)
-    path = em_path(Objective(DenseLikelihood(kernel), people), start)
+    path = em_path(Objective(DenseOperator(kernel), people), start)
     estimates = np.array([point.theta for point in islice(path, iterations)])
     weights, channel = [], np.full(kernel.shape, 1 / len(kernel))
     for _ in range(iterations):  # Definition 2.8, the channel written out in every iteration
@@ -176,10 +177,9 @@ def figure_4(setting: Setting) -> Measured:
 
     planar = PlanarGeometric(city.grid, epsilon_per_km=1.0)
     counts = repeated_counts(planar, lambda _: city.people, 1, setting.seed)
-    likelihood = ChannelLikelihood(planar)
-    objective = Objective(likelihood, counts[0])
+    objective = Objective(planar, counts[0])
     reached = [float(p.log_likelihood) for p in islice(em_path(objective, start), steps + 1)]
-    best = next(em_path(objective, exact_maximum(likelihood, counts)[0])).log_likelihood
+    best = next(em_path(objective, exact_maximum(planar, counts)[0])).log_likelihood
     behind = np.maximum(float(best) - np.array(reached), 0.0)
 
     def draw(figure: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +13,6 @@ from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, LocalDifferentialPrivacy
 from geoveil.channel.words import rounded_up
-from geoveil.document.exact import ExactTable
 from geoveil.errors import InvalidInput, Unsupported
 
 _ENUMERATED = 1024
@@ -77,10 +78,10 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
     if loss is None or not _answers(loss, claim):
-        return _from_enumeration(channel, claim)
+        return enumerated(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
         return _from_closed_form(loss, claim, channel.space.unit)
-    found = _from_enumeration(channel, claim)
+    found = enumerated(channel, claim)
     # Floats this small have lost digits or are zero: there the law speaks, not its table.
     worn = not found.holds and bool((channel.matrix() < _SMALLEST).any())
     return _from_closed_form(loss, claim, channel.space.unit) if worn else found
@@ -102,6 +103,17 @@ def check_claim(channel: Channel, claim: Guarantee) -> None:
         )
 
 
+_Law = TypeVar("_Law", bound=Channel)
+
+
+def promising(channel: _Law, promise: Guarantee) -> _Law:
+    """The same channel with another promise, after a check that its law keeps it."""
+    check_claim(channel, promise)
+    same = copy(channel)
+    same._fixed = promise
+    return same
+
+
 def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
     """Whether a closed form says all that the claim asks about."""
     if isinstance(claim, LocalDifferentialPrivacy):
@@ -120,12 +132,11 @@ def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> 
     )  # fmt: skip
 
 
-def _from_enumeration(channel: Channel, claim: Guarantee | None) -> Certificate:
-    table = (
-        channel.integers.astype(np.float64) if isinstance(channel, ExactTable) else channel.matrix()
-    )
-    how = "enumeration of its integers" if isinstance(channel, ExactTable) else "enumeration"
-    problem, unit = malformed(table, integers=isinstance(channel, ExactTable)), channel.space.unit
+def enumerated(channel: Channel, claim: Guarantee | None) -> Certificate:
+    """The certificate from every pair of cells and every report, up to 4,096 cells."""
+    table, tolerance = channel.compared_table()
+    how = "enumeration" if tolerance else "enumeration of its integers"
+    problem, unit = malformed(table, integers=not tolerance), channel.space.unit
     if problem is not None:
         return Certificate(math.inf, math.inf, claim, False, None, True, how, problem, unit)
     losses = pairwise_losses(table)
@@ -133,7 +144,6 @@ def _from_enumeration(channel: Channel, claim: Guarantee | None) -> Certificate:
     np.fill_diagonal(distances, 1.0)
     per_km = losses / distances
     worst = (int(per_km.argmax()) // len(losses), int(per_km.argmax()) % len(losses))
-    tolerance = 0.0 if isinstance(channel, ExactTable) else FLOAT_TOLERANCE
     problem = _broken_claim(claim, losses, distances, tolerance)
     return Certificate(
         _up(float(per_km[worst])), _up(float(losses.max())), claim, problem is None,

@@ -1,0 +1,223 @@
+"""Several reports of one person about one place: their channel, and their tally."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from operator import add
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, frozen, indices
+from geoveil.channel.channel import RARE, Channel, Information, Tally
+from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.operator import DenseOperator
+from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
+from geoveil.randomness import Randomness
+
+_MOST_ENTRIES = 1 << 23
+_POSSIBLE = 1e-200
+
+
+class JointChannel(Channel):
+    """A person makes one report through each channel; the combination is one report.
+
+    Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
+    Guarantee: the sum of the parts', ``None`` where one has none.
+    Cost: cells × combinations per product, up to 8,388,608 of them.
+
+    >>> import geoveil as gv
+    >>> coin = gv.RandomizedResponse(gv.Line(2), epsilon=1.0)
+    >>> JointChannel([coin, coin]).guarantee
+    LocalDifferentialPrivacy(epsilon=2.0)
+    """
+
+    exact = True
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        if not channels:
+            raise InvalidInput("channels must not be empty")
+        if any(channel.space != channels[0].space for channel in channels):
+            raise InvalidInput("channels must share one space")
+        self.channels = tuple(channels)
+        self.space = channels[0].space
+        self.sizes = tuple(channel.report_count for channel in channels)
+        self.report_count = math.prod(self.sizes)
+
+    def _promise(self) -> Guarantee | None:
+        promises = [channel.guarantee for channel in self.channels]
+        known = [promise for promise in promises if promise is not None]
+        return reduce(add, known) if len(known) == len(promises) else None
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether all combinations fit a matrix."""
+        return self.space.size * self.report_count <= _MOST_ENTRIES
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        """(cells, combinations)."""
+        if not self.enumerable:
+            raise TooLarge(
+                f"combinations ({self.report_count}) × cells ({self.space.size}) must be at most "
+                f"{_MOST_ENTRIES}; use their tally, which needs only those seen"
+            )
+        law = np.ones((self.space.size, 1))
+        for channel in self.channels:
+            reports = np.maximum(channel.matrix(), 0.0)
+            law = (law[:, :, None] * reports[:, None, :]).reshape(self.space.size, -1)
+        return law
+
+    def matrix(self) -> FloatArray:
+        return self._matrix
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta @ self._matrix
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values @ self._matrix.T
+
+    def _row(self, row: int) -> FloatArray:
+        return self._matrix[row]
+
+    def _column(self, column: int) -> FloatArray:
+        reports = np.unravel_index(column, self.sizes)
+        parts = [c._column(int(report)) for c, report in zip(self.channels, reports, strict=True)]
+        return np.prod(parts, axis=0)
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        reports = tuple(channel._sample(cells, randomness) for channel in self.channels)
+        return np.asarray(np.ravel_multi_index(reports, self.sizes))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JointChannel) and self.channels == other.channels
+
+    def __hash__(self) -> int:
+        return hash((JointChannel, self.channels))
+
+    def __repr__(self) -> str:
+        return f"JointChannel({len(self.channels)} channels, {self.report_count} combinations)"
+
+
+class JointTally(Tally):
+    """Counts of people by the combination of reports each of them made about one place.
+
+    ``reports`` has a row for each person and a column for each channel. ``total`` is the number of
+    people. A joint tally goes into ``fit`` alone or in a list, beside tallies of single reports and
+    joint tallies of other channels; it is the model of IBU §V (one vector zⁱ per person).
+
+    >>> import geoveil as gv
+    >>> line = gv.Line(3)
+    >>> first, second = (gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 2.0))
+    >>> JointTally([first, second], [[0, 0], [0, 1], [0, 0]]).counts.tolist()
+    [2, 1]
+    """
+
+    channel: JointChannel
+    complete = False
+
+    def __init__(self, channels: Sequence[Channel], reports: npt.ArrayLike) -> None:
+        channel, made = JointChannel(channels), np.asarray(reports)
+        if made.ndim != 2 or made.shape[1] != len(channels):
+            raise InvalidInput(
+                f"reports (shape {made.shape}) must have a row for each person "
+                f"and {len(channels)} columns, one for each channel"
+            )
+        columns = [
+            indices(f"reports of channel {number}", made[:, number], size)
+            for number, size in enumerate(channel.sizes)
+        ]
+        self._count(channel, np.stack(columns, axis=1), np.ones(len(made), dtype=np.int64))
+
+    def _count(self, channel: JointChannel, people: IntArray, times: IntArray) -> None:
+        """The combinations (people, channels) that occur, in order, and how often."""
+        if channel.report_count < 2**62:  # by one number each
+            keys = np.ravel_multi_index(tuple(people.T), channel.sizes)
+            distinct, which = np.unique(keys, return_inverse=True)
+            seen = np.stack(np.unravel_index(distinct, channel.sizes), axis=1)
+        else:
+            seen, which = np.unique(people, axis=0, return_inverse=True)
+        self.channel = channel
+        self.combinations: IntArray = frozen(seen)
+        counts = np.zeros(len(seen), dtype=np.int64)
+        np.add.at(counts, which.ravel(), times)
+        self._counts = frozen(counts)
+        self._columns = DenseOperator(frozen(_products(channel.channels, seen)))
+
+    @property
+    def operator(self) -> DenseOperator:
+        """The columns of the combinations that were seen, each scaled to a maximum of one.
+
+        No estimate depends on the factor of a column, and many reports of one person do not underflow.
+        """
+        return self._columns
+
+    def information(self, distribution: FloatArray) -> Information:
+        """By all combinations; where these are too many, the observed information of those seen.
+
+        Combinations are many and most are rare; the floor is therefore on the people of each cell.
+        """
+        if not self.channel.enumerable:
+            return self._observed_information(distribution)
+        every = self.channel.matrix()
+        people = np.maximum(self.total * distribution, RARE)
+        numbers = np.ravel_multi_index(tuple(self.combinations.T), self.channel.sizes)
+        counts = np.bincount(numbers, weights=self.counts, minlength=every.shape[1])
+        possible = people @ every > _POSSIBLE
+        columns = every[:, possible]
+        variance = people @ columns
+        missing = counts[possible] - self.total * (distribution @ columns)
+        return Information(
+            DenseOperator(columns),
+            self.total**2 / variance,
+            columns @ (missing * self.total / variance),
+            "several reports of one person by all their combinations",
+        )
+
+    def _observed_information(self, distribution: FloatArray) -> Information:
+        """The score is right up to a constant."""
+        law = np.maximum(self.operator._push(distribution), np.finfo(float).tiny)
+        return Information(
+            self.operator,
+            self.counts / law**2,
+            self.operator._pull(self.counts / law),
+            "observed information of the reports seen, too narrow where each kind was seen a few times",
+        )
+
+    def telling_columns(self) -> FloatArray:
+        """Those of all combinations; where these are too many, of those seen."""
+        return (self.channel if self.channel.enumerable else self.operator).matrix()
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both crowds together: a combination counts as often as in the two."""
+        if not isinstance(other, JointTally):
+            return NotImplemented
+        if self.channel != other.channel:
+            raise InvalidInput(
+                "joint tallies must come from the same channels, in one order, to be added; "
+                "pass both to fit([…])"
+            )
+        both = JointTally.__new__(JointTally)
+        people = np.concatenate((self.combinations, other.combinations))
+        both._count(self.channel, people, np.concatenate((self.counts, other.counts)))
+        return both
+
+
+def _products(channels: tuple[Channel, ...], combinations: IntArray) -> FloatArray:
+    """(cells, combinations): products of columns, each scaled to a maximum of one."""
+    logs = np.zeros((channels[0].space.size, len(combinations)))
+    for number, channel in enumerate(channels):
+        reports, which = np.unique(combinations[:, number], return_inverse=True)
+        columns = [np.maximum(channel._column(int(report)), 0.0) for report in reports]
+        with np.errstate(divide="ignore"):
+            logs += np.log(np.stack(columns, axis=1))[:, which.ravel()] if columns else 0.0
+    largest = logs.max(axis=0) if len(combinations) else np.zeros(0)
+    if np.isneginf(largest).any():
+        wrong = combinations[int(np.argmin(largest))].tolist()
+        raise ImpossibleReport(
+            f"reports must be possible together; the combination {wrong} "
+            "has probability zero at every cell"
+        )
+    return np.asarray(np.exp(logs - largest))

@@ -1,0 +1,354 @@
+"""The operator: a non-negative linear map by its products, and how small values of a product stay exact.
+
+Everything that an estimator, a design or an audit multiplies with is one: channels, the columns of the
+reports that were seen, kernels of distances, several of them side by side.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, indices, vector
+from geoveil.errors import InvalidInput
+
+RelativeError = 1e-10
+"""What a product may be off by, relative, before a value is summed again term by term."""
+
+_BUDGET = 1 << 26
+_CHUNK = 1 << 22
+
+
+class Operator(ABC):
+    """A linear map L with no negative entry: rows are unknowns (cells), columns observations (reports).
+
+    ``push`` and ``pull`` check what they are given, and are right to 1e-9 *relative* for vectors without
+    negative entries: values too close to the noise of an FFT are summed again, term by term, while
+    that takes at most 2²⁶ terms for all the vectors of one call (always, for one vector of up to 8,192
+    rows and columns). Past that, small values are right to 1e-15 of the largest, and never negative.
+    ``_push`` and ``_pull``, for inner loops, leave all of that out.
+    """
+
+    _names: ClassVar[tuple[str, str]] = ("row", "column")
+    """What a message calls a row and a column."""
+
+    # -- must be defined -------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @abstractmethod
+    def _push(self, theta: FloatArray) -> FloatArray:
+        """θL: (…, rows) → (…, columns), without checks."""
+
+    @abstractmethod
+    def _pull(self, values: FloatArray) -> FloatArray:
+        """L·v: (…, columns) → (…, rows), without checks."""
+
+    # -- may be overridden: where products go through an FFT -------------------------------------
+
+    exact: bool = False
+    """Whether small values of ``_push`` are as accurate as large ones: sums, no FFT."""
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        """What ``_push`` may be off by, absolute: (…, 1) or (…, columns)."""
+        return np.zeros((*theta.shape[:-1], 1))
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        """What ``_pull`` may be off by, absolute: (…, 1) or (…, rows)."""
+        return np.zeros((*values.shape[:-1], 1))
+
+    # -- should be overridden for speed; exact where the products are not --------------------------
+
+    def _row(self, row: int) -> FloatArray:
+        """One exact row, (columns,)."""
+        unit = np.zeros(self.shape[0])
+        unit[row] = 1.0
+        return self._push(unit)
+
+    def _column(self, column: int) -> FloatArray:
+        """One exact column, (rows,)."""
+        unit = np.zeros(self.shape[1])
+        unit[column] = 1.0
+        return self._pull(unit)
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        """Some exact columns side by side, (rows, chosen)."""
+        stacked = [self._column(int(column)) for column in chosen]
+        return np.stack(stacked, axis=-1) if stacked else np.zeros((self.shape[0], 0))
+
+    def matrix(self) -> FloatArray:
+        """All entries, (rows, columns)."""
+        return np.stack([self._row(row) for row in range(self.shape[0])])
+
+    # -- what follows ----------------------------------------------------------------------------
+
+    def push(self, theta: npt.ArrayLike) -> FloatArray:
+        """θL: the law of the columns where the rows follow ``theta``; the last axis is the rows."""
+        given = vector("theta", theta, self.shape[0])
+
+        def lines(columns: IntArray) -> FloatArray:
+            return np.stack([self._column(int(column)) for column in columns])
+
+        return refined(given, self._push(given), self._push_noise(given), lines)
+
+    def pull(self, values: npt.ArrayLike) -> FloatArray:
+        """L·v: the mean of ``values`` in each row; the last axis is the columns."""
+        given = vector("values", values, self.shape[1])
+
+        def lines(rows: IntArray) -> FloatArray:
+            return np.stack([self._row(int(row)) for row in rows])
+
+        return refined(given, self._pull(given), self._pull_noise(given), lines)
+
+    def row(self, row: int) -> FloatArray:
+        """One row, such as the law of the reports of somebody in a cell."""
+        return self._row(int(indices(self._names[0], row, self.shape[0])))
+
+    def column(self, column: int) -> FloatArray:
+        """One column, such as the probability of a report at every cell."""
+        return self._column(int(indices(self._names[1], column, self.shape[1])))
+
+
+class DenseOperator(Operator):
+    """L as a matrix (rows, columns)."""
+
+    exact = True
+
+    def __init__(self, matrix: FloatArray) -> None:
+        given = np.asarray(matrix, dtype=np.float64)
+        # By columns is as good as by rows, and products of neither make a copy.
+        self._matrix = given if given.flags.f_contiguous else np.ascontiguousarray(given)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self._matrix.shape
+        return rows, columns
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta @ self._matrix
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values @ self._matrix.T
+
+    def _row(self, row: int) -> FloatArray:
+        return self._matrix[row]
+
+    def _column(self, column: int) -> FloatArray:
+        return self._matrix[:, column]
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        return self._matrix[:, chosen]
+
+    def matrix(self) -> FloatArray:
+        return self._matrix
+
+
+class Identity(Operator):
+    """Every row is seen by itself."""
+
+    exact = True
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._size, self._size
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values
+
+
+class StackedOperator(Operator):
+    """Several operators of the same rows side by side, the columns of each times its scale.
+
+    People with different mechanisms, or the rounds of one campaign: the generalised iterative
+    Bayesian update is the ordinary one on these columns.
+
+    Reference: FREEWILL Alg. 1.
+    """
+
+    def __init__(self, parts: Sequence[Operator], scales: npt.ArrayLike = 1.0) -> None:
+        if not parts:
+            raise InvalidInput("parts must not be empty")
+        if len({part.shape[0] for part in parts}) > 1:
+            raise InvalidInput("parts must have the same rows")
+        self.parts = tuple(parts)
+        self.scales: FloatArray = np.broadcast_to(np.asarray(scales, np.float64), len(parts))
+        self.starts: IntArray = np.cumsum([0, *(part.shape[1] for part in parts)])
+        self.exact = all(part.exact for part in parts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.parts[0].shape[0], int(self.starts[-1])
+
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """Values by column, cut into one array for each part."""
+        return np.split(values, self.starts[1:-1], axis=-1)
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return self._side_by_side([part._push(theta) for part in self.parts])
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        noises = [part._push_noise(theta) for part in self.parts]
+        wide = [
+            np.broadcast_to(noise, (*theta.shape[:-1], part.shape[1]))
+            for part, noise in zip(self.parts, noises, strict=True)
+        ]
+        return self._side_by_side(wide)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        own = zip(self.parts, self.split(values), strict=True)
+        return self._summed([part._pull(part_values) for part, part_values in own])
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        own = zip(self.parts, self.split(values), strict=True)
+        return self._summed([part._pull_noise(part_values) for part, part_values in own])
+
+    def _side_by_side(self, laws: list[FloatArray]) -> FloatArray:
+        scaled = [scale * law for scale, law in zip(self.scales, laws, strict=True)]
+        return np.concatenate(scaled, axis=-1)
+
+    def _summed(self, parts: list[FloatArray]) -> FloatArray:
+        total = self.scales[0] * parts[0]
+        for scale, part in zip(self.scales[1:], parts[1:], strict=True):
+            total = total + scale * part
+        return total
+
+    def _row(self, row: int) -> FloatArray:
+        return self._side_by_side([part._row(row) for part in self.parts])
+
+    def _column(self, column: int) -> FloatArray:
+        return self.columns(np.array([column]))[:, 0]
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        result = np.empty((self.shape[0], chosen.size))
+        owners = np.searchsorted(self.starts, chosen, side="right") - 1
+        for number in np.unique(owners):
+            mine = np.flatnonzero(owners == number)
+            own = self.parts[number].columns(chosen[mine] - self.starts[number])
+            result[:, mine] = self.scales[number] * own
+        return result
+
+
+# --- Small values made exact again: after one product, and throughout a loop of products
+
+
+def refined(
+    given: FloatArray,
+    result: FloatArray,
+    noise: FloatArray,
+    lines: Callable[[IntArray], FloatArray],
+    *,
+    budget: int = _BUDGET,
+    otherwise: float | None = None,
+) -> FloatArray:
+    """A product with its small values summed again over exact entries, for vectors without negatives.
+
+    ``given`` (…, n) was multiplied, ``result`` (…, k) came out, right to ``noise`` (…, 1 or k) absolute.
+    Values below noise/1e-10 are small, and ``lines(i)`` gives the entries (i, n) they come from. Where
+    all of them would take more than ``budget`` terms they stay as they are, or become ``otherwise``
+    where they are noise.
+    """
+    if not noise.any():
+        return result
+    vectors, values = given.reshape(-1, given.shape[-1]), result.reshape(-1, result.shape[-1])
+    floors = np.broadcast_to(noise, result.shape).reshape(values.shape)
+    sound = (vectors >= 0).all(axis=1, keepdims=True)
+    small = sound & (values < floors / RelativeError)
+    if np.count_nonzero(small) * given.shape[-1] <= budget:
+        wanted = np.flatnonzero(small.any(axis=0))
+        step = max(1, _CHUNK // given.shape[-1])
+        for start in range(0, wanted.size, step):
+            part = wanted[start : start + step]
+            block = lines(part)
+            for one, value, mine in zip(vectors, values, small[:, part], strict=True):
+                # not a BLAS product: its threads would cost more than so short a sum
+                value[part[mine]] = (block[mine] * one).sum(axis=1)
+    elif otherwise is not None:
+        values[values < 10 * floors] = otherwise
+    return np.where(sound, np.maximum(values, 0.0), values).reshape(result.shape)
+
+
+_LOOP_NOISE = 1e-9
+"""A law this far below the largest may be rounding noise of an FFT; its column is then taken exactly."""
+_TINY = 1e-300
+_EXACT_ENTRIES = 1 << 25
+_SMALL_ROWS = 512
+"""Up to so many rows a product with a matrix beats any structure."""
+
+
+class SeenColumns:
+    """Some columns of an operator for a loop of products: the observations that were seen.
+
+    Cost: one product of the operator each; a small one is turned into a matrix first. Columns whose
+    law lies at the noise of the products are fetched once and summed exactly from then on.
+    """
+
+    def __init__(self, operator: Operator, seen: IntArray) -> None:
+        rows, columns = operator.shape
+        if (operator.exact or rows <= _SMALL_ROWS) and rows * seen.size <= _EXACT_ENTRIES:
+            everything = np.array_equal(seen, np.arange(columns))
+            dense = isinstance(operator, DenseOperator) and everything
+            operator = operator if dense else DenseOperator(operator.columns(seen))
+            seen = np.arange(seen.size)
+        self.operator = operator
+        self.seen = seen
+        self._all = seen.size == operator.shape[1]
+        self._exact: IntArray = np.zeros(0, dtype=np.int64)
+        self._columns: FloatArray = np.zeros((rows, 0))
+
+    def push(self, theta: FloatArray) -> FloatArray:
+        """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
+        law = self.operator._push(theta)
+        if not self._all:
+            law = law.take(self.seen, axis=-1)
+        if not self.operator.exact:
+            floor = _LOOP_NOISE * law.max(axis=-1, keepdims=True)
+            if (law < floor).any():
+                law = self._refined(theta, law, floor)
+        return np.maximum(law, _TINY)
+
+    def pull(self, values: FloatArray) -> FloatArray:
+        """Σ_i L[x, i]·v_i over the columns seen, never negative for v ≥ 0: (…, seen) → (…, rows)."""
+        apart = values[..., self._exact] if self._exact.size else None
+        if apart is not None:
+            values = values.copy()
+            values[..., self._exact] = 0.0
+        if not self._all:
+            spread = np.zeros((*values.shape[:-1], self.operator.shape[1]))
+            spread.T[self.seen] = values.T
+            values = spread
+        result = self.operator._pull(values)
+        if apart is not None:
+            result = result + apart @ self._columns.T
+        return np.maximum(result, 0.0)
+
+    def matrix(self) -> FloatArray:
+        """(rows, seen), as an array."""
+        whole = self._all and isinstance(self.operator, DenseOperator)
+        return self.operator.matrix() if whole else self.operator.columns(self.seen)
+
+    def _refined(self, theta: FloatArray, law: FloatArray, floor: FloatArray) -> FloatArray:
+        """The law with exact sums where the fast product may be noise."""
+        low = np.flatnonzero((law < floor).reshape(-1, law.shape[-1]).any(axis=0))
+        new = np.setdiff1d(low, self._exact)
+        if (self._exact.size + new.size) * len(self._columns) > _EXACT_ENTRIES:
+            return np.maximum(law, _LOOP_NOISE * floor)
+        if new.size:
+            fetched = self.operator.columns(self.seen[new])
+            self._columns = np.concatenate((self._columns, fetched), axis=1)
+            self._exact = np.concatenate((self._exact, new))
+        law = law.copy()
+        law[..., self._exact] = theta @ self._columns
+        return law

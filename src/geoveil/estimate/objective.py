@@ -1,0 +1,101 @@
+"""The function that is maximised: the log-likelihood of weighted observations under an operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, vector
+from geoveil.channel.operator import DenseOperator, Operator, SeenColumns
+from geoveil.errors import InvalidInput
+
+
+class Point:
+    """A distribution and what the objective says there; leading axes are independent problems.
+
+    ``law`` is (θL)_i for the observations that were seen; ``gradient`` is g = L·(w/(θL)), and θ∘g the
+    next step of expectation–maximisation. A loop makes one every few microseconds: plain attributes.
+    """
+
+    __slots__ = ("_certificate", "_log_likelihood", "gradient", "law", "theta", "weights")
+
+    def __init__(
+        self, theta: FloatArray, law: FloatArray, gradient: FloatArray, weights: FloatArray
+    ) -> None:
+        self.theta = theta
+        self.law = law
+        self.gradient = gradient
+        self.weights = weights
+        self._log_likelihood: FloatArray | None = None
+        self._certificate: FloatArray | None = None
+
+    @property
+    def log_likelihood(self) -> FloatArray:
+        """f(θ), nats per observation; computed at first use."""
+        if self._log_likelihood is None:
+            logs = np.log(self.law)
+            if logs.ndim == 1:
+                self._log_likelihood = np.asarray(self.weights @ logs)
+            else:
+                self._log_likelihood = np.einsum("...i,...i->...", self.weights, logs)
+        return self._log_likelihood
+
+    @property
+    def certificate(self) -> FloatArray:
+        """log max g ≥ f* − f(θ), nats per observation; computed at first use."""
+        if self._certificate is None:
+            steepest = np.maximum.reduce(self.gradient, axis=-1)
+            self._certificate = np.asarray(np.log(np.maximum(steepest, 1.0)))
+        return self._certificate
+
+
+class Objective:
+    """f for given weights; counts the products it spends.
+
+    ``weights`` are counts or probabilities, (…, observations); each vector is scaled to sum to one,
+    and observations of weight zero are left out altogether. Leading axes are independent problems
+    that share the operator: folds, bootstrap replicates.
+
+    >>> import numpy as np
+    >>> from geoveil.channel.operator import DenseOperator
+    >>> objective = Objective(DenseOperator(np.eye(2)), [3, 1])
+    >>> point = objective.at(np.array([0.5, 0.5]))
+    >>> point.theta * point.gradient
+    array([0.75, 0.25])
+    """
+
+    def __init__(self, operator: Operator, weights: npt.ArrayLike) -> None:
+        self.unknowns, observations = operator.shape
+        given = checked_weights(weights, observations)
+        seen = np.flatnonzero(given.reshape(-1, given.shape[-1]).any(axis=0))
+        self.seen = seen
+        """Which observations have weight; ``Point.law`` follows their order."""
+        self.columns = SeenColumns(operator, seen)
+        self.weights: FloatArray = given[..., seen] / given.sum(axis=-1, keepdims=True)
+        self.products = 0
+
+    def at(self, theta: FloatArray) -> Point:
+        """Everything about one distribution (or one for each problem): a push and a pull."""
+        self.products += 2
+        law = self.columns.push(theta)
+        gradient = self.columns.pull(self.weights / law)
+        return Point(theta, law, gradient, self.weights)
+
+    def dense(self) -> Objective:
+        """The same objective on a matrix of the columns seen, for methods that need one."""
+        return Objective(DenseOperator(self.columns.matrix()), self.weights)
+
+
+def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
+    """Weights as an array, each vector non-negative and not all zero."""
+    given = vector("weights", weights, observations)
+    if (given < 0).any():
+        raise InvalidInput("weights must not be negative")
+    if not (given.sum(axis=-1) > 0).all():
+        raise InvalidInput("weights must not all be zero; nothing was observed")
+    return given
+
+
+def uniform(unknowns: int) -> FloatArray:
+    """The distribution that prefers nothing, the default start."""
+    return np.full(unknowns, 1.0 / unknowns)
