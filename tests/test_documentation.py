@@ -28,7 +28,7 @@ from geoveil.cli.choice import ON_MAPS
 from geoveil.cli.program import COMMANDS
 from geoveil.papers import PAPERS, load_paper
 from geoveil.papers.data import PARIS, SAN_FRANCISCO
-from geoveil.papers.noise import FILE as LOS_ANGELES
+from geoveil.papers.noise_functions import FILE as LOS_ANGELES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

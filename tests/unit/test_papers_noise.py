@@ -11,7 +11,7 @@ import pytest
 import geoveil as gv
 from geoveil.papers import load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.noise import REGION, busiest, first_step_km, staircase, true_loss
+from geoveil.papers.noise_functions import REGION, busiest, first_step_km, staircase, true_loss
 from geoveil.papers.report import Agreement, Finding, Setting
 
 LOS_ANGELES = "gowalla-los-angeles.csv.gz"

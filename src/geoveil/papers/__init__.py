@@ -27,7 +27,7 @@ from geoveil.papers.report import (
 
 PAPERS = {
     "privic": "geoveil.papers.privic",
-    "noise": "geoveil.papers.noise",
+    "noise": "geoveil.papers.noise_functions",
     "free-will": "geoveil.papers.free_will",
     "ibu": "geoveil.papers.ibu",
     "aggregates": "geoveil.papers.aggregates",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TextIO, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
@@ -42,28 +40,11 @@ class CheckIns:
     lng: FloatArray
     user: IntArray
 
-    def within(
-        self, *, south: float, west: float, north: float, east: float, closed: bool = True
-    ) -> CheckIns:
-        """Those in a box; with ``closed=False`` its southern and western edges are left out."""
-        low = np.greater_equal if closed else np.greater
-        inside = low(self.lat, south) & low(self.lng, west)
-        return self.chosen(inside & (self.lat <= north) & (self.lng <= east))
-
-    def of_user(self, user: int) -> CheckIns:
-        """Those of one person."""
-        return self.chosen(self.user == user)
-
-    def chosen(self, which: npt.NDArray[np.bool_]) -> CheckIns:
-        """Those where ``which`` is true."""
-        return CheckIns(
-            self.lat[which], self.lng[which], self.user[which] if self.user.size else self.user
-        )
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return self.lat.size
+    def within(self, *, south: float, west: float, north: float, east: float) -> CheckIns:
+        """Those in a box, its edges included."""
+        inside = (self.lat >= south) & (self.lat <= north) & (self.lng >= west) & (self.lng <= east)
+        user = self.user[inside] if self.user.size else self.user
+        return CheckIns(self.lat[inside], self.lng[inside], user)
 
 
 @dataclass(frozen=True)
@@ -107,15 +88,12 @@ class DataFolder:
 def _check_ins(name: str, rows: list[dict[str, str]]) -> CheckIns:
     try:
         times = np.array([int(row.get("count") or 1) for row in rows])
-        lat, lng = (_repeated((float(row[key]) for row in rows), times) for key in ("lat", "lon"))
+        lat, lng = (np.array([float(row[key]) for row in rows]) for key in ("lat", "lon"))
         users = np.array([int(row["user"]) for row in rows] if "user" in rows[0] else [], np.int64)
     except (TypeError, ValueError):
         raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
-    return CheckIns(lat, lng, np.repeat(users, times) if users.size else users)
-
-
-def _repeated(values: Iterable[float], times: IntArray) -> FloatArray:
-    return np.repeat(np.fromiter(values, np.float64, times.size), times)
+    users = np.repeat(users, times) if users.size else users
+    return CheckIns(np.repeat(lat, times), np.repeat(lng, times), users)
 
 
 # --- The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre

@@ -54,11 +54,10 @@ def people_of(theta: FloatArray, number: int) -> Draw:
     """People drawn independently from a distribution."""
     cumulative = np.cumsum(theta)
     cumulative /= cumulative[-1]
-    most = theta.size - 1
 
     def draw(randomness: Randomness) -> IntArray:
-        found = np.searchsorted(cumulative, randomness.uniform(number), side="right")
-        return np.minimum(found, most).astype(np.int64)
+        cells = np.searchsorted(cumulative, randomness.uniform(number), side="right")
+        return np.minimum(cells, theta.size - 1).astype(np.int64)
 
     return draw
 

@@ -205,15 +205,13 @@ class Experiment:
 
 
 def experiment(
-    title: str, judge: Callable[..., Verdict], name: str = ""
+    title: str, judge: Callable[..., Verdict]
 ) -> Callable[[Callable[[Setting], Measured]], Experiment]:
     """Declare a function to be an experiment: its docstring is the statement, its name the name."""
 
     def declare(measure: Callable[[Setting], Measured]) -> Experiment:
         statement = " ".join((measure.__doc__ or "").split())
-        return Experiment(
-            name or measure.__name__.replace("_", "-"), title, statement, judge, measure
-        )
+        return Experiment(measure.__name__.replace("_", "-"), title, statement, judge, measure)
 
     return declare
 

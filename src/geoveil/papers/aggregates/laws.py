@@ -70,14 +70,10 @@ def figure_4(setting: Setting) -> Measured:
         for part in axes[::2]:
             part.set_ylabel("probability")
 
-    return Measured(
-        (modes, {name: float(law.max() - law.min()) for name, law in laws.items()}),
-        ("counts", *laws),
-        zip(names, *laws.values(), strict=True),
-        draw,
-        {f"most_likely_{name}": float(law.max()) for name, law in laws.items()},
-        (8.4, 5.6),
-    )
+    figures = (modes, {name: float(law.max() - law.min()) for name, law in laws.items()})
+    table = zip(names, *laws.values(), strict=True)
+    numbers = {f"most_likely_{name}": float(law.max()) for name, law in laws.items()}
+    return Measured(figures, ("counts", *laws), table, draw, numbers, (8.4, 5.6))
 
 
 # --- Popular and unpopular places
@@ -163,14 +159,14 @@ def algorithm_1(setting: Setting) -> Measured:
         rows.append([people, name, printed.leakage_bits, printed.distortion,
                      best.leakage_bits, best.distortion, best.certificate_nats,
                      _objective_bits(converged) - least, _objective_bits(printed) - least])  # fmt: skip
-    return Measured(
-        (max(row[7] for row in rows), max(row[2] / row[4] - 1 for row in rows)),
+    figures = (max(row[7] for row in rows), max(row[2] / row[4] - 1 for row in rows))
+    columns = (
         "people | prior | leakage (bits) | distortion (people) | optimum: leakage (bits) | "
         "optimum: distortion | optimum: certificate (nats) | converged: above the least (bits) | "
-        "at 0.001: above the least (bits)",
-        rows,
-        numbers={f"leakage_bits_{row[0]}_{row[1]}": row[2] for row in rows},
+        "at 0.001: above the least (bits)"
     )
+    numbers = {f"leakage_bits_{row[0]}_{row[1]}": row[2] for row in rows}
+    return Measured(figures, columns, rows, numbers=numbers)
 
 
 def judge_threshold(
@@ -231,14 +227,9 @@ def figure_9(setting: Setting) -> Measured:
         figure.axes[0].set_yscale("log")
         figure.axes[1].legend(fontsize=7)
 
-    return Measured(
-        (steps, leakage, distortion, note),
-        "threshold (nats) | steps | seconds | leakage (bits) | distortion (people) | certificate (nats)",
-        rows,
-        draw,
-        {"steps_at_0.001": middle[1], "leakage_growth_bits": middle[3] - leakage[0]},
-        (8.4, 3.0),
-    )
+    columns = "threshold (nats) | steps | seconds | leakage (bits) | distortion (people) | certificate (nats)"
+    numbers = {"steps_at_0.001": middle[1], "leakage_growth_bits": middle[3] - leakage[0]}
+    return Measured((steps, leakage, distortion, note), columns, rows, draw, numbers, (8.4, 3.0))
 
 
 # --- Definition 3: the least about one person, a convex problem small enough to solve
@@ -338,14 +329,11 @@ def definition_3(setting: Setting) -> Measured:
         figure.axes[0].set_ylabel("about one person (bits)")
         figure.axes[0].legend(fontsize=7)
 
-    return Measured(
-        ([row[3:] for row in rows],),
+    columns = (
         "prior | λ | distortion (people) | least about one person, at least (bits) | reached (bits) | "
-        "by the mechanism for the counts (bits) | about the counts (bits)",
-        rows,
-        draw,
-        figure_size=(8.4, 3.4),
+        "by the mechanism for the counts (bits) | about the counts (bits)"
     )
+    return Measured(([row[3:] for row in rows],), columns, rows, draw, figure_size=(8.4, 3.4))
 
 
 # --- Table 2 and beyond it: how many people and places can be handled
@@ -402,14 +390,14 @@ def table_2(setting: Setting) -> Measured:
     listed = enumerate(LARGEST_PLACES, start=1)
     beyond = [pair for pair in listed if not within_reach(Prior.parse(_prior(pair[1]), pair[0]))]
     rows += [[*pair, number_of_vectors(*pair), *[None] * 6] for pair in beyond]
-    return Measured(
-        ([(row[0], row[2]) for row in certified], beyond),
+    figures = ([(row[0], row[2]) for row in certified], beyond)
+    columns = (
         "people | places | count vectors | looked at | leakage (bits) | distortion (people) | "
-        "most about one person (bits) | certificate (nats) | seconds",
-        rows,
-        numbers={
-            "largest_count_vectors": max(row[2] for row in certified),
-            "seconds": max(row[8] for row in certified),
-            "pairs_beyond_reach": len(beyond),
-        },
+        "most about one person (bits) | certificate (nats) | seconds"
     )
+    numbers = {
+        "largest_count_vectors": max(row[2] for row in certified),
+        "seconds": max(row[8] for row in certified),
+        "pairs_beyond_reach": len(beyond),
+    }
+    return Measured(figures, columns, rows, numbers=numbers)

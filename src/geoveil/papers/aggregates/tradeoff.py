@@ -196,23 +196,20 @@ def figure_5(setting: Setting) -> Measured:
     order = max(disorder_bits(*curves[:3]) for curves in groups.values())
     certificates = [point.certificate_nats for curve in every for point in curve.points]
     ratio, gap = least_ratio(every), max(certificates) / float(np.log(2))
-    return Measured(
-        (ratio, max(apart), order, gap),
-        f"people | prior | {COLUMNS}",
-        [
-            [people, curve.name, *row]
-            for people, curves in groups.items()
-            for curve in curves
-            for row in curve.rows()
-        ],
-        _panels({f"{people} people": curves for people, curves in groups.items()}),
-        {
-            "least_ratio_of_scm": ratio,
-            "ratio_of_scm_at_1": least_ratio(every, 1.0),
-            "largest_gap_bits": gap,
-        },
-        (8.4, 6.2),
-    )
+    figures = (ratio, max(apart), order, gap)
+    rows = [
+        [people, curve.name, *row]
+        for people, curves in groups.items()
+        for curve in curves
+        for row in curve.rows()
+    ]
+    draw = _panels({f"{people} people": curves for people, curves in groups.items()})
+    numbers = {
+        "least_ratio_of_scm": ratio,
+        "ratio_of_scm_at_1": least_ratio(every, 1.0),
+        "largest_gap_bits": gap,
+    }
+    return Measured(figures, f"people | prior | {COLUMNS}", rows, draw, numbers, (8.4, 6.2))
 
 
 def judge_personal(
@@ -243,14 +240,11 @@ def figure_6(setting: Setting) -> Measured:
     ]
     orders = disorder_bits(*curves[:3]), disorder_bits(*curves[3:])
     advantage = [least_ratio([curve], 1.0) for curve in curves]
-    return Measured(
-        (least_ratio(curves), orders, advantage),
-        f"case | {COLUMNS}",
-        [[curve.name, *row] for curve in curves for row in curve.rows()],
-        _panels({"cases 1 to 3": curves[:3], "cases 4 to 6": curves[3:]}),
-        {"least_ratio_of_scm": least_ratio(curves), "ratio_of_scm_at_1": min(advantage)},
-        (8.4, 3.6),
-    )
+    figures = (least_ratio(curves), orders, advantage)
+    rows = [[curve.name, *row] for curve in curves for row in curve.rows()]
+    draw = _panels({"cases 1 to 3": curves[:3], "cases 4 to 6": curves[3:]})
+    numbers = {"least_ratio_of_scm": least_ratio(curves), "ratio_of_scm_at_1": min(advantage)}
+    return Measured(figures, f"case | {COLUMNS}", rows, draw, numbers, (8.4, 3.6))
 
 
 # --- Figure 7: one person beside the counts
@@ -287,14 +281,12 @@ def figure_7(setting: Setting) -> Measured:
             axes.set(xlabel="distortion (people)", ylabel="leakage (bits)", ylim=(0, None))
             axes.legend(fontsize=7)
 
-    return Measured(
-        (share, len(rows)),
-        "case | λ | distortion (people) | most about one person (bits) | person | about the counts (bits)",
-        rows,
-        draw,
-        {"largest_personal_share": share},
-        (8.4, 3.6),
+    columns = (
+        "case | λ | distortion (people) | most about one person (bits) | person | "
+        "about the counts (bits)"
     )
+    numbers = {"largest_personal_share": share}
+    return Measured((share, len(rows)), columns, rows, draw, numbers, (8.4, 3.6))
 
 
 # --- Figure 8: five people of a real dataset
@@ -327,14 +319,9 @@ def figure_8(setting: Setting) -> Measured:
     prior, popular = visit_shares(users, places, chosen)
     curve = series(setting, "five people", _PEOPLE, prior.tolist())
     ratio, visits = least_ratio([curve]), int(np.isin(users, chosen).sum())
-    return Measured(
-        (ratio, visits),
-        COLUMNS,
-        curve.rows(),
-        _panels({"five people, three places": [curve]}),
-        {"least_ratio_of_scm": ratio, "visits": visits, "places": len(popular)},
-        (5.6, 3.8),
-    )
+    draw = _panels({"five people, three places": [curve]})
+    numbers = {"least_ratio_of_scm": ratio, "visits": visits, "places": len(popular)}
+    return Measured((ratio, visits), COLUMNS, curve.rows(), draw, numbers, (5.6, 3.8))
 
 
 def visit_shares(

@@ -128,22 +128,19 @@ def figure(
             for panel, one in errors.items()
         }
         labels = [f"earth mover's distance ({one.units})" for one in errors.values()]
-        return Measured(
-            (errors,),
-            ("panel", "unit", "people", *(f"EMD, {method}" for method in shown)),
-            [
-                [panel, one.units, size, *(one.errors[method][at].mean() for method in shown)]
-                for panel, one in errors.items()
-                for at, size in enumerate(one.people)
-            ],
-            report.curves(curves, "people", labels, x_scale="log", y_scale="log"),
-            {
-                f"{panel}: {method} over GIBU": one.final(method) / one.final(GENERAL)
-                for panel, one in errors.items()
-                for method in methods
-            },
-            (4.8 * len(errors) + 0.6, 3.8),
-        )
+        columns = ("panel", "unit", "people", *(f"EMD, {method}" for method in shown))
+        rows = [
+            [panel, one.units, size, *(one.errors[method][at].mean() for method in shown)]
+            for panel, one in errors.items()
+            for at, size in enumerate(one.people)
+        ]
+        draw = report.curves(curves, "people", labels, x_scale="log", y_scale="log")
+        numbers = {
+            f"{panel}: {method} over GIBU": one.final(method) / one.final(GENERAL)
+            for panel, one in errors.items()
+            for method in methods
+        }
+        return Measured((errors,), columns, rows, draw, numbers, (4.8 * len(errors) + 0.6, 3.8))
 
     others = ", ".join(dict.fromkeys(method.split(",")[0] for method in methods))
     title = f"Fig. {number}: {others} and GIBU, {kind} mechanisms"
@@ -258,12 +255,9 @@ def _rated(errors: Mapping[tuple[str, str], tuple[Simulated, Mapping[str, str]]]
             if all(name in one.errors for name in COMPARED[method]):
                 ratio = min(one.final(name) for name in COMPARED[method]) / one.final(GENERAL)
                 rows.append([*key, method, ratio, rating(ratio), word])
-    return Measured(
-        (rows,),
-        "mixture | alphabet | method | EMD over that of GIBU | ours | the paper",
-        rows,
-        numbers={"same": sum(row[4] == row[5] for row in rows), "words": len(rows)},
-    )
+    columns = "mixture | alphabet | method | EMD over that of GIBU | ours | the paper"
+    numbers = {"same": sum(row[4] == row[5] for row in rows), "words": len(rows)}
+    return Measured((rows,), columns, rows, numbers=numbers)
 
 
 @experiment("Table 1: the methods in a word", judge_words)

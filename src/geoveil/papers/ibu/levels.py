@@ -81,20 +81,17 @@ def figure_9(setting: Setting) -> Measured:
         label = "share of check-ins per cell"
         draw_maps(figure, city.grid, panels, columns=3, label=label, gamma=0.4)
 
-    return Measured(
-        (varied, moved, empty, city.grid.size),
-        "distribution | total variation | EMD (km) | cells below 1e-6",
-        [[name, varied[name], moved[name], empty[name]] for name in maps],
-        draw,
-        {
-            "emd_em_km": moved[MAXIMUM],
-            "emd_projected_km": moved[PROJECTED],
-            "emd_normalised_km": moved[NORMALISED],
-            "tv_em": varied[MAXIMUM],
-            "empty_cells_em": empty[MAXIMUM],
-        },
-        (11.0, 5.0),
-    )
+    figures = (varied, moved, empty, city.grid.size)
+    columns = "distribution | total variation | EMD (km) | cells below 1e-6"
+    rows = [[name, varied[name], moved[name], empty[name]] for name in maps]
+    numbers = {
+        "emd_em_km": moved[MAXIMUM],
+        "emd_projected_km": moved[PROJECTED],
+        "emd_normalised_km": moved[NORMALISED],
+        "tv_em": varied[MAXIMUM],
+        "empty_cells_em": empty[MAXIMUM],
+    }
+    return Measured(figures, columns, rows, draw, numbers, (11.0, 5.0))
 
 
 # --- Figures 10, 11 and 12: the error of each method at every level of privacy
@@ -159,17 +156,13 @@ def _measured(
         measure: [Curve(method, np.array(levels), each.T) for method, each in errors.items()]
         for measure, errors in measures.items()
     }
-    return Measured(
-        figures,
-        [name, *means],
-        zip(levels, *means.values(), strict=True),
-        report.curves(panels, x_label or name, y_labels, y_scale="log", titled=False),
-        {
-            f"{method}_emd_strictest_km": float(each[0].mean())
-            for method, each in measures.get("EMD (km)", {}).items()
-        },
-        (10.0, 4.0),
-    )
+    rows = zip(levels, *means.values(), strict=True)
+    draw = report.curves(panels, x_label or name, y_labels, y_scale="log", titled=False)
+    numbers = {
+        f"{method}_emd_strictest_km": float(each[0].mean())
+        for method, each in measures.get("EMD (km)", {}).items()
+    }
+    return Measured(figures, [name, *means], rows, draw, numbers, (10.0, 4.0))
 
 
 def _means(errors: Errors) -> Errors:

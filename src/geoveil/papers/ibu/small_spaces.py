@@ -90,14 +90,9 @@ def figure_2(setting: Setting) -> Measured:
         axes[0, 2].legend(fontsize=8)
 
     errors = {(name, method): moved for name, method, _, moved in rows}
-    return Measured(
-        (errors,),
-        "original | method | total variation | EMD (units)",
-        rows,
-        draw,
-        {f"emd_{method}_{name.split()[0]}": moved for (name, method), moved in errors.items()},
-        (9.0, 5.2),
-    )
+    columns = "original | method | total variation | EMD (units)"
+    by_name = {f"emd_{method}_{name.split()[0]}": moved for (name, method), moved in errors.items()}
+    return Measured((errors,), columns, rows, draw, by_name, (9.0, 5.2))
 
 
 # --- Figures 4 and 5: likelihoods on three values with many maxima, and with one at a corner
@@ -360,18 +355,14 @@ def figure_13(setting: Setting) -> Measured:
         axes[0].set_ylabel("share")
         axes[0].legend(fontsize=8)
 
-    return Measured(
-        (varied, away),
-        "original | value | true share | estimate of the first run",
-        [
-            [name, cell, theta[cell], estimates[name][0, cell]]
-            for name, theta in ORIGINALS.items()
-            for cell in range(RAPPOR_SIZE)
-        ],
-        draw,
-        {f"tv_{name.split()[0]}": value for name, value in varied.items()},
-        (8.0, 3.4),
-    )
+    columns = "original | value | true share | estimate of the first run"
+    rows = [
+        [name, cell, theta[cell], estimates[name][0, cell]]
+        for name, theta in ORIGINALS.items()
+        for cell in range(RAPPOR_SIZE)
+    ]
+    numbers = {f"tv_{name.split()[0]}": value for name, value in varied.items()}
+    return Measured((varied, away), columns, rows, draw, numbers, (8.0, 3.4))
 
 
 def judge_alike(ratios: Mapping[tuple[str, str], FloatArray]) -> Verdict:
@@ -411,15 +402,12 @@ def figure_14(setting: Setting) -> Measured:
         name: [Curve(method, np.array(levels), varied[name, method].T) for method in METHODS]
         for name in ORIGINALS
     }
-    return Measured(
-        (ratios,),
-        ("original", "ε", *(f"TV, {method}" for method in METHODS)),
-        [
-            [name, epsilon, *(means[name, method][number] for method in METHODS)]
-            for name in ORIGINALS
-            for number, epsilon in enumerate(levels)
-        ],
-        report.curves(panels, "ε", "total variation", x_scale="log", y_scale="log", sharey=True),
-        {f"most_{m}_{n.split()[0]}": float(each.max()) for (n, m), each in ratios.items()},
-        (9.0, 3.6),
-    )
+    columns = ("original", "ε", *(f"TV, {method}" for method in METHODS))
+    rows = [
+        [name, epsilon, *(means[name, method][number] for method in METHODS)]
+        for name in ORIGINALS
+        for number, epsilon in enumerate(levels)
+    ]
+    draw = report.curves(panels, "ε", "total variation", x_scale="log", y_scale="log", sharey=True)
+    numbers = {f"most_{m}_{n.split()[0]}": float(each.max()) for (n, m), each in ratios.items()}
+    return Measured((ratios,), columns, rows, draw, numbers, (9.0, 3.6))

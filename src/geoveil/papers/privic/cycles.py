@@ -163,13 +163,9 @@ def _by_cycle(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
         beside = [Curve("published", cycles, theirs[beta]), Curve("ours", cycles, ours[beta])]
         panels[f"β = {beta:g} per cell"] = beside
     gaps = np.abs(np.array(means[::2]) - means[1::2])
-    return Measured(
-        (ours,),
-        columns,
-        zip(cycles.astype(int), *np.round(means, 4), strict=True),
-        report.curves(panels, "cycle", "EMD (cells)"),
-        {"widest_gap_cells": float(gaps.max()), "rounds": seeds},
-    )
+    rows = zip(cycles.astype(int), *np.round(means, 4), strict=True)
+    numbers = {"widest_gap_cells": float(gaps.max()), "rounds": seeds}
+    return Measured((ours,), columns, rows, report.curves(panels, "cycle", "EMD (cells)"), numbers)
 
 
 TABLES = tuple(
@@ -235,17 +231,15 @@ def figure_6(setting: Setting) -> Measured:
         for part, city in zip(figure.subfigures(1, len(cities)), cities, strict=True):
             draw_maps(part, city.grid, [Panel(f"{city.name}, check-ins", city.truth)])
 
-    return Measured(
-        (cuts,),
+    columns = (
         "city | rows | columns | check-ins | published, §3 | published, §7 | EMD of uniform (cells) | "
-        "published (cells)",
-        [
-            [name, *shape, n, *PRINTED_PEOPLE[name], start, START[name]]
-            for name, shape, n, start in cuts
-        ],
-        draw,
-        figure_size=(9.5, 4.0),
+        "published (cells)"
     )
+    rows = [
+        [name, *shape, n, *PRINTED_PEOPLE[name], start, START[name]]
+        for name, shape, n, start in cuts
+    ]
+    return Measured((cuts,), columns, rows, draw, figure_size=(9.5, 4.0))
 
 
 def judge_maps(start: float, blurred: float, sharp: float) -> Verdict:
@@ -270,13 +264,10 @@ def _maps(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
         last = re_reporting(campaign, city, beta, setting, 1)[0].rounds[-1]
         panels.append(Panel(f"β = {beta:g}, EMD {last.error_km:.2f} cells", last.distribution))
         rows.append([beta, round(last.error_km, 4), round(last.mean_distance_km, 3)])
-    return Measured(
-        (START[city.name], rows[0][1], rows[1][1]),
-        "β per cell | EMD (cells) | mean distance (cells)",
-        rows,
-        lambda figure: draw_maps(figure, city.grid, panels),
-        figure_size=(11.0, 4.2),
-    )
+    draw = partial(draw_maps, space=city.grid, panels=panels)
+    figures = (START[city.name], rows[0][1], rows[1][1])
+    columns = "β per cell | EMD (cells) | mean distance (cells)"
+    return Measured(figures, columns, rows, draw, figure_size=(11.0, 4.2))
 
 
 FIGURE_7 = tuple(
@@ -330,12 +321,9 @@ def figure_10(setting: Setting) -> Measured:
         last[city.name] = np.array(runs).T
     means = [curve.mean(axis=0).round(4) for curve in last.values()]
     curves = [Curve(name, betas, curve) for name, curve in last.items()]
-    return Measured(
-        (betas, last),
-        ["β per cell", *(f"{name}, EMD (cells)" for name in last)],
-        zip(betas, *means, strict=True),
-        report.curves({"": curves}, "β per cell", "EMD (cells)"),
-    )
+    columns = ["β per cell", *(f"{name}, EMD (cells)" for name in last)]
+    draw = report.curves({"": curves}, "β per cell", "EMD (cells)")
+    return Measured((betas, last), columns, zip(betas, *means, strict=True), draw)
 
 
 # --- Ours beside the paper at the same promise: people report once, certified ε, the dial
@@ -412,16 +400,19 @@ def _same_promise(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
         ]
         for epsilon in PROMISES
     }
-    return Measured(
-        (last,),
-        "ε per cell | rule | EMD (cells) | share of the paper's | mean distance (cells) | leakage (bits)",
-        [
-            [f"{epsilon:g}", name, one.error, ratios[epsilon, name], one.distance, one.leakage]
-            for (epsilon, name), one in last.items()
-        ],
-        report.curves(panels, "round", "EMD (cells)", y_scale="log"),
-        {f"error_ratio_{epsilon:g}_{name}": ratio for (epsilon, name), ratio in ratios.items()},
+    columns = (
+        "ε per cell | rule | EMD (cells) | share of the paper's | mean distance (cells) | "
+        "leakage (bits)"
     )
+    rows = [
+        [f"{epsilon:g}", name, one.error, ratios[epsilon, name], one.distance, one.leakage]
+        for (epsilon, name), one in last.items()
+    ]
+    draw = report.curves(panels, "round", "EMD (cells)", y_scale="log")
+    numbers = {
+        f"error_ratio_{epsilon:g}_{name}": ratio for (epsilon, name), ratio in ratios.items()
+    }
+    return Measured((last,), columns, rows, draw, numbers)
 
 
 SAME_PROMISE = tuple(

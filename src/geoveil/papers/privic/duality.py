@@ -124,12 +124,9 @@ def oracle(setting: Setting) -> Measured:
 
     rounded = np.array([entropy, best, balanced]).round(4)
     leakage = (rounded[0, 0] - rounded[0]).round(4)
-    return Measured(
-        (entropy, best, balanced),
-        "β per cell | H (bits) | questions, best | questions, balanced | leakage (bits)",
-        zip(["none", *ORACLE_BETAS], *rounded, leakage, strict=True),
-        draw,
-    )
+    columns = "β per cell | H (bits) | questions, best | questions, balanced | leakage (bits)"
+    rows = zip(["none", *ORACLE_BETAS], *rounded, leakage, strict=True)
+    return Measured((entropy, best, balanced), columns, rows, draw)
 
 
 # --- Figure 4: Blahut–Arimoto and the iterative Bayesian update
@@ -194,13 +191,9 @@ def figure_4(setting: Setting) -> Measured:
         right.set(xscale="symlog", xlim=(0, behind.size))
 
     shown = np.unique(np.geomspace(1, iterations, 12).astype(int)) - 1
-    return Measured(
-        (np.array(weights), estimates, behind),
-        "iteration | largest difference",
-        zip(shown, apart.max(axis=1)[shown], strict=True),
-        draw,
-        figure_size=(9.5, 3.8),
-    )
+    figures = (np.array(weights), estimates, behind)
+    rows = zip(shown, apart.max(axis=1)[shown], strict=True)
+    return Measured(figures, "iteration | largest difference", rows, draw, figure_size=(9.5, 3.8))
 
 
 # --- Theorem 5.1: a unique maximum
@@ -267,14 +260,9 @@ def collapse(setting: Setting) -> Measured:
         for part in axes[2:]:
             part.set_xlabel(names[0])
 
-    return Measured(
-        (city.grid.size, left, rank, np.array(errors)),
-        names,
-        rows,
-        draw,
-        {"cells_left": left, "error_growth": errors[-1] / errors[0]},
-        (7.0, 5.2),
-    )
+    figures = (city.grid.size, left, rank, np.array(errors))
+    numbers = {"cells_left": left, "error_growth": errors[-1] / errors[0]}
+    return Measured(figures, names, rows, draw, numbers, (7.0, 5.2))
 
 
 # --- §6 in the long run: Figure 5, and the Markov chain written down on a few cells
@@ -426,11 +414,8 @@ def markov_chain(setting: Setting) -> Measured:
         for axes in (left, right):
             axes.legend(fontsize=8)
 
-    return Measured(
-        (chains,),
+    columns = (
         "chain | irreducible | period | pairs possible in a cycle | ψ·E τ − 1 at most | "
-        "start still seen (TV) | likeliest belief off by (TV) | mesh step (TV)",
-        chains,
-        draw,
-        figure_size=(9.5, 3.6),
+        "start still seen (TV) | likeliest belief off by (TV) | mesh step (TV)"
     )
+    return Measured((chains,), columns, chains, draw, figure_size=(9.5, 3.6))

@@ -135,13 +135,10 @@ def figure_1(setting: Setting) -> Measured:
         block.mean(),
         (near_b.sum() - 1) / city.grid.size,
     )
-    return Measured(
-        (*shares, (np.array(ISLAND) < middle).all()),
-        "prior | share of A | share of B",
-        [[name, round(float(p[a]), 4), round(float(p[b]), 4)] for name, p in priors.items()],
-        lambda figure: draw_maps(figure, city.grid, [Panel(*each) for each in priors.items()]),
-        figure_size=(9.0, 3.8),
-    )
+    figures = (*shares, (np.array(ISLAND) < middle).all())
+    rows = [[name, round(float(p[a]), 4), round(float(p[b]), 4)] for name, p in priors.items()]
+    draw = partial(draw_maps, space=city.grid, panels=[Panel(*each) for each in priors.items()])
+    return Measured(figures, "prior | share of A | share of B", rows, draw, figure_size=(9.0, 3.8))
 
 
 class Hidden(NamedTuple):
@@ -223,14 +220,12 @@ def figure_2(setting: Setting) -> Measured:
             measured[..., 0], measured[..., 1], from_crowd, measured[..., 3]
         )
     label = "probability of the report from A, ε = 1.6"
-    return Measured(
-        (hidden,),
+    columns = (
         "prior | ε per cell | mechanism | A: cells to the likeliest report | A: P(in the deserted area) | "
-        "A: attacker's mean posterior | B: cells to the likeliest report | B: P(within 2 cells)",
-        rows,
-        lambda figure: draw_maps(figure, city.grid, panels, columns=2, label=label),
-        figure_size=(9.0, 6.4),
+        "A: attacker's mean posterior | B: cells to the likeliest report | B: P(within 2 cells)"
     )
+    draw = partial(draw_maps, space=city.grid, panels=panels, columns=2, label=label)
+    return Measured((hidden,), columns, rows, draw, figure_size=(9.0, 6.4))
 
 
 # --- Figure 3: Laplace noise beside Blahut–Arimoto
@@ -281,13 +276,12 @@ def _utility(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
         rows.append([2 * beta, round(tight, 3), *means.round(4), *np.round(bits, 3)])
     levels = np.array([row[1] for row in rows])
     curves = [Curve(ELASTIC, levels, errors[0]), Curve(LAPLACE, levels, errors[1])]
-    return Measured(
-        (np.array(betas), *errors),
+    columns = (
         "ε = 2β (per cell) | certified ε (per cell) | EMD, Blahut–Arimoto (cells) | EMD, Laplace (cells) | "
-        "leakage, Blahut–Arimoto (bits) | leakage, Laplace (bits)",
-        rows,
-        report.curves({"": curves}, "certified ε per cell", "EMD (cells)", y_scale="log"),
+        "leakage, Blahut–Arimoto (bits) | leakage, Laplace (bits)"
     )
+    draw = report.curves({"": curves}, "certified ε per cell", "EMD (cells)", y_scale="log")
+    return Measured((np.array(betas), *errors), columns, rows, draw)
 
 
 FIGURE_3 = tuple(

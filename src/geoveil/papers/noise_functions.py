@@ -72,13 +72,9 @@ def figure_2(setting: Setting) -> Measured:
         axes.set(xlabel="noise r (km)", ylabel="density R(r) per km²", xlim=(0, 2.0))
         axes.legend()
 
-    return Measured(
-        ([row[1] for row in rows], off),
-        "M per km2 | radius km | 1/√(πM) km | mean distance km | lower bound km",
-        rows,
-        draw,
-        {"largest_relative_error_of_the_radius": off},
-    )
+    columns = "M per km2 | radius km | 1/√(πM) km | mean distance km | lower bound km"
+    numbers = {"largest_relative_error_of_the_radius": off}
+    return Measured(([row[1] for row in rows], off), columns, rows, draw, numbers)
 
 
 def judge_laplace(missing: float, off: float, losses: int, regions: int) -> Verdict:
@@ -137,14 +133,10 @@ def figure_3(setting: Setting) -> Measured:
         right.grid(False)
         figure.colorbar(shown, ax=right, label="per km²", shrink=0.85)
 
-    return Measured(
-        (missing, worst, len(LOSSES), len(REGIONS)),
-        "loss | region | loss of the optimum | lower bound | loss of Laplace | density off by",
-        rows,
-        draw,
-        {"largest_relative_error_of_the_density": worst, "largest_gap": missing},
-        (8.4, 3.6),
-    )
+    figures = (missing, worst, len(LOSSES), len(REGIONS))
+    columns = "loss | region | loss of the optimum | lower bound | loss of Laplace | density off by"
+    numbers = {"largest_relative_error_of_the_density": worst, "largest_gap": missing}
+    return Measured(figures, columns, rows, draw, numbers, (8.4, 3.6))
 
 
 # --- Section 7: people of Los Angeles
@@ -259,21 +251,18 @@ def figure_4(setting: Setting) -> Measured:
         figure.supxlabel("ε per km")
         figure.supylabel("expected loss (km)")
 
-    return Measured(
-        (epsilon, symmetric, personal),
+    columns = (
         "person | check-ins | epsilon per km | symmetric km | optimal km | optimal between centres km | "
-        "certified epsilon per km",
-        rows,
-        draw,
-        {
-            "largest_gap": float(max(gaps)),
-            "settled_km_least": float(personal[:, -1].min()),
-            "settled_km_most": float(personal[:, -1].max()),
-            "crossing_epsilon_least": min(crossings),
-            "crossing_epsilon_most": max(crossings),
-        },
-        (8.0, 5.2),
+        "certified epsilon per km"
     )
+    numbers = {
+        "largest_gap": float(max(gaps)),
+        "settled_km_least": float(personal[:, -1].min()),
+        "settled_km_most": float(personal[:, -1].max()),
+        "crossing_epsilon_least": min(crossings),
+        "crossing_epsilon_most": max(crossings),
+    }
+    return Measured((epsilon, symmetric, personal), columns, rows, draw, numbers, (8.0, 5.2))
 
 
 REMAPPED_EPSILONS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.4, 1.8, 2.2, 2.6, 3.0)
@@ -323,15 +312,13 @@ def figure_5(setting: Setting) -> Measured:
         figure.axes[0].set_ylabel("expected loss (km)")
         figure.axes[0].legend()
 
-    return Measured(
-        (nearest_km, bayesian_km, np.hypot(nearest_error, bayesian_error)),
+    figures = (nearest_km, bayesian_km, np.hypot(nearest_error, bayesian_error))
+    columns = (
         "person | check-ins | epsilon per km | nearest km | nearest error km | Bayesian km | "
-        "Bayesian error km",
-        rows,
-        draw,
-        {"largest_gain": float(gain.max()), "smallest_gain": float(gain.min())},
-        (8.0, 3.6),
+        "Bayesian error km"
     )
+    numbers = {"largest_gain": float(gain.max()), "smallest_gain": float(gain.min())}
+    return Measured(figures, columns, rows, draw, numbers, (8.0, 3.6))
 
 
 # --- The open question: the best noise for a promise within a radius is a staircase
@@ -423,15 +410,12 @@ def open_question(setting: Setting) -> Measured:
         right.set(xlabel="ε within D", ylabel="loss saved (%)", title="gain of the optimum over")
         right.legend(fontsize=7)
 
-    return Measured(
-        (gap, steps, gains),
+    columns = (
         "epsilon | loss | optimum | lower bound | Laplace ε/D per km | disk-like | gain over Laplace | "
-        "gain over disk-like | first step km",
-        rows,
-        draw,
-        {"largest_gain_over_laplace": max(gains), "largest_gap": gap},
-        (8.6, 3.8),
+        "gain over disk-like | first step km"
     )
+    numbers = {"largest_gain_over_laplace": max(gains), "largest_gap": gap}
+    return Measured((gap, steps, gains), columns, rows, draw, numbers, (8.6, 3.8))
 
 
 PAPER = Paper(
