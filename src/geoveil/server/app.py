@@ -168,11 +168,34 @@ class Application:
         by_path: dict[str, dict[str, Operation]] = {}
         for operation in OPERATIONS:
             by_path.setdefault(operation.path, {})[operation.method] = operation
-        routes = [
-            Route(path, _Endpoint(self, by_path[path]), methods=_methods(by_path[path]))
-            for path in by_path
-        ]
-        self._router = Router(routes, redirect_slashes=False)
+        self._router = Router(
+            [self._route(path, operations) for path, operations in by_path.items()],
+            redirect_slashes=False,
+        )
+
+    def _route(self, path: str, operations: Mapping[str, Operation]) -> Route:
+        """All the operations at one address; ``OPTIONS`` too where pages of other origins may call it."""
+        first = next(iter(operations.values()))
+        shared = any(each.audience is Audience.PARTICIPANT for each in operations.values())
+        preflight = {
+            "access-control-allow-methods": ", ".join(operations),
+            "access-control-allow-headers": "content-type",
+            "access-control-max-age": _PREFLIGHT_S,
+        }
+
+        async def endpoint(request: Request) -> Response:
+            began_s = time.perf_counter()
+            operation = operations.get("GET" if request.method == "HEAD" else request.method)
+            if operation is None:
+                response = Response(status_code=204, headers=preflight)
+            else:
+                response = await self.respond(operation, request)
+            seconds = time.perf_counter() - began_s
+            audience = (operation or first).audience
+            self._finish(response, request.scope, path, audience, seconds)
+            return response
+
+        return Route(path, endpoint, methods=[*operations, *(["OPTIONS"] if shared else [])])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -188,8 +211,10 @@ class Application:
                 await self._upload(campaign, scope, receive, send)
         except (HTTPException, Problem) as error:
             response = problem_of(error).response()
-            self.finish(response, ELSEWHERE, Audience.PUBLIC, 0.0)
-            await _send(response, scope, receive, send)
+            self._finish(response, scope, ELSEWHERE, Audience.PUBLIC, 0.0)
+            await response(scope, receive, send)
+        except ClientGone:
+            return
 
     async def _upload(self, campaign: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -197,9 +222,9 @@ class Application:
         except ClientGone:
             return
         except Exception as error:
-            response = self._problem(error).response()
-            self.finish(response, UPLOAD, Audience.PARTICIPANT, 0.0)
-            await _send(response, scope, receive, send)
+            response = self._problem(error)
+            self._finish(response, scope, UPLOAD, Audience.PARTICIPANT, 0.0)
+            await response(scope, receive, send)
             return
         self.service.metrics.requests[UPLOAD, 200] += 1
         self.service.log.count(UPLOAD, 200)
@@ -220,68 +245,29 @@ class Application:
         except ClientGone:
             raise
         except Exception as error:
-            return self._problem(error).response()
+            return self._problem(error)
 
-    def _problem(self, error: Exception) -> Problem:
+    def _problem(self, error: Exception) -> Response:
         problem = problem_of(error)
         if problem.name == "internal":
             self.service.log.fault("internal error", error)
-        return problem
+        return problem.response()
 
-    def finish(self, response: Response, route: str, audience: Audience, seconds: float) -> None:
-        """Security headers on the answer; the request counted and, where it is an operator's, logged."""
+    def _finish(
+        self, response: Response, scope: Scope, route: str, audience: Audience, seconds: float
+    ) -> None:
+        """Security headers on the answer; the request counted and, where it is an operator's, logged.
+
+        Where part of the body is still on its way, the service hangs up rather than take it for a request.
+        """
         status = response.status_code
         origins = _OPEN if audience is Audience.PARTICIPANT else _CLOSED
         for name, value in (_SECURITY | origins).items():
             response.headers.setdefault(name, value)
+        if ARRIVED not in scope:
+            response.headers["connection"] = "close"
         self.service.metrics.requests[route, status] += 1
         if audience is Audience.OPERATOR:
             self.service.log.request(route, status, seconds)
         else:
             self.service.log.count(route, status)
-
-
-class _Endpoint:
-    """All the operations at one address."""
-
-    def __init__(self, application: Application, operations: Mapping[str, Operation]) -> None:
-        self._application = application
-        self._operations = operations
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began_s = time.perf_counter()
-        operation = self._operations.get("GET" if scope["method"] == "HEAD" else scope["method"])
-        try:
-            if operation is None:
-                operation = next(iter(self._operations.values()))
-                response = _preflight(self._operations)
-            else:
-                response = await self._application.respond(operation, Request(scope, receive, send))
-        except ClientGone:
-            return
-        seconds = time.perf_counter() - began_s
-        self._application.finish(response, operation.path, operation.audience, seconds)
-        await _send(response, scope, receive, send)
-
-
-async def _send(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer; where part of the body is still on its way, hang up rather than take it for a request."""
-    if ARRIVED not in scope:
-        response.headers["connection"] = "close"
-    await response(scope, receive, send)
-
-
-def _methods(operations: Mapping[str, Operation]) -> list[str]:
-    """The methods of an address; with ``OPTIONS`` where web pages of other origins may call it."""
-    asked = any(each.audience is Audience.PARTICIPANT for each in operations.values())
-    return [*operations, "OPTIONS"] if asked else [*operations]
-
-
-def _preflight(operations: Mapping[str, Operation]) -> Response:
-    """What a browser asks before a page of another origin may send."""
-    headers = {
-        "access-control-allow-methods": ", ".join(operations),
-        "access-control-allow-headers": "content-type",
-        "access-control-max-age": _PREFLIGHT_S,
-    }
-    return Response(status_code=204, headers=headers)

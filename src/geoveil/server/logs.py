@@ -35,7 +35,10 @@ class Trace:
 
 
 def trace_of(error: BaseException) -> Trace:
-    """What may be said of an error."""
+    """What may be said of an error: here, or where it was raised if it comes with a trace of that."""
+    known = getattr(error, "trace", None)
+    if isinstance(known, Trace):
+        return known
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     where = tuple(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
     return Trace(type(error).__name__, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -34,13 +33,6 @@ ELSEWHERE_S = 5.0
 _NICE = 10
 
 
-_log = logging.getLogger(__name__)
-
-
-def _log_fault(name: str, trace: Trace) -> None:
-    _log.error("%s: %s at %s", name, trace.kind, ", ".join(trace.where))
-
-
 class EstimatorLost(GeoveilError):
     """The process died, or was stopped because it took too long."""
 
@@ -51,6 +43,12 @@ class EstimatorFailed(GeoveilError):
     def __init__(self, trace: Trace) -> None:
         super().__init__(f"the estimate failed with {trace.kind}")
         self.trace = trace
+
+
+_FAULTS: dict[type[Exception], str] = {
+    EstimatorFailed: "estimate-failed",
+    EstimatorLost: "estimator-lost",
+}
 
 
 class Estimator:
@@ -181,15 +179,13 @@ class Worker:
         self,
         campaigns: Campaigns,
         *,
-        event: Callable[[str], None] = _log.info,
-        fault: Callable[[str, Trace], None] = _log_fault,
+        event: Callable[[str], None],
+        fault: Callable[[str, Trace], None],
         estimator: Estimator | None = None,
-        limit_s: float = LIMIT_S,
     ) -> None:
         self._campaigns = campaigns
         self._event = event
         self._fault = fault
-        self._limit_s = limit_s
         self._estimator = estimator or Estimator()
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._attempts: dict[tuple[str, int], _Attempts] = {}
@@ -233,7 +229,12 @@ class Worker:
         if self._thread.is_alive():
             return False
         self._estimator.close()
-        self._give_back()
+        # what was taken and not finished is free at once, not when its time is up
+        now = self._campaigns.clock()
+        for key, attempts in self._attempts.items():
+            if now < attempts.claimed_until_s:
+                with suppress(GeoveilError):
+                    self._campaigns.release(*key)
         return True
 
     # -- inside ----------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ class Worker:
         try:
             self._claim(work, attempts)
             conclusion = self._estimator.conclude(
-                work, limit_s=self._limit_s, keep=lambda: self._keep(work, attempts)
+                work, limit_s=LIMIT_S, keep=lambda: self._keep(work, attempts)
             )
             published = self._campaigns.publish(work, conclusion)
         except WorkedElsewhere:
@@ -258,7 +259,7 @@ class Worker:
             self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
             attempts.failures += 1
             if not self._stopping.is_set():
-                self._fault(*_told(error))
+                self._fault(_FAULTS.get(type(error), "estimate-not-kept"), trace_of(error))
         else:
             with self._lock:
                 del self._attempts[work.campaign, work.round]
@@ -283,24 +284,8 @@ class Worker:
             attempts.not_before_s = self._campaigns.clock() + wait_s
             attempts.queued = False
 
-    def _give_back(self) -> None:
-        """Closings that were taken and not finished are free at once, not when their time is up."""
-        now = self._campaigns.clock()
-        for key, attempts in self._attempts.items():
-            if now < attempts.claimed_until_s:
-                with suppress(GeoveilError):
-                    self._campaigns.release(*key)
-
     def _forget_old(self, now: float) -> None:
         """Closings that nobody has submitted for long were finished by another process."""
         for key, attempts in list(self._attempts.items()):
             if not attempts.queued and now - attempts.not_before_s > LONGEST_WAIT_S:
                 del self._attempts[key]
-
-
-def _told(error: Exception) -> tuple[str, Trace]:
-    """The name of a failure, and the trace of what was raised, here or in the process."""
-    if isinstance(error, EstimatorFailed):
-        return "estimate-failed", error.trace
-    name = "estimator-lost" if isinstance(error, EstimatorLost) else "estimate-not-kept"
-    return name, trace_of(error)
