@@ -8,9 +8,8 @@ import click
 from rich.console import Console as RichConsole
 from rich.markup import escape
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
-from geoveil.channel.certificate import Certificate
-from geoveil.channel.channel import Channel
 from geoveil.channel.words import rounded_down
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, json_number, two_columns
@@ -18,10 +17,9 @@ from geoveil.cli.options import machine_options
 from geoveil.cli.prior_file import PriorFile, prior_options
 from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
-from geoveil.measure.distance import mean_distance_km
 from geoveil.table.locations import Reading
-from geoveil.verify.auditor import AuditReport, audit
-from geoveil.verify.manipulation import ManipulationGain, manipulation_gain
+from geoveil.verify.auditor import AuditReport
+from geoveil.verify.manipulation import ManipulationGain
 
 _GAIN_CELLS = 2048
 
@@ -57,14 +55,14 @@ def command(
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
         mechanism, claim = load_mechanism_and_claim(document)
-        if not isinstance(mechanism, Channel):
+        if not isinstance(mechanism, gv.Channel):
             raise Unsupported(
                 f"{document} must be a mechanism on cells; {mechanism!r} has no table"
             )
         people = _people(mechanism, prior, console)
-        report = audit(mechanism, claim=claim, draws=draws, false_alarm=false_alarm)
+        report = gv.audit(mechanism, claim=claim, draws=draws, false_alarm=false_alarm)
         try:
-            distance = mean_distance_km(mechanism, people)
+            distance = gv.mean_distance_km(mechanism, people)
         except Unsupported:  # reports that are no places
             distance = None
         gain = None
@@ -97,7 +95,7 @@ def command(
     context.exit(0 if report.passed else 1)
 
 
-def _people(mechanism: Channel, prior: PriorFile | None, console: Console) -> FloatArray:
+def _people(mechanism: gv.Channel, prior: PriorFile | None, console: Console) -> FloatArray:
     """Where people are: as the file says, in the cells of the mechanism, or everywhere alike."""
     if prior is None:
         return uniform(mechanism.space.size)
@@ -107,14 +105,14 @@ def _people(mechanism: Channel, prior: PriorFile | None, console: Console) -> Fl
     return given.share
 
 
-def _gain(mechanism: Channel, people: FloatArray) -> ManipulationGain:
+def _gain(mechanism: gv.Channel, people: FloatArray) -> ManipulationGain:
     """The manipulation gain, where it takes minutes at most."""
     cells = max(mechanism.space.size, mechanism.report_count)
     if cells > _GAIN_CELLS:
         raise TooLarge(
             f"--gain must have at most {_GAIN_CELLS:,} cells and reports; here are {cells:,}"
         )
-    return manipulation_gain(mechanism, people)
+    return gv.manipulation_gain(mechanism, people)
 
 
 def _values(report: AuditReport) -> dict[str, Any]:
@@ -157,7 +155,7 @@ def _show(
     screen.print(f"{verdict} (a sound mechanism is blamed with probability {report.false_alarm:g})")
 
 
-def _certificate_lines(certificate: Certificate | None) -> dict[str, str]:
+def _certificate_lines(certificate: gv.Certificate | None) -> dict[str, str]:
     if certificate is None:
         return {"certificate": "none: too many cells to enumerate, and no closed form"}
     kind = "exactly" if certificate.exact else "at most"

@@ -9,14 +9,12 @@ from typing import Any
 
 import click
 
-from geoveil.channel.channel import Channel
+import geoveil as gv
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.cli.options import Decorator, together
 from geoveil.document.canonical import document_id
-from geoveil.document.saved import AnyMechanism, load_mechanism, mechanism_to_dict
+from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
-from geoveil.mechanism.planar import ContinuousLaplace
-from geoveil.space.grid import Grid
 
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))
 """The mechanisms whose reports are places on a map."""
@@ -71,12 +69,12 @@ class MechanismChoice:
     @property
     def needs_box(self) -> bool:
         """Whether a grid has to be laid out first."""
-        return not self.is_document and MECHANISMS[self.name] is not ContinuousLaplace
+        return not self.is_document and MECHANISMS[self.name] is not gv.ContinuousLaplace
 
-    def build(self, grid: Grid | None) -> AnyMechanism:
+    def build(self, grid: gv.Grid | None) -> AnyMechanism:
         """The mechanism, on the grid where it needs one."""
         if self.is_document:
-            return load_mechanism(self.name)
+            return gv.load_mechanism(self.name)
         kind = MECHANISMS[self.name]
         built: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
         return built
@@ -113,7 +111,7 @@ def promise_in_words(
 ) -> dict[str, str]:
     """What the mechanism promises, what it means at a walking distance, and what a person spends."""
     guarantee = mechanism.guarantee
-    unit = mechanism.space.unit if isinstance(mechanism, Channel) else "km"
+    unit = mechanism.space.unit if isinstance(mechanism, gv.Channel) else "km"
     return {
         "promise": "none" if guarantee is None else guarantee.sentence(unit),
         "so": mechanism.explain(NEARBY_KM),

@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 from rich.text import Text
 
-from geoveil.randomness import SYSTEM, Randomness, seeded
+import geoveil as gv
+from geoveil.randomness import SYSTEM
 from geoveil.space.outside import OutsideCount
 from geoveil.table.reader import PIPE
 
@@ -64,12 +65,12 @@ class Console:
         if outside.worth_a_warning:
             self.warn(f"{outside.sentence()}; {outside.hint or 'is it the right box?'}")
 
-    def randomness(self, seed: int | None) -> Randomness:
+    def randomness(self, seed: int | None) -> gv.Randomness:
         """The system's randomness; with a seed, and a warning, one that can be repeated."""
         if seed is None:
             return SYSTEM
         self.warn("seeded noise is for simulations: whoever knows the seed can undo it")
-        return seeded(seed)
+        return gv.seeded(seed)
 
     def progress(self, description: str) -> ProgressBar:
         """A bar on a terminal for work that takes longer than a second; nothing elsewhere."""

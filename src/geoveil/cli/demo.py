@@ -15,13 +15,13 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 
+import geoveil as gv
 from geoveil.channel.words import rounded_up
 from geoveil.cli.console import Console, columns_of_numbers
 from geoveil.cli.options import machine_options
 from geoveil.demo.story import LocalCollector, Story, tell
-from geoveil.document.saved import save_mechanism
 from geoveil.errors import require
-from geoveil.randomness import SYSTEM, seeded
+from geoveil.randomness import SYSTEM
 from geoveil.table.results import Result, write_result
 
 _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))
@@ -59,7 +59,7 @@ def command(
     for module, extra, package in _NEEDED:
         require(module, extra, "the demo", package)
     console = Console(machine=machine)
-    randomness = SYSTEM if seed is None else seeded(seed)
+    randomness = SYSTEM if seed is None else gv.seeded(seed)
     with LocalCollector() as collector:
         with console.progress("simulating a city") as progress:
             story = tell(collector, randomness=randomness, stage=progress.stage, **options)
@@ -83,7 +83,7 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
         folder / name for name in ("city.png", "mechanism.json", "estimate.geojson")
     )
     draw(story).savefig(picture)
-    save_mechanism(story.mechanism, mechanism)
+    gv.save_mechanism(story.mechanism, mechanism)
     last, level = story.estimate, 0.95
     low, high = last.interval(level)
     counts = np.bincount(story.reports, minlength=last.space.size)

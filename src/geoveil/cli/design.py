@@ -8,21 +8,20 @@ import click
 from click.core import ParameterSource
 from rich.console import Console as RichConsole
 
-from geoveil.campaign import Advice, DesignedElastic, advise, elastic
+import geoveil as gv
+from geoveil.campaign import Advice, DesignedElastic
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, columns_of_numbers, json_number
 from geoveil.cli.prior_file import PriorFile, prior_options
-from geoveil.document.saved import save_mechanism
-from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism
+from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.plot.curves import save_dial
 from geoveil.plot.maps import picture_kind
-from geoveil.space.space import distance_km, squared_distance_km2
 from geoveil.table.locations import Reading
 from geoveil.table.writer import check_target
 
-LOSSES = {"distance": distance_km, "squared-distance": squared_distance_km2}
+LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""
 
 _OF_THE_DIAL = ("advice", "camouflage", "mean_distance_km", "most_leverage", "people", "plot")
@@ -79,23 +78,23 @@ def command(
         dial = {name: options[name] for name in ("epsilon_per_km", "most_leverage")}
         if optimal:
             progress.stage("optimising")
-            best = optimal_mechanism(
+            best = gv.optimal_mechanism(
                 space, share, epsilon_per_km=promise, loss=LOSSES[options["loss"]],
                 gap=options["gap"], spanner=options["spanner"], progress=progress.update,
             )  # fmt: skip
-            save_mechanism(best, output)
+            gv.save_mechanism(best, output)
         else:
             progress.stage("designing")
         if advice:
-            advised = advise(
+            advised = gv.advise(
                 space, share, people=options["people"], progress=progress.steps, **dial
             )
             if plot is not None:
                 save_dial(plot, advised)
         if not optimal and output is not None:
             dial |= {name: options[name] for name in ("mean_distance_km", "camouflage")}
-            designed = elastic(space, share, **dial)
-            save_mechanism(designed, output)
+            designed = gv.elastic(space, share, **dial)
+            gv.save_mechanism(designed, output)
     if optimal:
         _tell_optimum(console, best, options["gap"], options["loss"], output)
     elif advice:

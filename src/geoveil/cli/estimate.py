@@ -10,48 +10,29 @@ from typing import Any, get_args
 import click
 import numpy as np
 
-from geoveil.channel.channel import Channel, Tally
+import geoveil as gv
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words, json_number
-from geoveil.document.saved import (
-    AnyMechanism,
-    load_mechanism,
-    mechanism_from_dict,
-    mechanism_to_dict,
-)
+from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
-from geoveil.estimate import (
-    ActiveSetNewton,
-    Bootstrap,
-    CertifiedWithin,
-    CrossValidated,
-    FisherInformation,
-    IterativeBayesianUpdate,
-    LikelihoodChange,
-    Squarem,
-    Steps,
-)
 from geoveil.estimate.bars import checked_level
-from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.linear import MatrixInversion, Repair
-from geoveil.estimate.mixture import AverageMechanism, Estimator, by_mechanism
+from geoveil.estimate.linear import Repair
+from geoveil.estimate.mixture import Estimator, by_mechanism
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import Uncertainty
-from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.plot.maps import estimate_panels, picture_kind, save_maps
-from geoveil.space.grid import Grid
-from geoveil.space.space import MATRIX_LIMIT, Space
+from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table.locations import Reading
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
 from geoveil.table.results import Result, write_result
-from geoveil.table.tallies import count_reports, is_tally, load_tally
+from geoveil.table.tallies import count_reports, is_tally
 from geoveil.table.writer import check_target
 
-_RULES: dict[str, Callable[[str], Stop]] = {
-    "cross-validated": lambda folds: CrossValidated(int(folds)) if folds else CrossValidated(),
-    "certified": lambda number: CertifiedWithin(float(number)) if number else CertifiedWithin(),
-    "change": lambda number: LikelihoodChange(float(number)) if number else LikelihoodChange(),
-    "steps": lambda number: Steps(int(number)),
+_RULES: dict[str, tuple[str, type]] = {
+    "cross-validated": ("CrossValidated", int),
+    "certified": ("CertifiedWithin", float),
+    "change": ("LikelihoodChange", float),
+    "steps": ("Steps", int),
 }
 _STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
 _SHOWN_CELLS = 5
@@ -67,7 +48,9 @@ class StopType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Stop:
         name, _, number = str(value).partition(":")
         try:
-            return _RULES[name](number)
+            kind, numeric = _RULES[name]
+            rule: Callable[..., Stop] = getattr(gv, kind)
+            return rule(numeric(number)) if number or name == "steps" else rule()
         except InvalidInput as problem:
             self.fail(str(problem), param, ctx)
         except (KeyError, ValueError):
@@ -91,19 +74,24 @@ class EstimatorChoice:
         if self.method == "inversion" and self.uncertainty in ("fisher", "bootstrap"):
             raise click.UsageError("--uncertainty of matrix inversion is automatic or none")
 
-    def build(self, tallies: Sequence[Tally], progress: Progress) -> Estimator:
+    def build(self, tallies: Sequence[gv.Tally], progress: Progress) -> Estimator:
         """The estimator for these tallies; people with different mechanisms need the general one."""
         if self.method == "inversion":
-            inversion = MatrixInversion(repair=self.repair or "project")
+            inversion = gv.MatrixInversion(repair=self.repair or "project")
             several = len(by_mechanism(tallies)) > 1
-            return AverageMechanism(inversion) if several else inversion
-        accelerate: ActiveSetNewton | Squarem | None = None
-        if isinstance(self.stop, CertifiedWithin):  # the maximum itself is wanted: the fastest way
+            return gv.AverageMechanism(inversion) if several else inversion
+        accelerate: gv.ActiveSetNewton | gv.Squarem | None = None
+        if isinstance(
+            self.stop, gv.CertifiedWithin
+        ):  # the maximum itself is wanted: the fastest way
             small = tallies[0].channel.space.size <= MATRIX_LIMIT
-            accelerate = ActiveSetNewton() if small else Squarem()
-        bars: dict[str, Uncertainty] = {"fisher": FisherInformation(), "bootstrap": Bootstrap()}
-        return IterativeBayesianUpdate(
-            stop=self.stop or CrossValidated(),
+            accelerate = gv.ActiveSetNewton() if small else gv.Squarem()
+        bars: dict[str, Uncertainty] = {
+            "fisher": gv.FisherInformation(),
+            "bootstrap": gv.Bootstrap(),
+        }
+        return gv.IterativeBayesianUpdate(
+            stop=self.stop or gv.CrossValidated(),
             accelerate=accelerate,
             uncertainty=bars.get(self.uncertainty),
             progress=progress,
@@ -121,13 +109,13 @@ class Inputs:
     console: Console
     progress: ProgressBar
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[gv.Tally]:
         """One tally for each file, in their order.
 
         Reports of continuous noise go into the cells of the map that the other files are about, so
         these come first; the pipe, which cannot be read twice, comes last.
         """
-        tallies: dict[int, Tally] = {}
+        tallies: dict[int, gv.Tally] = {}
         order = sorted(range(len(self.sources)), key=lambda number: self.sources[number] == PIPE)
         for wait in (True, False):
             for number in order:
@@ -137,15 +125,15 @@ class Inputs:
                     tallies |= {} if tally is None else {number: tally}
         return [tallies[number] for number in range(len(self.sources))]
 
-    def _tally(self, path: str, space: Space | None, *, wait: bool) -> Tally | None:
+    def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
         """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
         self.progress.stage(f"counting {path}")
         source = Source(path) if path == PIPE else path  # the pipe is looked at and then read on
         if is_tally(source):
-            return load_tally(source)
+            return gv.load_tally(source)
         with self.reading.open(source) as reader:
             mechanism = self._mechanism(reader)
-            if wait and path != PIPE and isinstance(mechanism, ContinuousLaplace):
+            if wait and path != PIPE and isinstance(mechanism, gv.ContinuousLaplace):
                 return None
             tally, outside = count_reports(
                 reader,
@@ -154,7 +142,7 @@ class Inputs:
                 advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
             )
             # Noise without cells of its own leaves the box by itself; then only a hint is worth a word.
-            if outside.hint or not isinstance(mechanism, ContinuousLaplace):
+            if outside.hint or not isinstance(mechanism, gv.ContinuousLaplace):
                 self.console.warn_of_outside(outside)
             return tally
 
@@ -163,7 +151,7 @@ class Inputs:
         carried = reader.metadata
         if carried is not None and "estimate" in carried:
             raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
-        given = None if self.mechanism is None else load_mechanism(self.mechanism)
+        given = None if self.mechanism is None else gv.load_mechanism(self.mechanism)
         if carried is None and given is not None:
             return given
         if carried is None:
@@ -182,9 +170,9 @@ class Inputs:
             )
         return own
 
-    def _channel(self, mechanism: AnyMechanism, path: str, space: Space | None) -> Channel:
+    def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
         """The channel of the reports; continuous ones are put in the cells of a grid."""
-        if not isinstance(mechanism, ContinuousLaplace):
+        if not isinstance(mechanism, gv.ContinuousLaplace):
             if self.area.box is not None:
                 raise click.UsageError("--box is of no use here: the mechanism brings its own map")
             return mechanism
@@ -192,7 +180,7 @@ class Inputs:
             return mechanism.on(self.area.grid())
         if space is None and path == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if space is not None and not isinstance(space, Grid):
+        if space is not None and not isinstance(space, gv.Grid):
             raise click.UsageError(
                 f"{path} holds points, which must be counted in the cells of a grid; "
                 f"the other files are about {space!r}"
@@ -282,8 +270,8 @@ def command(
 
 
 def _estimated(
-    choice: EstimatorChoice, level: float, tallies: Sequence[Tally], progress: ProgressBar
-) -> tuple[Estimate, Result]:
+    choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar
+) -> tuple[gv.Estimate, Result]:
     """The estimate, and all that a file says of it."""
     with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
@@ -318,7 +306,7 @@ def _estimated(
     return estimate, Result(estimate.space, estimate.distribution, description=description, **bars)
 
 
-def _bars_words(estimate: Estimate) -> str:
+def _bars_words(estimate: gv.Estimate) -> str:
     """How the bars were found, and what an interval is drawn around."""
     return (
         f"{estimate.errors.method}; each interval is for one cell by itself, around the unbiased share, "

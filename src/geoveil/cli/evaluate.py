@@ -10,15 +10,15 @@ import numpy as np
 from rich.console import Console as RichConsole
 from rich.table import Table
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import check_transport, earth_movers_distance_km
-from geoveil.measure.information import total_variation
+from geoveil.measure.distance import check_transport
 from geoveil.plot.maps import Panel, estimate_panels, picture_kind, save_maps
 from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.space import MapSpace, Space
+from geoveil.space.space import MapSpace
 from geoveil.table.geojson import PlainDocument
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
@@ -46,7 +46,9 @@ class TrueShares:
             return False
         gained = self.if_clamped > self.shares
         between = (self.if_clamped[gained].sum() + self.shares[gained].sum()) / 2
-        nearer = total_variation(estimate, self.if_clamped) < total_variation(estimate, self.shares)
+        nearer = gv.total_variation(estimate, self.if_clamped) < gv.total_variation(
+            estimate, self.shares
+        )
         return bool(nearer and estimate[gained].sum() > between)
 
 
@@ -112,7 +114,7 @@ def command(
 
 
 def _truth(
-    source: str, reading: Reading, outside: Outside, space: Space, progress: ProgressBar
+    source: str, reading: Reading, outside: Outside, space: gv.Space, progress: ProgressBar
 ) -> TrueShares:
     """The true share of each cell: places that are counted, or a table of shares."""
     try:
@@ -132,7 +134,7 @@ def _counted(
     reader: TableReader,
     reading: Reading,
     outside: OutsideCount,
-    space: Space,
+    space: gv.Space,
     progress: ProgressBar,
 ) -> TrueShares:
     if not isinstance(space, MapSpace):
@@ -149,13 +151,13 @@ def _counted(
     return TrueShares(counts / total, total, outside, clamped / clamped.sum())
 
 
-def _distance(other: FloatArray, truth: FloatArray, space: Space) -> dict[str, float | None]:
+def _distance(other: FloatArray, truth: FloatArray, space: gv.Space) -> dict[str, float | None]:
     """How far a distribution is from the truth; ``None`` where it is too large to find."""
     try:
-        moved: float | None = earth_movers_distance_km(other, truth, space)
+        moved: float | None = gv.earth_movers_distance_km(other, truth, space)
     except TooLarge:
         moved = None
-    return {"emd_km": moved, "total_variation": total_variation(other, truth)}
+    return {"emd_km": moved, "total_variation": gv.total_variation(other, truth)}
 
 
 def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:

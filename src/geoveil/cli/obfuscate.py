@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from geoveil.channel.channel import Channel
-from geoveil.channel.guarantee import Guarantee
+import geoveil as gv
 from geoveil.cli import options as shared
 from geoveil.cli.choice import (
     ON_MAPS,
@@ -18,8 +19,6 @@ from geoveil.cli.choice import (
     promise_in_words,
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
-from geoveil.document import saved
-from geoveil.document.exact import ExactTable
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
@@ -33,24 +32,103 @@ from geoveil.table.writer import check_target, create_table
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 
 
+@dataclass(frozen=True)
+class Request:
+    """A file of true places, the mechanism that answers them, and where the answers go."""
+
+    source: str
+    output: str
+    choice: MechanismChoice
+    area: shared.Area
+    outside: Outside
+    reading: Reading
+    limit: PersonLimit | None
+    seed: int | None
+
+    def check(self) -> None:
+        """Refuse names that cannot be, before anything is read."""
+        format_of(self.source, self.reading.format)
+        format_of(self.output, self.reading.format)
+        check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
+        if self.area.box is None and self.choice.needs_box and self.source == PIPE:
+            raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
+        if self.area.box is not None and not self.choice.needs_box:
+            raise click.UsageError(
+                "--box is of no use here: the mechanism brings its own map or needs none"
+            )
+
+    def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
+        """The mechanism asked for, on a grid over the box asked for or over that of the data."""
+        if not self.choice.needs_box:
+            return self.choice.build(None)
+        box = self.area.box
+        if box is None:
+            progress.stage("finding the box")
+            box = tuple(self.reading.box(self.source, limit=self.limit, advance=progress.update))
+            edges = ",".join(f"{edge:g}" for edge in box)
+            console.note(
+                f"the box {edges} is taken from the data: it says that somebody is within 0.01 "
+                "degrees of each edge, which no promise covers; give --box to avoid it"
+            )
+            progress.stage("building the mechanism")
+        return self.choice.build(self.area.grid(box))
+
+    def tell(
+        self, console: Console, summary: TableSummary, mechanism: AnyMechanism, reports: str,
+        first: dict[str, str], last: dict[str, str | None],
+    ) -> None:  # fmt: skip
+        """What happened to the rows, what is promised, what a person has spent.
+
+        ``reports`` is the machines' name of the number of reports; lines go before and after the rest.
+        """
+        console.warn_of_outside(summary.outside)
+        bad, spend = summary.bad_rows_dropped, summary.spend
+        values = {
+            "output": self.output,
+            "rows_read": summary.rows_read,
+            reports: summary.reports,
+            "bad_rows_dropped": bad,
+            "outside_dropped": summary.outside.dropped,
+            "outside_clamped": summary.outside.clamped,
+            "per_person": spend_values(spend, mechanism.guarantee),
+            **describe(mechanism),
+            "seed": self.seed,
+        }
+        lines: dict[str, str | None] = {
+            **first,
+            "left out": f"{bad:,} without usable values" if bad else "",
+            "outside": summary.outside.sentence(),
+            "mechanism": repr(mechanism),
+            **promise_in_words(mechanism, None if spend is None else spend.largest),
+        }
+        if spend is not None and self.limit is not None:
+            lines["persons"] = persons_in_words(spend, self.limit, mechanism.guarantee)
+        console.result(values, lines | last)
+
+
+def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
+    """What both commands take; ``names`` are the mechanisms."""
+    return shared.together(
+        click.argument("source", metavar="IN"),
+        shared.output_option(output),
+        mechanism_options(names),
+        shared.space_options,
+        shared.outside_option,
+        shared.location_options,
+        shared.person_options,
+    )
+
+
 @click.command()
-@click.argument("source", metavar="IN")
-@shared.output_option("File of noisy reports; - for a pipe.")
-@mechanism_options(ON_MAPS)
-@shared.space_options
-@shared.outside_option
-@shared.location_options
-@shared.person_options
+@_request_options("File of noisy reports; - for a pipe.", ON_MAPS)
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Copy this column too; repeatable.")
 @click.option("--exact", is_flag=True, help="Draw from the integer table (at most 4,096 cells).")
 @shared.seed_option
 @click.option("--save-mechanism", metavar="FILE", help="Write the mechanism document as well.")
 @shared.machine_options
 def command(
-    source: str, output: str, choice: MechanismChoice, area: shared.Area, outside: Outside,
-    reading: Reading, limit: PersonLimit | None, keep: tuple[str, ...], exact: bool,
-    seed: int | None, save_mechanism: str | None, machine: bool,
-) -> None:  # fmt: skip
+    keep: tuple[str, ...], exact: bool, save_mechanism: str | None, machine: bool, **given: Any
+) -> None:
     """Turn true locations into noisy reports, one for each row of IN.
 
     IN and OUT are CSV (also .gz), Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
@@ -61,51 +139,43 @@ def command(
     geoveil obfuscate checkins.csv -o noisy.parquet --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     geoveil obfuscate checkins.csv -o noisy.csv --epsilon-per-km 2 --person user --per-person 1
     """
-    _check(source, output, choice, area, reading)
+    request = Request(**given)
+    request.check()
+    source, output, reading, limit = request.source, request.output, request.reading, request.limit
     if save_mechanism is not None:
         check_target(save_mechanism, source, output)
     console = Console(machine=machine, output=output)
-    randomness = console.randomness(seed)
+    randomness = console.randomness(request.seed)
     with console.progress("building the mechanism") as progress:
-        built = _build(source, choice, area, reading, limit, console, progress)
+        built = request.build(console, progress)
         progress.stage("obfuscating")
-        sampler = ExactTable(built) if exact and isinstance(built, Channel) else built
+        sampler = gv.ExactTable(built) if exact and isinstance(built, gv.Channel) else built
         document = mechanism_to_dict(built)
         with reading.open(source) as reader:
             summary = obfuscate_table(
                 reading.locations(reader, keep=keep, limit=limit),
-                Reporter(sampler, outside=outside, randomness=randomness),
+                Reporter(sampler, outside=request.outside, randomness=randomness),
                 lambda schema: create_table(output, schema, format=reading.format, document=document),
                 limit=limit,
                 randomness=randomness,
                 advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
             )  # fmt: skip
     if save_mechanism is not None:
-        saved.save_mechanism(built, save_mechanism)
-    console.warn_of_outside(summary.outside)
-    values = {"output": output, **_values(summary, built, "reports_written"), "seed": seed}
-    reports = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
-    console.result(
-        values, {"reports": reports, **_lines(summary, built, limit), "saved": save_mechanism}
-    )
+        gv.save_mechanism(built, save_mechanism)
+    rows = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
+    last = {"saved": save_mechanism}
+    request.tell(console, summary, built, "reports_written", {"reports": rows}, last)
 
 
 @click.command()
-@click.argument("source", metavar="IN")
-@shared.output_option("Tally (.json); - for a pipe.")
-@mechanism_options(name for name in ON_MAPS if name != "continuous-laplace")
-@shared.space_options
-@shared.outside_option
-@shared.location_options
-@shared.person_options
+@_request_options(
+    "Tally (.json); - for a pipe.", [name for name in ON_MAPS if name != "continuous-laplace"]
+)
 @click.option("--processes", type=click.IntRange(min=1),
               help="How many share the work; for large files all cores unless given.")  # fmt: skip
 @shared.seed_option
 @shared.machine_options
-def tally(
-    source: str, output: str, choice: MechanismChoice, area: shared.Area, outside: Outside,
-    reading: Reading, limit: PersonLimit | None, processes: int | None, seed: int | None, machine: bool,
-) -> None:  # fmt: skip
+def tally(processes: int | None, machine: bool, **given: Any) -> None:
     """Obfuscate the places of IN, count the reports, and keep only the counts.
 
     OUT is a small document: the mechanism and how often each cell was reported. It goes to
@@ -115,18 +185,20 @@ def tally(
     \b
     geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     """
+    request = Request(**given)
+    source, output, reading, limit = request.source, request.output, request.reading, request.limit
     if limit is not None and (processes or 1) > 1:
         raise click.UsageError(
             "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
         )
     if output != PIPE and not output.lower().endswith((".json", ".json.gz")):
         raise click.UsageError(f"output ({output}) must end in .json")
-    _check(source, output, choice, area, reading)
+    request.check()
     console = Console(machine=machine, output=output)
-    console.randomness(seed)  # for its warning: each batch is drawn from a seed of its own
+    console.randomness(request.seed)  # for its warning: each batch is drawn from a seed of its own
     with console.progress("building the mechanism") as progress:
-        built = _build(source, choice, area, reading, limit, console, progress)
-        if not isinstance(built, Channel):
+        built = request.build(console, progress)
+        if not isinstance(built, gv.Channel):
             raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
         progress.stage("counting")
         large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
@@ -134,86 +206,20 @@ def tally(
             counted, summary = tally_table(
                 reading.locations(reader, limit=limit),
                 built,
-                outside=outside,
+                outside=request.outside,
                 limit=limit,
-                seed=seed,
+                seed=request.seed,
                 processes=processes or (usable_processes() if large else 1),
                 advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
             )
         save_tally(counted, output)
-    console.warn_of_outside(summary.outside)
-    values = {"output": output, **_values(summary, built, "reports_counted"), "seed": seed}
-    seen = int((counted.counts > 0).sum())
     rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
-    cells = f"{seen:,} of {counted.counts.size:,} cells were reported"
-    console.result(values, {"counted": rows, "seen": cells, **_lines(summary, built, limit)})
+    cells = f"{int((counted.counts > 0).sum()):,} of {counted.counts.size:,} cells were reported"
+    first = {"counted": rows, "seen": cells}
+    request.tell(console, summary, built, "reports_counted", first, {})
 
 
-def _check(
-    source: str, output: str, choice: MechanismChoice, area: shared.Area, reading: Reading
-) -> None:
-    """Refuse names that cannot be, before anything is read."""
-    format_of(source, reading.format)
-    format_of(output, reading.format)
-    check_target(output, source, *([choice.name] if choice.is_document else []))
-    if area.box is None and choice.needs_box and source == PIPE:
-        raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-    if area.box is not None and not choice.needs_box:
-        raise click.UsageError(
-            "--box is of no use here: the mechanism brings its own map or needs none"
-        )
-
-
-def _build(
-    source: str, choice: MechanismChoice, area: shared.Area, reading: Reading,
-    limit: PersonLimit | None, console: Console, progress: ProgressBar,
-) -> AnyMechanism:  # fmt: skip
-    """The mechanism asked for, on a grid over the box asked for or over that of the data."""
-    if not choice.needs_box:
-        return choice.build(None)
-    box = area.box
-    if box is None:
-        progress.stage("finding the box")
-        box = tuple(reading.box(source, limit=limit, advance=progress.update))
-        edges = ",".join(f"{edge:g}" for edge in box)
-        console.note(
-            f"the box {edges} is taken from the data: it says that somebody is within 0.01 degrees "
-            "of each edge, which no promise covers; give --box to avoid it"
-        )
-        progress.stage("building the mechanism")
-    return choice.build(area.grid(box))
-
-
-def _values(summary: TableSummary, mechanism: AnyMechanism, reports: str) -> dict[str, Any]:
-    """What happened to the rows, for machines; ``reports`` is the name of their number."""
-    return {
-        "rows_read": summary.rows_read,
-        reports: summary.reports,
-        "bad_rows_dropped": summary.bad_rows_dropped,
-        "outside_dropped": summary.outside.dropped,
-        "outside_clamped": summary.outside.clamped,
-        "per_person": spend_values(summary.spend, mechanism.guarantee),
-        **describe(mechanism),
-    }
-
-
-def _lines(
-    summary: TableSummary, mechanism: AnyMechanism, limit: PersonLimit | None
-) -> dict[str, str]:
-    """What was left out, what is promised, and what a person has spent."""
-    bad, spend = summary.bad_rows_dropped, summary.spend
-    lines = {
-        "left out": f"{bad:,} without usable values" if bad else "",
-        "outside": summary.outside.sentence(),
-        "mechanism": repr(mechanism),
-        **promise_in_words(mechanism, None if spend is None else spend.largest),
-    }
-    if spend is not None and limit is not None:
-        lines["persons"] = persons_in_words(spend, limit, mechanism.guarantee)
-    return lines
-
-
-def spend_values(spend: Spend | None, guarantee: Guarantee | None) -> dict[str, Any] | None:
+def spend_values(spend: Spend | None, guarantee: gv.Guarantee | None) -> dict[str, Any] | None:
     """What persons have spent, for machines: the largest and the median, reports times promise."""
     if spend is None:
         return None
@@ -232,7 +238,7 @@ def spend_values(spend: Spend | None, guarantee: Guarantee | None) -> dict[str, 
     }
 
 
-def persons_in_words(spend: Spend, limit: PersonLimit, guarantee: Guarantee | None) -> str:
+def persons_in_words(spend: Spend, limit: PersonLimit, guarantee: gv.Guarantee | None) -> str:
     """How many persons there are, and what is typical of them."""
     many = "one report" if spend.typical == 1 else f"{spend.typical:,} reports"
     cost = f" ({(guarantee * spend.typical).amount()})" if guarantee else ""

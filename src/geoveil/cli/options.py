@@ -30,18 +30,17 @@ def together(
         @wraps(command)
         def call(*arguments: Any, **given: Any) -> Any:
             if make is not None:
-                given[name] = make(
-                    **{each.name: given.pop(each.name) for each in listed[before:after]}
-                )
+                own = [option.name for option in listed[before:after]]
+                given[name] = make(**{each: given.pop(each) for each in own})
             return command(*arguments, **given)
 
-        listed: list[Any] = vars(call).setdefault(
-            "__click_params__", []
-        )  # where click collects them
+        # Click collects what it is given here, and so do we; decorators may be such groups themselves.
+        listed: list[Any] = vars(call).setdefault("__click_params__", [])
         before, after = len(listed), len(listed) + len(options)
+        decorated: Command = call
         for option in reversed(options):
-            option(call)
-        return call
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 

@@ -10,6 +10,7 @@ import click
 import numpy as np
 from scipy.special import entr
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
@@ -17,15 +18,7 @@ from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput
 from geoveil.plot.curves import save_leakage_curve
 from geoveil.plot.maps import picture_kind
-from geoveil.randomness import Randomness
-from geoveil.release import (
-    CountRelease,
-    CurvePoint,
-    GeometricCounting,
-    MergedPlaces,
-    SimpleCounting,
-    leakage_curve,
-)
+from geoveil.release import CurvePoint, GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.counts import checked_counts
 from geoveil.table.count_table import (
     CountTable,
@@ -56,7 +49,7 @@ class Published:
     """(timestamps, places): the true ones."""
     named: tuple[str, ...]
     """The names of the people where a file has them."""
-    release: CountRelease
+    release: gv.CountRelease
     released: IntArray
     curve: Sequence[CurvePoint]
 
@@ -195,7 +188,7 @@ class Request:
         if self.plot is not None:
             picture_kind(self.plot)
 
-    def publish(self, randomness: Randomness, progress: ProgressBar) -> Published:
+    def publish(self, randomness: gv.Randomness, progress: ProgressBar) -> Published:
         """Everything in memory, so that nothing is written unless all went well."""
         table, believed = self._read()
         people = round(float(table.counts[0].sum()))
@@ -210,14 +203,14 @@ class Request:
             "timestamps": len(table.timestamps),
         }
         wanted = {name: getattr(self, name) for name in TARGETS}
-        release = CountRelease(**same, **wanted, progress=progress.steps)
+        release = gv.CountRelease(**same, **wanted, progress=progress.steps)
         progress.stage("what leaks about whom")
         release.chain  # noqa: B018 (the personal leakages are found here, under the progress bar)
         curve = []
         if self.plot is not None:
             progress.stage("drawing the curve")
-            curve = leakage_curve(
-                lambda rate: CountRelease(**same, multiplier=rate),
+            curve = gv.leakage_curve(
+                lambda rate: gv.CountRelease(**same, multiplier=rate),
                 [release.multiplier * share for share in _CURVE],
                 (SimpleCounting, GeometricCounting),
                 progress=progress.steps,

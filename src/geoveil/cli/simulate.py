@@ -8,9 +8,9 @@ import click
 import numpy as np
 from rich.console import Console as RichConsole
 
+import geoveil as gv
 from geoveil.arrays import IntArray
-from geoveil.campaign import Campaign, Crowd, Simulation, simulate
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.campaign import Crowd, Simulation
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, columns_of_numbers
@@ -18,8 +18,6 @@ from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.plot.curves import save_campaign
 from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table.locations import Reading
 from geoveil.table.obfuscation import placed_rows
@@ -32,7 +30,7 @@ CITY_SEED = 7
 class Population(NamedTuple):
     """True cells on a grid; ``spend`` is ``None`` where its persons are not told apart."""
 
-    grid: Grid
+    grid: gv.Grid
     cells: IntArray
     outside: OutsideCount
     spend: Spend | None
@@ -121,7 +119,7 @@ def command(
             panels += [Panel("estimate", last.distribution) for last in simulation.rounds[-1:]]
             save_maps(maps, simulation.space, panels)
     console.warn_of_outside(people.outside)
-    promise, spend = GeoIndistinguishability(options["epsilon_per_km"]), people.spend
+    promise, spend = gv.GeoIndistinguishability(options["epsilon_per_km"]), people.spend
     if (
         spend is not None and options["everybody"] == "each-round"
     ):  # rounds that did not close as well
@@ -158,7 +156,7 @@ def _read(
     grid = area.grid(None if area.box else reading.box(source, limit=limit))
     count = OutsideCount(outside)
     # chosen here, drawn round by round
-    reporting = Reporting(limit, draw=lambda cells: cells, randomness=seeded(seed))
+    reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(seed))
     with reading.open(source) as reader:
         locations = reading.locations(reader, limit=limit)
         placed = placed_rows(
@@ -176,7 +174,9 @@ def _read(
     return Population(grid, cells, count, reporting.spend)
 
 
-def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: ProgressBar) -> Simulation:
+def _run(
+    grid: gv.Grid, cells: IntArray, options: dict[str, Any], progress: ProgressBar
+) -> Simulation:
     epsilon, middle = options["epsilon_per_km"], grid.rows // 2 * grid.columns + grid.columns // 2
     if options["as_published"]:
         for name in ("guarded", "most_leverage"):
@@ -186,13 +186,13 @@ def _run(grid: Grid, cells: IntArray, options: dict[str, Any], progress: Progres
                     f"{flag} must not go with --as-published: the paper has none"
                 )
         steps = {name: options[name] for name in ("design_steps", "update_steps")}
-        campaign = Campaign.as_published(grid, beta_per_km=epsilon / 2, **steps)
+        campaign = gv.Campaign.as_published(grid, beta_per_km=epsilon / 2, **steps)
     else:
         names = ("epsilon_per_km", "camouflage", "minimum_reports", "most_leverage", "guarded")
-        campaign = Campaign(grid, **{name: options[name] for name in names})
+        campaign = gv.Campaign(grid, **{name: options[name] for name in names})
     fake = middle if options["fake_cell"] is None else options["fake_cell"]
     everybody = options["everybody"].replace("-", " ")
-    return simulate(
+    return gv.simulate(
         campaign,
         Crowd(cells, everybody, options["churn"], options["fakes"], fake),
         rounds=options["rounds"],
