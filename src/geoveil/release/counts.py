@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,22 +51,15 @@ class CountVectors(Space):
     def __post_init__(self) -> None:
         count("people", self.people)
         count("places", self.places)
-        lower = self._bounds("lower", self.lower, 0)
-        upper = self._bounds("upper", self.upper, self.people)
-        object.__setattr__(self, "lower", tuple(max(low, 0) for low in lower))
-        object.__setattr__(self, "upper", tuple(min(high, self.people) for high in upper))
-        object.__setattr__(self, "size", self._checked_size())
-
-    def _bounds(self, name: str, given: Sequence[int], default: int) -> Sequence[int]:
-        if len(given) not in (0, self.places):
-            raise InvalidInput(
-                f"{name} ({len(given)} bounds) must have {self.places}, one per place"
-            )
-        return [count(name, bound, least=-self.people) for bound in given] or [
-            default
-        ] * self.places
-
-    def _checked_size(self) -> int:
+        for name, default, within in (("lower", 0, max), ("upper", self.people, min)):
+            given = getattr(self, name)
+            if len(given) not in (0, self.places):
+                raise InvalidInput(
+                    f"{name} ({len(given)} bounds) must have {self.places}, one per place"
+                )
+            bounds = [count(name, bound, least=-self.people) for bound in given]
+            clipped = (within(bound, default) for bound in bounds or [default] * self.places)
+            object.__setattr__(self, name, tuple(clipped))
         size = self.estimated_size(self.people, self.lower, self.upper)
         if size > VECTOR_LIMIT:
             raise TooLarge(
@@ -75,7 +68,7 @@ class CountVectors(Space):
             )
         if size < 1:
             raise InvalidInput(f"bounds must leave a vector that sums to {self.people}")
-        return int(self._ways[0, self.people])
+        object.__setattr__(self, "size", int(self._ways[0, self.people]))
 
     @staticmethod
     def estimated_size(people: int, lower: tuple[int, ...], upper: tuple[int, ...]) -> float:
@@ -88,8 +81,7 @@ class CountVectors(Space):
     def _ways(self) -> IntArray:
         # Sums may pass 2⁶³ where no vector of this lattice needs them; the differences, taken modulo
         # 2⁶⁴ by NumPy's integers, are right all the same.
-        ways: IntArray = _completions(self.people, self.lower, self.upper, np.int64)
-        return ways
+        return _completions(self.people, self.lower, self.upper, np.int64)
 
     @cached_property
     def vectors(self) -> IntArray:
@@ -106,8 +98,7 @@ class CountVectors(Space):
             chosen = np.arange(int(choices.sum())) - np.repeat(starts - first, choices)
             columns = [np.repeat(column, choices) for column in columns] + [chosen]
             left = np.repeat(left, choices) - chosen
-        made: IntArray = frozen(np.stack(columns, axis=1))
-        return made
+        return frozen(np.stack(columns, axis=1))
 
     @cached_property
     def squared_distances(self) -> npt.NDArray[np.unsignedinteger]:
@@ -124,8 +115,8 @@ class CountVectors(Space):
 
     def index(self, counts: npt.ArrayLike) -> IntArray:
         """The numbers of vectors (…, places); a vector that is none of these is refused."""
-        given = self._checked(counts)
-        if not self._holds(given).all():
+        given = checked_counts(counts, self.people, self.places)
+        if not self.holds(given).all():
             raise OutsideSpace("counts must lie within the bounds of the window")
         return self._index(given)
 
@@ -147,14 +138,8 @@ class CountVectors(Space):
 
     def holds(self, counts: npt.ArrayLike) -> BoolArray:
         """Which of some valid vectors (…, places) lie within the bounds."""
-        return self._holds(self._checked(counts))
-
-    def _holds(self, given: IntArray) -> BoolArray:
-        inside = (given >= self.lower) & (given <= self.upper)
-        return np.asarray(inside.all(axis=-1))
-
-    def _checked(self, counts: npt.ArrayLike) -> IntArray:
-        return checked_counts(counts, self.people, self.places)
+        given = checked_counts(counts, self.people, self.places)
+        return np.asarray(((given >= self.lower) & (given <= self.upper)).all(axis=-1))
 
     # -- metric ----------------------------------------------------------------------------------
 
@@ -275,23 +260,6 @@ def transform_points(lower: tuple[int, ...], upper: tuple[int, ...]) -> int:
     return math.prod(fft.next_fast_len(2 * side - 1, real=True) for side in sides)
 
 
-def box_cells(vectors: CountVectors) -> IntArray:
-    """The place of each vector in its box, in row-major order."""
-    if vectors.places == 1:
-        return np.zeros(1, dtype=np.int64)
-    free = np.delete(vectors.vectors - np.asarray(vectors.lower), vectors.spare, axis=1)
-    cells = np.ravel_multi_index(tuple(free.T), box_sides(vectors.lower, vectors.upper))
-    return np.asarray(cells, dtype=np.int64)
-
-
-def box_distances(vectors: CountVectors) -> FloatArray:
-    """The distance at every signed offset in the box, 0 in the middle."""
-    sides = box_sides(vectors.lower, vectors.upper)
-    offsets = np.meshgrid(*(np.arange(1.0 - n, n) for n in sides), indexing="ij", sparse=True)
-    total: Any = sum(offsets)
-    return np.sqrt(np.square(total) + sum(np.square(offset) for offset in offsets))
-
-
 def within_products(
     people: int, lower: tuple[int, ...], upper: tuple[int, ...], points: int
 ) -> bool:
@@ -349,5 +317,13 @@ def _kernel_on_counts(space: CountVectors, function: Callable[[FloatArray], Floa
             f"or a transform of {LATTICE_LIMIT:.3g} points ({points:.3g}); merge places or split the "
             "people into groups"
         )
-    lattice = LatticeKernel(function(box_distances(space)), signed=True)
-    return PartialKernel(lattice, box_cells(space))
+    # the box of all places but the spare one, whose count follows: distances by signed offset ...
+    sides = box_sides(space.lower, space.upper)
+    offsets = np.meshgrid(*(np.arange(1.0 - n, n) for n in sides), indexing="ij", sparse=True)
+    squares = np.square(sum(offsets)) + sum(np.square(offset) for offset in offsets)
+    # ... and where in it, in row-major order, each vector lies
+    cells = np.zeros(1, dtype=np.int64)
+    if space.places > 1:
+        free = np.delete(space.vectors - np.asarray(space.lower), space.spare, axis=1)
+        cells = np.asarray(np.ravel_multi_index(tuple(free.T), sides), dtype=np.int64)
+    return PartialKernel(LatticeKernel(function(np.sqrt(squares)), signed=True), cells)
