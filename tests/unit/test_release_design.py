@@ -187,7 +187,7 @@ def test_the_largest_case_of_the_issue_is_certified() -> None:
     for row in rows:  # Z by FFT against sums written out, down to the rim of the window
         distance = np.sqrt(np.square(centres[seen] - centres[row]).sum(axis=1))
         exact = float(np.exp(-distance) @ made.weights[seen])
-        assert made._log_normaliser[row] == pytest.approx(math.log(exact), abs=1e-5)
+        assert made._averages.log_normaliser[row] == pytest.approx(math.log(exact), abs=1e-5)
 
 
 def test_any_valid_vector_can_be_released_from_a_window() -> None:

@@ -7,9 +7,10 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from geoveil.arrays import BoolArray, FloatArray, positive
 from geoveil.channel.kernel import Kernel, kernel_on
+from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
-from geoveil.estimate.stopping import Stop
+from geoveil.estimate.stopping import Progress, Stop
 from geoveil.space.space import Space
 
 _INSIDE = 1e-9
@@ -26,12 +27,13 @@ def exponential_kernel(space: Space, beta_per_km: float) -> Kernel:
 
 
 def rate_distortion_weights(
-    kernel: Kernel,
+    kernel: Operator,
     prior: FloatArray,
     stop: Stop,
     *,
     start: FloatArray | None = None,
     accelerate: Accelerator | None = None,
+    progress: Progress | None = None,
 ) -> Ascent:
     """Blahut–Arimoto from uniform c: maximum likelihood with the roles swapped (PRIVIC §4, "duality").
 
@@ -39,7 +41,7 @@ def rate_distortion_weights(
     operator e^{−β·d(x, y)} is symmetric. At its optimum −f = R + β·D in nats, so the certificate
     bounds the distance to the rate–distortion optimum.
     """
-    return maximise(kernel, prior, start=start, stop=stop, accelerate=accelerate)
+    return maximise(kernel, prior, start=start, stop=stop, accelerate=accelerate, progress=progress)
 
 
 def equalising_weights(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -77,8 +77,15 @@ class Elastic(Mechanism):
         solved = beta_per_km is None
         if solved:
             promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-            beta_per_km = self._solve(promise)
-            epsilon_per_km = promise.resolve(lambda _: 2 * float(beta_per_km or 0))
+            if mean_distance_km is None:
+                epsilon_per_km = promise.resolve(lambda _: math.nan)
+                beta_per_km = beta_for_promise(space, self.weights, epsilon_per_km)
+            else:
+                beta_per_km = parameter_for_mean_distance(
+                    lambda beta: Elastic(space, beta_per_km=beta, weights=self.weights),
+                    space,
+                    positive("mean_distance_km", mean_distance_km),
+                )
         self.beta_per_km = positive("beta_per_km", beta_per_km)
         stated = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
         self._kernel = self._exponential_kernel()
@@ -90,15 +97,6 @@ class Elastic(Mechanism):
     def _exponential_kernel(self) -> Kernel:
         """e^{−β·d}; a design that has it already hands it over here."""
         return kernel_on(self.space, lambda distance: np.exp(-self.beta_per_km * distance))
-
-    def _solve(self, promise: Promise) -> float:
-        if promise.mean_distance_km is not None:
-            return parameter_for_mean_distance(
-                lambda beta: Elastic(self.space, beta_per_km=beta, weights=self.weights),
-                self.space,
-                positive("mean_distance_km", promise.mean_distance_km),
-            )
-        return beta_for_promise(self.space, self.weights, promise.resolve(lambda _: math.nan))
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -148,9 +146,6 @@ class Elastic(Mechanism):
     def _log_weights(self) -> FloatArray:
         return np.log(self.weights, out=np.full(self.weights.size, -np.inf), where=self.weights > 0)
 
-    def _log_terms(self, cell: int) -> FloatArray:
-        return self._log_weights - self.beta_per_km * self.space.distances_from_km(cell)
-
     @cached_property
     def _remote(self) -> IntArray:
         """Cells far from all weight: dividing by their tiny Z would drown the rest in FFT noise."""
@@ -170,20 +165,23 @@ class Elastic(Mechanism):
         return np.exp(exponent)
 
     @cached_property
-    def _remote_rows(self) -> FloatArray | None:
-        if self._remote.size * self.space.size > _CACHED_TERMS:
-            return None
+    def _remote_rows(self) -> FloatArray:
         return np.array([self._row(int(x)) for x in self._remote]).reshape(-1, self.space.size)
+
+    def _remote_blocks(self) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Remote cells and their rows: all at once where they fit, else cell by cell."""
+        if self._remote.size * self.space.size <= _CACHED_TERMS:
+            yield self._remote, self._remote_rows
+            return
+        for cell in self._remote:
+            yield np.array([cell]), self._row(int(cell))[None]
 
     # -- products ------------------------------------------------------------------------------
 
     def _push(self, theta: FloatArray) -> FloatArray:
         result = self._kernel.apply(theta * self._inverse) * self.weights
-        if self._remote_rows is not None:
-            result += theta[..., self._remote] @ self._remote_rows
-        else:
-            for cell in self._remote:
-                result += theta[..., cell, None] * self._row(int(cell))
+        for cells, rows in self._remote_blocks():
+            result += theta[..., cells] @ rows
         return result
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
@@ -191,26 +189,24 @@ class Elastic(Mechanism):
 
     def _pull(self, values: FloatArray) -> FloatArray:
         result = self._kernel.apply(values * self.weights) * self._inverse
-        if self._remote_rows is not None:
-            result[..., self._remote] = values @ self._remote_rows.T
-        else:
-            for cell in self._remote:
-                result[..., cell] = values @ self._row(int(cell))
+        for cells, rows in self._remote_blocks():
+            result[..., cells] = values @ rows.T
         return result
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._kernel._pull_noise(values * self.weights) * self._inverse
 
     def _row(self, row: int) -> FloatArray:
-        return np.exp(self._log_terms(row) - self.log_normaliser[row])
+        exponent = self._log_weights - self.beta_per_km * self.space.distances_from_km(row)
+        return np.exp(exponent - self.log_normaliser[row])
 
     def matrix(self) -> FloatArray:
         self.space.check_matrix("the matrix of the channel")
         matrix = self._kernel.rows(np.arange(self.space.size))
         matrix *= self._inverse[:, None]
         matrix *= self.weights
-        for cell in self._remote:
-            matrix[cell] = self._row(int(cell))
+        for cells, rows in self._remote_blocks():
+            matrix[cells] = rows
         return matrix
 
     def _column(self, column: int) -> FloatArray:

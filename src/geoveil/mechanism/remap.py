@@ -257,9 +257,18 @@ class BayesianPlace(RemappedNoise):
                 f"take at most {_MOST_WORK:.2g} losses; choose larger cells or less noise"
             )
         fine = Grid(rows=rows, columns=columns, cell_km=grid.cell_km / _PARTS)
-        channel = self.noise.on(fine, spread=self.spread)
+        # the small squares of every cell, (cells, 25); where people stand in the centre, its middle one
+        rim = beyond * _PARTS
+        inner = np.arange(fine.size).reshape(fine.shape)[rim : rows - rim, rim : columns - rim]
+        blocks = inner.reshape(grid.rows, _PARTS, grid.columns, _PARTS).swapaxes(1, 2)
+        squares = blocks.reshape(grid.size, _PARTS**2)
+        if not self.spread:
+            squares = squares[:, [_PARTS**2 // 2]]
+        owner = np.repeat(np.arange(grid.size), squares.shape[1])
+        shares = np.full(squares.size, 1 / squares.shape[1])
+        placed = csr_array((shares, (owner, squares.ravel())), shape=(grid.size, fine.size))
         moved = self._moved(fine, fine.centres + grid.centres.mean(axis=0))
-        return _FinerGrid(grid, channel, moved, beyond=beyond, spread=self.spread)
+        return _FinerGrid(grid, self.noise.on(fine, spread=self.spread), placed, moved)
 
     def _moved(self, fine: Grid, centres: FloatArray) -> Any:
         """(small squares, cells): how much of each square goes where, by probes where that differs."""
@@ -292,63 +301,36 @@ class BayesianPlace(RemappedNoise):
 class _FinerGrid(Channel):
     """People in the cells of a grid, noise on a finer and wider one, reports moved back to the cells.
 
-    Law: P(y|x) = Σ_z F̄[x, z]·W[z, y]; F̄[x, ·] is the mean of F[v, ·] over the small squares v of the cell x,
-    F the channel of the finer grid, or that of the middle one where ``spread`` is false; W[z, y] is the
-    share of the small square z that is moved to the cell y. ``beyond`` cells lie around the grid.
+    Law: the product of three channels, P = S·F·W: S[x, v] is the share of the people of cell x that stand in
+    the small square v, F the noise on the finer grid, W[z, y] the share of the small square z that is
+    moved to the cell y.
     Guarantee and cost: those of the finer channel.
     """
 
     space: Grid
 
-    def __init__(
-        self, space: Grid, fine: TruncatedLattice, moved: Any, *, beyond: int, spread: bool
-    ) -> None:
+    def __init__(self, space: Grid, fine: TruncatedLattice, placed: Any, moved: Any) -> None:
         self.space = space
         self.fine = fine
-        self.moved = moved  # sparse: small squares × cells
+        self.placed = placed  # sparse S: cells × small squares
+        self.moved = moved  # sparse W: small squares × cells
         self.report_count = space.size
         self.guarantee = fine.guarantee
-        parts = fine.space.rows // (space.rows + 2 * beyond)
-        self._rim = beyond * parts
-        self._share = np.full((parts, parts), 1 / parts**2)
-        if not spread:
-            self._share = np.zeros((parts, parts))
-            self._share[parts // 2, parts // 2] = 1.0
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """That of the finer channel, a bound: means and moves keep ratios."""
         return self.fine.closed_form_loss()
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        cells = theta.reshape(*theta.shape[:-1], self.space.rows, 1, self.space.columns, 1)
-        rim = [(0, 0)] * (theta.ndim - 1) + [(self._rim, self._rim)] * 2
-        inner = cells * self._share[:, None, :]
-        spread = inner.reshape(*theta.shape[:-1], *self._inner_shape)
-        law = self.fine._push(np.pad(spread, rim).reshape(-1, self.fine.space.size))
-        return np.asarray(law @ self.moved).reshape(theta.shape)
+        standing = np.asarray(theta.reshape(-1, self.space.size) @ self.placed)
+        return np.asarray(self.fine._push(standing) @ self.moved).reshape(theta.shape)
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        given = np.asarray((self.moved @ values.reshape(-1, self.report_count).T).T)
-        pulled = self.fine._pull(given).reshape(*values.shape[:-1], *self.fine.space.shape)
-        inner = pulled[..., self._within(0), self._within(1)]
-        parts = len(self._share)
-        cells = inner.reshape(*values.shape[:-1], self.space.rows, parts, self.space.columns, parts)
-        summed: FloatArray = np.einsum("...rpcq,pq->...rc", cells, self._share)
-        return summed.reshape(*values.shape[:-1], self.space.size)
+        given = np.asarray(values.reshape(-1, self.report_count) @ self.moved.T)
+        return np.asarray(self.fine._pull(given) @ self.placed.T).reshape(values.shape)
 
     def _row(self, row: int) -> FloatArray:
-        south, west = divmod(row, self.space.columns)
-        parts, wide = len(self._share), self.fine.space.columns
-        corner = (self._rim + south * parts) * wide + self._rim + west * parts
-        law = np.zeros(self.fine.report_count)
-        for (down, across), share in np.ndenumerate(self._share):
-            if share:
-                law += share * self.fine._row(corner + down * wide + across)
+        here = slice(self.placed.indptr[row], self.placed.indptr[row + 1])
+        squares = zip(self.placed.indices[here], self.placed.data[here], strict=True)
+        law = sum(share * self.fine._row(int(square)) for square, share in squares)
         return np.asarray(law @ self.moved)
-
-    @property
-    def _inner_shape(self) -> tuple[int, int]:
-        return self.space.rows * len(self._share), self.space.columns * len(self._share)
-
-    def _within(self, axis: int) -> slice:
-        return slice(self._rim, self._rim + self._inner_shape[axis])

@@ -10,14 +10,14 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import entr, logsumexp
+from scipy.special import entr, softmax
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
-from geoveil.campaign.weights import exponential_kernel
+from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.channel.operator import DenseOperator, Operator
-from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, em_path, maximise
+from geoveil.estimate.em import Accelerator, ActiveSetNewton, Ascent, Squarem, em_path, maximise
 from geoveil.estimate.objective import Objective, Point
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop
 from geoveil.mechanism.elastic import Elastic
@@ -56,36 +56,37 @@ class WorkingSetNewton:
     def path(self, objective: Objective, start: FloatArray) -> Iterator[Point]:
         """The start, the extrapolated steps, then the point after each round."""
         steps, wait = Squarem().path(objective, start), self.warm_steps + 1
-        found: Point | None = None
-        while found is None:
+        best: Point | None = None
+        while best is None:
             for point in islice(steps, wait):
                 yield point
             wait *= 2
             if np.exp(entr(point.theta).sum()) <= self.largest:
-                found = self._tried(objective, point)
-        while found is not None:
-            yield found
-            found = self._better(objective, found)
+                best = self._tried(objective, point)
+        while True:
+            yield best
+            following = self._round(objective, best)
+            gain = following.log_likelihood - best.log_likelihood
+            nearer = following.certificate < best.certificate
+            if not (gain > 0 or (gain >= -_ROUNDING and nearer)):
+                return
+            best = following
 
     def _tried(self, objective: Objective, point: Point) -> Point | None:
         """The point after a few rounds; ``None`` where they are not worth it."""
-        found = point
+        tried = point
         for _ in range(_TRIAL):
-            found = self._round(objective, found)
-            if found.certificate <= _WORTH * point.certificate:
-                return found if found.log_likelihood >= point.log_likelihood else None
+            tried = self._round(objective, tried)
+            if tried.certificate <= _WORTH * point.certificate:
+                return tried if tried.log_likelihood >= point.log_likelihood else None
         return None
 
-    def _better(self, objective: Objective, point: Point) -> Point | None:
-        """The point after one more round; ``None`` where it is neither higher nor nearer."""
-        found = self._round(objective, point)
-        higher = found.log_likelihood > point.log_likelihood
-        as_high = found.log_likelihood >= point.log_likelihood - _ROUNDING
-        nearer = found.certificate < point.certificate
-        return found if higher or (as_high and nearer) else None
-
     def _round(self, objective: Objective, point: Point) -> Point:
-        working = self._working(point)
+        """The maximum over the unknowns with the most mass, and those that want to enter most."""
+        heavy = np.argsort(-point.theta, kind="stable")[: self.largest]
+        heavy = heavy[point.theta[heavy] > _NEGLIGIBLE * point.theta.max()]
+        eager = np.argsort(-point.gradient, kind="stable")[: self.entering]
+        working = np.union1d(heavy, eager[point.gradient[eager] > 1.0])
         start = np.maximum(point.theta[working], _ENTRY)
         ascent = maximise(
             DenseOperator(self.rows(working)[:, objective.seen]),
@@ -97,13 +98,6 @@ class WorkingSetNewton:
         theta = np.zeros(point.theta.size)
         theta[working] = ascent.distribution
         return objective.at(theta)
-
-    def _working(self, point: Point) -> IntArray:
-        """The unknowns with the most mass, and those that want to enter most."""
-        heavy = np.argsort(-point.theta, kind="stable")[: self.largest]
-        heavy = heavy[point.theta[heavy] > _NEGLIGIBLE * point.theta.max()]
-        eager = np.argsort(-point.gradient, kind="stable")[: self.entering]
-        return np.union1d(heavy, eager[point.gradient[eager] > 1.0])
 
 
 # --- The stopping rule of the paper's Algorithm 1
@@ -132,22 +126,15 @@ class LeakageChange:
         progress: Progress | None,
     ) -> Steps:
         """The number of steps that Algorithm 1 makes on these data."""
-        before = np.inf
-        for step, leakage in enumerate(self.leakages_nats(operator, weights, start)):
+        objective, before = Objective(operator, weights), np.inf
+        for step, point in enumerate(em_path(objective, start)):
+            nearness = self.distances.apply(point.theta)[objective.seen]
+            distortion = float(objective.weights @ (nearness / point.law))
+            leakage = -float(point.log_likelihood) - self.multiplier * distortion
             if before - leakage <= self.threshold or step >= self.maximum:
                 return Steps(step, f"the leakage fell by less than {self.threshold:g} nats")
             before = leakage
         raise AssertionError("expectation–maximisation goes on without end")
-
-    def leakages_nats(
-        self, operator: Operator, weights: npt.ArrayLike, start: FloatArray
-    ) -> Iterator[float]:
-        """I_0, I_1, … in nats."""
-        objective = Objective(operator, weights)
-        for point in em_path(objective, start):
-            nearness = self.distances.apply(point.theta)[objective.seen]
-            distortion = float(objective.weights @ (nearness / point.law))
-            yield -float(point.log_likelihood) - self.multiplier * distortion
 
 
 # --- The release channel of one timestamp: least leakage for its distortion, with a certificate
@@ -155,7 +142,6 @@ class LeakageChange:
 
 FINE, COARSE = CertifiedWithin(1e-6, maximum=2000), CertifiedWithin(1e-3, maximum=2000)
 """How near the least leakage a design must come, in nats: on a whole lattice, and on a window."""
-_TINY = 1e-300
 
 
 class ReleaseDesign:
@@ -183,55 +169,38 @@ class ReleaseDesign:
     # -- averages --------------------------------------------------------------------------------
 
     @cached_property
-    def _kernel(self) -> Kernel:
-        return exponential_kernel(self.vectors, self.multiplier)
-
-    @cached_property
-    def _point(self) -> tuple[FloatArray, FloatArray]:
-        """p/Z over the vectors and g = K(p/Z)."""
-        noise = np.maximum(self._kernel.noise(self.weights), _TINY)
-        scaled = self._prior / np.maximum(self._kernel.apply(self.weights), noise)
-        return scaled, np.maximum(self._kernel.apply(scaled), 0.0)
-
-    @property
-    def _prior(self) -> FloatArray:
-        return self.law.probabilities
-
-    @cached_property
-    def _log_normaliser(self) -> FloatArray:
-        """log Z where the prior is positive, zero elsewhere."""
-        scaled, _ = self._point
-        seen = scaled > 0
-        result = np.zeros(self.vectors.size)
-        result[seen] = np.log(self._prior[seen]) - np.log(scaled[seen])
-        return result
+    def _averages(self) -> _Averages:
+        return _Averages(self.vectors, beta_per_km=self.multiplier, weights=self.weights)
 
     @cached_property
     def output(self) -> FloatArray:
         """P(Ã = ã) for each vector of the window."""
-        released = self.weights * self._point[1]
+        released = self.pushed(self.law.probabilities)
         return frozen(released / released.sum())
 
     @cached_property
     def distortion(self) -> float:
         """E d(A, Ã), in people."""
-        rate = self.multiplier
-        distances = kernel_on(self.vectors, lambda d: d * np.exp(-rate * d))
-        return max(0.0, float(self.weights @ distances.apply(self._point[0])))
+        means = self._averages.mean_of_distance(lambda distance: distance)
+        return max(0.0, float(self.law.probabilities @ means))
 
     @cached_property
     def leakage_nats(self) -> float:
-        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), in nats."""
-        gradient = self._point[1]
-        possible = self.output > 0
-        ratio = float(self.output[possible] @ np.log(gradient[possible]))
-        expected = -self.multiplier * self.distortion - float(self._prior @ self._log_normaliser)
-        return max(0.0, expected - ratio)
+        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), in nats."""
+        seen, possible = self.law.probabilities > 0, self.output > 0
+        normaliser = self.law.probabilities[seen] @ self._averages.log_normaliser[seen]
+        logs = np.log(self.output[possible] / self.weights[possible])
+        expected = -self.multiplier * self.distortion - float(normaliser)
+        return max(0.0, expected - float(self.output[possible] @ logs))
 
     @property
     def leakage_bits(self) -> float:
         """I(A; Ã) in bits."""
         return self.leakage_nats / math.log(2)
+
+    def pushed(self, laws: FloatArray) -> FloatArray:
+        """Laws of Ã (rows) where the counts follow ``laws`` (rows) instead of p, on the support of p."""
+        return np.maximum(self._averages._push(laws * (self.law.probabilities > 0)), 0.0)
 
     @cached_property
     def certificate_nats(self) -> float:
@@ -253,40 +222,35 @@ class ReleaseDesign:
         """
         if self.law.is_whole:
             return 0.0
-        margin = self.margin
+        margin, ratio = self.margin, self._ratio
         while margin and not self.law.can_widen(margin):
             margin //= 2
         wide = self.law.widened(margin).vectors
-        scaled = np.zeros(wide.size)
-        scaled[wide.index(self.vectors.vectors)] = self._point[0]
-        gradient = exponential_kernel(wide, self.multiplier).apply(scaled)
-        beyond = math.log(self._point[0].sum()) - self.multiplier * (margin + 1)
+        spread = np.zeros(wide.size)
+        spread[wide.index(self.vectors.vectors)] = ratio
+        gradient = exponential_kernel(wide, self.multiplier).apply(spread)
+        beyond = math.log(ratio.sum()) - self.multiplier * (margin + 1)
         return max(0.0, math.log(gradient.max()), beyond)
 
     @property
     def margin(self) -> int:
         """How far outside the window a release could still want to be."""
-        return max(0, math.ceil(math.log(self._point[0].sum()) / self.multiplier))
+        return max(0, math.ceil(math.log(self._ratio.sum()) / self.multiplier))
 
-    def pushed(self, laws: FloatArray) -> FloatArray:
-        """Laws of Ã (rows) where the counts follow ``laws`` (rows) instead of p, on the same support."""
-        scaled, _ = self._point
-        ratio = np.divide(scaled, self._prior, out=np.zeros_like(scaled), where=self._prior > 0)
-        return np.maximum(self._kernel.apply(laws * ratio), 0.0) * self.weights
+    @property
+    def _ratio(self) -> FloatArray:
+        """p/Z over the vectors of the window."""
+        return self.law.probabilities * self._averages._inverse
 
     # -- single vectors --------------------------------------------------------------------------
 
     def row(self, counts: IntArray) -> FloatArray:
         """The law of the release when ``counts`` is the truth: exact, for any valid vector."""
-        distance = CountVectors._norm(self.vectors.centres[self._support] - counts)
-        terms = np.log(self.weights[self._support]) - self.multiplier * distance
+        support = np.flatnonzero(self.weights)
+        distance = CountVectors._norm(self.vectors.centres[support] - counts)
         row = np.zeros(self.vectors.size)
-        row[self._support] = np.exp(terms - logsumexp(terms))
+        row[support] = softmax(np.log(self.weights[support]) - self.multiplier * distance)
         return row
-
-    @cached_property
-    def _support(self) -> IntArray:
-        return np.flatnonzero(self.weights)
 
     def sample(self, counts: IntArray, randomness: Randomness = SYSTEM) -> IntArray:
         """One release for a valid vector."""
@@ -299,52 +263,17 @@ class ReleaseDesign:
         return Elastic(self.vectors, beta_per_km=self.multiplier, weights=self.weights)
 
 
-def design(
-    law: CountLaw,
-    multiplier: float,
-    *,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
-) -> ReleaseDesign:
-    """The channel with least leakage + λ·distortion for a law of the counts.
+class _Averages(Elastic):
+    """The elastic law for averages under a prior alone: Z is lifted to the noise of its product.
 
-    It is brought within 1e-6 nats of the least on a whole lattice and 1e-3 on a window, or as the rule
-    ``stop`` has it; ``certificate_nats`` has what is proven, the vectors left out included.
+    Every vector with a prior has a Z well above that, and of the others no average knows; so no
+    row needs to be summed apart, however large the window. It certifies nothing: ``channel`` does.
     """
-    rate = positive("multiplier", multiplier)
-    rule = (FINE if law.is_whole else COARSE) if stop is None else stop
-    made = ReleaseDesign(law, rate, _ascent(law, rate, rule, progress))
-    if made.outside_nats <= max(made.ascent.certificate, COARSE.tolerance):
-        return made
-    if not law.can_widen(made.margin):
-        return made  # with the certificate it has
-    wider = law.widened(made.margin)  # releases outside the window would leak less
-    return ReleaseDesign(wider, rate, _ascent(wider, rate, rule, progress))
 
+    _remote = np.zeros(0, dtype=np.int64)  # no cell goes without the FFT
 
-def published_design(law: CountLaw, multiplier: float, threshold: float) -> ReleaseDesign:
-    """Algorithm 1 of the paper as printed: plain steps until the leakage falls by less than δ nats."""
-    rate = positive("multiplier", multiplier)
-    distances = kernel_on(law.vectors, lambda d: d * np.exp(-rate * d))
-    stop = LeakageChange(positive("threshold", threshold), rate, distances)
-    operator = _lifted(exponential_kernel(law.vectors, rate))
-    return ReleaseDesign(law, rate, maximise(operator, law.probabilities, stop=stop))
-
-
-def _ascent(law: CountLaw, rate: float, stop: Stop, progress: Progress | None) -> Ascent:
-    kernel = exponential_kernel(law.vectors, rate)
-    return maximise(
-        _lifted(kernel),
-        law.probabilities,
-        stop=stop,
-        accelerate=WorkingSetNewton(kernel.rows),
-        progress=progress,
-    )
-
-
-def _lifted(kernel: Kernel) -> Operator:
-    """The kernel, or the one above its noise where it has any."""
-    return kernel if kernel.exact else LiftedKernel(kernel)
+    def _log_normaliser(self) -> FloatArray:
+        return np.log(LiftedKernel(self._kernel)._push(self.weights))
 
 
 class LiftedKernel(Operator):
@@ -364,10 +293,59 @@ class LiftedKernel(Operator):
         return self.kernel.shape
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        return np.maximum(self.kernel.apply(theta), self.kernel.noise(theta))
+        return np.maximum(self.kernel.apply(theta), np.maximum(self.kernel.noise(theta), 1e-300))
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return self.kernel.apply(values)
 
     def columns(self, chosen: IntArray) -> FloatArray:
         return self.kernel.columns(chosen)
+
+
+def design(
+    law: CountLaw,
+    multiplier: float,
+    *,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> ReleaseDesign:
+    """The channel with least leakage + λ·distortion for a law of the counts.
+
+    It is brought within 1e-6 nats of the least on a whole lattice and 1e-3 on a window, or as the rule
+    ``stop`` has it; ``certificate_nats`` has what is proven, the vectors left out included.
+    """
+    rate = positive("multiplier", multiplier)
+    rule = (FINE if law.is_whole else COARSE) if stop is None else stop
+
+    def best(law: CountLaw) -> ReleaseDesign:
+        kernel = exponential_kernel(law.vectors, rate)
+        newton = WorkingSetNewton(kernel.rows)
+        return ReleaseDesign(law, rate, _ascent(kernel, law, rule, newton, progress))
+
+    release = best(law)
+    enough = release.outside_nats <= max(release.ascent.certificate, COARSE.tolerance)
+    if enough or not law.can_widen(release.margin):
+        return release  # with the certificate it has
+    return best(law.widened(release.margin))  # releases outside the window would leak less
+
+
+def published_design(law: CountLaw, multiplier: float, threshold: float) -> ReleaseDesign:
+    """Algorithm 1 of the paper as printed: plain steps until the leakage falls by less than δ nats."""
+    rate = positive("multiplier", multiplier)
+    distances = kernel_on(law.vectors, lambda d: d * np.exp(-rate * d))
+    stop = LeakageChange(positive("threshold", threshold), rate, distances)
+    return ReleaseDesign(law, rate, _ascent(exponential_kernel(law.vectors, rate), law, stop))
+
+
+def _ascent(
+    kernel: Kernel,
+    law: CountLaw,
+    stop: Stop,
+    accelerate: Accelerator | None = None,
+    progress: Progress | None = None,
+) -> Ascent:
+    """Blahut–Arimoto for the law of the counts, above the noise of the kernel where it has any."""
+    operator = kernel if kernel.exact else LiftedKernel(kernel)
+    return rate_distortion_weights(
+        operator, law.probabilities, stop, accelerate=accelerate, progress=progress
+    )
