@@ -15,6 +15,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
 from geoveil.channel.channel import Tally
+from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.em import em_path
 from geoveil.estimate.estimate import Estimate
@@ -115,12 +116,20 @@ class PoisoningAlarm:
     def check(self, tallies: Tally | Iterable[Tally], estimate: Estimate) -> AlarmResult:
         """Whether the reports fit the model that was estimated from them."""
         observations = Observations(tallies)
-        rounds = _rounds(observations)
+        rounds, sizes = len(observations.tallies), {t.counts.size for t in observations.tallies}
+        if len(sizes) > 1 or not all(tally.complete for tally in observations.tallies):
+            raise Unsupported(
+                "the alarm compares counts of all reports, the same in every round; check tallies of "
+                "other mechanisms one by one"
+            )
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
-        drawn = self._drawn(observations, estimate.distribution)
-        counted = _by_round(drawn, rounds)
-        expected = _by_round(_expected(observations, drawn, estimate.steps), rounds)
+        drawn, operator = self._drawn(observations, estimate.distribution), observations.operator
+        steps = max(1, estimate.steps)
+        fitted = (after_steps(operator, drawn[k], steps) for k in batches(len(drawn), operator))
+        laws = np.concatenate([np.maximum(operator._push(theta), 0.0) for theta in fitted])
+        totals = np.repeat([float(tally.total) for tally in observations.tallies], sizes.pop())
+        counted, expected = _by_round(drawn, rounds), _by_round(laws * totals, rounds)
         excess = _standardised(counted, expected).max(axis=1)
         return self._judged(excess, counted[0, 0] - expected[0, 0], rounds)
 
@@ -148,18 +157,6 @@ class PoisoningAlarm:
         )  # fmt: skip
 
 
-def _rounds(observations: Observations) -> int:
-    """How many rounds there are, all with the same reports; one that can be enumerated."""
-    sizes = {tally.counts.size for tally in observations.tallies}
-    complete = all(tally.complete for tally in observations.tallies)
-    if len(sizes) > 1 or not complete:
-        raise Unsupported(
-            "the alarm compares counts of all reports, the same in every round; check tallies of "
-            "other mechanisms one by one"
-        )
-    return len(observations.tallies)
-
-
 def _by_round(values: FloatArray, rounds: int) -> FloatArray:
     """(data sets, 1 + rounds, reports): all rounds together, then each; a single round only once."""
     each = values.reshape(len(values), rounds, -1)
@@ -167,22 +164,16 @@ def _by_round(values: FloatArray, rounds: int) -> FloatArray:
     return together if rounds == 1 else np.concatenate((together, each), axis=1)
 
 
-def _expected(observations: Observations, counts: FloatArray, steps: int) -> FloatArray:
-    """What the model expects after plain steps from uniform on each row of counts."""
-    totals = np.concatenate(
-        [np.full(tally.counts.size, float(tally.total)) for tally in observations.tallies]
-    )
-    return np.concatenate(list(_laws(observations, counts, max(1, steps)))) * totals
+def batches(size: int, operator: Operator) -> Iterator[slice]:
+    """Slices of ``size`` rows of counts that are few enough to be fitted together."""
+    step = max(1, _CHUNK_ENTRIES // max(operator.shape))
+    return (slice(start, start + step) for start in range(0, size, step))
 
 
-def _laws(observations: Observations, counts: FloatArray, steps: int) -> Iterator[FloatArray]:
-    operator = observations.operator
-    chunk = max(1, _CHUNK_ENTRIES // counts.shape[1])
-    for first in range(0, len(counts), chunk):
-        rows = counts[first : first + chunk]
-        starts = np.tile(uniform(operator.shape[0]), (len(rows), 1))
-        path = em_path(Objective(operator, rows), starts)
-        yield np.maximum(operator._push(next(islice(path, steps, None)).theta), 0.0)
+def after_steps(operator: Operator, counts: FloatArray, steps: int) -> FloatArray:
+    """(data sets, rows): the model after plain steps from uniform, for counts (data sets, columns)."""
+    starts = np.tile(uniform(operator.shape[0]), (len(counts), 1))
+    return next(islice(em_path(Objective(operator, counts), starts), steps, None)).theta
 
 
 def _standardised(counted: FloatArray, expected: FloatArray) -> FloatArray:

@@ -24,7 +24,6 @@ from geoveil.verify.evidence import (
     loss_bounds,
     repeats,
     spread_cells,
-    view_of,
 )
 
 _INSPECTED = 256
@@ -250,9 +249,9 @@ class _Audit:
 
     def check_sampler(self) -> tuple[()]:
         """Draw at several cells in one call, and put the three tests to the draws."""
-        view = view_of(self.channel)
+        view = View.of(self.channel)
         cells = np.tile(view.cells, (max(100, self.draws * 3 // 4 // view.cells.size), 1))
-        letters = view.draw(self.channel, cells, self.randomness)
+        letters = view.draw(cells, self.randomness)
         self.attempt("the law of the draws", self._check_fit, view, letters)
         self.attempt("the loss of the draws", self._check_loss, view, letters)
         self.attempt("the order of the draws", self._check_order, view)
@@ -287,13 +286,13 @@ class _Audit:
         """Draws at one place, in a row: independent, never the same again, from the given source."""
         k = int(np.argmin(np.square(view.laws).sum(axis=1)))
         cells, law = np.full(min(_IN_A_ROW, self.draws // 16 * 2), view.cells[k]), view.laws[k]
-        calls = [view.draw(self.channel, cells, self.randomness) for _ in range(2)]
+        calls = [view.draw(cells, self.randomness) for _ in range(2)]
         p_value = dependence(np.concatenate(calls), law)
         if not 2 * p_value > self.false_alarm:
             yield f"consecutive draws depend on each other (p = {p_value:.2g})"
         if repeats(np.concatenate(calls), law, self.false_alarm / 4):
             yield "the sampler repeats itself: a long stretch of draws occurred twice"
-        again = [view.draw(self.channel, cells, seeded(seed)) for seed in (1, 1, 2)]
+        again = [view.draw(cells, seeded(seed)) for seed in (1, 1, 2)]
         if not np.array_equal(again[0], again[1]):
             yield "the sampler draws randomness from elsewhere than the source it is given"
         if repeats(np.concatenate(again[1:]), law, self.false_alarm / 4):

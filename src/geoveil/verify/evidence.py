@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 from scipy.special import betainc, betainccinv, betaincinv, gammaincc
@@ -212,26 +211,33 @@ class Fault(Exception):
 class View:
     """The cells under test, the law of each over the letters, and how reports become letters."""
 
+    channel: Channel
     cells: IntArray
     laws: FloatArray
     """(cells, letters): what ``row`` says."""
-    letters_of: Callable[[Any, tuple[int, ...]], IntArray]
-    """Reports of some shape of cells, checked and turned into letters of that shape."""
+    letters: Callable[[IntArray], IntArray]
+    report_shape: tuple[int, ...]
+    values: int
+    """Reports are whole numbers below this, in arrays of ``report_shape``."""
 
-    def draw(self, channel: Channel, cells: IntArray, randomness: Randomness) -> IntArray:
+    @classmethod
+    def of(cls, channel: Channel) -> View:
+        """Some cells of a channel, and what the reports tell about them."""
+        cells = spread_cells(channel.space, channel.excerpt_cells)
+        return cls(channel, cells, *channel.excerpt(cells))
+
+    def draw(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """Letters of the reports that the public sampler makes for the given cells."""
-        return self.letters_of(channel.sample(cells, randomness=randomness), cells.shape)
-
-
-def view_of(channel: Channel) -> View:
-    """What an audit looks at: some cells, and what the reports tell about them."""
-    cells = spread_cells(channel.space, channel.excerpt_cells)
-    laws, letters, report_shape, values = channel.excerpt(cells)
-
-    def letters_of(reports: Any, shape: tuple[int, ...]) -> IntArray:
-        return letters(_whole(reports, (*shape, *report_shape), values))
-
-    return View(cells, laws, letters_of)
+        reports = np.asarray(self.channel.sample(cells, randomness=randomness))
+        shape = (*cells.shape, *self.report_shape)
+        if reports.shape != shape:
+            raise Fault(f"the sampler gave shape {reports.shape} for cells of shape {shape}")
+        if reports.dtype.kind not in "iu":
+            kind = reports.dtype
+            raise Fault(f"the sampler gave reports of type {kind} instead of whole numbers")
+        if reports.size and (int(reports.min()) < 0 or int(reports.max()) >= self.values):
+            raise Fault(f"the sampler gave a report outside 0 … {self.values - 1}")
+        return self.letters(reports.astype(np.int64))
 
 
 def spread_cells(space: Space, most: int) -> IntArray:
@@ -244,14 +250,3 @@ def spread_cells(space: Space, most: int) -> IntArray:
     fixed = [middle, middle - 1, 0, 1, size - 1, columns - 1, size - columns]
     order = dict.fromkeys([*fixed, *seeded(size).below(min(size, 2**32), 4 * most).tolist()])
     return np.sort(np.array(list(order)[:most]))
-
-
-def _whole(reports: Any, shape: tuple[int, ...], count: int) -> IntArray:
-    array = np.asarray(reports)
-    if array.shape != shape:
-        raise Fault(f"the sampler gave shape {array.shape} for cells of shape {shape}")
-    if array.dtype.kind not in "iu":
-        raise Fault(f"the sampler gave reports of type {array.dtype} instead of whole numbers")
-    if array.size and (int(array.min()) < 0 or int(array.max()) >= count):
-        raise Fault(f"the sampler gave a report outside 0 … {count - 1}")
-    return array.astype(np.int64)

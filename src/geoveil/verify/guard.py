@@ -168,10 +168,14 @@ class GuardedUpdate:
         """The estimate, the alarms on the way to it, and how many reports were taken out.
 
         ``suspects`` are reports of mechanisms that were found fake before: what is fake of them goes
-        before the alarm is asked.
+        before the alarm is asked; those of mechanisms that are not here are left out.
         """
         given = list(Observations(tallies).tallies)
-        left = self._without(given, _places(given, suspects)) or given
+        positions = {tally.channel: position for position, tally in enumerate(given)}
+        here = {(positions[of], int(report)) for of, report in suspects if of in positions}
+        for position, report in here:
+            indices("suspects", report, given[position].counts.size)
+        left = self._without(given, sorted(here)) or given
         estimate = self.estimator.fit(left)
         alarms = [self.alarm.check(left, estimate)]
         while alarms[-1].raised and len(alarms) <= self.most:
@@ -199,12 +203,3 @@ class GuardedUpdate:
         pairs = list(zip(tallies, fewer, strict=True))
         kept = all(left.total >= min(self.least, given.total) for given, left in pairs)
         return fewer if kept and any(left.total < given.total for given, left in pairs) else None
-
-
-def _places(tallies: list[Tally], suspects: Iterable[tuple[Channel, int]]) -> list[Suspect]:
-    """Suspects by the place of their mechanism; those of mechanisms that are not here are left out."""
-    places = {tally.channel: place for place, tally in enumerate(tallies)}
-    found = {(places[channel], int(report)) for channel, report in suspects if channel in places}
-    for place, report in found:
-        indices("suspects", report, tallies[place].counts.size)
-    return sorted(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,13 +13,11 @@ from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_bla
 from geoveil.channel.channel import Channel, Tally, inverse_distribution
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.em import em_path
 from geoveil.estimate.mixture import Estimator
-from geoveil.estimate.objective import Objective, uniform
 from geoveil.estimate.observations import Observations
 from geoveil.randomness import Randomness, checked_randomness
+from geoveil.verify.alarm import after_steps, batches
 
-_CHUNK_ENTRIES = 1 << 22
 _FAKES = 512
 """So many different fake reports are tried at most: those that the best cell explains worst."""
 
@@ -97,18 +94,12 @@ class Attack:
     ) -> FloatArray:
         """(fakes, targets): the gains after plain steps from uniform, fakes in batches."""
         observations = Observations(self.tallies(None))
-
-        def fitted(counts: FloatArray) -> FloatArray:
-            starts = np.tile(uniform(self.size), (len(counts), 1))
-            return next(
-                islice(em_path(Objective(observations.operator, counts), starts), steps, None)
-            ).theta
-
-        honest = fitted(observations.counts[None, :].astype(np.float64))[0]
-        chunk = max(1, _CHUNK_ENTRIES // max(self.size, observations.counts.size))
-        parts = [fakes[first : first + chunk] for first in range(0, fakes.size, chunk)]
-        rows = (self._poisoned(part).reshape(part.size, -1).astype(np.float64) for part in parts)
-        return np.concatenate([totals(fitted(row) - honest) for row in rows]) / self.share
+        operator, counts = observations.operator, observations.counts.astype(np.float64)
+        honest = after_steps(operator, counts[None, :], steps)[0]
+        parts = (self._poisoned(fakes[part]) for part in batches(fakes.size, operator))
+        rows = (part.reshape(len(part), -1).astype(np.float64) for part in parts)
+        moved = [totals(after_steps(operator, row, steps) - honest) for row in rows]
+        return np.concatenate(moved) / self.share
 
 
 def checked_share(share: float) -> float:
