@@ -99,9 +99,8 @@ def integer_rows(matrix: FloatArray) -> UnsignedArray:
         raise InvalidInput("matrix must hold probabilities: finite and not negative")
     blended = (1 - BLEND) * matrix / matrix.sum(axis=1, keepdims=True) + BLEND / matrix.shape[1]
     integers = np.floor(blended * 2.0**BITS).astype(np.uint64)
-    missing = np.uint64(2**BITS) - integers.sum(
-        axis=1
-    )  # may wrap: rows can be a little above as well
+    # may wrap: rows can be a little above as well
+    missing = np.uint64(2**BITS) - integers.sum(axis=1)
     integers[np.arange(len(integers)), integers.argmax(axis=1)] += missing
     return integers
 
@@ -180,12 +179,13 @@ class IntegerElastic(Mechanism):
         weights = 1 + np.floor(mechanism.weights * (WEIGHTS_TOTAL - grid.size)).astype(np.int64)
         beta = mechanism.beta_per_km
         for _ in range(60):
-            kernel = _rounded_kernel(grid, beta)
-            made = cls(grid, kernel=kernel, weights=weights)
+            real = KERNEL_TOP * np.exp(-beta * grid.distances_from_km(0))
+            kernel = np.maximum(KERNEL_FLOOR, np.rint(real)).astype(np.int64)
+            trial = cls(grid, kernel=kernel, weights=weights)
             # a little below, since another machine's logarithms may end in another digit
-            if made.certified_epsilon_per_km <= promise * (1 - _ROUNDING):
-                return promising(made, GeoIndistinguishability(promise))
-            beta *= promise / made.certified_epsilon_per_km * (1 - 1e-9)
+            if trial.certified_epsilon_per_km <= promise * (1 - _ROUNDING):
+                return promising(trial, GeoIndistinguishability(promise))
+            beta *= promise / trial.certified_epsilon_per_km * (1 - 1e-9)
         raise SolverFailed(
             f"whole numbers must meet a promise of {promise:.6g} per km; use larger cells"
         )
@@ -219,8 +219,8 @@ class IntegerElastic(Mechanism):
     def sums(self) -> UnsignedArray:
         """S(x) of every cell, exact."""
         weights = self.weights.reshape(self.space.shape)
-        made: IntArray = np.einsum("xyab,ab->xy", self._windows, weights)
-        return frozen(made.ravel().view(np.uint64))
+        sums: IntArray = np.einsum("xyab,ab->xy", self._windows, weights)
+        return frozen(sums.ravel().view(np.uint64))
 
     def draw(self, cell: int, random_bytes: bytes) -> int:
         """The report for 16 random bytes (big-endian): a scan of the whole row, whatever the cell."""
@@ -268,8 +268,7 @@ class IntegerElastic(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """The certificate, as every channel gives it."""
-        how = "the steepness of its integers"
-        pair = self._slopes[1].pair
+        how, pair = "the steepness of its integers", self._slopes[1].pair
         return PrivacyLoss(self.certified_epsilon_per_km, None, pair, False, how)
 
     # -- products ------------------------------------------------------------------------------
@@ -285,8 +284,7 @@ class IntegerElastic(Mechanism):
 
     @cached_property
     def _inverse(self) -> FloatArray:
-        inverse: FloatArray = 1.0 / self.sums.astype(np.float64)
-        return inverse
+        return np.reciprocal(self.sums.astype(np.float64))
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._lattice.apply(theta * self._inverse) * self._scaled_weights
@@ -307,8 +305,8 @@ class IntegerElastic(Mechanism):
     def matrix(self) -> FloatArray:
         size = self.space.size
         whole = (self._windows.reshape(size, size) * self.weights).view(np.uint64)
-        made: FloatArray = whole / self.sums.astype(np.float64)[:, None]
-        return made
+        table: FloatArray = whole / self.sums.astype(np.float64)[:, None]
+        return table
 
     def _column(self, column: int) -> FloatArray:
         return self.kernel_row(column) * float(self.weights[column]) * self._inverse
@@ -324,11 +322,6 @@ def _whole(name: str, values: npt.ArrayLike, size: int, least: int, most: int) -
     if (array < least).any() or (array > most).any():
         raise InvalidInput(f"{name} must lie in {least} … {most}")
     return array.astype(np.int64)
-
-
-def _rounded_kernel(grid: Grid, beta_per_km: float) -> IntArray:
-    exact = KERNEL_TOP * np.exp(-beta_per_km * grid.distances_from_km(0))
-    return np.maximum(KERNEL_FLOOR, np.rint(exact)).astype(np.int64)
 
 
 def _scaled(high: UnsignedArray, low: UnsignedArray, total: np.uint64) -> UnsignedArray:

@@ -16,73 +16,13 @@ from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge, Unsupported
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness, seeded
 from geoveil.space.projection import ECCENTRICITY_SQUARED, EQUATOR_KM
 from geoveil.space.space import MapSpace, Space
-from geoveil.verify.evidence import (
-    Fault,
-    View,
-    dependence,
-    goodness_of_fit,
-    loss_bounds,
-    repeats,
-    spread_cells,
-)
+from geoveil.verify import evidence
+from geoveil.verify.evidence import Fault, View, spread_cells
 
 _INSPECTED = 256
 _COMPARED = 1 << 27
 _SMALLEST = 1e-300
 """Floats cannot show smaller probabilities, and a claim is not blamed for that."""
-
-
-def inspected_rows(channel: Channel) -> tuple[IntArray, FloatArray]:
-    """Cells, as many as is cheap, and their rows; a table that is no channel is a fault."""
-    most = max(8, min(_INSPECTED, math.isqrt(_COMPARED // channel.report_count)))
-    cells = spread_cells(channel.space, most)
-    rows = np.stack([np.asarray(channel.row(int(cell)), dtype=np.float64) for cell in cells])
-    if rows.shape != (cells.size, channel.report_count):
-        raise Fault(f"rows have {rows.shape[1]} entries for {channel.report_count} reports")
-    problem = malformed(rows)
-    if problem is not None:
-        raise Fault(f"of the rows inspected, {problem}")
-    return cells, rows
-
-
-def check_claim(
-    channel: Channel, claim: Guarantee | None, cells: IntArray, rows: FloatArray
-) -> Iterator[str]:
-    """The claim against the rows inspected, entry by entry."""
-    if claim is None:
-        return
-    losses = pairwise_losses(np.maximum(rows, _SMALLEST))
-    distances = np.stack([channel.space.distance_km(int(cell), cells) for cell in cells])
-    allowed = np.asarray(claim.loss(distances)) * (1 + FLOAT_TOLERANCE)
-    excess = np.where(np.isinf(allowed), -np.inf, losses - allowed - FLOAT_TOLERANCE)
-    x, other = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    if not excess[x, other] <= 0:
-        yield (
-            f"rows {cells[x]} and {cells[other]} differ by {losses[x, other]:.6g} nats, "
-            f"{distances[x, other]:.6g} {channel.space.unit} apart, where "
-            f"{allowed[x, other]:.6g} are claimed"
-        )
-
-
-def check_products(channel: Channel, cells: IntArray, rows: FloatArray) -> Iterator[str]:
-    """push, pull and likelihood against the rows inspected."""
-    source = seeded(channel.space.size)
-    weights = source.uniform(cells.size)
-    theta = np.zeros(channel.space.size)
-    theta[cells] = weights / weights.sum()
-    values = source.uniform(channel.report_count)
-    reports = source.below(min(channel.report_count, 2**32), 8)
-    columns = np.stack([channel.likelihood(int(report)) for report in reports], axis=1)
-    answers = {
-        "push": (channel.push(theta), theta[cells] @ rows),
-        "push of two": (channel.push(np.stack([theta, theta]))[1], theta[cells] @ rows),
-        "pull": (channel.pull(values)[cells], rows @ values),
-        "likelihood": (columns[cells], rows[:, reports]),
-    }
-    for name, (given, wanted) in answers.items():
-        same_shape = np.shape(given) == wanted.shape
-        if not (same_shape and (np.abs(given - wanted) <= 1e-9 * np.abs(wanted).max()).all()):
-            yield f"{name} does not agree with the rows"
 
 
 def check_distances(space: Space) -> Iterator[str]:
@@ -239,13 +179,52 @@ class _Audit:
             yield f"the claim does not hold: {self.certificate.problem}"
 
     def check_rows(self) -> Iterator[str]:
-        """Rows, claim and products, entry by entry."""
+        """The rows of as many cells as is cheap: laws that keep the claim and agree with the products."""
+        channel = self.channel
+        most = max(8, min(_INSPECTED, math.isqrt(_COMPARED // channel.report_count)))
+        cells = spread_cells(channel.space, most)
         try:
-            cells, rows = inspected_rows(self.channel)
+            rows = np.stack([np.asarray(channel.row(int(cell)), np.float64) for cell in cells])
         except TooLarge:
             return  # rows of too many entries: only draws can be looked at
-        yield from check_claim(self.channel, self.claim, cells, rows)
-        yield from check_products(self.channel, cells, rows)
+        if rows.shape != (cells.size, channel.report_count):
+            raise Fault(f"rows have {rows.shape[1]} entries for {channel.report_count} reports")
+        problem = malformed(rows)
+        if problem is not None:
+            raise Fault(f"of the rows inspected, {problem}")
+        if self.claim is not None:
+            losses = pairwise_losses(np.maximum(rows, _SMALLEST))
+            distances = np.stack([channel.space.distance_km(int(cell), cells) for cell in cells])
+            allowed = np.asarray(self.claim.loss(distances)) * (1 + FLOAT_TOLERANCE)
+            excess = np.where(np.isinf(allowed), -np.inf, losses - allowed - FLOAT_TOLERANCE)
+            x, other = np.unravel_index(int(np.argmax(excess)), excess.shape)
+            if not excess[x, other] <= 0:
+                yield (
+                    f"rows {cells[x]} and {cells[other]} differ by {losses[x, other]:.6g} nats, "
+                    f"{distances[x, other]:.6g} {channel.space.unit} apart, where "
+                    f"{allowed[x, other]:.6g} are claimed"
+                )
+        yield from self._check_products(cells, rows)
+
+    def _check_products(self, cells: IntArray, rows: FloatArray) -> Iterator[str]:
+        """push, pull and likelihood against the rows inspected."""
+        channel, source = self.channel, seeded(self.channel.space.size)
+        weights = source.uniform(cells.size)
+        theta = np.zeros(channel.space.size)
+        theta[cells] = weights / weights.sum()
+        values = source.uniform(channel.report_count)
+        reports = source.below(min(channel.report_count, 2**32), 8)
+        columns = np.stack([channel.likelihood(int(report)) for report in reports], axis=1)
+        answers = {
+            "push": (channel.push(theta), theta[cells] @ rows),
+            "push of two": (channel.push(np.stack([theta, theta]))[1], theta[cells] @ rows),
+            "pull": (channel.pull(values)[cells], rows @ values),
+            "likelihood": (columns[cells], rows[:, reports]),
+        }
+        for name, (given, wanted) in answers.items():
+            same_shape = np.shape(given) == wanted.shape
+            if not (same_shape and (np.abs(given - wanted) <= 1e-9 * np.abs(wanted).max()).all()):
+                yield f"{name} does not agree with the rows"
 
     def check_sampler(self) -> tuple[()]:
         """Draw at several cells in one call, and put the three tests to the draws."""
@@ -258,15 +237,15 @@ class _Audit:
         return ()
 
     def _check_fit(self, view: View, letters: IntArray) -> Iterator[str]:
-        found = goodness_of_fit(letters, view.laws)
-        where, smallest = min(found, key=lambda result: result[1])
-        self.fit_p_value = min(1.0, smallest * len(found))
-        if not smallest * len(found) > self.false_alarm:
+        p_values = evidence.goodness_of_fit(letters, view.laws)
+        where, smallest = min(p_values, key=lambda result: result[1])
+        self.fit_p_value = min(1.0, smallest * len(p_values))
+        if not smallest * len(p_values) > self.false_alarm:
             yield f"draws do not follow the rows ({where}, p = {smallest:.2g})"
 
     def _check_loss(self, view: View, letters: IntArray) -> Iterator[str]:
         """The largest loss per km that the draws prove, and the claim it breaks, if it does."""
-        one, another, losses = loss_bounds(letters, self.false_alarm)
+        one, another, losses = evidence.loss_bounds(letters, self.false_alarm)
         if not losses.size:
             return
         first, second = view.cells[one], view.cells[another]
@@ -287,13 +266,13 @@ class _Audit:
         k = int(np.argmin(np.square(view.laws).sum(axis=1)))
         cells, law = np.full(min(_IN_A_ROW, self.draws // 16 * 2), view.cells[k]), view.laws[k]
         calls = [view.draw(cells, self.randomness) for _ in range(2)]
-        p_value = dependence(np.concatenate(calls), law)
+        p_value = evidence.dependence(np.concatenate(calls), law)
         if not 2 * p_value > self.false_alarm:
             yield f"consecutive draws depend on each other (p = {p_value:.2g})"
-        if repeats(np.concatenate(calls), law, self.false_alarm / 4):
+        if evidence.repeats(np.concatenate(calls), law, self.false_alarm / 4):
             yield "the sampler repeats itself: a long stretch of draws occurred twice"
         again = [view.draw(cells, seeded(seed)) for seed in (1, 1, 2)]
         if not np.array_equal(again[0], again[1]):
             yield "the sampler draws randomness from elsewhere than the source it is given"
-        if repeats(np.concatenate(again[1:]), law, self.false_alarm / 4):
+        if evidence.repeats(np.concatenate(again[1:]), law, self.false_alarm / 4):
             yield "the sampler gives the same draws for different random bits"
