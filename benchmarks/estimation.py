@@ -23,9 +23,8 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
-from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective, uniform
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Observations
+from geoveil.estimate.objective import Objective, em_path, uniform
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
 from geoveil.randomness import SYSTEM, seeded

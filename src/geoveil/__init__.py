@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from geoveil.estimate.bayesian_update import (
         IterativeBayesianUpdate as IterativeBayesianUpdate,
     )
-    from geoveil.estimate.bootstrap import Bootstrap as Bootstrap
-    from geoveil.estimate.cross_validation import CrossValidated as CrossValidated
+    from geoveil.estimate.uncertainty import Bootstrap as Bootstrap
+    from geoveil.estimate.stopping import CrossValidated as CrossValidated
     from geoveil.estimate.em import ActiveSetNewton as ActiveSetNewton, Squarem as Squarem
-    from geoveil.estimate.estimate import Estimate as Estimate
+    from geoveil.estimate.fitted import Estimate as Estimate
     from geoveil.estimate.linear import (
         MatrixInversion as MatrixInversion, RandomizedResponseEstimator as
         RandomizedResponseEstimator, RapporEstimator as RapporEstimator,
@@ -111,14 +111,12 @@ _HOMES = {
     "document.exact": ("ExactTable",),
     "document.saved": ("load_mechanism", "save_mechanism",),
     "estimate.bayesian_update": ("IterativeBayesianUpdate",),
-    "estimate.bootstrap": ("Bootstrap",),
-    "estimate.cross_validation": ("CrossValidated",),
     "estimate.em": ("ActiveSetNewton", "Squarem",),
-    "estimate.estimate": ("Estimate",),
+    "estimate.fitted": ("Estimate",),
     "estimate.linear": ("MatrixInversion", "RandomizedResponseEstimator", "RapporEstimator",),
     "estimate.mixture": ("AverageMechanism", "AverageOfEstimates",),
-    "estimate.stopping": ("CertifiedWithin", "LikelihoodChange", "Steps",),
-    "estimate.uncertainty": ("FisherInformation",),
+    "estimate.stopping": ("CertifiedWithin", "CrossValidated", "LikelihoodChange", "Steps",),
+    "estimate.uncertainty": ("Bootstrap", "FisherInformation",),
     "measure.distance": (
         "adversary_error_km", "earth_movers_distance_km", "expected_loss", "mean_distance_km",
     ),

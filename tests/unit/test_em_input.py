@@ -19,7 +19,7 @@ from geoveil.estimate import (
     Squarem,
     Steps,
 )
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Observations
 from geoveil.estimate.stopping import Stop
 
 LINE = gv.Line(4)

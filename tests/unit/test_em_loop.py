@@ -23,8 +23,7 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
-from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective
+from geoveil.estimate.objective import Objective, em_path
 
 ACCELERATORS: list[Any] = [None, Squarem(), ActiveSetNewton()]
 

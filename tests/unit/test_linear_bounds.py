@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoveil.errors import InvalidInput
-from geoveil.estimate.bounds import (
+from geoveil.estimate.mixture import (
     randomized_response_error_bound,
     randomized_response_level,
     randomized_response_mixture,

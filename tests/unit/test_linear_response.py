@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.bounds import randomized_response_error_bound, rappor_error_bound
 from geoveil.estimate.linear import MatrixInversion, RandomizedResponseEstimator, RapporEstimator
-from geoveil.estimate.mixture import AverageMechanism
+from geoveil.estimate.mixture import (
+    AverageMechanism,
+    randomized_response_error_bound,
+    rappor_error_bound,
+)
 from geoveil.mechanism.local import RandomizedResponse, Rappor, RapporTally
 from geoveil.randomness import seeded
 from geoveil.space.line import Line

@@ -13,8 +13,9 @@ from geoveil.channel.guarantee import LocalDifferentialPrivacy
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import ActiveSetNewton
+from geoveil.estimate.fitted import by_mechanism
 from geoveil.estimate.linear import MatrixInversion, RapporEstimator
-from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates, by_mechanism
+from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor

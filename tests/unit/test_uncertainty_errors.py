@@ -23,7 +23,7 @@ from geoveil.estimate import (
     Steps,
     uncertainty,
 )
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Observations
 from geoveil.estimate.uncertainty import informations, tangent_inverse
 
 LINE = gv.Line(5)

@@ -26,8 +26,7 @@ from geoveil.arrays import (
 from geoveil.campaign.rules import PublishedRule
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.randomness import Randomness, checked_randomness, seeded
 from geoveil.space.space import Space
 

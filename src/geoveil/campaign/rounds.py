@@ -12,7 +12,7 @@ from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import Estimate
 from geoveil.estimate.bars import ErrorBars
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Observations
 from geoveil.estimate.uncertainty import FisherInformation
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm

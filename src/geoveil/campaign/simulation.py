@@ -14,9 +14,8 @@ from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
-from geoveil.estimate.em import em_path
-from geoveil.estimate.objective import Objective, uniform
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Observations
+from geoveil.estimate.objective import Objective, em_path, uniform
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import seeded

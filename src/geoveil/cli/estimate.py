@@ -16,8 +16,9 @@ from geoveil.cli.console import Console, ProgressBar, in_words, json_number
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate.bars import checked_level
+from geoveil.estimate.fitted import by_mechanism
 from geoveil.estimate.linear import Repair
-from geoveil.estimate.mixture import Estimator, by_mechanism
+from geoveil.estimate.mixture import Estimator
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.estimate.uncertainty import Uncertainty
 from geoveil.plot.maps import estimate_panels, picture_kind, save_maps

@@ -3,16 +3,8 @@
 from geoveil.channel.joint import JointTally
 from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.bootstrap import Bootstrap
-from geoveil.estimate.bounds import (
-    randomized_response_error_bound,
-    randomized_response_level,
-    rappor_error_bound,
-    rappor_level,
-)
-from geoveil.estimate.cross_validation import CrossValidated
 from geoveil.estimate.em import ActiveSetNewton, Ascent, Squarem, maximise
-from geoveil.estimate.estimate import Estimate, RegionEstimate
+from geoveil.estimate.fitted import Estimate, RegionEstimate
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.linear import (
     MatrixInversion,
@@ -21,9 +13,23 @@ from geoveil.estimate.linear import (
     clip_and_normalise,
     project_onto_simplex,
 )
-from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates, Estimator
-from geoveil.estimate.stopping import CertifiedWithin, LikelihoodChange, Steps, StoppingRule
-from geoveil.estimate.uncertainty import FisherInformation
+from geoveil.estimate.mixture import (
+    AverageMechanism,
+    AverageOfEstimates,
+    Estimator,
+    randomized_response_error_bound,
+    randomized_response_level,
+    rappor_error_bound,
+    rappor_level,
+)
+from geoveil.estimate.stopping import (
+    CertifiedWithin,
+    CrossValidated,
+    LikelihoodChange,
+    Steps,
+    StoppingRule,
+)
+from geoveil.estimate.uncertainty import Bootstrap, FisherInformation
 
 __all__ = [
     "ActiveSetNewton",

@@ -1,16 +1,16 @@
 """Error bars: standard errors and intervals of cells and of regions, whichever way they were found.
 
-Two rules hold for all of them, in :func:`held_interval`. An unbiased estimate may lie below zero; its
-interval then reaches as far up as if it lay at zero, so that no interval closes on nothing. And no
-share is known better than in a poll of as many people without noise: an interval holds that of
-Clopper and Pearson, whose upper end is 3.7 people where nobody was counted (at 95 %).
+Two rules hold for all of them. An unbiased estimate may lie below zero; its interval then reaches as
+far up as if it lay at zero, so that no interval closes on nothing. And no share is known better
+than in a poll of as many people without noise: an interval holds that of Clopper and Pearson, whose
+upper end is 3.7 people where nobody was counted (at 95 %).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
@@ -23,25 +23,20 @@ LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
 
 
-class ErrorBars(Protocol):
+@dataclass(frozen=True, eq=False)
+class ErrorBars(ABC):
     """Standard errors and intervals of every cell, or of combinations a·θ (rows of an array)."""
 
-    @property
-    def method(self) -> str:
-        """How they were found, in words."""
+    method: str
+    """How they were found, in words."""
+    distribution: FloatArray
+    """The estimate itself, which every interval holds."""
+    centre: FloatArray
+    """What the intervals are drawn around; less biased than the estimate, maybe negative."""
+    people: int
+    """How many people the estimate was made from."""
 
-    @property
-    def distribution(self) -> FloatArray:
-        """The estimate itself, which every interval holds."""
-
-    @property
-    def centre(self) -> FloatArray:
-        """What the intervals are drawn around; less biased than the estimate, maybe negative."""
-
-    @property
-    def people(self) -> int:
-        """How many people the estimate was made from."""
-
+    @abstractmethod
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         """The standard error of every cell or combination; infinite where the data say nothing."""
 
@@ -49,50 +44,80 @@ class ErrorBars(Protocol):
         self, level: float, combinations: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Low and high ends of the interval of every cell or combination, in [0, 1]."""
+        least, most = _possible(combinations)
+        centre = combined(self.centre, combinations)
+        reach = self._quantile(checked_level(level)) * self.standard_error(combinations)
+        low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
+        return self._held(level, combinations, low, high)
+
+    def _quantile(self, level: float) -> float:
+        return float(ndtri(0.5 + level / 2))
+
+    def _held(
+        self, level: float, combinations: FloatArray | None, low: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """An interval stretched to hold the estimate and a poll's interval, cut to [0, 1].
+
+        0 ≤ low ≤ estimate ≤ high ≤ 1 for every cell and every set of cells.
+        """
+        least, most = _possible(combinations)
+        width = np.where(self._certain(combinations), 0.0, most - least)
+        centre = np.clip(combined(self.centre, combinations), least, most)
+        share = np.divide(centre - least, width, out=np.zeros_like(centre), where=width > 0)
+        # What Clopper and Pearson say after a poll in which so large a share of the people said yes.
+        tail, tiny = (1 - level) / 2, np.finfo(float).tiny
+        yes, no = self.people * share, self.people * (1 - share)
+        fewest = np.where(yes > 0, betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0)
+        most_of = np.where(no > 0, betaincinv(yes + 1, np.maximum(no, tiny), 1 - tail), 1.0)
+        estimate = combined(self.distribution, combinations)
+        below, above = np.maximum(share - fewest, 0.0), np.maximum(most_of - share, 0.0)
+        lowest = np.minimum.reduce([low, centre - width * below, estimate])
+        highest = np.maximum.reduce([high, centre + width * above, estimate])
+        return np.clip(lowest, 0, 1), np.clip(highest, 0, 1)
+
+    def _certain(self, combinations: FloatArray | None) -> BoolArray:
+        """Which cells or combinations have the same value for every distribution, such as all cells."""
+        if combinations is None:
+            return np.full(self.distribution.size, self.distribution.size == 1)
+        return np.asarray(np.ptp(combinations, axis=-1) == 0)
+
+    def _poll_error(self, combinations: FloatArray | None) -> FloatArray:
+        """The standard error that as many people would leave who all said where they are."""
+        share = combined(self.centre, combinations)
+        if combinations is None:
+            squares, reach = share, np.array(float(share.size > 1))
+        else:
+            squares, reach = np.square(combinations) @ self.centre, np.ptp(combinations, axis=-1)
+        variance = np.maximum(self.people * (squares - share**2), RARE * reach**2)
+        return np.asarray(np.sqrt(variance) / self.people)
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianErrors:
-    """Error bars from an unbiased companion of the estimate and its covariance."""
+class GaussianErrors(ErrorBars):
+    """Error bars from an unbiased companion of the estimate and its covariance (cells, cells)."""
 
-    distribution: FloatArray
-    centre: FloatArray
-    """The unbiased estimate; it may be negative."""
     covariance: FloatArray
     lost: FloatArray
     """(cells, k): directions the data say nothing about."""
-    people: int
-    method: str
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         if combinations is None:
-            variance, lost = np.diag(self.covariance), self.lost
+            variance = np.diag(self.covariance)
         else:
             variance = np.einsum("...i,ij,...j->...", combinations, self.covariance, combinations)
-            lost = combinations @ self.lost
-        errors: FloatArray = np.sqrt(np.maximum(variance, 0.0))
-        errors[(np.abs(lost) > LOST).any(axis=-1)] = np.inf
-        errors[certain(self.distribution.size, combinations)] = 0.0
-        return errors
-
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        return _normal_interval(self, level, combinations)
+        errors = np.sqrt(np.maximum(variance, 0.0))
+        errors[_unknown(self.lost, combinations)] = np.inf
+        errors[self._certain(combinations)] = 0.0
+        return np.asarray(errors)
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalErrors:
+class DiagonalErrors(ErrorBars):
     """Error bars from a covariance diag(spread) − factorsᵀ·factors: no matrix, any number of cells."""
 
-    distribution: FloatArray
-    centre: FloatArray
-    """The unbiased estimate; it may be negative."""
     spread: FloatArray
     factors: FloatArray
     """(k, cells)."""
-    people: int
-    method: str
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         if combinations is None:
@@ -100,133 +125,84 @@ class DiagonalErrors:
         else:
             shared = np.square(combinations @ self.factors.T).sum(axis=-1)
             variance = np.square(combinations) @ self.spread - shared
-        known = certain(self.distribution.size, combinations)
-        return np.where(known, 0.0, np.sqrt(np.maximum(variance, 0.0)))
-
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        return _normal_interval(self, level, combinations)
+        return np.where(self._certain(combinations), 0.0, np.sqrt(np.maximum(variance, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
-class AveragedErrors:
+class AveragedErrors(ErrorBars):
     """Error bars of Σ w_A θ_A for independent estimates θ_A: variances add with weights w_A²."""
 
-    distribution: FloatArray
     parts: Sequence[ErrorBars]
     weights: FloatArray
 
-    @property
-    def method(self) -> str:
-        """How the parts' were found; they are independent of each other."""
-        methods = dict.fromkeys(part.method for part in self.parts)
-        return f"{len(self.parts)} independent estimates, each by: {'; '.join(methods)}"
-
-    @property
-    def centre(self) -> FloatArray:
-        """The average of the parts' centres."""
-        return np.asarray(self.weights @ np.stack([part.centre for part in self.parts]))
-
-    @property
-    def people(self) -> int:
-        """Those of all parts."""
-        return sum(part.people for part in self.parts)
+    @classmethod
+    def of(
+        cls, distribution: FloatArray, parts: Sequence[ErrorBars], weights: FloatArray
+    ) -> ErrorBars:
+        """Those of the average, from those of the parts."""
+        methods = "; ".join(dict.fromkeys(part.method for part in parts))
+        centre = np.asarray(weights @ np.stack([part.centre for part in parts]))
+        method = f"{len(parts)} independent estimates, each by: {methods}"
+        return cls(method, distribution, centre, sum(p.people for p in parts), parts, weights)
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         errors = np.stack([part.standard_error(combinations) for part in self.parts])
         return np.asarray(np.sqrt(np.square(self.weights) @ np.square(errors)))
 
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        return _normal_interval(self, level, combinations)
-
 
 @dataclass(frozen=True, eq=False)
-class DrawnErrors:
+class DrawnErrors(ErrorBars):
     """Error bars from draws (draws, cells) out of the covariance: no matrix, any number of cells.
 
     A standard error out of k draws is known to a relative 1/√(2k); intervals take the quantile of
     Student's law with k degrees of freedom, which is that much wider than the normal one.
     """
 
-    distribution: FloatArray
-    centre: FloatArray
-    """The less biased companion of the estimate; it may be negative."""
     draws: FloatArray
-    people: int
-    method: str
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         drawn = self.draws if combinations is None else self.draws @ combinations.T
         spread = np.sqrt(np.square(drawn).mean(axis=0))
-        poll = poll_error(self.centre, self.people, combinations)
-        return np.where(
-            certain(self.distribution.size, combinations), 0.0, np.maximum(spread, poll)
-        )
+        errors = np.maximum(spread, self._poll_error(combinations))
+        return np.where(self._certain(combinations), 0.0, errors)
+
+    def _quantile(self, level: float) -> float:
+        return float(stdtrit(len(self.draws), 0.5 + level / 2))
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapErrors(ErrorBars):
+    """Error bars from estimates of resampled data; the centre is the estimate carried on.
+
+    Interval: whatever the percentile and the basic bootstrap interval hold, one or the other; for
+    estimates near zero either alone misses far too often. Standard error: the spread of the replicates
+    and how far the estimate itself still moves when it is carried on. Neither is ever less than in a
+    poll of as many people without noise. What the reports cannot tell apart has an infinite error
+    and the interval [0, 1].
+    """
+
+    replicates: FloatArray
+    lost: FloatArray
+    """(cells, k): directions the data say nothing about."""
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        spread = self._drawn(combinations).std(axis=0, ddof=1)
+        moved = combined(self.centre - self.distribution, combinations)
+        errors = np.maximum(np.hypot(spread, moved), self._poll_error(combinations))
+        return np.where(_unknown(self.lost, combinations), np.inf, errors)
 
     def interval(
         self, level: float, combinations: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        quantile = float(stdtrit(len(self.draws), 0.5 + checked_level(level) / 2))
-        return _normal_interval(self, level, combinations, quantile)
+        tail = (1 - checked_level(level)) / 2
+        low, high = np.quantile(self._drawn(combinations), [tail, 1 - tail], axis=0)
+        centre = combined(self.centre, combinations)
+        lost = np.where(_unknown(self.lost, combinations), np.inf, 0.0)
+        lowest, highest = np.minimum(low, 2 * centre - high), np.maximum(high, 2 * centre - low)
+        return self._held(level, combinations, lowest - lost, highest + lost)
 
-
-def _normal_interval(
-    bars: ErrorBars, level: float, combinations: FloatArray | None, quantile: float | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Centre ± quantile·(standard error), the centre moved to what a distribution can have."""
-    if quantile is None:
-        quantile = float(ndtri(0.5 + checked_level(level) / 2))
-    reach = quantile * bars.standard_error(combinations)
-    centre = combined(bars.centre, combinations)
-    least, most = _possible(combinations)
-    low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
-    return held_interval(bars, level, combinations, low, high)
-
-
-def held_interval(
-    bars: ErrorBars,
-    level: float,
-    combinations: FloatArray | None,
-    low: FloatArray,
-    high: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """An interval stretched to hold the estimate and a poll's interval, cut to [0, 1].
-
-    0 ≤ low ≤ estimate ≤ high ≤ 1 for every cell and every set of cells.
-    """
-    least, most = _possible(combinations)
-    width = np.where(certain(bars.distribution.size, combinations), 0.0, most - least)
-    centre = np.clip(combined(bars.centre, combinations), least, most)
-    share = np.divide(centre - least, width, out=np.zeros_like(centre), where=width > 0)
-    poll_low, poll_high = poll_interval(share, bars.people, level)
-    estimate = combined(bars.distribution, combinations)
-    lowest = np.minimum.reduce([low, centre - width * (share - poll_low), estimate])
-    highest = np.maximum.reduce([high, centre + width * (poll_high - share), estimate])
-    return np.clip(lowest, 0, 1), np.clip(highest, 0, 1)
-
-
-def poll_interval(share: FloatArray, people: int, level: float) -> tuple[FloatArray, FloatArray]:
-    """What Clopper and Pearson say after a poll in which so large a share of the people said yes."""
-    tail = (1 - checked_level(level)) / 2
-    yes, no = people * share, people * (1 - share)
-    tiny = np.finfo(float).tiny
-    low = np.where(yes > 0, betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0)
-    high = np.where(no > 0, betaincinv(yes + 1, np.maximum(no, tiny), 1 - tail), 1.0)
-    return np.minimum(low, share), np.maximum(high, share)
-
-
-def poll_error(centre: FloatArray, people: int, combinations: FloatArray | None) -> FloatArray:
-    """The standard error that as many people would leave who all said where they are."""
-    share = combined(centre, combinations)
-    if combinations is None:
-        squares, reach = share, np.array(float(share.size > 1))
-    else:
-        squares, reach = np.square(combinations) @ centre, np.ptp(combinations, axis=-1)
-    variance = np.maximum(people * (squares - share**2), RARE * reach**2)
-    return np.asarray(np.sqrt(variance) / people)
+    def _drawn(self, combinations: FloatArray | None) -> FloatArray:
+        return self.replicates if combinations is None else self.replicates @ combinations.T
 
 
 def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:
@@ -234,11 +210,9 @@ def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:
     return values if combinations is None else combinations @ values
 
 
-def certain(cells: int, combinations: FloatArray | None) -> BoolArray:
-    """Which cells or combinations have the same value for every distribution, such as all cells."""
-    if combinations is None:
-        return np.full(cells, cells == 1)
-    return np.asarray(np.ptp(combinations, axis=-1) == 0)
+def _unknown(lost: FloatArray, combinations: FloatArray | None) -> BoolArray:
+    """Which cells or combinations hold something of a lost direction."""
+    return np.asarray((np.abs(combined(lost, combinations)) > LOST).any(axis=-1))
 
 
 def _possible(combinations: FloatArray | None) -> tuple[FloatArray, FloatArray]:

@@ -13,13 +13,11 @@ from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bars import ErrorBars
-from geoveil.estimate.cross_validation import CrossValidated
-from geoveil.estimate.em import Accelerator, Ascent, em_path, full_support, maximise
-from geoveil.estimate.estimate import Estimate, Fit
+from geoveil.estimate.em import Accelerator, Ascent, maximise
+from geoveil.estimate.fitted import Estimate, Fit, Observations
 from geoveil.estimate.identifiability import tell_apart
-from geoveil.estimate.objective import Objective
-from geoveil.estimate.observations import Observations
-from geoveil.estimate.stopping import Progress, Stop
+from geoveil.estimate.objective import Objective, em_path, full_support
+from geoveil.estimate.stopping import CrossValidated, Progress, Stop
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 
 _LEAST_STEPS = 50

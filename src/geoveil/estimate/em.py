@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from geoveil.arrays import FloatArray, IntArray, count, distribution, frozen, positive
+from geoveil.arrays import FloatArray, IntArray, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.objective import Objective, Point, uniform
+from geoveil.estimate.objective import Objective, Point, em_path, em_step, full_support
 from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Stop, Trace
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -43,21 +43,6 @@ class Ascent:
     """How many pushes and pulls were made."""
     stopped: str
     trace: Trace
-
-
-def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
-    """The points of expectation–maximisation from ``start`` on, for all problems at once, without end."""
-    point = objective.at(start)
-    while True:
-        yield point
-        point = objective.at(em_step(point))
-
-
-def em_step(point: Point) -> FloatArray:
-    """θ∘g; its sum is one but for rounding."""
-    raised = point.theta * point.gradient
-    raised /= np.add.reduce(raised, axis=-1, keepdims=True)
-    return raised
 
 
 def maximise(
@@ -108,20 +93,6 @@ def maximise(
         stopped=reason,
         trace=trace,
     )
-
-
-def full_support(start: npt.ArrayLike | None, unknowns: int) -> FloatArray:
-    """The start as a distribution that is positive everywhere; uniform where none is given."""
-    if start is None:
-        return uniform(unknowns)
-    first = distribution("start", start, unknowns)
-    if (first <= 0).any():
-        empty = int((first <= 0).sum())
-        raise InvalidInput(
-            f"start (zero at {empty} of {unknowns} entries) must be positive everywhere, because "
-            "what starts at zero stays zero; mix it with the uniform distribution"
-        )
-    return first
 
 
 # --- Acceleration without a matrix: extrapolate two steps of expectation–maximisation

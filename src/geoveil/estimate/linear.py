@@ -15,17 +15,15 @@ from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bars import DiagonalErrors, GaussianErrors
-from geoveil.estimate.bounds import (
+from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
+from geoveil.estimate.identifiability import Identifiability, tell_apart_by
+from geoveil.estimate.mixture import (
     Mixture,
     pooled,
     randomized_response_mixture,
     rappor_mixture,
     rappor_moments,
 )
-from geoveil.estimate.estimate import Estimate, fit_of
-from geoveil.estimate.identifiability import Identifiability, tell_apart_by
-from geoveil.estimate.mixture import by_mechanism
-from geoveil.estimate.observations import Observations, checked_tallies
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]

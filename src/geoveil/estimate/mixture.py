@@ -6,20 +6,21 @@ Neither is maximum likelihood: ``IterativeBayesianUpdate().fit([…])`` uses the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from geoveil.arrays import one_blas_thread
+from geoveil.arrays import FloatArray, count, distribution, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
-from geoveil.errors import Unsupported
+from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bars import AveragedErrors
-from geoveil.estimate.estimate import Estimate, fit_of
+from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.observations import Observations, checked_tallies, joined
 
 
 class Estimator(Protocol):
@@ -64,7 +65,7 @@ class AverageOfEstimates:
             steps=max(part.steps for part in parts),
             stopped=f"average of {_each(parts)}",
             find_fit=lambda: fit_of(Observations(each), distribution),
-            find_errors=lambda: AveragedErrors(distribution, [p.errors for p in parts], weights),
+            find_errors=lambda: AveragedErrors.of(distribution, [p.errors for p in parts], weights),
             find_identifiability=lambda: _least_identifiable(parts),
         )
 
@@ -109,11 +110,6 @@ class AverageMechanism:
         )
 
 
-def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
-    """One tally for each mechanism that made a report, in the order in which they come first."""
-    return joined([tally for tally in tallies if tally.total])
-
-
 def _averaged(observations: Observations) -> Tally:
     tallies = observations.tallies
     if not all(tally.complete for tally in tallies):
@@ -134,3 +130,144 @@ def _each(parts: Sequence[Estimate]) -> str:
 
 def _least_identifiable(parts: Sequence[Estimate]) -> Identifiability:
     return min((part.identifiable for part in parts), key=lambda found: found.rank)
+
+
+# --- Mixed privacy levels: the level they amount to, and the error that can be expected
+#
+# People choose ε_i of their own. For randomised response and for RAPPOR the average mechanism is of the
+# same kind again, at a level ε[n]; the linear estimators and their error depend on it alone. Everything
+# is computed from two means that stay accurate for tiny and for huge ε: the **noise**, the chance that a
+# report names a given wrong cell (sets a given wrong bit), and the **gain**, the share of the signal
+# that is left.
+
+
+class Mixture(NamedTuple):
+    """What a mixture of levels does to a one-hot datum b on average: noise + gain·b."""
+
+    noise: float
+    gain: float
+    people: float
+
+
+def pooled(parts: Sequence[Mixture]) -> Mixture:
+    """Several groups of people as one: the means over all of them."""
+    noise, gain, people = np.array(parts).T
+    total = float(people.sum())
+    return Mixture(float(noise @ people) / total, float(gain @ people) / total, total)
+
+
+def randomized_response_mixture(
+    epsilon: npt.ArrayLike, people: npt.ArrayLike, size: int
+) -> Mixture:
+    """Noise = mean of 1/(k−1+e^ε), gain = mean of (e^ε−1)/(k−1+e^ε), over the people."""
+    levels, weights, total = _levels(epsilon, people)
+    fading = np.exp(-levels)
+    scale = 1.0 + (count("size", size) - 1) * fading
+    return Mixture(
+        float(weights @ (fading / scale)), float(weights @ (-np.expm1(-levels) / scale)), total
+    )
+
+
+def rappor_mixture(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> Mixture:
+    """Noise = mean of 1/(1+e^{ε/2}), gain = mean of tanh(ε/4), over the people."""
+    levels, weights, total = _levels(epsilon, people)
+    fading = np.exp(-levels / 2)
+    return Mixture(
+        float(weights @ (fading / (1 + fading))), float(weights @ np.tanh(levels / 4)), total
+    )
+
+
+def rappor_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """d and u: the bits of one report have covariance diag(d) − u·uᵀ.
+
+    Bits of mean μ have variance μ(1−μ); two of them share −gain²·θ_x·θ_y through the true cell.
+    """
+    mean, shared = group.noise + group.gain * theta, group.gain * theta
+    return mean * (1.0 - mean) + np.square(shared), shared
+
+
+def randomized_response_level(
+    epsilon: npt.ArrayLike, *, size: int, people: npt.ArrayLike = 1
+) -> float:
+    """ε[n] of people who use k-ary randomised response at levels of their own.
+
+    1/(k−1+e^{ε[n]}) = mean of 1/(k−1+e^{ε_i}), where k is ``size`` and ``people`` says how many
+    people use each level (one number: the same for all).
+
+    Reference: FREEWILL eq. (8).
+
+    >>> round(randomized_response_level([2.0, 2.0], size=10), 12)
+    2.0
+    """
+    mixture = randomized_response_mixture(epsilon, people, size)
+    return _log1p_ratio(mixture)
+
+
+def rappor_level(epsilon: npt.ArrayLike, *, people: npt.ArrayLike = 1) -> float:
+    """ε[n] of people who use RAPPOR at levels of their own.
+
+    1/(1+e^{ε[n]/2}) = mean of 1/(1+e^{ε_i/2}).
+
+    Reference: FREEWILL eq. (13).
+
+    >>> round(rappor_level([2.0, 2.0]), 12)
+    2.0
+    """
+    mixture = rappor_mixture(epsilon, people)
+    return 2 * _log1p_ratio(mixture)
+
+
+def randomized_response_error_bound(
+    theta: npt.ArrayLike, epsilon: npt.ArrayLike, people: npt.ArrayLike
+) -> float:
+    """Upper bound on E‖θ̂ − θ‖² of matrix inversion under k-ary randomised response.
+
+    (1 − Σθ²)/n + (k−1)(k + 2(e^{ε[n]}−1)) / (n(e^{ε[n]}−1)²), before any repair. Exact when all use
+    the same level. ``epsilon`` lists the levels, ``people`` how many use each.
+
+    Reference: FREEWILL Proposition 2.
+
+    >>> round(randomized_response_error_bound([0.5, 0.5], 1.0, people=100), 8)
+    0.02341347
+    """
+    truth = distribution("theta", theta, np.size(theta))
+    noise, gain, total = randomized_response_mixture(epsilon, people, truth.size)
+    added = (truth.size - 1) * noise * (truth.size * noise + 2 * gain) / gain**2
+    return (1.0 - float(truth @ truth) + added) / total
+
+
+def rappor_error_bound(
+    theta: npt.ArrayLike, epsilon: npt.ArrayLike, people: npt.ArrayLike
+) -> float:
+    """Upper bound on E‖θ̂ − θ‖² of the linear estimator under RAPPOR.
+
+    (1 − Σθ²)/n + k e^{ε[n]/2} / (n(e^{ε[n]/2}−1)²), before any repair. Exact when all use the same
+    level. ``epsilon`` lists the levels, ``people`` how many use each.
+
+    Reference: FREEWILL Proposition 3.
+
+    >>> round(rappor_error_bound([0.5, 0.5], 2.0, people=100), 8)
+    0.02341347
+    """
+    truth = distribution("theta", theta, np.size(theta))
+    noise, gain, total = rappor_mixture(epsilon, people)
+    added = truth.size * noise * (1.0 - noise) / gain**2
+    return (1.0 - float(truth @ truth) + added) / total
+
+
+def _log1p_ratio(mixture: Mixture) -> float:
+    return math.log1p(mixture.gain / mixture.noise) if mixture.noise > 0 else math.inf
+
+
+def _levels(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]:
+    """The levels, the share of the people at each, and the number of people, checked."""
+    levels = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+    heads = np.asarray(people, dtype=np.float64)
+    if levels.ndim != 1 or not levels.size or not (np.isfinite(levels) & (levels > 0)).all():
+        raise InvalidInput("epsilon must hold finite levels above 0")
+    if heads.ndim and heads.shape != levels.shape:
+        raise InvalidInput(f"people (shape {heads.shape}) must have one entry per level")
+    if not np.isfinite(heads).all() or (heads < 0).any() or not heads.any():
+        raise InvalidInput("people must be finite, not negative, and not all zero")
+    spread = np.broadcast_to(heads, levels.shape)
+    return levels, spread / spread.sum(), float(spread.sum())

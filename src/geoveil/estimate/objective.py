@@ -1,11 +1,13 @@
-"""The function that is maximised: the log-likelihood of weighted observations under an operator."""
+"""The function that is maximised, the log-likelihood of weighted observations, and the plain way up."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, vector
+from geoveil.arrays import FloatArray, distribution, vector
 from geoveil.channel.operator import DenseOperator, Operator, SeenColumns
 from geoveil.errors import InvalidInput
 
@@ -99,3 +101,32 @@ def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
 def uniform(unknowns: int) -> FloatArray:
     """The distribution that prefers nothing, the default start."""
     return np.full(unknowns, 1.0 / unknowns)
+
+
+def full_support(start: npt.ArrayLike | None, unknowns: int) -> FloatArray:
+    """The start as a distribution that is positive everywhere; uniform where none is given."""
+    if start is None:
+        return uniform(unknowns)
+    first = distribution("start", start, unknowns)
+    if (first <= 0).any():
+        empty = int((first <= 0).sum())
+        raise InvalidInput(
+            f"start (zero at {empty} of {unknowns} entries) must be positive everywhere, because "
+            "what starts at zero stays zero; mix it with the uniform distribution"
+        )
+    return first
+
+
+def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
+    """The points of expectation–maximisation from ``start`` on, for all problems at once, without end."""
+    point = objective.at(start)
+    while True:
+        yield point
+        point = objective.at(em_step(point))
+
+
+def em_step(point: Point) -> FloatArray:
+    """θ∘g; its sum is one but for rounding."""
+    raised = point.theta * point.gradient
+    raised /= np.add.reduce(raised, axis=-1, keepdims=True)
+    return raised

@@ -1,22 +1,22 @@
-"""The information in reports, and the standard errors that come of it."""
+"""Two ways to error bars: the information in the reports, and the whole estimate again on resampled data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import eigh, lapack
 
 from geoveil.arrays import FloatArray, count
 from geoveil.channel.channel import Information
-from geoveil.estimate.bars import DrawnErrors, ErrorBars, GaussianErrors
-from geoveil.estimate.observations import Observations
+from geoveil.errors import TooLarge
+from geoveil.estimate.bars import BootstrapErrors, DrawnErrors, ErrorBars, GaussianErrors
+from geoveil.estimate.fitted import Observations
+from geoveil.estimate.identifiability import lost_directions
 from geoveil.estimate.stopping import Meter, Progress
-
-# --- Error bars from the Fisher information, for cells and for regions
-
+from geoveil.space.space import MATRIX_LIMIT
 
 MATRIX_CELLS = 2_048
 """Up to so many cells the information is inverted as a matrix, in a few seconds."""
@@ -79,39 +79,24 @@ class FisherInformation:
         progress: Progress | None,
     ) -> DrawnErrors | GaussianErrors:
         parts = informations(observations, distribution)
-        ways = dict.fromkeys(f"; {part.how}" for part in parts if part.how)
-        if distribution.size <= MATRIX_CELLS:
-            return _inverted(observations.total, distribution, parts, "".join(ways))
-        generator = np.random.default_rng(self.seed)
-        solver = _Solver(parts, observations.total, generator)
-        return solver.errors(distribution, "".join(ways), Meter(progress))
+        how = "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
+        if distribution.size > MATRIX_CELLS:
+            solver = _Solver(parts, observations.total, np.random.default_rng(self.seed))
+            return solver.errors(distribution, how, Meter(progress))
+        covariance, lost = tangent_inverse(np.asarray(sum(part.matrix() for part in parts)))
+        return GaussianErrors(
+            method=f"Fisher information, one unbiased step from the estimate{how}",
+            distribution=distribution,
+            centre=distribution + covariance @ sum(part.score for part in parts),
+            people=observations.total,
+            covariance=covariance,
+            lost=lost,
+        )
 
 
 def informations(observations: Observations, distribution: FloatArray) -> list[Information]:
     """The information of every tally with reports, at a distribution."""
     return [tally.information(distribution) for tally in observations.tallies if tally.total]
-
-
-def _inverted(
-    people: int, distribution: FloatArray, parts: Sequence[Information], how: str
-) -> GaussianErrors:
-    covariance, lost = tangent_inverse(np.asarray(sum(part.matrix() for part in parts)))
-    return GaussianErrors(
-        distribution=distribution,
-        centre=distribution + covariance @ sum(part.score for part in parts),
-        covariance=covariance,
-        lost=lost,
-        people=people,
-        method=f"Fisher information, one unbiased step from the estimate{how}",
-    )
-
-
-class _Solution(NamedTuple):
-    """Solutions (…, cells), the steps they took, and whether they settled."""
-
-    values: FloatArray
-    steps: int
-    settled: bool
 
 
 class _Solver:
@@ -126,40 +111,51 @@ class _Solver:
         self._cells = parts[0].score.size
         self._chunk = max(1, _CHUNK_ENTRIES // self._cells)
         self._score = np.asarray(sum(part.score for part in parts))
-        diagonal = self._diagonal(_DRAWS[1])
+        # J_xx, to a relative √(2/draws): the mean square of random scores.
+        total, draws = np.zeros(self._cells), _DRAWS[1]
+        for first in range(0, draws, self._chunk):
+            total += np.square(self._noise(min(self._chunk, draws - first))).sum(axis=0)
+        diagonal = total / draws
         most = people + np.maximum(self._score, 0.0)  # n·g, at least n
-        self._ridge = np.maximum(diagonal / most, 1.0) ** 2
+        self._ridge = np.maximum(diagonal / most, 1.0) ** 2  # 1/u²
         self._scale = diagonal + self._ridge
 
     def errors(self, distribution: FloatArray, how: str, meter: Meter) -> DrawnErrors:
         sides = np.stack([self._score, np.ones(self._cells)])
-        step, ones = (found := self.solve(sides)).values
+        (step, ones), steps, settled = self.solve(sides)
         least, most = _DRAWS
-        draws = int(np.clip(_EFFORT // (self._cells * found.steps), least, most))
-        drawn = np.concatenate(list(self._drawn(draws, found.steps, meter)))
-        kept = "" if found.settled else f", ended at {found.steps} steps before it settled"
+        draws = int(np.clip(_EFFORT // (self._cells * steps), least, most))
+        drawn = np.concatenate(list(self._drawn(draws, steps, meter)))
+        early = "" if settled else f", ended at {steps} steps before it settled"
+
+        def within_total(values: FloatArray) -> FloatArray:
+            """Brought to a sum of zero, as all changes of a distribution have; ones solves for 1."""
+            return np.asarray(values - values.sum(axis=-1, keepdims=True) * (ones / ones.sum()))
+
         return DrawnErrors(
-            distribution=distribution,
-            centre=distribution + _within_total(step, ones),
-            draws=_within_total(drawn, ones),
-            people=self._people,
             method=(
                 f"Fisher information, one nearly unbiased step from the estimate and {draws} draws by "
-                f"conjugate gradients{kept}, because {self._cells:,} cells are more than the "
+                f"conjugate gradients{early}, because {self._cells:,} cells are more than the "
                 f"{MATRIX_CELLS:,} whose matrix is inverted; standard errors are known to "
                 f"{50 * np.sqrt(2 / draws):.0f} %{how}"
             ),
+            distribution=distribution,
+            centre=distribution + within_total(step),
+            people=self._people,
+            draws=within_total(drawn),
         )
 
-    def solve(self, sides: FloatArray, tell: Callable[[int], None] | None = None) -> _Solution:
-        """x with (J + diag(1/u²))x = sides (…, cells), all at once."""
+    def solve(
+        self, sides: FloatArray, tell: Callable[[int], None] = lambda steps: None
+    ) -> tuple[FloatArray, int, bool]:
+        """x with (J + diag(1/u²))x = sides (…, cells), all at once; its steps; whether they settled."""
         values, residual = np.zeros_like(sides), sides.copy()
         direction = residual / self._scale
         slope = _dot(residual, direction)
         gains: list[FloatArray] = []
         settled = False
         while not settled and len(gains) < _MOST_STEPS:
-            image = self._times(direction)
+            image = direction * self._ridge + sum(part.times(direction) for part in self._parts)
             length = _ratio(slope, _dot(direction, image))
             values += length[:, None] * direction
             residual -= length[:, None] * image
@@ -169,9 +165,8 @@ class _Solver:
             direction = scaled + _ratio(slope, before)[:, None] * direction
             recent = np.sum(gains[-_WINDOW:], axis=0)
             settled = bool((recent <= _SETTLED * np.sum(gains, axis=0)).all())
-            if tell is not None:
-                tell(len(gains))
-        return _Solution(values, len(gains), settled)
+            tell(len(gains))
+        return values, len(gains), settled
 
     def _drawn(self, draws: int, expected: int, meter: Meter) -> Iterator[FloatArray]:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
@@ -183,29 +178,11 @@ class _Solver:
             def tell(steps: int, done: int = number) -> None:
                 meter.at((done + min(steps / expected, 0.99)) / len(sizes))
 
-            yield self.solve(noise, tell).values
+            yield self.solve(noise, tell)[0]
         meter.at(1.0)
-
-    def _times(self, changes: FloatArray) -> FloatArray:
-        total = changes * self._ridge
-        for part in self._parts:
-            total += part.times(changes)
-        return total
 
     def _noise(self, draws: int) -> FloatArray:
         return np.asarray(sum(part.noise(draws, self._generator) for part in self._parts))
-
-    def _diagonal(self, draws: int) -> FloatArray:
-        """J_xx, to a relative √(2/draws): the mean square of random scores."""
-        total = np.zeros(self._cells)
-        for first in range(0, draws, self._chunk):
-            total += np.square(self._noise(min(self._chunk, draws - first))).sum(axis=0)
-        return total / draws
-
-
-def _within_total(values: FloatArray, ones: FloatArray) -> FloatArray:
-    """Solutions brought to a sum of zero, as all changes of a distribution have; ones solves for 1."""
-    return np.asarray(values - values.sum(axis=-1, keepdims=True) * (ones / ones.sum()))
 
 
 def _dot(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -224,7 +201,16 @@ def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     bordered = information + information.diagonal().mean()
     scale = np.sqrt(np.maximum(bordered.diagonal(), np.finfo(float).tiny))
     scaled = bordered / scale / scale[:, None]
-    inverse, lost = _regular_inverse(scaled) or _singular_inverse(scaled)
+    factor, failed = lapack.dpotrf(scaled, lower=1, clean=1)
+    norm = np.abs(scaled).sum(axis=0).max()
+    if not failed and lapack.dpocon(factor, norm, uplo="L")[0] >= _SINGULAR:
+        half, _ = lapack.dpotri(factor, lower=1)
+        inverse, lost = np.tril(half) + np.tril(half, -1).T, np.zeros((len(scaled), 0))
+    else:  # the pseudo-inverse, and what it leaves out
+        values, vectors = eigh(scaled)
+        regular = values > _SINGULAR * values[-1]
+        inverse = (vectors[:, regular] / values[regular]) @ vectors[:, regular].T
+        lost = vectors[:, ~regular]
     inverse = inverse / scale / scale[:, None]
     lost = lost / scale[:, None]
     lost = lost / np.linalg.norm(lost, axis=0)
@@ -232,18 +218,93 @@ def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     return inverse - np.outer(total, total) / total.sum(), lost
 
 
-def _regular_inverse(matrix: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    factor, failed = lapack.dpotrf(matrix, lower=1, clean=1)
-    if failed:
-        return None
-    condition, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
-    if condition < _SINGULAR:
-        return None
-    half, _ = lapack.dpotri(factor, lower=1)
-    return np.tril(half) + np.tril(half, -1).T, np.zeros((len(matrix), 0))
+# --- Error bars by simulation
 
 
-def _singular_inverse(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    values, vectors = eigh(matrix)
-    kept = values > _SINGULAR * values[-1]
-    return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, vectors[:, ~kept]
+_MOST_ENTRIES = 1 << 28
+_TOLD = 20  # times that progress is told
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Error bars by parametric bootstrap over the tallies, for any number of cells.
+
+    Law: the estimate is carried on to ``carry_on`` times its steps and at least to 50, which takes
+    most of the smoothing out of it; each tally is drawn again from the law of reports of that
+    distribution (multinomial, same total), and estimated with as many steps. Where a tally holds only
+    what was seen (RAPPOR, several reports of one person), its counts are resampled instead. Up to
+    4,096 cells the directions no report shows are found first; their cells have the interval [0, 1].
+    Cost: replicates × carry_on times that of the estimate, and one QR factorisation of the channels
+    up to 4,096 cells; replicates advance as one batch.
+    Guarantee: none on coverage. Early stopping hides some of the bias: see ``benchmarks/coverage.py``.
+
+    >>> Bootstrap(replicates=500).seed
+    0
+    """
+
+    replicates: int = 200
+    carry_on: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        count("replicates", self.replicates, least=2)
+        count("carry_on", self.carry_on)
+        count("seed", self.seed, least=0)
+
+    def errors(
+        self,
+        observations: Observations,
+        distribution: FloatArray,
+        refit: Refit,
+        progress: Progress | None,
+    ) -> BootstrapErrors:
+        cells = distribution.size
+        if self.replicates * cells > _MOST_ENTRIES:
+            raise TooLarge(
+                f"replicates ({self.replicates}) × cells ({cells}) must be at most {_MOST_ENTRIES}; "
+                "use fewer replicates"
+            )
+        centre = refit(observations.counts.astype(np.float64), self.carry_on)
+        drawn = self._resampled(observations, centre)
+        replicates = np.empty((self.replicates, cells))
+        chunk = max(1, min(_CHUNK_ENTRIES // drawn.shape[1], self.replicates // _TOLD))
+        for first in range(0, self.replicates, chunk):
+            replicates[first : first + chunk] = refit(drawn[first : first + chunk], self.carry_on)
+            if progress is not None:
+                progress(min(first + chunk, self.replicates), self.replicates)
+        return BootstrapErrors(
+            method=f"parametric bootstrap, {self.replicates} replicates",
+            distribution=distribution,
+            centre=centre,
+            people=observations.total,
+            replicates=replicates,
+            lost=_lost(observations),
+        )
+
+    def _resampled(self, observations: Observations, centre: FloatArray) -> FloatArray:
+        """(replicates, observations): new counts of every tally."""
+        generator = np.random.default_rng(self.seed)
+        drawn = []
+        for tally in observations.tallies:
+            if not tally.total:
+                drawn.append(np.zeros((self.replicates, tally.counts.size), dtype=np.int64))
+                continue
+            law = tally.counts.astype(np.float64)
+            if tally.complete:
+                law = np.maximum(tally.operator._push(centre), 0.0)
+            shares = law / max(law.sum(), np.finfo(float).tiny)
+            drawn.append(generator.multinomial(tally.total, shares, size=self.replicates))
+        return np.concatenate(drawn, axis=1).astype(np.float64)
+
+
+def _lost(observations: Observations) -> FloatArray:
+    """(cells, k): the directions that no tally shows; none are looked for above 4,096 cells."""
+    cells = observations.space.size
+    if cells > MATRIX_LIMIT:
+        return np.zeros((cells, 0))
+    lost, told = np.eye(cells), []
+    for tally in observations.tallies:
+        if tally.total and lost.shape[1]:
+            told.append(tally.telling_columns())
+            lost = lost_directions(np.concatenate(told, axis=1))
+    return lost

@@ -14,9 +14,9 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.operator import Operator
-from geoveil.estimate.em import ActiveSetNewton, em_path, maximise
+from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.linear import REPAIRS, LinearSystem
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.objective import Objective, em_path, uniform
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation

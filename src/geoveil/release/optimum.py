@@ -17,8 +17,8 @@ from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.channel.operator import DenseOperator, Operator
-from geoveil.estimate.em import Accelerator, ActiveSetNewton, Ascent, Squarem, em_path, maximise
-from geoveil.estimate.objective import Objective, Point
+from geoveil.estimate.em import Accelerator, ActiveSetNewton, Ascent, Squarem, maximise
+from geoveil.estimate.objective import Objective, Point, em_path
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop
 from geoveil.mechanism.elastic import Elastic
 from geoveil.randomness import SYSTEM, Randomness

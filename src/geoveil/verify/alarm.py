@@ -17,10 +17,8 @@ from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.em import em_path
-from geoveil.estimate.estimate import Estimate
-from geoveil.estimate.objective import Objective, uniform
-from geoveil.estimate.observations import Observations
+from geoveil.estimate.fitted import Estimate, Observations
+from geoveil.estimate.objective import Objective, em_path, uniform
 
 _CHUNK_ENTRIES = 1 << 22
 

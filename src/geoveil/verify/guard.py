@@ -13,9 +13,8 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import maximise
-from geoveil.estimate.estimate import Estimate
+from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.mixture import Estimator
-from geoveil.estimate.observations import Observations
 from geoveil.estimate.stopping import LikelihoodChange
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 

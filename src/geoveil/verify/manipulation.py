@@ -13,8 +13,8 @@ from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_bla
 from geoveil.channel.channel import Channel, Tally, inverse_distribution
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
+from geoveil.estimate.fitted import Observations
 from geoveil.estimate.mixture import Estimator
-from geoveil.estimate.observations import Observations
 from geoveil.randomness import Randomness, checked_randomness
 from geoveil.verify.alarm import after_steps, batches
 

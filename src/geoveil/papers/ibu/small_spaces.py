@@ -12,9 +12,8 @@ from scipy.special import gammaln, xlogy
 from geoveil.arrays import FloatArray
 from geoveil.campaign.long_run import Mesh, compositions
 from geoveil.channel.operator import DenseOperator
-from geoveil.estimate.em import em_path
 from geoveil.estimate.linear import REPAIRS
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.objective import Objective, em_path, uniform
 from geoveil.measure.information import total_variation
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import Rappor
