@@ -13,7 +13,6 @@ import click
 import numpy as np
 from rich.console import Console as RichConsole
 from rich.markup import escape
-from rich.table import Table
 
 import geoveil as gv
 from geoveil.channel.words import rounded_up
@@ -79,35 +78,32 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     from geoveil.demo.picture import draw
 
     folder.mkdir(parents=True, exist_ok=True)
-    picture, mechanism, estimate = (
-        folder / name for name in ("city.png", "mechanism.json", "estimate.geojson")
-    )
-    draw(story).savefig(picture)
-    gv.save_mechanism(story.mechanism, mechanism)
+    names = {"picture": "city.png", "mechanism": "mechanism.json", "estimate": "estimate.geojson"}
+    files = {kind: str(folder / name) for kind, name in names.items()}
+    draw(story).savefig(files["picture"])
+    gv.save_mechanism(story.mechanism, files["mechanism"])
     last, level = story.estimate, 0.95
     low, high = last.interval(level)
     counts = np.bincount(story.reports, minlength=last.space.size)
-    description = {"reports": last.total, "steps": last.steps, "stopped": last.stopped,
-                   "interval_level": level}  # fmt: skip
-    result = Result(
-        last.space, last.distribution, last.standard_error, low, high, counts, description
+    about = {"reports": last.total, "steps": last.steps, "stopped": last.stopped}
+    about |= {"interval_level": level}
+    write_result(
+        files["estimate"],
+        Result(last.space, last.distribution, last.standard_error, low, high, counts, about),
     )
-    write_result(str(estimate), result)
-    return {"picture": str(picture), "mechanism": str(mechanism), "estimate": str(estimate)}
+    return files
 
 
 def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
+    certificate, audit = story.certificate, story.audit
     return {
         "people": story.people,
         "devices": story.devices,
         "epsilon_per_km": story.epsilon_per_km,
         "explanation": story.promise,
         "spent": story.spent,
-        "certificate": {
-            "holds": story.certificate.holds,
-            "epsilon_per_km": story.certificate.epsilon_per_km,
-        },
-        "audit": {"passed": story.audit.passed, "findings": list(story.audit.findings)},
+        "certificate": {"holds": certificate.holds, "epsilon_per_km": certificate.epsilon_per_km},
+        "audit": {"passed": audit.passed, "findings": list(audit.findings)},
         "mean_distance_km": story.mean_distance_km,
         "reported_error_km": story.reported_error_km,
         "estimated_error_km": story.estimated_error_km,
@@ -128,59 +124,42 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
 
 
 def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
+    verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
+    rounds = columns_of_numbers(
+        ("round", "certified ε per km", "report off by", "leaks", "map off by"), indent=2
+    )
+    for told in story.rounds:
+        rounds.add_row(
+            str(told.number), rounded_up(told.certificate.epsilon_per_km, 5),
+            f"{told.mean_distance_km:.2f} km", f"{told.leakage_bits:.2f} bits",
+            f"[bold]{told.estimated_error_km * 1000:.0f} m[/]",
+        )  # fmt: skip
+    districts = columns_of_numbers(
+        ("true", "reported", "reconstructed", "95 % interval"), first="district", indent=2
+    )
+    for place in story.districts():
+        low, high = place.interval
+        districts.add_row(
+            place.name, f"{place.true_share:.1%}", f"{place.reported_share:.1%}",
+            f"[bold]{place.estimated_share:.1%}[/]", f"{low:.1%} – {high:.1%}",
+        )  # fmt: skip
+    picture, mechanism, estimate = map(escape, files.values())
     screen.print(
         f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
         f"{len(story.rounds)} rounds, to a collector on this machine; {story.devices} of them through a "
-        "device with a ledger of its own."
-    )
-    screen.print(
+        "device with a ledger of its own.\n"
         f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from the cell of its person on average. "
-        f"{story.promise}"
-    )
-    verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
-    screen.print(
+        f"{story.promise}\n"
         f"  The promise, ε = {rounded_up(story.epsilon_per_km)} per km between cells for each report, "
         f"{verdict} in every round: the exact loss of the integers drawn from is at most "
-        f"{rounded_up(story.certificate.epsilon_per_km, 7)}. {story.spent}"
-    )
-    screen.print(f"  Audit of the sampler: {story.audit}.")
-    screen.print(
+        f"{rounded_up(story.certificate.epsilon_per_km, 7)}. {story.spent}\n"
+        f"  Audit of the sampler: {story.audit}.\n"
         f"  The map of reports is {story.reported_error_km * 1000:.0f} m from the truth; the "
         f"reconstructed one [bold]{story.estimated_error_km * 1000:.0f} m[/] (earth mover's distance).\n"
     )
-    screen.print(_round_table(story))
-    screen.print()
-    screen.print(_district_table(story))
-    picture, mechanism, estimate = map(escape, files.values())
-    screen.print(f"\n  picture    [cyan]{picture}[/]")
-    screen.print(f"  mechanism  {mechanism}   (geoveil audit {mechanism})")
-    screen.print(f"  estimate   {estimate}")
-
-
-def _round_table(story: Story) -> Table:
-    headings = ("round", "certified ε per km", "report off by", "leaks", "map off by")
-    table = columns_of_numbers(headings, indent=2)
-    for told in story.rounds:
-        table.add_row(
-            str(told.number),
-            rounded_up(told.certificate.epsilon_per_km, 5),
-            f"{told.mean_distance_km:.2f} km",
-            f"{told.leakage_bits:.2f} bits",
-            f"[bold]{told.estimated_error_km * 1000:.0f} m[/]",
-        )
-    return table
-
-
-def _district_table(story: Story) -> Table:
-    headings = ("true", "reported", "reconstructed", "95 % interval")
-    table = columns_of_numbers(headings, first="district", indent=2)
-    for place in story.districts():
-        low, high = place.interval
-        table.add_row(
-            place.name,
-            f"{place.true_share:.1%}",
-            f"{place.reported_share:.1%}",
-            f"[bold]{place.estimated_share:.1%}[/]",
-            f"{low:.1%} – {high:.1%}",
-        )
-    return table
+    screen.print(rounds, "", districts, sep="\n")
+    screen.print(
+        f"\n  picture    [cyan]{picture}[/]\n"
+        f"  mechanism  {mechanism}   (geoveil audit {mechanism})\n"
+        f"  estimate   {estimate}"
+    )

@@ -142,11 +142,10 @@ def _explain(error: BaseException) -> int:
 
 def _message(error: BaseException) -> str | None:
     """What to tell the user about an expected failure; ``None`` for a fault of the program."""
-    if isinstance(error, click.UsageError):
-        where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return error.format_message() + where
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        context = getattr(error, "ctx", None) if isinstance(error, click.UsageError) else None
+        where = f" (see {context.command_path} --help)" if context else ""
+        return error.format_message() + where
     if isinstance(error, GeoveilError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):
@@ -171,12 +170,12 @@ def _leave_pipe() -> int:
 
 def run() -> None:
     """The program as a process of its own: SIGTERM unwinds it, so half-written files are removed."""
-    signal.signal(signal.SIGTERM, _terminate)
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, terminate)
     for stream in (sys.stdout, sys.stderr):  # a terminal without Greek letters gets question marks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     program()
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(TERMINATED)

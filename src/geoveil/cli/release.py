@@ -59,12 +59,6 @@ class Published:
         return list(self.named) or [str(number + 1) for number in range(self.release.people)]
 
     @property
-    def chosen(self) -> CurvePoint:
-        """The point of the curve that this release is."""
-        multiplier = self.release.multiplier
-        return next(point for point in self.curve if point.multiplier == multiplier)
-
-    @property
     def unchanged_bits(self) -> float:
         """What unchanged counts would tell, in bits."""
         return sum(design.law.entropy_bits for design in self.release.designs)
@@ -319,7 +313,7 @@ def command(machine: bool, **options: Any) -> None:
         }
         write_columns(request.personal, columns, format=request.format)
     if request.plot is not None:
-        save_leakage_curve(request.plot, published.curve, published.chosen)
+        save_leakage_curve(request.plot, published.curve, published.release.multiplier)
     if request.output is not None:
         counts = published.table.with_counts(published.released)
         write_columns(request.output, counts, format=request.format)

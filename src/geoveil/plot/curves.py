@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.campaign.advice import Advice, Choice
+from geoveil.campaign.advice import Advice
 from geoveil.campaign.simulation import Simulation
 from geoveil.errors import InvalidInput
 from geoveil.plot.maps import picture
@@ -17,7 +17,6 @@ from geoveil.release.comparator import CurvePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -90,74 +89,61 @@ def draw_curves(
 
 def save_campaign(path: str, simulation: Simulation) -> None:
     """Draw the curve into a picture (.png, .svg or .pdf)."""
-    if not simulation.rounds:
+    done = simulation.rounds
+    if not done:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
     with picture(path, 6.4, 4.0) as figure:
-        _draw_campaign(figure.subplots(), simulation)
-
-
-def _draw_campaign(axes: Any, simulation: Simulation) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    rounds = [done.number for done in simulation.rounds]
-    axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
-    axes.plot(rounds, [done.error_km for done in simulation.rounds], color=COLOURS[0], marker="o",
-              markersize=3.5, label="estimate")  # fmt: skip
-    best = [done.hindsight_km for done in simulation.rounds if done.hindsight_km is not None]
-    if len(best) == len(rounds):
-        axes.plot(rounds, best, color=COLOURS[2], linestyle="--", label="best stop in hindsight")
-    axes.plot(rounds, [max(done.floor_km, 1e-6) for done in simulation.rounds], color="0.3",
-              linestyle="-.", label="exact counts, no privacy")  # fmt: skip
-    floor = min(done.error_km for done in simulation.rounds) / 30
-    axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
-    axes.set_ylim(bottom=floor)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(fontsize=8)
+        axes: Any = figure.subplots()
+        rounds, errors = [each.number for each in done], [each.error_km for each in done]
+        best = [each.hindsight_km for each in done]
+        axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
+        axes.plot(rounds, errors, color=COLOURS[0], marker="o", markersize=3.5, label="estimate")
+        if None not in best:
+            axes.plot(
+                rounds, best, color=COLOURS[2], linestyle="--", label="best stop in hindsight"
+            )
+        axes.plot(rounds, [max(each.floor_km, 1e-6) for each in done], color="0.3",
+                  linestyle="-.", label="exact counts, no privacy")  # fmt: skip
+        axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
+        axes.set_ylim(bottom=min(errors) / 30)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend(fontsize=8)
 
 
 # --- The dial as a picture: what each camouflage costs and hides at one promise
 
 
-_SIDES = (
-    ("mean distance (km)", "mean_distance_km"),
-    ("leakage (bits)", "leakage_bits"),
-    ("expected error of the map (km)", "expected_error_km"),
-    ("attacker's belief in the isolated place", "isolated_posterior"),
-    ("honest reports that a fake one may weigh for", "leverage"),
-)
+_SIDES = {
+    "mean_distance_km": "mean distance (km)",
+    "leakage_bits": "leakage (bits)",
+    "expected_error_km": "expected error of the map (km)",
+    "isolated_posterior": "attacker's belief in the isolated place",
+    "leverage": "honest reports that a fake one may weigh for",
+}
 
 
 def save_dial(path: str, advice: Advice) -> None:
     """Draw the dial into a picture (.png, .svg or .pdf)."""
-    with picture(path, 11.0, 5.6) as figure:
-        _draw_dial(figure, advice)
-
-
-def _draw_dial(figure: Figure, advice: Advice) -> None:
+    best, dial = advice.recommended, [choice.camouflage for choice in advice.dial]
     beside = [choice for choice in advice.choices if choice.camouflage is None]
-    *sides, legend = figure.subplots(2, 3).ravel()
-    for axes, (title, name) in zip(sides, _SIDES, strict=True):
-        dial = [choice.camouflage for choice in advice.dial]
-        axes.plot(dial, _side(advice.dial, name), color=COLOURS[0], marker="o", markersize=4,
-                  label="the dial")  # fmt: skip
-        best = advice.recommended
-        axes.plot([best.camouflage], _side((best,), name), "o", color=COLOURS[0], markersize=10,
-                  fillstyle="none", label="recommended")  # fmt: skip
-        for number, choice in enumerate(beside, start=1):
-            axes.axhline(_side((choice,), name)[0], color=COLOURS[number], linestyle="--",
-                         linewidth=1, label=choice.name)  # fmt: skip
-        axes.set(title=title, xlabel="camouflage")
-        if name == "leverage":
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
-    legend.axis("off")
-    legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
-    figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
-
-
-def _side(choices: tuple[Choice, ...], name: str) -> list[float]:
-    return [float(getattr(choice, name)) for choice in choices]
+    with picture(path, 11.0, 5.6) as figure:
+        *sides, legend = figure.subplots(2, 3).ravel()
+        for axes, (name, title) in zip(sides, _SIDES.items(), strict=True):
+            along = [getattr(choice, name) for choice in advice.dial]
+            axes.plot(dial, along, color=COLOURS[0], marker="o", markersize=4, label="the dial")
+            axes.plot([best.camouflage], [getattr(best, name)], "o", color=COLOURS[0], markersize=10,
+                      fillstyle="none", label="recommended")  # fmt: skip
+            for number, choice in enumerate(beside, start=1):
+                axes.axhline(getattr(choice, name), color=COLOURS[number], linestyle="--",
+                             linewidth=1, label=choice.name)  # fmt: skip
+            axes.set(title=title, xlabel="camouflage")
+            if name == "leverage":
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
+        legend.axis("off")
+        legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
+        figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
 
 
 # --- The leakage–distortion curve of a release as a picture
@@ -169,34 +155,32 @@ _LABELS = {
 }
 
 
-def save_leakage_curve(path: str, points: Sequence[CurvePoint], chosen: CurvePoint) -> None:
-    """Draw the curve into a picture (.png, .svg or .pdf); ``chosen``, what is published, is marked."""
+def save_leakage_curve(path: str, points: Sequence[CurvePoint], multiplier: float) -> None:
+    """The least leakage at each distortion, the comparators', and the most about one person.
+
+    Drawn into a picture (.png, .svg or .pdf); the release at ``multiplier`` is marked.
+    """
+    chosen = next(point for point in points if point.multiplier == multiplier)
+    distortion = [point.distortion for point in points]
     with picture(path, 6.4, 4.2) as figure:
         axes = figure.subplots()
-        draw_leakage_curve(axes, points)
+        axes.plot(distortion, [point.leakage_bits for point in points], color=COLOURS[0], marker="o",
+                  markersize=4, label="least leakage (this mechanism)")  # fmt: skip
+        names = dict.fromkeys(name for point in points for name in point.comparators_bits)
+        for number, name in enumerate(names, start=1):
+            known = [point for point in points if name in point.comparators_bits]
+            axes.plot([point.distortion for point in known],
+                      [point.comparators_bits[name] for point in known],
+                      color=COLOURS[number], marker="sx"[number % 2], markersize=5 - number,
+                      linestyle=("--", ":")[number % 2], label=_LABELS.get(name, name))  # fmt: skip
+        axes.plot(distortion, [point.personal_bits for point in points], color=COLOURS[6],
+                  linestyle=":", label="most about one person")  # fmt: skip
         axes.plot([chosen.distortion], [chosen.leakage_bits], "o", color=COLOURS[0], markersize=11,
                   fillstyle="none", label=f"this release (λ = {chosen.multiplier:.3g})")  # fmt: skip
+        axes.set(xlabel="distortion (people)", ylabel="leakage (bits)")
+        axes.set_xlim(left=0.0)
+        axes.set_ylim(bottom=0.0)
+        axes.grid(color="#dddddd", linewidth=0.6)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
         axes.legend(fontsize=8, frameon=False)
-
-
-def draw_leakage_curve(axes: Any, points: Sequence[CurvePoint], *, title: str = "") -> None:
-    """The least leakage at each distortion, the comparators', and the most about one person."""
-    distortion = [point.distortion for point in points]
-    leakage = [point.leakage_bits for point in points]
-    axes.plot(distortion, leakage, color=COLOURS[0], marker="o", markersize=4,
-              label="least leakage (this mechanism)")  # fmt: skip
-    names = dict.fromkeys(name for point in points for name in point.comparators_bits)
-    for number, name in enumerate(names, start=1):
-        found = [point for point in points if name in point.comparators_bits]
-        axes.plot([point.distortion for point in found],
-                  [point.comparators_bits[name] for point in found],
-                  color=COLOURS[number], marker="sx"[number % 2], markersize=5 - number,
-                  linestyle=("--", ":")[number % 2], label=_LABELS.get(name, name))  # fmt: skip
-    axes.plot(distortion, [point.personal_bits for point in points], color=COLOURS[6],
-              linestyle=":", label="most about one person")  # fmt: skip
-    axes.set(xlabel="distortion (people)", ylabel="leakage (bits)", title=title)
-    axes.set_xlim(left=0.0)
-    axes.set_ylim(bottom=0.0)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -44,22 +44,11 @@ class DelimitedReader(TableReader):
         self._drop_bad = drop_bad
         self._broken_row: int | None = None
         self._rows = 0
-        try:
-            with unpacking(self.name):
-                self._fields = self._read_header()
-                self._blocks = blocks_of_rows(
-                    self._source, self._line_end, delimiter=delimiter.encode()
-                )
-                self._document = self._carried() if self._fields.count(DOCUMENT) == 1 else None
-        except BaseException:
-            self.close()
-            raise
+        self._fields = self._read_header()
+        self._blocks = blocks_of_rows(source, self._line_end, delimiter=delimiter.encode())
+        self._document = self._carried() if self._fields.count(DOCUMENT) == 1 else None
         carrier = () if self._document is None else (DOCUMENT,)
         self.columns = [name for name in self._fields if name not in carrier]
-
-    @property
-    def fraction(self) -> float | None:
-        return self._source.fraction
 
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
@@ -90,9 +79,6 @@ class DelimitedReader(TableReader):
                 f"row {self._broken_row} of {self.name} must have {len(self._fields)} fields, "
                 "as the header has; correct it, or drop bad rows"
             ) from None
-
-    def close(self) -> None:
-        self._source.close()
 
     def _carried(self) -> dict[str, Any] | None:
         """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
@@ -146,9 +132,20 @@ class DelimitedReader(TableReader):
         head = self._source.head(_LONGEST_HEADER)
         if head[:4] == b"PAR1":
             raise InvalidFile(f"{self.name} is a Parquet file; name it so that it ends in .parquet")
-        lines = csv.reader(
-            io.StringIO(_decode(head, self.name), newline=""), delimiter=self._delimiter
-        )
+        first = head.split(b"\n", 1)[0]
+        try:
+            if b"\0" in first:
+                raise ValueError("binary")
+            first.decode("utf-8-sig")
+        except ValueError:  # includes UnicodeDecodeError
+            raise InvalidFile(
+                f"{self.name} must be CSV text in UTF-8; it is something else"
+            ) from None
+        # Up to the last whole line; what comes after the header is looked at later.
+        cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+        whole = head[:cut] if cut and len(head) >= _LONGEST_HEADER else head
+        text = io.StringIO(whole.decode("utf-8-sig", errors="replace"), newline="")
+        lines = csv.reader(text, delimiter=self._delimiter)
         try:
             fields = next((fields for fields in lines if any(fields)), None)
         except csv.Error:
@@ -167,17 +164,3 @@ class DelimitedReader(TableReader):
         self._line_end = b"\n" if b"\n" in head else b"\r"
         self._source.read(sum(map(len, head.splitlines(keepends=True)[: lines.line_num])))
         return columns
-
-
-def _decode(head: bytes, name: str) -> str:
-    """The beginning of the file as text, up to its last whole line."""
-    cut = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
-    whole = head[:cut] if cut and len(head) >= _LONGEST_HEADER else head
-    first = whole.split(b"\n", 1)[0]
-    try:
-        if b"\0" in first:
-            raise ValueError("binary")
-        first.decode("utf-8-sig")
-    except ValueError:  # includes UnicodeDecodeError
-        raise InvalidFile(f"{name} must be CSV text in UTF-8; it is something else") from None
-    return whole.decode("utf-8-sig", errors="replace")

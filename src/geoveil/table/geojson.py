@@ -98,14 +98,9 @@ class GeoJSONReader(TableReader):
         self._batch: list[Any] = []
         self._source = source
         self.name = source.name
-        try:
-            self._scanner = FeatureScanner(self._source, self.name)
-            self._features = self._scanner.features()
-            with unpacking(self.name):
-                first = next(self._features, None)
-        except BaseException:
-            self.close()
-            raise
+        self._scanner = FeatureScanner(source, self.name)
+        self._features = self._scanner.features()
+        first = next(self._features, None)
         self._features = chain([] if first is None else [first], self._features)
         self.columns = list(_properties(first))
         self.geometries = [
@@ -125,10 +120,6 @@ class GeoJSONReader(TableReader):
             self._document = scanner.document or {}
         return document or self._document or None
 
-    @property
-    def fraction(self) -> float | None:
-        return self._source.fraction
-
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
@@ -147,9 +138,6 @@ class GeoJSONReader(TableReader):
                 self._check_degrees(columns)
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
         self._check_degrees(columns)
-
-    def close(self) -> None:
-        self._source.close()
 
     def shape_of(self, row: int) -> str | None:
         try:

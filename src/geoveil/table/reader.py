@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -62,9 +61,6 @@ def format_of(path: str, given: str | None = None) -> Format:
 # --- Bytes of a file or a pipe, unpacked when they are gzip, with the share already read
 
 
-_GZIP_MAGIC = b"\x1f\x8b"
-
-
 class Source:
     """The bytes of a table, read once from front to back.
 
@@ -85,7 +81,7 @@ class Source:
         self._head = b""
         self._bytes: io.BufferedReader | gzip.GzipFile = self._raw
         self._ended = False
-        if self.head(2) == _GZIP_MAGIC:
+        if self.head(2) == b"\x1f\x8b":  # gzip
             self._bytes = gzip.GzipFile(fileobj=_Chained(self._head, self._raw))
             self._head, self._ended = b"", False
 
@@ -240,7 +236,7 @@ GEOMETRY = ("latitude of the geometry", "longitude of the geometry")
 """The coordinate columns of formats that hold points."""
 
 
-class TableReader(ABC):
+class TableReader:
     """A table read once from front to back, in batches of rows.
 
     ``columns`` are its names; ``coordinates`` the columns that are latitude and longitude by the
@@ -255,30 +251,31 @@ class TableReader(ABC):
     geometries: Sequence[str] = ()
     refused: int = 0
     _document: dict[str, Any] | None = None
+    _source: Source
 
     @property
     def metadata(self) -> dict[str, Any] | None:
         """The document that the table carries, else ``None``."""
         return self._document
 
-    @abstractmethod
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, with these columns only: numbers or text, then whatever is kept."""
+        raise NotImplementedError
 
     def shape_of(self, row: int) -> str | None:
         """What the geometry in a row of the last batch is, where it is known and no point."""
         return None
 
     @property
-    @abstractmethod
     def fraction(self) -> float | None:
         """The share already read, in [0, 1]; ``None`` where it cannot be known."""
+        return self._source.fraction
 
-    @abstractmethod
     def close(self) -> None:
         """Let go of the file."""
+        self._source.close()
 
     def __enter__(self) -> TableReader:
         return self
@@ -299,19 +296,26 @@ def open_table(
     """
     name = path.path if isinstance(path, Source) else path
     kind = format_of(name, format)
-    if kind is Format.CSV:
-        from geoveil.table.delimited import DelimitedReader
+    if kind is Format.PARQUET:
+        from geoveil.table.parquet import ParquetReader
 
-        return DelimitedReader(Source.of(path), delimiter=delimiter, drop_bad=drop_bad)
-    if kind is Format.GEOJSON:
-        from geoveil.table.geojson import GeoJSONReader
+        if name == PIPE:
+            raise InvalidInput(
+                "Parquet input must be a file, not a pipe; its index stands at the end"
+            )
+        return ParquetReader(name)
+    from geoveil.table.delimited import DelimitedReader
+    from geoveil.table.geojson import GeoJSONReader
 
-        return GeoJSONReader(Source.of(path))
-    if name == PIPE:
-        raise InvalidInput("Parquet input must be a file, not a pipe; its index stands at the end")
-    from geoveil.table.parquet import ParquetReader
-
-    return ParquetReader(name)
+    source = Source.of(path)
+    try:
+        with unpacking(source.name):
+            if kind is Format.GEOJSON:
+                return GeoJSONReader(source)
+            return DelimitedReader(source, delimiter=delimiter, drop_bad=drop_bad)
+    except BaseException:
+        source.close()
+        raise
 
 
 def read_document(stored: bytes, name: str) -> dict[str, Any] | None:
