@@ -12,7 +12,7 @@ from scipy import fft
 
 from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, Inside, city_prior, duration, faster, ratio, share
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.campaign.elastic_design import blahut_arimoto
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import (
@@ -24,7 +24,7 @@ from geoveil.estimate import (
     maximise,
 )
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
 from geoveil.randomness import SYSTEM, seeded

@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import multinomial
 
 import geoveil as gv
+from geoveil.arrays import uniform
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.em import maximise
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.objective import Objective
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits

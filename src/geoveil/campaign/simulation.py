@@ -9,13 +9,13 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread, uniform
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import seeded

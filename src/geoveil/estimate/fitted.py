@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread, refrozen
+from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread, refrozen, uniform
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
-from geoveil.estimate.objective import Objective, uniform
+from geoveil.estimate.objective import Objective
 from geoveil.space.space import Space
 
 _SUSPECT = 1e-12

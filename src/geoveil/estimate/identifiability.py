@@ -11,10 +11,10 @@ import numpy.typing as npt
 import scipy
 from scipy.linalg import lapack, qr, solve_triangular
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, uniform
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.estimate.em import ActiveSetNewton, Squarem
-from geoveil.estimate.objective import Objective, Point, uniform
+from geoveil.estimate.objective import Objective, Point
 from geoveil.space.space import MATRIX_LIMIT
 
 _TOLERANCE = 1e-12

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, distribution, vector
+from geoveil.arrays import FloatArray, distribution, uniform, vector
 from geoveil.channel.operator import DenseOperator, Operator, SeenColumns
 from geoveil.errors import InvalidInput
 
@@ -96,11 +96,6 @@ def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
     if not (given.sum(axis=-1) > 0).all():
         raise InvalidInput("weights must not all be zero; nothing was observed")
     return given
-
-
-def uniform(unknowns: int) -> FloatArray:
-    """The distribution that prefers nothing, the default start."""
-    return np.full(unknowns, 1.0 / unknowns)
 
 
 def full_support(start: npt.ArrayLike | None, unknowns: int) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from geoveil.arrays import FloatArray, IntArray, frozen, positive, vector
+from geoveil.arrays import FloatArray, IntArray, frozen, positive, uniform, vector
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -345,7 +345,7 @@ def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -
 
 def _normalised(weights: npt.ArrayLike | None, size: int) -> FloatArray:
     if weights is None:
-        return np.full(size, 1 / size)
+        return uniform(size)
     given = vector("weights", weights, size)
     if given.ndim != 1 or (given < 0).any() or not given.any():
         raise InvalidInput("weights must be one number per cell, none negative, not all 0")

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel
 from geoveil.channel.operator import Operator
 from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.linear import REPAIRS, LinearSystem
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation

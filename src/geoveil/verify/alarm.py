@@ -13,12 +13,12 @@ from itertools import islice
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, count, finite, one_blas_thread, uniform
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.fitted import Estimate, Observations
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 
 _CHUNK_ENTRIES = 1 << 22
 

@@ -9,14 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate
 from geoveil.estimate.linear import LinearSystem, RapporEstimator
 from geoveil.estimate.mixture import AverageOfEstimates, Estimator
-from geoveil.estimate.objective import uniform
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.planar import PlanarGeometric

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign.long_run import Mesh, compositions
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.linear import REPAIRS
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.information import total_variation
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import Rappor

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign import Campaign, Crowd, Simulation, simulate
 from geoveil.estimate import Steps
-from geoveil.estimate.objective import uniform
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.papers import report
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, Cut, load_city

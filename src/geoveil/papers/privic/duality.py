@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign import blahut_arimoto
 from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
-from geoveil.estimate.objective import Objective, em_path, uniform
+from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
 from geoveil.mechanism import PlanarGeometric
