@@ -16,11 +16,12 @@ from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, best_of, city_prior, duration, faster, ratio
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import blahut_arimoto, elastic
-from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
+from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
 from geoveil.channel.kernel import fft_workers
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
+from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.optimal import OptimalMechanism, optimal_mechanism, optimal_noise
 from geoveil.randomness import seeded
 from geoveil.release import CountRelease, ReleaseDesign, number_of_vectors

@@ -9,12 +9,12 @@ import geoveil as gv
 from geoveil.campaign.rules import PublishedRule
 from geoveil.campaign.weights import (
     equalising_weights,
-    exponential_kernel,
     least_leverage,
     rate_distortion_weights,
     with_leverage,
 )
 from geoveil.errors import InvalidInput
+from geoveil.mechanism.elastic import exponential_kernel
 
 GRID = gv.Grid(rows=7, columns=9, cell_km=0.5)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
+from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.truncated import TruncatedProducts
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
+from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.mechanism.planar import geometric_tables
 
 

@@ -16,6 +16,7 @@ from geoveil.estimate.objective import Objective
 from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
+from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.release import CountLaw, CountRelease, CountVectors, Prior, ReleaseDesign
 from geoveil.release.optimum import (
     COARSE,
@@ -232,8 +233,6 @@ def test_the_working_set_waits_while_many_vectors_matter() -> None:
 
 
 def test_what_lies_below_the_noise_is_lifted_to_it() -> None:
-    from geoveil.campaign.weights import exponential_kernel
-
     vectors = CountVectors(300, 3, (0, 0, 0), (300, 40, 300))
     operator = LiftedKernel(exponential_kernel(vectors, 5.0))
     theta = np.zeros(vectors.size)

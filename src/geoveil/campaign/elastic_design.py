@@ -12,7 +12,6 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
 from geoveil.campaign.weights import (
     equalising_weights,
-    exponential_kernel,
     least_leverage,
     rate_distortion_weights,
     with_floor,
@@ -26,7 +25,7 @@ from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Steps, Stop
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.mechanism.elastic import Elastic
+from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
 from geoveil.space.space import Space

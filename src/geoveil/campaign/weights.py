@@ -6,11 +6,12 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from geoveil.arrays import BoolArray, FloatArray, positive
-from geoveil.channel.kernel import Kernel, kernel_on
+from geoveil.channel.kernel import Kernel
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.stopping import Progress, Stop
+from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.space.space import Space
 
 _INSIDE = 1e-9
@@ -19,11 +20,6 @@ _LEAST_SHARE = 0.05
 """Of the mean weight: it costs below 1 % of ε, and without it the map could not be recovered."""
 _SMALL = 32
 """Below so many cells eigenvalues are found from the matrix."""
-
-
-def exponential_kernel(space: Space, beta_per_km: float) -> Kernel:
-    """e^{−β·d} on the space."""
-    return kernel_on(space, lambda distance: np.exp(-beta_per_km * distance))
 
 
 def rate_distortion_weights(

@@ -18,7 +18,7 @@ from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.channel.operator import RelativeError
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
+from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.mechanism.noise import lattice_steps
 from geoveil.randomness import Randomness
 from geoveil.root import safe_root
@@ -31,6 +31,11 @@ _REMOTE = 12.0
 _REMOTE_TERMS = 1 << 28
 _CACHED_TERMS = 1 << 23
 _ROW_SAMPLING = 1 << 27
+
+
+def exponential_kernel(space: Space, beta_per_km: float) -> Kernel:
+    """e^{−β·d} on the space."""
+    return kernel_on(space, lambda distance: np.exp(-beta_per_km * distance))
 
 
 class Elastic(Mechanism):
@@ -77,15 +82,12 @@ class Elastic(Mechanism):
         solved = beta_per_km is None
         if solved:
             promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-            if mean_distance_km is None:
-                epsilon_per_km = promise.resolve(lambda _: math.nan)
+            beta_per_km = promise.solve(
+                lambda beta: Elastic(space, beta_per_km=beta, weights=self.weights), space
+            )
+            if mean_distance_km is None:  # what was found is ε, as promised
+                epsilon_per_km = beta_per_km
                 beta_per_km = beta_for_promise(space, self.weights, epsilon_per_km)
-            else:
-                beta_per_km = parameter_for_mean_distance(
-                    lambda beta: Elastic(space, beta_per_km=beta, weights=self.weights),
-                    space,
-                    positive("mean_distance_km", mean_distance_km),
-                )
         self.beta_per_km = positive("beta_per_km", beta_per_km)
         stated = 2 * self.beta_per_km if epsilon_per_km is None else epsilon_per_km
         self._kernel = self._exponential_kernel()
@@ -96,7 +98,7 @@ class Elastic(Mechanism):
 
     def _exponential_kernel(self) -> Kernel:
         """e^{−β·d}; a design that has it already hands it over here."""
-        return kernel_on(self.space, lambda distance: np.exp(-self.beta_per_km * distance))
+        return exponential_kernel(self.space, self.beta_per_km)
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -316,11 +318,7 @@ class Exponential(Elastic):
         mean_distance_km: float | None = None,
     ) -> None:
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        epsilon = promise.resolve(
-            lambda distance: parameter_for_mean_distance(
-                lambda value: Exponential(space, epsilon_per_km=value), space, distance
-            )
-        )
+        epsilon = promise.solve(lambda value: Exponential(space, epsilon_per_km=value), space)
         super().__init__(space, beta_per_km=epsilon / 2)
 
     def parameters(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.errors import InvalidInput
-from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
+from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.randomness import Randomness
 from geoveil.space.line import Line
 
@@ -49,13 +49,8 @@ class LinearGeometric(Mechanism):
         if not isinstance(space, Line):
             raise InvalidInput(f"linear-geometric (on {space!r}) must be on a Line")
         promise = Promise(epsilon_per_unit, level, radius, mean_distance)
-        self.epsilon_per_unit = promise.resolve(
-            lambda distance: parameter_for_mean_distance(
-                lambda value: LinearGeometric(space, epsilon_per_unit=value),
-                space,
-                distance,
-                least=_LEAST,
-            )
+        self.epsilon_per_unit = promise.solve(
+            lambda value: LinearGeometric(space, epsilon_per_unit=value), space, least=_LEAST
         )
         if self.epsilon_per_unit < _LEAST:
             raise InvalidInput(
@@ -65,16 +60,10 @@ class LinearGeometric(Mechanism):
         self.report_count = space.size
         self.guarantee = GeoIndistinguishability(self.epsilon_per_unit)
         self._ratio = math.exp(-self.epsilon_per_unit)
-        self._ends = self._end_weights()
-
-    def _end_weights(self) -> FloatArray:
-        """c_z: what each report's column is scaled by."""
+        # c_z: what each report's column is scaled by
         inside = -math.expm1(-self.epsilon_per_unit) / (1 + self._ratio)
-        weights = np.full(self.space.size, inside)
-        weights[[0, -1]] = 1 / (1 + self._ratio)
-        if self.space.size == 1:
-            weights[0] = 1.0
-        return weights
+        self._ends = np.full(space.size, inside)
+        self._ends[[0, -1]] = 1 / (1 + self._ratio) if space.size > 1 else 1.0
 
     def parameters(self) -> dict[str, Any]:
         return {"epsilon_per_unit": self.epsilon_per_unit}

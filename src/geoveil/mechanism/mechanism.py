@@ -90,6 +90,12 @@ class Promise:
             return positive("level", self.level) / positive("radius_km", self.radius_km)
         return for_mean_distance(positive("mean_distance_km", self.mean_distance_km))
 
+    def solve(self, build: Callable[[float], Channel], space: Space, **limits: Any) -> float:
+        """ε per km; for a mean distance that of :func:`parameter_for_mean_distance`."""
+        return self.resolve(
+            lambda distance: parameter_for_mean_distance(build, space, distance, **limits)
+        )
+
 
 def parameter_for_mean_distance(
     build: Callable[[float], Channel],

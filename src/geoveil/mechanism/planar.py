@@ -14,7 +14,7 @@ from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.errors import InvalidInput
-from geoveil.mechanism.mechanism import Mechanism, Promise, parameter_for_mean_distance
+from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.mechanism.noise import (
     TAIL,
     Noise,
@@ -68,15 +68,12 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
     ) -> None:
         check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        epsilon = promise.resolve(
-            lambda distance: parameter_for_mean_distance(
-                lambda value: PlanarGeometric(space, epsilon_per_km=value),
-                space,
-                distance,
-                least=_LEAST_DECAY / space.cell_km,
-                most=MOST_DECAY / space.cell_km,
-                farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY),
-            )
+        epsilon = promise.solve(
+            lambda value: PlanarGeometric(space, epsilon_per_km=value),
+            space,
+            least=_LEAST_DECAY / space.cell_km,
+            most=MOST_DECAY / space.cell_km,
+            farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY),
         )
         self.epsilon_per_km = epsilon
         self.guarantee = GeoIndistinguishability(epsilon)
@@ -170,15 +167,12 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
             raise InvalidInput(f"spread ({spread!r}) must be true or false")
         check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        epsilon = promise.resolve(
-            lambda distance: parameter_for_mean_distance(
-                lambda value: PlanarLaplace(space, epsilon_per_km=value, spread=spread),
-                space,
-                distance,
-                least=_LEAST_DECAY_OF_PLANAR_LAPLACE / space.cell_km,
-                most=MOST_DECAY / space.cell_km,
-                farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY_OF_PLANAR_LAPLACE),
-            )
+        epsilon = promise.solve(
+            lambda value: PlanarLaplace(space, epsilon_per_km=value, spread=spread),
+            space,
+            least=_LEAST_DECAY_OF_PLANAR_LAPLACE / space.cell_km,
+            most=MOST_DECAY / space.cell_km,
+            farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY_OF_PLANAR_LAPLACE),
         )
         self.epsilon_per_km = epsilon
         self.spread = spread

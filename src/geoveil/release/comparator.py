@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -109,7 +109,6 @@ def nearest_matrix(people: int, places: int) -> csr_array:
 
 
 _EXACT_TERMS = 1 << 30
-_ROW_ENTRIES = 1 << 22
 _STRIDE, _CLOSE = 0.3, 1e-6
 _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 """The range the paper tries (AGG §5.2.1)."""
@@ -155,46 +154,21 @@ class NoisyCounts(Channel):
     def _nearest(self) -> Any:
         return nearest_matrix(self.vectors.people, self.vectors.places)
 
-    @property
-    def _sides(self) -> tuple[int, ...]:
-        return (self.vectors.people + 1,) * self.vectors.places
-
     @cached_property
     def _cells(self) -> IntArray:
-        cells = np.ravel_multi_index(tuple(self.vectors.vectors.T), self._sides)
+        """Where among the noisy vectors each valid one is."""
+        sides = (self.vectors.people + 1,) * self.vectors.places
+        cells = np.ravel_multi_index(tuple(self.vectors.vectors.T), sides)
         return np.asarray(cells, dtype=np.int64)
 
-    def _row(self, cell: int) -> FloatArray:
-        return self._rows(np.array([cell]))[0]
-
-    def _rows(self, cells: IntArray) -> FloatArray:
-        laws = self.one_count[self.vectors.vectors[cells]]
-        noisy = laws[:, 0]
-        for place in range(1, self.vectors.places):
-            noisy = (noisy[:, :, None] * laws[:, place, None, :]).reshape(len(cells), -1)
+    def _row(self, row: int) -> FloatArray:
+        noisy = np.ones(1)
+        for true in self.vectors.vectors[row]:  # the product law of all counts, place by place
+            noisy = np.multiply.outer(noisy, self.one_count[true]).ravel()
         return np.asarray(noisy @ self._nearest)
 
-    def _all_rows(self) -> Iterator[tuple[IntArray, FloatArray]]:
-        """The rows in parts that fit in memory, with the numbers of their vectors."""
-        step = max(1, _ROW_ENTRIES // math.prod(self._sides))
-        for start in range(0, self.vectors.size, step):
-            cells = np.arange(start, min(start + step, self.vectors.size))
-            yield cells, self._rows(cells)
-
-    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        centres = self.vectors.centres
-
-        def mean(cells: IntArray, rows: FloatArray) -> FloatArray:
-            values = function(CountVectors._norm(centres[cells, None] - centres))
-            return np.asarray(np.einsum("xy,xy->x", rows, values))
-
-        return np.concatenate([mean(*part) for part in self._all_rows()])
-
-    def row_entropies_nats(self) -> FloatArray:
-        return np.concatenate([entr(rows).sum(axis=1) for _, rows in self._all_rows()])
-
     def _push(self, theta: FloatArray) -> FloatArray:
-        spread = np.zeros((*theta.shape[:-1], math.prod(self._sides)))
+        spread = np.zeros((*theta.shape[:-1], self._nearest.shape[0]))
         spread[..., self._cells] = theta
         noisy = self._each_count(spread, self.one_count)
         return np.asarray(noisy.reshape(-1, noisy.shape[-1]) @ self._nearest).reshape(theta.shape)
@@ -206,11 +180,11 @@ class NoisyCounts(Channel):
 
     def _each_count(self, noisy: FloatArray, matrix: FloatArray) -> FloatArray:
         """The product with ``matrix`` along the axis of every place."""
-        shape = noisy.shape
-        values = noisy.reshape(*shape[:-1], *self._sides)
-        for axis in range(-self.vectors.places, 0):
+        places = self.vectors.places
+        values = noisy.reshape(*noisy.shape[:-1], *[self.vectors.people + 1] * places)
+        for axis in range(-places, 0):
             values = np.moveaxis(np.moveaxis(values, axis, -1) @ matrix, -1, axis)
-        return values.reshape(shape)
+        return values.reshape(noisy.shape)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         counts = self.vectors.vectors[cells]

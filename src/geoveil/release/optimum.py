@@ -13,14 +13,14 @@ import numpy.typing as npt
 from scipy.special import entr, softmax
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
-from geoveil.campaign.weights import exponential_kernel, rate_distortion_weights
+from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.estimate.em import Accelerator, ActiveSetNewton, Ascent, Squarem, maximise
 from geoveil.estimate.objective import Objective, Point, em_path
 from geoveil.estimate.stopping import CertifiedWithin, Progress, Steps, Stop
-from geoveil.mechanism.elastic import Elastic
+from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.release.counts import CountVectors
 from geoveil.release.prior import CountLaw
