@@ -55,3 +55,10 @@ def test_imports_go_upwards_only() -> None:
 
 def test_the_check_sees_imports() -> None:
     assert {"channel", "space"} <= imported(SOURCE / "mechanism" / "elastic.py")
+
+
+def test_every_file_on_the_page_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+(?:/\w+)?\.py)`", page))
+    assert len(named) > 25
+    assert not [name for name in named if not (SOURCE / name).is_file()]
