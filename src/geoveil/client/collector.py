@@ -28,8 +28,7 @@ from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM
 
 _LINK = re.compile(
-    rf"(?P<base>(?:/[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>{NAMED_PATTERN})/?",
-    re.ASCII,
+    rf"(?P<base>(?:/[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>{NAMED_PATTERN})/?", re.ASCII
 )
 
 

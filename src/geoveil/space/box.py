@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite
 from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.space.projection import TangentPlane, coordinates, wrapped
+from geoveil.space.projection import Degrees, TangentPlane, coordinates, wrapped
 
 REACH_KM = 500.0
 """How far a flat map may reach from its centre: there it still keeps 0.996 of a distance."""
@@ -61,13 +61,7 @@ class Box:
         check_reach("the box", east - west, north - south)
 
     @classmethod
-    def around(
-        cls,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-    ) -> Box:
+    def around(cls, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None) -> Box:
         """The smallest box that holds all places; in longitude the smallest covering arc."""
         latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         if latitude.size == 0:

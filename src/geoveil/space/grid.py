@@ -14,7 +14,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, count, indices, positive
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.space.box import Box, cell_polygons, check_reach, feature_collection
-from geoveil.space.projection import TangentPlane
+from geoveil.space.projection import Degrees, TangentPlane
 from geoveil.space.space import MapSpace, entries
 
 CELL_LIMIT = 10**8
@@ -96,8 +96,8 @@ class Grid(MapSpace):
         cls,
         *,
         lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        lng: Degrees = None,
+        lon: Degrees = None,
         cell_km: float,
         margin_cells: int = 0,
     ) -> Grid:
@@ -151,10 +151,7 @@ class Grid(MapSpace):
     def corner_km(self) -> tuple[float, float]:
         """East and north of the south-western corner; an abstract grid is centred on (0, 0)."""
         west, south, east, north = self.box.rectangle_km if self.box else (0.0, 0.0, 0.0, 0.0)
-        return (
-            (west + east - self.width_km) / 2.0,
-            (south + north - self.height_km) / 2.0,
-        )
+        return ((west + east - self.width_km) / 2.0, (south + north - self.height_km) / 2.0)
 
     def _centres(self) -> FloatArray:
         return self._mesh(np.arange(0.5, self.columns), np.arange(0.5, self.rows)).reshape(-1, 2)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection, points
-from geoveil.space.projection import TangentPlane, coordinates, plane_coordinates, wrapped
+from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
 from geoveil.space.space import MapSpace, entries, kind_of
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Points(MapSpace):
         self,
         *,
         lat: npt.ArrayLike | None = None,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        lng: Degrees = None,
+        lon: Degrees = None,
         xy_km: npt.ArrayLike | None = None,
     ) -> None:
         if (lat is None) == (xy_km is None) or (lat is None) != (lng is None and lon is None):

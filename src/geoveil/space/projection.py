@@ -14,6 +14,8 @@ from geoveil.arrays import BoolArray, FloatArray
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.space.outside import no_degrees
 
+Degrees = npt.ArrayLike | None
+"""A longitude under one of its two names, ``lng`` or ``lon``: given once, under either."""
 EQUATOR_KM = 6378.137
 """Semi-major axis a of WGS84."""
 _FLATTENING = 1.0 / 298.257223563
@@ -48,11 +50,7 @@ class TangentPlane:
         object.__setattr__(self, "lng", float(wrapped(east)))
 
     def to_plane(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
     ) -> FloatArray:
         """Plane coordinates (…, 2) in km of places given in degrees; any real longitude is wrapped.
 
@@ -146,7 +144,7 @@ def either_longitude(lng: Any, lon: Any) -> Any:
 
 
 def coordinates(
-    *, lat: npt.ArrayLike, lng: npt.ArrayLike | None = None, lon: npt.ArrayLike | None = None
+    *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
 ) -> tuple[FloatArray, FloatArray]:
     """Latitudes and longitudes as finite arrays of one shape, or an error without their values."""
     latitude, longitude = numbers("lat", lat), numbers("lng", either_longitude(lng, lon))

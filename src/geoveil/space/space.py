@@ -15,7 +15,7 @@ import numpy.typing as npt
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
 from geoveil.space.outside import Outside, elsewhere, settle
-from geoveil.space.projection import TangentPlane, blocks, coordinates, plane_coordinates
+from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates, plane_coordinates
 
 MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
@@ -142,19 +142,14 @@ class MapSpace(Space):
     ) -> int: ...
     @overload
     def locate(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike = ...,
-        lon: npt.ArrayLike = ...,
-        outside: Outside = ...,
+        self, *, lat: npt.ArrayLike, lng: Degrees = ..., lon: Degrees = ..., outside: Outside = ...
     ) -> IntArray: ...
     def locate(
         self,
         *,
         lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        lng: Degrees = None,
+        lon: Degrees = None,
         outside: Outside = "raise",
     ) -> int | IntArray:
         """Cells of places in degrees: an ``int`` for one place, else an array of the same shape.
@@ -178,11 +173,7 @@ class MapSpace(Space):
         return settle(*self._nearest_km(xy), outside)
 
     def nearest_cells(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
     ) -> tuple[IntArray, BoolArray]:
         """The nearest cells of places in degrees, and which of the places are inside."""
         plane = self.plane
@@ -207,13 +198,7 @@ class MapSpace(Space):
         signed = signed.reshape(shape)
         return np.where(signed < 0, ~signed, signed), signed >= 0
 
-    def inside(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
-    ) -> BoolArray:
+    def inside(self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None) -> BoolArray:
         """Which places are inside; ``lat[inside]`` are those that ``outside="drop"`` keeps."""
         return self.nearest_cells(lat=lat, lng=lng, lon=lon)[1]
 
