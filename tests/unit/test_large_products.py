@@ -8,7 +8,7 @@ import pytest
 import geoveil as gv
 from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.kernel import LatticeKernel
-from geoveil.channel.truncated import TruncatedProducts
+from geoveil.channel.truncated import TruncatedOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.mechanism.planar import geometric_tables
@@ -16,12 +16,12 @@ from geoveil.mechanism.planar import geometric_tables
 
 @pytest.mark.parametrize(("rows", "columns", "decay"), [(40, 50, 3.0), (1, 60, 2.0), (45, 2, 4.0)])
 def test_strips_along_the_edges_are_enough(rows: int, columns: int, decay: float) -> None:
-    products = TruncatedProducts(geometric_tables(rows, columns, decay))
+    products = TruncatedOperator(geometric_tables(rows, columns, decay))
     assert min(products._near_rows.size / rows, products._near_columns.size / columns) < 0.8
-    exact = np.stack([products.row(cell) for cell in range(rows * columns)])
+    exact = np.stack([products._row(cell) for cell in range(rows * columns)])
     given = np.random.default_rng(1).random((2, rows * columns))
-    np.testing.assert_allclose(products.push(given), given @ exact, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(products.pull(given), given @ exact.T, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(products._push(given), given @ exact, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(products._pull(given), given @ exact.T, rtol=0, atol=1e-13)
 
 
 def test_rows_of_a_kernel_are_windows_of_its_table() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from geoveil.errors import InvalidInput
-from geoveil.estimate.linear import checked_repair, clip_and_normalise, project_onto_simplex
+from geoveil.estimate.linear import MatrixInversion, clip_and_normalise, project_onto_simplex
 
 values = st.lists(st.floats(-3, 3), min_size=1, max_size=12).map(np.array)
 
@@ -82,4 +82,4 @@ def test_nothing_positive_cannot_be_normalised() -> None:
 
 def test_an_unknown_repair_is_answered_with_those_that_exist() -> None:
     with pytest.raises(InvalidInput, match="project, normalise"):
-        checked_repair("truncate")
+        MatrixInversion(repair="truncate")  # type: ignore[arg-type]

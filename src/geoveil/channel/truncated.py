@@ -13,9 +13,9 @@ an edge fade with the distance from it, so only the lines near an edge take part
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import fft
@@ -24,14 +24,14 @@ from scipy.special import entr
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
+from geoveil.channel.operator import Operator
 from geoveil.space.grid import Grid
 
 _FADED = 1e-17
 """Entries this small beside all others change no product: its rounding is a hundred times as large."""
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """The entries of a truncated channel by offset (a rows, b columns from the true cell), each R × C."""
 
     inside: FloatArray
@@ -43,13 +43,8 @@ class Tables:
     """Σ over all steps of at least a rows and at least b columns."""
 
     def map(self, function: Callable[[FloatArray], FloatArray]) -> Tables:
-        """The tables of another channel-like operator, entry by entry."""
-        return Tables(
-            function(self.inside),
-            function(self.beyond_columns),
-            function(self.beyond_rows),
-            function(self.corner),
-        )
+        """The tables of another operator, entry by entry."""
+        return Tables(*(function(table) for table in self))
 
 
 def summed_tables(
@@ -59,42 +54,26 @@ def summed_tables(
 
     Rows are visited from far to near and only sums are kept, so memory stays O(m).
     """
-    width = columns + reach
-    shape = (rows, columns)
-    inside, beyond_columns, beyond_rows, corner = (np.zeros(shape) for _ in range(4))
+    inside, beyond_columns, beyond_rows, corner = (np.zeros((rows, columns)) for _ in range(4))
     rows_sum, corner_sum = np.zeros(columns), np.zeros(columns)
     for a in range(rows + reach - 1, -1, -1):
-        line = noise_row(a, width)
-        tail = line[columns:].sum() + np.cumsum(line[:columns][::-1])[::-1]
+        line = noise_row(a, columns + reach)
+        tail = line[columns:].sum() + np.cumsum(line[:columns][::-1])[::-1]  # at least b columns
         rows_sum = rows_sum + line[:columns]
         corner_sum = corner_sum + tail
         if a < rows:
             inside[a], beyond_columns[a] = line[:columns], tail
             beyond_rows[a], corner[a] = rows_sum, corner_sum
-    return _without_thin_axes(Tables(inside, beyond_columns, beyond_rows, corner))
+    # An axis one cell long has no inside: its one cell collects the whole line, both half lines once.
+    if columns == 1:
+        inside, beyond_rows = 2 * beyond_columns - inside, 2 * corner - beyond_rows
+    if rows == 1:
+        inside, beyond_columns = 2 * beyond_rows - inside, 2 * corner - beyond_columns
+    return Tables(inside, beyond_columns, beyond_rows, corner)
 
 
-def _without_thin_axes(tables: Tables) -> Tables:
-    """An axis one cell long has no inside: its one cell collects the whole line, both half lines once."""
-    if tables.inside.shape[1] == 1:
-        tables = Tables(
-            2 * tables.beyond_columns - tables.inside,
-            tables.beyond_columns,
-            2 * tables.corner - tables.beyond_rows,
-            tables.corner,
-        )
-    if tables.inside.shape[0] == 1:
-        tables = Tables(
-            2 * tables.beyond_rows - tables.inside,
-            2 * tables.corner - tables.beyond_columns,
-            tables.beyond_rows,
-            tables.corner,
-        )
-    return tables
-
-
-class TruncatedProducts:
-    """θ ↦ θC and v ↦ Cv for the channel of the tables, and single rows and columns.
+class TruncatedOperator(Operator):
+    """The operator of the tables: a convolution inside, another along each edge, sums at the corners.
 
     The four edges are visited as (flip): flip 1 is the west or south edge, −1 the opposite one, whose
     tables are the same read backwards. An axis one cell long has no edges (see the tables).
@@ -102,7 +81,7 @@ class TruncatedProducts:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        rows, columns = self.shape = (tables.inside.shape[0], tables.inside.shape[1])
+        rows, columns = self.box = (tables.inside.shape[0], tables.inside.shape[1])
         self._across = (1, -1) if columns > 1 else ()
         self._down = (1, -1) if rows > 1 else ()
         self._inner_rows = slice(1, -1) if self._down else slice(None)
@@ -111,29 +90,36 @@ class TruncatedProducts:
         self._high = fft.next_fast_len(2 * rows - 1, real=True)
         self._wide = fft.next_fast_len(2 * columns - 1, real=True)
         self._workers = fft_workers(4 * rows * columns)
-        self.norm = self._kernel.norm + 2 * float(
-            np.sqrt(
-                sum(np.square(table).sum() for table in (tables.beyond_columns, tables.beyond_rows))
-            )
-        )
+        beyond = np.square(tables.beyond_columns).sum() + np.square(tables.beyond_rows).sum()
+        self.norm = self._kernel.norm + 2 * float(np.sqrt(beyond))
         self._near_columns = _near((tables.beyond_columns, tables.corner), 1, self.norm)
         self._near_rows = _near((tables.beyond_rows, tables.corner), 0, self.norm)
         # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
-        sides, ends = (
-            tables.beyond_columns[:, self._near_columns],
-            tables.beyond_rows[self._near_rows],
-        )
+        sides = tables.beyond_columns[:, self._near_columns]
+        ends = tables.beyond_rows[self._near_rows]
         self._sides = fft.rfft(_even(sides, self._high, 0), axis=0).real
         self._ends = fft.rfft(_even(ends, self._wide, 1), axis=1).real
         near_both = np.ix_(self._near_rows, self._near_columns)
         self._corner = tables.corner[near_both]
         self._corners: tuple[Any, ...] = (..., *near_both)
 
-    def push(self, theta: FloatArray) -> FloatArray:
-        """θC over the last axis."""
-        rows, columns = self.shape
+    @property
+    def shape(self) -> tuple[int, int]:
+        return math.prod(self.box), math.prod(self.box)
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        length: FloatArray = np.sqrt(np.square(theta).sum(axis=-1, keepdims=True))
+        return 2e-15 * self.norm * length
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._push_noise(values)
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        rows, columns = self.box
         given = theta.reshape(*theta.shape[:-1], rows, columns)
         out = self._kernel.apply(theta).reshape(given.shape)
+        # West and east: column c of θ reaches the edge with Σ over at least c columns; along the edge
+        # that is a convolution, so spectra (frequency, column) are multiplied and summed over c.
         if self._across:
             strips = given[..., self._near_columns]
             spectrum = fft.rfft(strips, self._high, axis=-2, workers=self._workers)
@@ -141,6 +127,7 @@ class TruncatedProducts:
             summed = np.einsum("...fc,fc->...f", spectrum, self._sides[:, ::flip])
             side = fft.irfft(summed, self._high, axis=-1)[..., :rows]
             out[..., self._inner_rows, _edge(flip)] = side[..., self._inner_rows]
+        # South and north in the same way, with spectra (row, frequency); then the four corners.
         if self._down:
             strips = given[..., self._near_rows, :]
             spectrum = fft.rfft(strips, self._wide, axis=-1, workers=self._workers)
@@ -154,33 +141,30 @@ class TruncatedProducts:
                 out[..., _edge(flip), _edge(over)] = corner
         return out.reshape(theta.shape)
 
-    def pull(self, values: FloatArray) -> FloatArray:
-        """Cv over the last axis."""
-        rows, columns = self.shape
+    def _pull(self, values: FloatArray) -> FloatArray:
+        rows, columns = self.box
         given = values.reshape(*values.shape[:-1], rows, columns)
-        inside = given.copy()
+        inside = given.copy()  # what the rim reports is not a convolution with k, but with its sums
         for flip in self._across:
             inside[..., _edge(flip)] = 0.0
         for flip in self._down:
             inside[..., _edge(flip), :] = 0.0
         out = self._kernel.apply(inside.reshape(values.shape)).reshape(given.shape)
         if self._across:
+            edges = [_middle(given[..., _edge(flip)], self._inner_rows) for flip in self._across]
             along: Any = sum(
-                fft.rfft(_middle(given[..., _edge(flip)], self._inner_rows), self._high)[
-                    ..., :, None
-                ]
-                * self._sides[:, ::flip]
-                for flip in self._across
+                fft.rfft(edge, self._high)[..., :, None] * self._sides[:, ::flip]
+                for flip, edge in zip(self._across, edges, strict=True)
             )
             strips = fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
             out[..., self._near_columns] += strips
         if self._down:
+            edges = [
+                _middle(given[..., _edge(flip), :], self._inner_columns) for flip in self._down
+            ]
             along = sum(
-                fft.rfft(_middle(given[..., _edge(flip), :], self._inner_columns), self._wide)[
-                    ..., None, :
-                ]
-                * self._ends[::flip]
-                for flip in self._down
+                fft.rfft(edge, self._wide)[..., None, :] * self._ends[::flip]
+                for flip, edge in zip(self._down, edges, strict=True)
             )
             strips = fft.irfft(along, self._wide, axis=-1, workers=self._workers)[..., :columns]
             out[..., self._near_rows, :] += strips
@@ -190,10 +174,10 @@ class TruncatedProducts:
                 out[self._corners] += corner[..., None, None] * self._corner[::flip, ::over]
         return out.reshape(values.shape)
 
-    def row(self, cell: int) -> FloatArray:
-        """One exact row, from the tables alone."""
-        rows, columns = self.shape
-        i, j = divmod(cell, columns)
+    def _row(self, row: int) -> FloatArray:
+        """From the tables alone: exact."""
+        rows, columns = self.box
+        i, j = divmod(row, columns)
         down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
         out = self.tables.inside[np.ix_(down, across)]
         for over in self._across:
@@ -208,10 +192,9 @@ class TruncatedProducts:
                 out[_edge(flip), _edge(over)] = self.tables.corner[::flip, ::over][i, j]
         return out.ravel()
 
-    def column(self, report: int) -> FloatArray:
-        """One exact column, from the tables alone."""
-        rows, columns = self.shape
-        i, j = divmod(report, columns)
+    def _column(self, column: int) -> FloatArray:
+        rows, columns = self.box
+        i, j = divmod(column, columns)
         down, across = np.abs(np.arange(rows) - i), np.abs(np.arange(columns) - j)
         over = 0 if not self._across else 1 if j == 0 else -1 if j == columns - 1 else 0
         flip = 0 if not self._down else 1 if i == 0 else -1 if i == rows - 1 else 0
@@ -253,7 +236,7 @@ def _even(table: FloatArray, length: int, axis: int) -> FloatArray:
     return np.moveaxis(folded, 0, axis)
 
 
-class TruncatedLattice(Channel):
+class TruncatedLattice(TruncatedOperator, Channel):
     """A channel from lattice noise, clamped to a grid; mechanisms supply the tables."""
 
     space: Grid
@@ -261,33 +244,16 @@ class TruncatedLattice(Channel):
     def __init__(self, space: Grid, tables: Tables) -> None:
         self.space = space
         self.report_count = space.size
-        self._products = TruncatedProducts(tables)
-
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return self._products.push(theta)
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return self._products.pull(values)
-
-    def _push_noise(self, theta: FloatArray) -> FloatArray:
-        length: FloatArray = np.sqrt(np.square(theta).sum(axis=-1, keepdims=True))
-        return 2e-15 * self._products.norm * length
-
-    def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._push_noise(values)
-
-    def _row(self, row: int) -> FloatArray:
-        return self._products.row(row)
-
-    def _column(self, column: int) -> FloatArray:
-        return self._products.column(column)
+        TruncatedOperator.__init__(self, tables)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         # Every entry at offset (a, b) goes with the distance at that offset, rim and corners too.
         weights = function(lattice_distances_km(self.space))
-        return TruncatedProducts(self._products.tables.map(lambda t: t * weights)).pull(
-            np.ones(self.report_count)
-        )
+        return self._row_sums(lambda table: table * weights)
 
     def row_entropies_nats(self) -> FloatArray:
-        return TruncatedProducts(self._products.tables.map(entr)).pull(np.ones(self.report_count))
+        return self._row_sums(entr)
+
+    def _row_sums(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """The row sums of the operator with other entries."""
+        return TruncatedOperator(self.tables.map(function))._pull(np.ones(self.report_count))

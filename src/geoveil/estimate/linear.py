@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +23,10 @@ from geoveil.estimate.mixture import (
     pooled,
     randomized_response_mixture,
     rappor_mixture,
-    rappor_moments,
 )
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]
-_Kind = TypeVar("_Kind", RandomizedResponse, Rappor)
 
 
 def project_onto_simplex(values: npt.ArrayLike) -> FloatArray:
@@ -70,13 +69,24 @@ REPAIRS: dict[str, Callable[[npt.ArrayLike], FloatArray]] = {
 }
 
 
-def checked_repair(name: str) -> Repair:
-    """The name of a repair, or an error that lists those that exist."""
-    if name == "project":
-        return "project"
-    if name == "normalise":
-        return "normalise"
-    raise InvalidInput(f"repair ({name!r}) must be one of: {', '.join(REPAIRS)}")
+_DONE = {"project": "projected onto the simplex", "normalise": "cut at zero and normalised"}
+
+
+@dataclass(frozen=True)
+class _Repaired:
+    """An estimator whose linear solution is brought back to the simplex."""
+
+    repair: Repair = "project"
+
+    def __post_init__(self) -> None:
+        if self.repair not in REPAIRS:
+            raise InvalidInput(f"repair ({self.repair!r}) must be one of: {', '.join(REPAIRS)}")
+
+    def _words(self, solution: FloatArray) -> str:
+        """What the repair had to do."""
+        if solution.min() >= 0 and abs(float(solution.sum()) - 1.0) < 1e-9:
+            return "left as it was: a distribution already"
+        return _DONE[self.repair]
 
 
 def _one_vector(values: npt.ArrayLike) -> FloatArray:
@@ -114,9 +124,20 @@ class LinearSystem:
     def __init__(self, channel: Channel) -> None:
         self.matrix = channel.matrix()
         self.cells, self.reports = self.matrix.shape
-        self.rank = self.cells
-        self.how = "solved exactly"
-        self._factors = self._factorised()
+        self.rank, self.how = self.cells, "solved exactly"
+        self._factors: tuple[FloatArray, IntArray] | None = None
+        why = f"{self.reports} reports for {self.cells} cells"
+        if self.cells == self.reports:
+            factors, pivots, zero_at = dgetrf(self.matrix)
+            norm = np.abs(self.matrix).sum(axis=0).max()
+            if zero_at == 0 and dgecon(factors, norm, norm="1")[0] > SINGULAR:
+                self._factors = factors, pivots
+                return
+            why = "the channel is singular"
+        unit = np.zeros(self.reports)
+        self.rank = int(lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2])
+        told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
+        self.how = f"solved by least squares: {why}{told}"
 
     def solve(self, laws: FloatArray) -> FloatArray:
         """(…, reports) → (…, cells)."""
@@ -139,36 +160,12 @@ class LinearSystem:
         basis[order] = np.concatenate([-known, np.eye(self.cells - self.rank)])
         return cast(FloatArray, qr(basis, mode="economic")[0])
 
-    def _factorised(self) -> tuple[FloatArray, IntArray] | None:
-        if self.cells != self.reports:
-            self._note_least_squares(f"{self.reports} reports for {self.cells} cells")
-            return None
-        factors = _lu(self.matrix)
-        if factors is None:
-            self._note_least_squares("the channel is singular")
-        return factors
-
-    def _note_least_squares(self, why: str) -> None:
-        unit = np.zeros(self.reports)
-        self.rank = int(lstsq(self.matrix.T, unit, cond=SINGULAR, lapack_driver="gelsy")[2])
-        told = "" if self.rank == self.cells else f"; it cannot tell all {self.cells} cells apart"
-        self.how = f"solved by least squares: {why}{told}"
-
-
-def _lu(matrix: FloatArray) -> tuple[FloatArray, IntArray] | None:
-    """The factors of a square matrix, or None where it is singular to working accuracy."""
-    factors, pivots, zero_at = dgetrf(matrix)
-    if zero_at > 0:
-        return None
-    reciprocal = dgecon(factors, np.abs(matrix).sum(axis=0).max(), norm="1")[0]
-    return (factors, pivots) if reciprocal > SINGULAR else None
-
 
 # --- Matrix inversion: solve for the distribution, then bring it back to the simplex
 
 
 @dataclass(frozen=True)
-class MatrixInversion:
+class MatrixInversion(_Repaired):
     """The distribution whose law of reports is nearest to what was seen, made valid afterwards.
 
     Law: v solves vC = q (least squares where C is not square or is singular; ``stopped`` says so).
@@ -187,16 +184,23 @@ class MatrixInversion:
     'solved exactly, then projected onto the simplex'
     """
 
-    repair: Repair = "project"
-
-    def __post_init__(self) -> None:
-        checked_repair(self.repair)
-
     @one_blas_thread()
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from one tally, or from several of one mechanism."""
         observations = Observations(tallies)
-        tally = _only_mechanism(observations)
+        mechanisms = by_mechanism(observations.tallies)
+        if len(mechanisms) > 1:
+            raise InvalidInput(
+                f"tallies (of {len(mechanisms)} mechanisms) must come from one mechanism to invert it; "
+                "use AverageMechanism(MatrixInversion()), AverageOfEstimates(MatrixInversion()) or "
+                "IterativeBayesianUpdate()"
+            )
+        tally = mechanisms[0]
+        if not tally.complete:
+            raise Unsupported(
+                "matrix inversion needs every report of the channel, and this tally keeps only those "
+                "seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
+            )
         system = LinearSystem(tally.channel)
         solution = system.solve(tally.counts / tally.total)
         distribution = REPAIRS[self.repair](solution)
@@ -205,37 +209,11 @@ class MatrixInversion:
             distribution=distribution,
             total=observations.total,
             steps=0,
-            stopped=f"{system.how}, then {repair_words(self.repair, solution)}",
+            stopped=f"{system.how}, then {self._words(solution)}",
             find_fit=lambda: fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
             find_identifiability=lambda: tell_apart_by(tally.channel),
         )
-
-
-def repair_words(repair: Repair, solution: FloatArray) -> str:
-    """What the repair had to do."""
-    if solution.min() >= 0 and abs(float(solution.sum()) - 1.0) < 1e-9:
-        return "left as it was: a distribution already"
-    return {
-        "project": "projected onto the simplex",
-        "normalise": "cut at zero and normalised",
-    }[repair]
-
-
-def _only_mechanism(observations: Observations) -> Tally:
-    tallies = by_mechanism(observations.tallies)
-    if len(tallies) > 1:
-        raise InvalidInput(
-            f"tallies (of {len(tallies)} mechanisms) must come from one mechanism to invert it; use "
-            "AverageMechanism(MatrixInversion()), AverageOfEstimates(MatrixInversion()) or "
-            "IterativeBayesianUpdate()"
-        )
-    if not tallies[0].complete:
-        raise Unsupported(
-            "matrix inversion needs every report of the channel, and this tally keeps only those "
-            "seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
-        )
-    return tallies[0]
 
 
 def _errors(
@@ -251,24 +229,85 @@ def _errors(
     spread = system.solve(np.diag(np.sqrt(own) / total))
     mean = system.solve(law)
     return GaussianErrors(
+        method="delta method on the solution before its repair",
         distribution=distribution,
         centre=solution,
+        people=total,
         covariance=spread.T @ spread - np.outer(mean, mean) / total,
         lost=system.lost(),
-        people=total,
-        method="delta method on the solution before its repair",
     )
 
 
 # --- Randomised response and RAPPOR in closed form, whatever privacy level each person chose
 
 
-Moments = Callable[[Mixture, FloatArray], tuple[FloatArray, FloatArray]]
-"""Of one report: d and u with covariance diag(d) − u·uᵀ."""
+class _ClosedForm(_Repaired):
+    """Whatever levels people chose, the average of their mechanisms is noise + gain·θ, solved for θ."""
+
+    _kind: ClassVar[type[RandomizedResponse | Rappor]]
+
+    @abstractmethod
+    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
+        """What the mechanism of one tally does to a one-hot datum."""
+
+    @abstractmethod
+    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of one report, as a vector of bits: d and u with covariance diag(d) − u·uᵀ."""
+
+    @one_blas_thread()
+    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+        """The estimate from tallies over one space, all of the mechanism this estimator is for."""
+        given = [tally for tally in checked_tallies(tallies) if tally.total]
+        groups = []
+        for tally in given:
+            if not isinstance(tally.channel, self._kind):
+                raise Unsupported(
+                    f"a tally (of {tally.channel!r}) must come from {self._kind.__name__} for this "
+                    "estimator; use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
+                )
+            groups.append(self._mixture(tally, tally.channel.epsilon))
+        noise, gain, total = pooled(groups)
+        seen = np.sum([tally.sums for tally in given], axis=0)
+        solution = (seen / total - noise) / gain
+        distribution = REPAIRS[self.repair](solution)
+        levels, cells = len({group[:2] for group in groups}), distribution.size
+        said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
+        reason = f"identifiable: every level above 0 tells all {cells} cells apart"
+        nowhere = frozen(np.zeros(cells, dtype=np.bool_))
+        return Estimate(
+            space=given[0].space,
+            distribution=distribution,
+            total=int(total),
+            steps=0,
+            stopped=f"solved exactly for {said}, then {self._words(solution)}",
+            find_fit=lambda: fit_of(Observations(given), distribution),
+            find_errors=lambda: self._errors(groups, solution, distribution),
+            find_identifiability=lambda: Identifiability(cells, cells, nowhere, (), reason),
+        )
+
+    def _errors(
+        self, groups: Sequence[Mixture], solution: FloatArray, distribution: FloatArray
+    ) -> DiagonalErrors:
+        """Reports are independent, so their covariances add, group by group; ``RARE`` is the least."""
+        overall = pooled(groups)
+        scale = overall.people * overall.gain
+        spreads, factors = zip(
+            *(self._moments(group, distribution) for group in groups), strict=True
+        )
+        people = np.array([group.people for group in groups])
+        shared = people @ np.square(factors)
+        return DiagonalErrors(
+            method="exact variances at the estimate, before its repair",
+            distribution=distribution,
+            centre=solution,
+            people=int(overall.people),
+            spread=(np.maximum(people @ np.stack(spreads) - shared, RARE) + shared) / scale**2,
+            factors=np.sqrt(people)[:, None] * np.stack(factors) / scale,
+        )
 
 
 @dataclass(frozen=True)
-class RandomizedResponseEstimator:
+class RandomizedResponseEstimator(_ClosedForm):
     """[INV]_M for people who use k-ary randomised response at levels of their own.
 
     Law: θ̂ = ((e^{ε[n]}+k−1)·q − 1)/(e^{ε[n]}−1) with 1/(k−1+e^{ε[n]}) = mean of 1/(k−1+e^{ε_i}), then
@@ -285,24 +324,18 @@ class RandomizedResponseEstimator:
     [0.815, 0.185]
     """
 
-    repair: Repair = "project"
+    _kind = RandomizedResponse
 
-    def __post_init__(self) -> None:
-        checked_repair(self.repair)
+    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
+        return randomized_response_mixture(epsilon, tally.total, tally.space.size)
 
-    @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
-        """The estimate from tallies of randomised response over one space."""
-        given = _made_by(RandomizedResponse, tallies)
-        groups = [
-            randomized_response_mixture(mechanism.epsilon, tally.total, tally.space.size)
-            for mechanism, tally in given
-        ]
-        return _estimate([tally for _, tally in given], groups, self.repair, _response_moments)
+    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        law = group.noise + group.gain * theta  # one report as a one-hot vector: diag(p) − ppᵀ
+        return law, law
 
 
 @dataclass(frozen=True)
-class RapporEstimator:
+class RapporEstimator(_ClosedForm):
     """[RAP]_M for people who use RAPPOR at levels of their own, from the sums of the bits alone.
 
     Law: θ̂ = ((e^{ε[n]/2}+1)·s − 1)/(e^{ε[n]/2}−1) with s the mean bit vector and
@@ -318,80 +351,12 @@ class RapporEstimator:
     [0.933, 0.067]
     """
 
-    repair: Repair = "project"
+    _kind = Rappor
 
-    def __post_init__(self) -> None:
-        checked_repair(self.repair)
+    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
+        return rappor_mixture(epsilon, tally.total)
 
-    @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
-        """The estimate from RAPPOR tallies over one space."""
-        given = _made_by(Rappor, tallies)
-        groups = [rappor_mixture(mechanism.epsilon, tally.total) for mechanism, tally in given]
-        return _estimate([tally for _, tally in given], groups, self.repair, rappor_moments)
-
-
-def _made_by(kind: type[_Kind], tallies: Tally | Iterable[Tally]) -> list[tuple[_Kind, Tally]]:
-    """The tallies with reports and their mechanisms, or an error where one is of another kind."""
-    given = [tally for tally in checked_tallies(tallies) if tally.total]
-    for tally in given:
-        if not isinstance(tally.channel, kind):
-            raise Unsupported(
-                f"a tally (of {tally.channel!r}) must come from {kind.__name__} for this estimator; "
-                "use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
-            )
-    return [(cast(_Kind, tally.channel), tally) for tally in given]
-
-
-def _estimate(
-    tallies: Sequence[Tally],
-    groups: Sequence[Mixture],
-    repair: Repair,
-    moments: Moments,
-) -> Estimate:
-    noise, gain, total = pooled(groups)
-    seen = np.sum([tally.sums for tally in tallies], axis=0)
-    solution = (seen / total - noise) / gain
-    distribution = REPAIRS[repair](solution)
-    levels = len({group[:2] for group in groups})
-    levels_said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
-    return Estimate(
-        space=tallies[0].space,
-        distribution=distribution,
-        total=int(total),
-        steps=0,
-        stopped=f"solved exactly for {levels_said}, then {repair_words(repair, solution)}",
-        find_fit=lambda: fit_of(Observations(tallies), distribution),
-        find_errors=lambda: _response_errors(groups, solution, distribution, moments),
-        find_identifiability=lambda: _identifiable(distribution.size),
-    )
-
-
-def _response_errors(
-    groups: Sequence[Mixture], solution: FloatArray, distribution: FloatArray, moments: Moments
-) -> DiagonalErrors:
-    """Reports are independent, so their covariances add, group by group; ``RARE`` is the least."""
-    overall = pooled(groups)
-    scale = overall.people * overall.gain
-    spreads, factors = zip(*(moments(group, distribution) for group in groups), strict=True)
-    people = np.array([group.people for group in groups])
-    shared = people @ np.square(factors)
-    return DiagonalErrors(
-        distribution=distribution,
-        centre=solution,
-        spread=(np.maximum(people @ np.stack(spreads) - shared, RARE) + shared) / scale**2,
-        factors=np.sqrt(people)[:, None] * np.stack(factors) / scale,
-        people=int(overall.people),
-        method="exact variances at the estimate, before its repair",
-    )
-
-
-def _response_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """One report of law p, as a one-hot vector: diag(p) − ppᵀ."""
-    law = group.noise + group.gain * theta
-    return law, law
-
-
-def _identifiable(cells: int) -> Identifiability:
-    reason = f"identifiable: every level above 0 tells all {cells} cells apart"
-    return Identifiability(cells, cells, frozen(np.zeros(cells, dtype=np.bool_)), (), reason)
+    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bits of mean μ have variance μ(1−μ); two share −gain²·θ_x·θ_y through the true cell."""
+        mean, shared = group.noise + group.gain * theta, group.gain * theta
+        return mean * (1.0 - mean) + np.square(shared), shared

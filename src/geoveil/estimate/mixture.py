@@ -177,15 +177,6 @@ def rappor_mixture(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> Mixture:
     )
 
 
-def rappor_moments(group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """d and u: the bits of one report have covariance diag(d) − u·uᵀ.
-
-    Bits of mean μ have variance μ(1−μ); two of them share −gain²·θ_x·θ_y through the true cell.
-    """
-    mean, shared = group.noise + group.gain * theta, group.gain * theta
-    return mean * (1.0 - mean) + np.square(shared), shared
-
-
 def randomized_response_level(
     epsilon: npt.ArrayLike, *, size: int, people: npt.ArrayLike = 1
 ) -> float:
@@ -199,8 +190,7 @@ def randomized_response_level(
     >>> round(randomized_response_level([2.0, 2.0], size=10), 12)
     2.0
     """
-    mixture = randomized_response_mixture(epsilon, people, size)
-    return _log1p_ratio(mixture)
+    return _log1p_ratio(randomized_response_mixture(epsilon, people, size))
 
 
 def rappor_level(epsilon: npt.ArrayLike, *, people: npt.ArrayLike = 1) -> float:
@@ -213,8 +203,7 @@ def rappor_level(epsilon: npt.ArrayLike, *, people: npt.ArrayLike = 1) -> float:
     >>> round(rappor_level([2.0, 2.0]), 12)
     2.0
     """
-    mixture = rappor_mixture(epsilon, people)
-    return 2 * _log1p_ratio(mixture)
+    return 2 * _log1p_ratio(rappor_mixture(epsilon, people))
 
 
 def randomized_response_error_bound(
