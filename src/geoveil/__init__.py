@@ -74,8 +74,9 @@ if TYPE_CHECKING:
     from geoveil.optimal.circular import CircularNoise as CircularNoise
     from geoveil.optimal.optimal_mechanism import optimal_mechanism as optimal_mechanism
     from geoveil.optimal.radial import optimal_noise as optimal_noise
-    from geoveil.optimal.region import Region as Region
-    from geoveil.optimal.regularity import applicable_theorems as applicable_theorems
+    from geoveil.optimal.regularity import (
+        Region as Region, applicable_theorems as applicable_theorems,
+    )
     from geoveil.optimal.strategy import optimal_strategy as optimal_strategy
     from geoveil.randomness import Randomness as Randomness, seeded as seeded
     from geoveil.release.count_release import CountRelease as CountRelease
@@ -129,8 +130,7 @@ _HOMES = {
     "optimal.circular": ("CircularNoise",),
     "optimal.optimal_mechanism": ("optimal_mechanism",),
     "optimal.radial": ("optimal_noise",),
-    "optimal.region": ("Region",),
-    "optimal.regularity": ("applicable_theorems",),
+    "optimal.regularity": ("Region", "applicable_theorems",),
     "optimal.strategy": ("optimal_strategy",),
     "randomness": ("Randomness", "seeded",),
     "release.count_release": ("CountRelease",),

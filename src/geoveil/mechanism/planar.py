@@ -14,18 +14,8 @@ from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
 from geoveil.errors import InvalidInput
+from geoveil.mechanism import noise
 from geoveil.mechanism.mechanism import Mechanism, Promise
-from geoveil.mechanism.noise import (
-    TAIL,
-    Noise,
-    check_grid,
-    clamped,
-    laplace_tables,
-    lattice_steps,
-    most_mean_distance_km,
-    noisy_cells,
-    planar_laplace_polar,
-)
 from geoveil.randomness import Randomness
 from geoveil.space.grid import Grid
 
@@ -66,14 +56,14 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         radius_km: float | None = None,
         mean_distance_km: float | None = None,
     ) -> None:
-        check_grid(self.name, space)
+        noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
         epsilon = promise.solve(
             lambda value: PlanarGeometric(space, epsilon_per_km=value),
             space,
             least=_LEAST_DECAY / space.cell_km,
             most=MOST_DECAY / space.cell_km,
-            farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY),
+            farthest_km=lambda: noise.most_mean_distance_km(space, _LEAST_DECAY),
         )
         self.epsilon_per_km = epsilon
         self.guarantee = GeoIndistinguishability(epsilon)
@@ -94,9 +84,11 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         return PrivacyLoss(self.epsilon_per_km, None, pair, met, how)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        steps = lattice_steps(self.epsilon_per_km * self.space.cell_km, cells.size, randomness)
+        steps = noise.lattice_steps(
+            self.epsilon_per_km * self.space.cell_km, cells.size, randomness
+        )
         row, column = np.divmod(cells, self.space.columns)
-        return clamped(self.space, row + steps[0], column + steps[1])
+        return noise.clamped(self.space, row + steps[0], column + steps[1])
 
 
 def check_decay(decay: float, *, least: float = _LEAST_DECAY) -> None:
@@ -110,7 +102,7 @@ def check_decay(decay: float, *, least: float = _LEAST_DECAY) -> None:
 
 def geometric_tables(rows: int, columns: int, decay: float) -> Tables:
     """Tables of the law e^{−decay·√(a²+b²)}, normalised over the whole lattice."""
-    reach = math.ceil((TAIL + math.log1p(1 / decay)) / decay) + 1
+    reach = math.ceil((noise.TAIL + math.log1p(1 / decay)) / decay) + 1
     squares = np.square(np.arange(columns + reach, dtype=np.float64))
     sums = np.zeros(rows + reach)
 
@@ -165,21 +157,21 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
     ) -> None:
         if not isinstance(spread, bool):
             raise InvalidInput(f"spread ({spread!r}) must be true or false")
-        check_grid(self.name, space)
+        noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
         epsilon = promise.solve(
             lambda value: PlanarLaplace(space, epsilon_per_km=value, spread=spread),
             space,
             least=_LEAST_DECAY_OF_PLANAR_LAPLACE / space.cell_km,
             most=MOST_DECAY / space.cell_km,
-            farthest_km=lambda: most_mean_distance_km(space, _LEAST_DECAY_OF_PLANAR_LAPLACE),
+            farthest_km=lambda: noise.most_mean_distance_km(space, _LEAST_DECAY_OF_PLANAR_LAPLACE),
         )
         self.epsilon_per_km = epsilon
         self.spread = spread
         self.guarantee = GeoIndistinguishability(epsilon)
         decay = epsilon * space.cell_km
         check_decay(decay, least=_LEAST_DECAY_OF_PLANAR_LAPLACE)
-        super().__init__(space, laplace_tables(space.shape, decay, spread=spread))
+        super().__init__(space, noise.laplace_tables(space.shape, decay, spread=spread))
 
     def parameters(self) -> dict[str, Any]:
         promised = {"epsilon_per_km": self.epsilon_per_km}
@@ -191,11 +183,13 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
         return PrivacyLoss(self.epsilon_per_km, None, None, False, how)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        radius, angle = planar_laplace_polar(self.epsilon_per_km, cells.size, randomness)
-        return noisy_cells(self.space, cells, radius, angle, randomness if self.spread else None)
+        radius, angle = noise.planar_laplace_polar(self.epsilon_per_km, cells.size, randomness)
+        return noise.noisy_cells(
+            self.space, cells, radius, angle, randomness if self.spread else None
+        )
 
 
-class ContinuousLaplace(Noise):
+class ContinuousLaplace(noise.Noise):
     """Laplace noise around a real location, for points that are not cells.
 
     Law: density ∝ e^{−ε·r} per unit *area*, r the great-circle distance. In the plane this is
@@ -250,7 +244,7 @@ class ContinuousLaplace(Noise):
         return PlanarLaplace(space, epsilon_per_km=self.epsilon_per_km, spread=spread)
 
     def _knots_km(self) -> FloatArray:
-        return np.array([0.0, TAIL / self.epsilon_per_km])
+        return np.array([0.0, noise.TAIL / self.epsilon_per_km])
 
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         """Radius and angle from 16 bytes a point: 52 + 32 bits for the radius, 32 for the angle."""

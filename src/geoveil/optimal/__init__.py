@@ -8,8 +8,8 @@ function ℓ and a region (:func:`applicable_theorems`).
 from geoveil.optimal.circular import CircularNoise, PrivacyCheck
 from geoveil.optimal.optimal_mechanism import Optimality, OptimalMechanism, optimal_mechanism
 from geoveil.optimal.radial import NoiseOptimality, OptimalNoise, optimal_noise
-from geoveil.optimal.region import Region
 from geoveil.optimal.regularity import (
+    Region,
     Regularity,
     TablePrivacy,
     Theorems,

@@ -13,8 +13,7 @@ from geoveil.arrays import FloatArray, positive
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.noise import Noise
-from geoveil.optimal.region import Region
-from geoveil.optimal.regularity import check_increasing
+from geoveil.optimal.regularity import Region, check_increasing
 from geoveil.optimal.segments import Segments, checked_radial, from_function
 from geoveil.randomness import Randomness
 from geoveil.space.space import RadialLoss, distance_km

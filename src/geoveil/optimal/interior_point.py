@@ -26,6 +26,10 @@ ROUNDING = "rounding ends the progress: ask for a larger gap"
 _PRECISION = "the Newton equations left double precision: ask for a larger gap, or take fewer cells"
 
 
+Progress = Callable[[float, str], None]
+"""progress(fraction done in [0, 1], a word about it)"""
+
+
 class Point(NamedTuple):
     """Where the method is, or a direction: the channel C, s = GC, their multipliers, those of the sums."""
 

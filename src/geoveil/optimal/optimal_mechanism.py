@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
-from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Solved, solve
+from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Progress, Solved, solve
 from geoveil.space.space import Space, distance_km
 
 _SAME = 1 + 1e-12  # two sums of distances that agree to this are one
@@ -152,9 +151,6 @@ _FIRST_STRETCH = 1.03
 _FIRST_GAP = 1e-2
 _NEGLIGIBLE = 1e-12  # of the largest cost: less of a loss is rounding
 _ADDED = 1e-3  # constraints broken by more than this fraction of the worst are added
-
-Progress = Callable[[float, str], None]
-"""progress(fraction done in [0, 1], a word about it)"""
 
 
 @dataclass(frozen=True)

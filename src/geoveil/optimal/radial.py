@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +11,8 @@ from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.channel.guarantee import Guarantee
 from geoveil.errors import InvalidInput, SolverFailed
 from geoveil.optimal.circular import CircularNoise
-from geoveil.optimal.region import Region
-from geoveil.optimal.regularity import WithinRegion, check_increasing
+from geoveil.optimal.interior_point import Progress
+from geoveil.optimal.regularity import Region, WithinRegion, check_increasing
 from geoveil.optimal.rings import RingLimits, Rings, RingSolution, Tightness, chained
 from geoveil.optimal.segments import Segments
 from geoveil.root import safe_root
@@ -208,9 +207,6 @@ def _check_loss(loss: RadialLoss, radius: FloatArray) -> None:
 _STEEPEST = 700.0  # e to a larger loss leaves double precision
 _FLAT = 1e-7  # rings that differ by less are one step
 
-Progress = Callable[[float, str], None]
-"""progress(fraction done in [0, 1], a word about it)"""
-
 
 @dataclass(frozen=True)
 class NoiseOptimality:
@@ -291,13 +287,14 @@ def optimal_noise(
     while promise.reach_km / width <= most:
         rings = Rings(width, promise.levels(width, math.ceil(promise.reach_km / width)))
         solved = _solved_bound(rings, loss, limits, expected)
-        lowest, expected = max(lowest, solved.bound), solved.halved()
+        lowest = max(lowest, solved.bound)
         best = _noise(rings, promise, loss, limits, lowest, solved.pairs) or best
         reached = 1.0 if best is None else best.gap
         progress(min(1.0, wanted / max(reached, 1e-300)), f"{rings.count} rings")
         if reached <= wanted:
             break
-        width /= 2.0
+        # the tight pairs among rings half as wide, to begin with there
+        width, expected = width / 2.0, np.hstack([2 * solved.pairs, 2 * solved.pairs + 1])
     if best is None:
         raise SolverFailed(
             f"{most} rings were too few to find a noise with these limits; raise most_rings, or "

@@ -114,10 +114,6 @@ class RingSolution:
     bound: float
     pairs: IntArray
 
-    def halved(self) -> IntArray:
-        """(2, n): the same pairs among rings half as wide, to begin with there."""
-        return np.hstack([2 * self.pairs, 2 * self.pairs + 1])
-
 
 class Rings:
     """Rings of ``width_km`` around the origin; ``levels[k]`` is the loss allowed between those k apart."""

@@ -13,7 +13,6 @@ returns is an accident. Here it is the one of largest entropy, Σ_x π(x)·H(rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from geoveil.arrays import FloatArray, IntArray, positive, prior_over
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
-from geoveil.optimal.interior_point import ROUNDING
+from geoveil.optimal.interior_point import ROUNDING, Progress
 from geoveil.space.space import Space, distance_km
 
 CELL_LIMIT = 1024
@@ -36,8 +35,6 @@ _NEIGHBOURS = 8  # guesses each report is defended against from the start; 2 on 
 _ROUNDS = 6
 _ENOUGH = 20  # fewer steps than this in a round bring nothing more
 _MOST_STEPS = 3000
-
-Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)

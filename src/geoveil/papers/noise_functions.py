@@ -17,7 +17,7 @@ from geoveil.mechanism.remap import BayesianPlace, NearestPlace
 from geoveil.optimal.circular import CircularNoise
 from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism
 from geoveil.optimal.radial import OptimalNoise, optimal_noise
-from geoveil.optimal.region import Region
+from geoveil.optimal.regularity import Region
 from geoveil.papers import report
 from geoveil.papers.data import DataFolder
 from geoveil.papers.report import Claim, Measured, Paper, Setting, Verdict, experiment

@@ -303,11 +303,7 @@ class LiftedKernel(Operator):
 
 
 def design(
-    law: CountLaw,
-    multiplier: float,
-    *,
-    stop: Stop | None = None,
-    progress: Progress | None = None,
+    law: CountLaw, multiplier: float, *, stop: Stop | None = None, progress: Progress | None = None
 ) -> ReleaseDesign:
     """The channel with least leakage + λ·distortion for a law of the counts.
 
