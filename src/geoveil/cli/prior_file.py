@@ -13,7 +13,7 @@ from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
 from geoveil.table.geojson import PlainDocument
-from geoveil.table.locations import Extent, Reading, list_columns, numbers
+from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
 from geoveil.table.reader import TableReader
 from geoveil.table.results import (
     Result,
@@ -68,14 +68,8 @@ class PriorFile:
         """Rows that name cells of a map which the file does not have."""
         amounts = amount_column(reader, self.column)
         table = read_numbers(reader, ["cell", amounts])
-        cells = table["cell"]
-        wrong = np.flatnonzero(~((cells >= 0) & (cells < space.size) & (cells == np.floor(cells))))
-        if wrong.size:
-            raise InvalidFile(
-                f"row {wrong[0] + 1} of {self.source} must name a cell in 0 … {space.size - 1} of "
-                f"{space!r}"
-            )
-        return self._result(space, cells.astype(np.int64), table[amounts], amounts)
+        cells = cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
+        return self._result(space, cells, table[amounts], amounts)
 
     def _located(
         self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None

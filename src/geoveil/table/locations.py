@@ -107,6 +107,18 @@ def numbers(values: pa.Array) -> FloatArray:
     return np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
+def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int = 0) -> IntArray:
+    """Numbers of cells in 0 … size − 1; the first other one is named by its row.
+
+    ``before`` rows of the table came earlier; ``why`` ends the sentence.
+    """
+    wrong = np.flatnonzero(~((values >= 0) & (values < size) & (values == np.floor(values))))
+    if wrong.size:
+        row = before + int(wrong[0]) + 1
+        raise InvalidFile(f"row {row} of {name} must name a cell in 0 … {size - 1}{why}")
+    return values.astype(np.int64)
+
+
 # --- The extent of locations that arrive in batches, in whole hundredths of a degree
 
 

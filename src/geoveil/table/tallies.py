@@ -20,7 +20,7 @@ from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.space import MapSpace, Space
-from geoveil.table.locations import LocationTable, Reading, numbers
+from geoveil.table.locations import LocationTable, Reading, cell_numbers, numbers
 from geoveil.table.obfuscation import Reporter, TableSummary, placed_rows
 from geoveil.table.persons import PersonLimit, Reporting
 from geoveil.table.reader import PIPE, Source, TableReader, unpacking
@@ -112,12 +112,9 @@ def count_reports(
     if channel.report_count != channel.space.size:
         raise Unsupported(f"reports of {channel!r} are not cells; use its tally method")
     outside = OutsideCount("clamp")
-    named = "cell" in reader.columns and reading.lat is None and reading.lng is None
-    located = _located(reader, channel.space, reading, outside)
-    batches = _named(reader, channel.report_count) if named else located
     counts = np.zeros(channel.report_count, dtype=np.int64)
     rows = 0
-    for cells in batches:
+    for cells in _reported(reader, channel.space, reading, outside):
         counts += np.bincount(cells, minlength=counts.size)
         rows += cells.size
         advance(rows)
@@ -126,24 +123,17 @@ def count_reports(
     return Tally(channel, counts), outside
 
 
-def _named(reader: TableReader, size: int) -> Iterator[IntArray]:
-    """The cells of the column ``cell``; what is no cell is named by its row."""
-    rows = 0
-    for batch in reader.batches(["cell"]):
-        cells = numbers(batch.column("cell"))
-        wrong = np.flatnonzero(~((cells >= 0) & (cells < size) & (cells == np.floor(cells))))
-        if wrong.size:
-            raise InvalidFile(
-                f"row {rows + wrong[0] + 1} of {reader.name} must name a cell in 0 … {size - 1}; "
-                "was the file made by another mechanism?"
-            )
-        rows += cells.size
-        yield cells.astype(np.int64)
-
-
-def _located(
+def _reported(
     reader: TableReader, space: Space, reading: Reading, outside: OutsideCount
 ) -> Iterator[IntArray]:
+    """The cells of a file of reports, batch by batch."""
+    if "cell" in reader.columns and reading.lat is None and reading.lng is None:
+        rows, why = 0, "; was the file made by another mechanism?"
+        for batch in reader.batches(["cell"]):
+            named = numbers(batch.column("cell"))
+            yield cell_numbers(named, space.size, reader.name, why, rows)
+            rows += named.size
+        return
     if not isinstance(space, MapSpace):
         raise InvalidInput(f"{reader.name} must have a column 'cell', since {space!r} has no map")
     locations = reading.locations(reader)
