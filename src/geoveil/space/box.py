@@ -202,14 +202,6 @@ def cell_polygons(lat: FloatArray, lng: FloatArray) -> Iterable[Geometry]:
     return (_polygon(ring) for ring in rings.tolist())
 
 
-def points(lat: FloatArray, lng: FloatArray) -> Iterable[Geometry]:
-    """Places as point geometries."""
-    return (
-        {"type": "Point", "coordinates": position}
-        for position in np.stack([lng, lat], axis=-1).tolist()
-    )
-
-
 def _polygon(ring: Ring) -> Geometry:
     longitudes = [position[0] for position in ring]
     for edge in (-180.0, 180.0):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.space.box import Box, feature_collection, points
+from geoveil.space.box import Box, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
 from geoveil.space.space import MapSpace, entries, kind_of
 
@@ -85,7 +85,10 @@ class Points(MapSpace):
 
     def to_geojson(self, properties: Mapping[str, npt.ArrayLike] | None = None) -> dict[str, Any]:
         """The places as a GeoJSON FeatureCollection of points, with one value each per property."""
-        return feature_collection(points(*self.centres_latlng()), self.size, properties)
+        lat, lng = self.centres_latlng()
+        places = np.stack([lng, lat], axis=-1).tolist()
+        geometries = ({"type": "Point", "coordinates": place} for place in places)
+        return feature_collection(geometries, self.size, properties)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind, and the places: lat and lng, or xy_km."""

@@ -157,9 +157,9 @@ class PoisoningAlarm:
 
 def _by_round(values: FloatArray, rounds: int) -> FloatArray:
     """(data sets, 1 + rounds, reports): all rounds together, then each; a single round only once."""
-    each = values.reshape(len(values), rounds, -1)
-    together = each.sum(axis=1, keepdims=True)
-    return together if rounds == 1 else np.concatenate((together, each), axis=1)
+    by_round = values.reshape(len(values), rounds, -1)
+    together = by_round.sum(axis=1, keepdims=True)
+    return together if rounds == 1 else np.concatenate((together, by_round), axis=1)
 
 
 def batches(size: int, operator: Operator) -> Iterator[slice]:

@@ -90,19 +90,19 @@ def goodness_of_fit(letters: IntArray, laws: FloatArray) -> list[tuple[str, floa
     the second, …): equal numbers of draws at each cell vary less than draws of the mean law
     (Hoeffding 1956). Multiply the smallest by their number (Bonferroni) to judge them.
     """
-    found: list[tuple[str, float]] = []
+    p_values: list[tuple[str, float]] = []
     total, pooled, mean = np.zeros(3), np.zeros(laws.shape[1]), np.zeros(laws.shape[1])
     for k, unordered in enumerate(laws):
         order = np.argsort(-unordered, kind="stable")
         law, counts = unordered[order], np.bincount(letters[:, k], minlength=order.size)[order]
         moments = np.array(chi_square(counts, law))
         total, pooled, mean = total + moments, pooled + counts, mean + law / len(laws)
-        found.append((f"cell {k} of those tested", tail(*moments)))
-        found.append((f"cell {k} of those tested, rare reports", excess(counts, law)))
-    found.append(("all cells together", tail(*total)))
-    found.append(("all cells, reports by rank", tail(*chi_square(pooled, mean))))
-    found.append(("all cells, one rank", excess(pooled, mean)))
-    return found
+        p_values.append((f"cell {k} of those tested", tail(*moments)))
+        p_values.append((f"cell {k} of those tested, rare reports", excess(counts, law)))
+    p_values.append(("all cells together", tail(*total)))
+    p_values.append(("all cells, reports by rank", tail(*chi_square(pooled, mean))))
+    p_values.append(("all cells, one rank", excess(pooled, mean)))
+    return p_values
 
 
 def chi_square(counts: FloatArray | IntArray, law: FloatArray) -> tuple[float, float, float]:

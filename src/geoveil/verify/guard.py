@@ -200,5 +200,5 @@ class GuardedUpdate:
             for tally, taken in zip(tallies, fakes, strict=True)
         ]
         pairs = list(zip(tallies, fewer, strict=True))
-        kept = all(left.total >= min(self.least, given.total) for given, left in pairs)
-        return fewer if kept and any(left.total < given.total for given, left in pairs) else None
+        enough = all(left.total >= min(self.least, given.total) for given, left in pairs)
+        return fewer if enough and any(left.total < given.total for given, left in pairs) else None
