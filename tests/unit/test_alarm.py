@@ -16,8 +16,15 @@ from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
-from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
-from geoveil.verify.guard import GuardedUpdate, WithFakes, estimated_fakes
+from geoveil.verify.alarm import (
+    AlarmResult,
+    GuardedUpdate,
+    PoisoningAlarm,
+    WithFakes,
+    _by_round,
+    _standardised,
+    estimated_fakes,
+)
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()

@@ -15,8 +15,7 @@ from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.uncertainty import FisherInformation
 from geoveil.space.space import MATRIX_LIMIT
-from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
-from geoveil.verify.guard import Guarded
+from geoveil.verify.alarm import AlarmResult, Guarded, PoisoningAlarm
 from geoveil.verify.manipulation import Attack, ManipulationGain
 
 FAKE_SHARE = 0.01

@@ -17,7 +17,7 @@ from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.space.space import Space
-from geoveil.verify.guard import GuardedUpdate
+from geoveil.verify.alarm import GuardedUpdate
 
 _GUARD_PASSES = 3
 """Kinds of fakes that a guard takes out at one close, at most."""
@@ -52,7 +52,7 @@ class PromiseRule:
     """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
 
     ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``).
-    ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: where the alarm is raised over
+    ``guarded`` estimates with :class:`~geoveil.verify.alarm.GuardedUpdate`: where the alarm is raised over
     the newest rounds, what it finds fake is left out, then and at every later close, so that fakes steer
     neither the map nor the next mechanism. It costs some hundred estimates at every close.
     ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
