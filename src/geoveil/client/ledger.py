@@ -24,6 +24,8 @@ from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 VERSION = 1
 WAIT_S = 10.0
 """How long to wait for another process's lock."""
+UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
+"""What reading anything that this program did not write may raise."""
 
 State = Literal["charged", "drawn", "sent", "acknowledged", "refused"]
 """``charged``: paid for, and nothing drawn (a crash leaves it so, and the charge spent);
@@ -169,7 +171,7 @@ class Book:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Book:
-        """The book; ``ValueError`` or ``TypeError`` for anything that this program did not write."""
+        """The book; :data:`UNREADABLE` errors for anything that this program did not write."""
         values = unsealed(content, "ledger", "pages", "charges")
         pages, charges = values["pages"], values["charges"]
         _require(isinstance(pages, dict), isinstance(charges, list))
@@ -195,11 +197,8 @@ def sealed(values: Mapping[str, Any]) -> bytes:
 
 
 def unsealed(content: bytes, kind: str, *names: str) -> dict[str, Any]:
-    """What :func:`sealed` wrote, or ``ValueError``."""
-    try:
-        values = strict_json(content)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    """What :func:`sealed` wrote; ``ValueError``, or ``RecursionError``, for anything else."""
+    values = strict_json(content)
     _require(isinstance(values, dict))
     check = values.pop("check", None)
     _require(set(values) == {"geoveil", "kind", "id", "serial", *names})
@@ -399,7 +398,7 @@ class Ledger:
         try:
             book = Book.from_bytes(content)
             noted = unsealed(anchor, "anchor") if anchor is not None else None
-        except (ValueError, TypeError, KeyError):
+        except UNREADABLE:
             raise Refused("ledger-unreadable") from None
         if noted is None and book.serial > 0:
             raise Refused("ledger-lost", "anchor")
