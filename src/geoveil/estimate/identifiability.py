@@ -71,14 +71,16 @@ def tell_apart(operator: Operator, counts: npt.ArrayLike) -> Identifiability:
     possible = columns.max(axis=0) > 0
     columns, weights = columns[:, possible], weights[seen[possible]]
     if _full_rank(columns):
-        return _all_told(cells)
+        return _told(cells, f"the reports tell all {cells} cells apart")
     point = _maximum(columns, weights)
     if point.certificate > _AT_MAXIMUM:
         return _untested(cells, "the exact maximum was not found")
     face = np.flatnonzero(point.gradient > 1 - _ON_FACE)
-    lost = _null_space(_with_total(columns[face]))
+    lost = null_space(_with_total(columns[face]))
     if _fixed(point.theta[face], lost):
-        return _all_told(cells, int((point.theta <= _EMPTY).sum()))
+        empty = int((point.theta <= _EMPTY).sum())
+        best = f"one map fits the reports best, with {empty} of {cells} cells empty"
+        return _told(cells, best if empty else f"the reports tell all {cells} cells apart")
     return _confused(columns, face, lost)
 
 
@@ -88,17 +90,15 @@ def tell_apart_by(operator: Operator) -> Identifiability:
     Cost: one QR factorisation, m²·reports.
     """
     columns = _scaled(operator.matrix())
+    cells = len(columns)
     if _full_rank(columns):
-        return _all_told(len(columns))
-    everywhere = np.arange(len(columns))
-    return _confused(columns, everywhere, _null_space(_with_total(columns)))
+        return _told(cells, f"the reports tell all {cells} cells apart")
+    return _confused(columns, np.arange(cells), null_space(_with_total(columns)))
 
 
-def _all_told(cells: int, empty: int = 0) -> Identifiability:
-    reason = f"identifiable: the reports tell all {cells} cells apart"
-    if empty:
-        reason = f"identifiable: one map fits the reports best, with {empty} of {cells} cells empty"
-    return Identifiability(cells, cells, frozen(np.zeros(cells, dtype=np.bool_)), (), reason)
+def _told(cells: int, why: str) -> Identifiability:
+    nowhere = frozen(np.zeros(cells, dtype=np.bool_))
+    return Identifiability(cells, cells, nowhere, (), f"identifiable: {why}")
 
 
 def _untested(cells: int, why: str) -> Identifiability:
@@ -107,6 +107,7 @@ def _untested(cells: int, why: str) -> Identifiability:
 
 
 def _confused(columns: FloatArray, face: IntArray, lost: FloatArray) -> Identifiability:
+    """Shares of the cells of the face can move along the lost changes (face, k)."""
     cells = len(columns)
     undetermined = np.zeros(cells, dtype=np.bool_)
     undetermined[face] = (np.abs(lost) > _INVOLVED).any(axis=1)
@@ -122,7 +123,7 @@ def _scaled(columns: FloatArray) -> FloatArray:
 
 
 def _with_total(columns: FloatArray) -> FloatArray:
-    """The system whose null space holds the changes that sum to zero and that no column shows."""
+    """(reports + 1, cells): its null space holds the changes that sum to zero and that no column shows."""
     return np.concatenate([columns.T, np.ones((1, len(columns)))])
 
 
@@ -133,19 +134,16 @@ def _full_rank(columns: FloatArray) -> bool:
         return False
     triangle = qr(system, mode="r")[0][: system.shape[1]]
     reciprocal, _ = lapack.dtrcon(np.asfortranarray(triangle), norm="1", uplo="U")
-    return bool(reciprocal > len(columns) * _TOLERANCE) or not _null_space(system).shape[1]
+    return bool(reciprocal > len(columns) * _TOLERANCE) or not null_space(system).shape[1]
 
 
 def _maximum(columns: FloatArray, weights: FloatArray) -> Point:
     """Where the likelihood is largest: plain steps, then Newton's from the cells that carry a share."""
     objective = Objective(DenseOperator(columns), weights)
     start = uniform(objective.unknowns)
-    point = objective.at(start)
-    for found in islice(Squarem().path(objective, start), _FIRST_STEPS):
-        point = found
-    kept = np.where(point.theta > _EMPTY / objective.unknowns, point.theta, 0.0)
-    for found in islice(ActiveSetNewton(0).path(objective, kept / kept.sum()), _MOST_STEPS):
-        point = found
+    point = next(islice(Squarem().path(objective, start), _FIRST_STEPS - 1, None))
+    carried = np.where(point.theta > _EMPTY / objective.unknowns, point.theta, 0.0)
+    for point in islice(ActiveSetNewton(0).path(objective, carried / carried.sum()), _MOST_STEPS):
         if point.certificate <= 1e-3 * _AT_MAXIMUM:
             break
     return point
@@ -156,7 +154,7 @@ def _fixed(shares: FloatArray, lost: FloatArray) -> bool:
     if not lost.shape[1]:
         return True
     emptied = lost[shares <= _EMPTY]
-    if not len(emptied) or _null_space(emptied).shape[1]:
+    if not len(emptied) or null_space(emptied).shape[1]:
         return False
     # is there a change that takes nothing from an empty cell and gives something to one?
     most: Any = scipy.optimize.linprog(
@@ -170,16 +168,17 @@ def lost_directions(columns: FloatArray) -> FloatArray:
 
     Cost: one pivoted QR factorisation, m²·reports.
     """
-    lost = _null_space(np.concatenate([columns.T, np.ones((1, len(columns)))]))
+    lost = null_space(_with_total(columns))
     return np.asarray(lost / np.linalg.norm(lost, axis=0))
 
 
-def _null_space(system: FloatArray) -> FloatArray:
-    """(columns, columns − rank): a basis of the null space of a matrix."""
+def null_space(system: FloatArray, rank: int | None = None) -> FloatArray:
+    """(columns, columns − rank): a basis of the null space of a matrix, whose rank is found if not given."""
     cells = system.shape[1]
     triangle, order = qr(system, mode="r", pivoting=True)
-    size = np.abs(np.diag(triangle))
-    rank = int((size > _TOLERANCE * size[0]).sum())
+    if rank is None:
+        size = np.abs(np.diag(triangle))
+        rank = int((size > _TOLERANCE * size[0]).sum())
     basis = np.zeros((cells, cells - rank))
     if rank < cells:
         basis[order[:rank]] = -solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])

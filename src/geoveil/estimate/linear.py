@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lstsq, qr, solve_triangular
+from scipy.linalg import lstsq, qr
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
 from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread, vector
@@ -17,7 +17,7 @@ from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bars import DiagonalErrors, GaussianErrors
 from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
-from geoveil.estimate.identifiability import Identifiability, tell_apart_by
+from geoveil.estimate.identifiability import Identifiability, null_space, tell_apart_by
 from geoveil.estimate.mixture import (
     Mixture,
     pooled,
@@ -152,13 +152,7 @@ class LinearSystem:
         """(cells, cells − rank): an orthonormal basis of the changes of v that vC does not show."""
         if self.rank == self.cells:
             return np.zeros((self.cells, 0))
-        triangle, order = qr(self.matrix.T, mode="r", pivoting=True)
-        known = solve_triangular(
-            triangle[: self.rank, : self.rank], triangle[: self.rank, self.rank :]
-        )
-        basis = np.empty((self.cells, self.cells - self.rank))
-        basis[order] = np.concatenate([-known, np.eye(self.cells - self.rank)])
-        return cast(FloatArray, qr(basis, mode="economic")[0])
+        return cast(FloatArray, qr(null_space(self.matrix.T, self.rank), mode="economic")[0])
 
 
 # --- Matrix inversion: solve for the distribution, then bring it back to the simplex

@@ -138,18 +138,31 @@ class Steps(StoppingRule):
 
 
 @dataclass(frozen=True)
-class CertifiedWithin(StoppingRule):
+class _Tolerant(StoppingRule):
+    """Until a number that falls is within a tolerance."""
+
+    tolerance: float
+    maximum: int = 100_000
+
+    def __post_init__(self) -> None:
+        positive("tolerance", self.tolerance)
+        count("maximum", self.maximum, least=0)
+
+    def _way(self, first: float, now: float) -> float:
+        """How far a falling positive number has come from the first on, in powers of ten."""
+        if now <= self.tolerance or first <= self.tolerance:
+            return 1.0
+        return 1.0 - math.log(now / self.tolerance) / math.log(first / self.tolerance)
+
+
+@dataclass(frozen=True)
+class CertifiedWithin(_Tolerant):
     """Until the log-likelihood is proven to be within ``tolerance`` nats per report of its maximum.
 
     Law: log max_x g_x ≤ tolerance, which bounds f* − f from above.
     """
 
     tolerance: float = 1e-6
-    maximum: int = 100_000
-
-    def __post_init__(self) -> None:
-        positive("tolerance", self.tolerance)
-        count("maximum", self.maximum, least=0)
 
     def satisfied(self, trace: Trace) -> str | None:
         if trace.certificate[-1] > self.tolerance:
@@ -160,11 +173,11 @@ class CertifiedWithin(StoppingRule):
         )
 
     def fraction(self, trace: Trace) -> float:
-        return _way(trace.certificate[0], trace.certificate[-1], self.tolerance)
+        return self._way(trace.certificate[0], trace.certificate[-1])
 
 
 @dataclass(frozen=True)
-class LikelihoodChange(StoppingRule):
+class LikelihoodChange(_Tolerant):
     """Until one step changes the log-likelihood by less than ``tolerance`` nats per report.
 
     The rule of the papers (IBU and FREEWILL, Alg. 1: ``|L(θᵗ) − L(θᵗ⁻¹)| < δ``). A small change does not
@@ -172,11 +185,6 @@ class LikelihoodChange(StoppingRule):
     """
 
     tolerance: float = 1e-8
-    maximum: int = 100_000
-
-    def __post_init__(self) -> None:
-        positive("tolerance", self.tolerance)
-        count("maximum", self.maximum, least=0)
 
     def satisfied(self, trace: Trace) -> str | None:
         values = trace.log_likelihood
@@ -191,14 +199,7 @@ class LikelihoodChange(StoppingRule):
         values = trace.log_likelihood
         if trace.steps == 0:
             return 0.0
-        return _way(abs(values[1] - values[0]), abs(values[-1] - values[-2]), self.tolerance)
-
-
-def _way(first: float, now: float, last: float) -> float:
-    """How far a falling positive number has come from first to last, in powers of ten."""
-    if now <= last or first <= last:
-        return 1.0
-    return 1.0 - math.log(now / last) / math.log(first / last)
+        return self._way(abs(values[1] - values[0]), abs(values[-1] - values[-2]))
 
 
 # --- Stopping where held-out reports are predicted best
