@@ -215,15 +215,16 @@ class StackedOperator(Operator):
         own = zip(self.parts, self.split(values), strict=True)
         return self._summed([part._pull_noise(part_values) for part, part_values in own])
 
+    def _scaled(self, parts: list[FloatArray]) -> list[FloatArray]:
+        if (self.scales == 1).all():  # as in every loop of an estimator: spare it the copies
+            return parts
+        return [scale * part for scale, part in zip(self.scales, parts, strict=True)]
+
     def _side_by_side(self, laws: list[FloatArray]) -> FloatArray:
-        scaled = [scale * law for scale, law in zip(self.scales, laws, strict=True)]
-        return np.concatenate(scaled, axis=-1)
+        return np.concatenate(self._scaled(laws), axis=-1)
 
     def _summed(self, parts: list[FloatArray]) -> FloatArray:
-        total = self.scales[0] * parts[0]
-        for scale, part in zip(self.scales[1:], parts[1:], strict=True):
-            total = total + scale * part
-        return total
+        return np.asarray(sum(self._scaled(parts)))
 
     def _row(self, row: int) -> FloatArray:
         return self._side_by_side([part._row(row) for part in self.parts])
@@ -260,7 +261,7 @@ def refined(
     all of them would take more than ``budget`` terms they stay as they are, or become ``otherwise``
     where they are noise.
     """
-    if not noise.any():
+    if not (result < noise / RelativeError).any():
         return result
     vectors, values = given.reshape(-1, given.shape[-1]), result.reshape(-1, result.shape[-1])
     floors = np.broadcast_to(noise, result.shape).reshape(values.shape)

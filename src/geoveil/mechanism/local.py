@@ -71,15 +71,19 @@ class RandomizedResponse(RankOneChannel, Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met at both of them."""
-        pair = self.space.closest_cells
-        epsilon = 0.0 if pair is None else self.epsilon
-        per_km = epsilon / self.space.least_distance_km
-        return PrivacyLoss(per_km, epsilon, pair, True, "the closed form of randomised response")
+        return _local_loss(self.space, self.epsilon, "the closed form of randomised response")
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         # The same law: with probability k/(k − 1 + e^ε) any cell, the own one included; else the own.
         lost = randomness.chance(min(1.0, self.space.size * self._right[0]), cells.size)
         return np.where(lost, randomness.below(self.space.size, cells.size), cells)
+
+
+def _local_loss(space: Space, epsilon: float, how: str) -> PrivacyLoss:
+    """The same loss between any two cells: per km it is largest between the closest two."""
+    pair = space.closest_cells
+    loss = 0.0 if pair is None else epsilon
+    return PrivacyLoss(loss / space.least_distance_km, loss, pair, True, how)
 
 
 def _mean_distance_between_cells_km(space: Space) -> float:
@@ -135,10 +139,7 @@ class Rappor(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met where their two bits differ."""
-        pair = self.space.closest_cells
-        epsilon = 0.0 if pair is None else self.epsilon
-        per_km = epsilon / self.space.least_distance_km
-        return PrivacyLoss(per_km, epsilon, pair, True, "the closed form of RAPPOR")
+        return _local_loss(self.space, self.epsilon, "the closed form of RAPPOR")
 
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> Reports:
         """One noisy bit vector for each true cell: shape (…, size), zeros and ones."""
