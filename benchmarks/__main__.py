@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
 from benchmarks.core import certificates, locating, products, sampling
-from benchmarks.design import collection, optimal, release
+from benchmarks.design import campaign, optimal, release
 from benchmarks.estimation import estimation
 from benchmarks.timing import Figure, markdown
 
@@ -20,7 +20,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "locating": locating,
     "release": release,
     "estimation": estimation,
-    "collection": collection,
+    "campaign": campaign,
     "optimal": optimal,
 }
 

@@ -35,8 +35,8 @@ _DESIGN_STEPS, _UPDATE_STEPS = 8, 10
 Rows = list[list[float]]
 
 
-def collection() -> Iterator[Figure]:
-    """Each figure of the collection beside its yardstick."""
+def campaign() -> Iterator[Figure]:
+    """Each figure of a campaign's designs beside its yardstick."""
     yield from designs()
     yield paris_cycle()
     yield million_cells()

@@ -143,14 +143,14 @@ def bounded() -> None:
 
 def error(setting: Setting, seed: int, *, as_published: bool = False, **arguments: Any) -> float:
     """The error of a campaign in which everybody reports once, in cells; as PRIVIC's tables go."""
-    campaign = PARIS_CAMPAIGN if setting.name == "Paris" else SAN_FRANCISCO_CAMPAIGN
-    collection = (
-        campaign.as_published(setting.city, setting.epsilon / 2)
+    paper = PARIS_CAMPAIGN if setting.name == "Paris" else SAN_FRANCISCO_CAMPAIGN
+    campaign = (
+        paper.as_published(setting.city, setting.epsilon / 2)
         if as_published
         else setting.campaign(**arguments)
     )
     crowd = Crowd(setting.city.people)
-    return simulate(collection, crowd, rounds=campaign.cycles + 1, seed=seed).rounds[-1].error_km
+    return simulate(campaign, crowd, rounds=paper.cycles + 1, seed=seed).rounds[-1].error_km
 
 
 def campaign() -> None:
@@ -235,11 +235,11 @@ def later_round(
     honest: int = 0,
 ) -> tuple[list[Tally], Estimate]:
     """So many honest reports in the first round, then a poisoned round of ``reports``."""
-    collection, truth = setting.campaign(), setting.city.truth
+    campaign, truth = setting.campaign(), setting.city.truth
     for number, wanted in ((honest, None), (reports, target)):
-        collection.receive(poisoned(collection.mechanism, truth, generator, number, share, wanted))
-        collection.close_round()
-    return [done.tally for done in collection.rounds], collection.estimate
+        campaign.receive(poisoned(campaign.mechanism, truth, generator, number, share, wanted))
+        campaign.close_round()
+    return [done.tally for done in campaign.rounds], campaign.estimate
 
 
 def rounds(
@@ -251,13 +251,13 @@ def rounds(
     honest: int = 0,
 ) -> tuple[list[Tally], Estimate]:
     """A campaign of four rounds, the first ``honest`` of them without fakes."""
-    collection, truth = setting.campaign(), setting.city.truth
+    campaign, truth = setting.campaign(), setting.city.truth
     for number in range(ROUNDS):
         wanted = target if number >= honest else None
-        made = poisoned(collection.mechanism, truth, generator, reports // ROUNDS, share, wanted)
-        collection.receive(made)
-        collection.close_round()
-    return [done.tally for done in collection.rounds], collection.estimate
+        made = poisoned(campaign.mechanism, truth, generator, reports // ROUNDS, share, wanted)
+        campaign.receive(made)
+        campaign.close_round()
+    return [done.tally for done in campaign.rounds], campaign.estimate
 
 
 def history(setting: Setting, *rest: Any) -> tuple[list[Tally], Estimate]:
@@ -402,13 +402,13 @@ def explained(lacks: list[float]) -> str:
 
 def published(setting: Setting, target: int, onset: int) -> list[Channel]:
     """The mechanisms of a campaign under attack from a round on, with the expected counts."""
-    collection, channels = setting.campaign(), []
+    campaign, channels = setting.campaign(), []
     for number in range(1, ROUNDS + 1):
-        channels.append(collection.mechanism)
+        channels.append(campaign.mechanism)
         law = attacked(channels[-1], setting, target if number >= onset else None)
         counts = expected_counts(law, REPORTS // ROUNDS)
-        collection.receive(Tally(channels[-1], counts))
-        collection.close_round()
+        campaign.receive(Tally(channels[-1], counts))
+        campaign.close_round()
     return channels
 
 

@@ -1,4 +1,4 @@
-"""Closing the loop: rounds of collection, the next mechanism, and simulated campaigns."""
+"""Closing the loop: rounds of reports, the next mechanism, and simulated campaigns."""
 
 from geoveil.campaign.advice import Advice, Choice, advise
 from geoveil.campaign.campaign import Campaign

@@ -1,4 +1,4 @@
-"""Where a collection is kept: campaigns, rounds, counts, and the ids of reports already counted."""
+"""What the service keeps: campaigns, rounds, counts, and the ids of reports already counted."""
 
 from geoveil.store.contract import Store
 from geoveil.store.group_writer import GroupWriter
