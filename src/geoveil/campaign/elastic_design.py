@@ -108,11 +108,13 @@ def blahut_arimoto(
     16
     """
     beta = positive("beta_per_km", beta_per_km)
-    known = prior_over(prior, space.size)
+    population = prior_over(prior, space.size)
     kernel = exponential_kernel(space, beta)
-    ascent = rate_distortion_weights(kernel, known, stop, accelerate=accelerate)
+    ascent = rate_distortion_weights(kernel, population, stop, accelerate=accelerate)
     weights = with_floor(ascent.distribution, floor)
-    return DesignedElastic(space, known, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
+    return DesignedElastic(
+        space, population, ascent, beta_per_km=beta, weights=weights, kernel=kernel
+    )
 
 
 @one_blas_thread()
@@ -147,25 +149,24 @@ def elastic(
     """
     if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
-    known = prior_over(prior, space.size)
+    population = prior_over(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
 
-    def made(share: float) -> DesignedElastic:
-        return _promising(space, promise, lambda beta: _mixed(space, known, beta, share, stop))
+    def designed(share: float) -> DesignedElastic:
+        return _promising(space, promise, lambda beta: _mixed(space, population, beta, share, stop))
 
-    wanted = made(camouflage)
+    wanted = designed(camouflage)
     if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
         return wanted
-    sharpest = made(0.0)
+    sharpest = designed(0.0)
     betas = np.linspace(
         sharpest.beta_per_km, _least_beta(space, most_leverage, sharpest.beta_per_km), _BETAS
     ).tolist()
 
-    def bounded(share: float, of: FloatArray = known) -> DesignedElastic:
-        def build(beta: float) -> DesignedElastic:
-            return _mixed(space, of, beta, share, stop, most_leverage)
-
-        return _promising(space, promise, build, betas)
+    def bounded(share: float, of: FloatArray = population) -> DesignedElastic:
+        return _promising(
+            space, promise, lambda beta: _mixed(space, of, beta, share, stop, most_leverage), betas
+        )
 
     # The last two do not depend on the prior: a campaign that could begin can go on.
     fallbacks: tuple[Callable[[], DesignedElastic], ...] = (
@@ -186,7 +187,7 @@ def elastic(
                 step=1.001 * camouflage / 2**_HALVINGS,
                 linear=True,
             ).made
-            return _described(best, known, best.guarantee.epsilon_per_km)
+            return _described(best, population, best.guarantee.epsilon_per_km)
     raise InvalidInput(
         f"most_leverage ({most_leverage:g}) must be one that can be kept at this promise, such as "
         f"{sharpest.leverage:.3g}, that of the sharpest mechanism"
@@ -223,16 +224,16 @@ def _promising(
         return _wide_enough(positive("mean_distance_km", promise.mean_distance_km), build)
     epsilon = promise.resolve(lambda _: 0.0)
     if space.size == 1:
-        made = build(epsilon)
+        mechanism = build(epsilon)
     else:
-        made = safe_root(
+        mechanism = safe_root(
             build,
             lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon - 1,
             betas or [epsilon, epsilon / 2],
             within=(epsilon * _RANGE, epsilon / _RANGE),
             tolerance=_CLOSE,
         ).made
-    return _described(made, made.prior, epsilon)
+    return _described(mechanism, mechanism.prior, epsilon)
 
 
 def _wide_enough(wanted_km: float, build: Callable[[float], DesignedElastic]) -> DesignedElastic:
@@ -256,10 +257,10 @@ def _wide_enough(wanted_km: float, build: Callable[[float], DesignedElastic]) ->
         )
     except NeverSafe as error:
         raise unreachable(error.at, wanted_km * (1 - error.excess)) from None
-    made = nearest.made
+    mechanism = nearest.made
     if nearest.at == most and nearest.excess < -_CLOSE:
-        raise unreachable(most, made.mean_distance_km)
-    return _described(made, made.prior, made.certified_epsilon_per_km)
+        raise unreachable(most, mechanism.mean_distance_km)
+    return _described(mechanism, mechanism.prior, mechanism.certified_epsilon_per_km)
 
 
 def _mixed(
@@ -279,9 +280,11 @@ def _mixed(
     return DesignedElastic(space, prior, ascent, beta_per_km=beta, weights=weights, kernel=kernel)
 
 
-def _described(made: DesignedElastic, prior: FloatArray, epsilon_per_km: float) -> DesignedElastic:
+def _described(
+    mechanism: DesignedElastic, prior: FloatArray, epsilon_per_km: float
+) -> DesignedElastic:
     """The same mechanism with its promise, measured under a prior."""
-    same = promising(made, GeoIndistinguishability(epsilon_per_km))
+    same = promising(mechanism, GeoIndistinguishability(epsilon_per_km))
     same.prior = prior
     for measured in ("leakage_bits", "mean_distance_km"):
         vars(same).pop(measured, None)
