@@ -304,7 +304,7 @@ async def _failing_service(city: City, said: StringIO, estimator: Estimator) -> 
         while not outcomes[outcome]:
             service._look()
             await asyncio.sleep(0.01)
-    text = service.metrics.text()
+    text = "\n".join(service.metrics.lines())
     await service.stop(PATIENCE_S)
     return text
 

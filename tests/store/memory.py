@@ -17,7 +17,7 @@ from geoveil.store.records import (
     ID_BYTES,
     TABLES,
     CampaignRecord,
-    Closing,
+    ClosingRecord,
     EstimateRecord,
     RoundRecord,
     Row,
@@ -37,7 +37,7 @@ class KeptRound:
     record: RoundRecord
     counts: IntArray
     closed_at_s: int | None = None
-    closing: Closing | None = None
+    closing: ClosingRecord | None = None
     claimed_until_s: int = 0
     estimate: EstimateRecord | None = None
     ids_dropped: bool = False
@@ -128,7 +128,7 @@ def _read_ends(tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
     for key, closed_at_s, claimed_until_s in tables["closing"]:
         kept = rounds[key]
         kept.claimed_until_s = claimed_until_s
-        kept.closing = Closing(
+        kept.closing = ClosingRecord(
             kept.record.campaign, kept.record.number, closed_at_s, kept_counts[key]
         )
     for key, made_at_s, reports, body in tables["estimate"]:
@@ -227,10 +227,10 @@ class MemoryStore:
             if last.record.number != number or last.closed_at_s is not None or not enough:
                 return False
             last.closed_at_s = at_s
-            last.closing = Closing(campaign, number, at_s, kept.counts())
+            last.closing = ClosingRecord(campaign, number, at_s, kept.counts())
             return True
 
-    def closings(self) -> list[Closing]:
+    def closings(self) -> list[ClosingRecord]:
         """Closed rounds that have no estimate yet, oldest first."""
         with self._lock:
             rounds = sorted(self._rounds(), key=lambda one: one.key)

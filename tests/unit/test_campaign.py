@@ -294,8 +294,11 @@ def test_a_resumed_mechanism_says_what_a_designed_one_does(tmp_path):
     assert resumed.warning is None
 
 
-def test_an_estimator_of_ones_own_cannot_be_saved():
-    own = gv.IterativeBayesianUpdate(stop=gv.Steps(3))
+@pytest.mark.parametrize(
+    "own", [{"stop": gv.Steps(3)}, {"start": np.full(GRID.size, 1 / GRID.size)}]
+)
+def test_an_estimator_of_ones_own_cannot_be_saved(own):
+    own = gv.IterativeBayesianUpdate(**own)
     with pytest.raises(InvalidInput, match="estimator of its own"):
         gv.Campaign(GRID, rule=PromiseRule(2.0, estimator=own)).to_dict()
 

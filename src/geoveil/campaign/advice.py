@@ -19,8 +19,7 @@ from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
-from geoveil.space.space import Space
+from geoveil.space import Grid, Space
 
 DIAL = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 Progress = Callable[[int, int], None]

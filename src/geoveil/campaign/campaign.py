@@ -27,8 +27,7 @@ from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
-from geoveil.space import space_from_dict
-from geoveil.space.space import Space
+from geoveil.space import Space, space_from_dict
 
 _VERSION = 1
 

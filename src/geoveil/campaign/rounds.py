@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
-from geoveil.estimate import Estimate
+from geoveil.estimate import Estimate, FisherInformation
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.uncertainty import FisherInformation
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.verify.alarm import AlarmResult, Guarded, PoisoningAlarm
 from geoveil.verify.manipulation import Attack, ManipulationGain
@@ -161,7 +160,8 @@ class Closing:
         fakes among them, one fake report at a time: of every cell, or of cells spread evenly over
         the space.
         """
-        attacked = _newest_distinct(self.rounds, _GAIN_ROUNDS)
+        newest = {done.mechanism: done for done in self.rounds}  # a renewed mechanism is the same
+        attacked = sorted(newest.values(), key=lambda done: done.number)[-_GAIN_ROUNDS:]
         cells = self.estimate.space.size
         affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(attacked))
         tried = np.unique(
@@ -179,11 +179,3 @@ class Closing:
             by_target, tried,
         )  # fmt: skip
         return gain, attacked
-
-
-def _newest_distinct(rounds: Sequence[Round], most: int) -> list[Round]:
-    """The newest rounds with mechanisms of their own (a renewed one is the same), oldest first."""
-    newest: dict[Channel, Round] = {}
-    for done in reversed(rounds):
-        newest.setdefault(done.mechanism, done)
-    return list(newest.values())[:most][::-1]

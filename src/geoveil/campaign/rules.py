@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class PromiseRule:
     Reference: docs/privic.md.
     """
 
+    pools: ClassVar[bool] = True
     epsilon_per_km: float
     camouflage: float = 0.5
     estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
@@ -88,11 +89,6 @@ class PromiseRule:
         )
         return IntegerElastic.of(mechanism) if self.exact else mechanism
 
-    @property
-    def pools(self) -> bool:
-        """All rounds count."""
-        return True
-
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """All rounds together, from a uniform start."""
         return self.estimator.fit(tallies)
@@ -105,7 +101,9 @@ class PromiseRule:
 
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound, the guard and whole numbers."""
-        if not _is_plain(self.estimator):
+        estimator = self.estimator
+        own = not isinstance(estimator, IterativeBayesianUpdate) or estimator.start is not None
+        if own or vars(estimator) != vars(IterativeBayesianUpdate()):
             raise InvalidInput(
                 "a rule must estimate with IterativeBayesianUpdate() as it comes to be saved; a campaign "
                 "with an estimator of its own cannot go on where it stopped"
@@ -121,11 +119,6 @@ class PromiseRule:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_plain(estimator: Estimator) -> bool:
-    own = isinstance(estimator, IterativeBayesianUpdate) and estimator.start is None
-    return own and vars(estimator) == vars(IterativeBayesianUpdate())
-
-
 @dataclass(frozen=True)
 class PublishedRule:
     """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
@@ -137,6 +130,7 @@ class PublishedRule:
     Reference: PRIVIC Alg. 1, estimating with the channel that made the reports (docs/privic.md).
     """
 
+    pools: ClassVar[bool] = False
     beta_per_km: float
     design_steps: int
     update_steps: int
@@ -160,11 +154,6 @@ class PublishedRule:
         """Blahut–Arimoto from uniform weights, no floor."""
         stop = Steps(self.design_updates)
         return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
-
-    @property
-    def pools(self) -> bool:
-        """The last round alone counts."""
-        return False
 
     def guard(self, least: int) -> GuardedUpdate | None:
         """The paper has none."""

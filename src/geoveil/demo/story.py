@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -67,24 +66,28 @@ class LocalCollector:
         return Path(self._folder.name)
 
     def __enter__(self) -> LocalCollector:
-        known = {name: text for name, text in os.environ.items() if not name.startswith("GEOVEIL_")}
+        others = {
+            name: text for name, text in os.environ.items() if not name.startswith("GEOVEIL_")
+        }
         database = f"sqlite:///{self.folder / 'collector.db'}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "geoveil", "serve", "--json", "--port=0", "--no-limit-loopback",
              "--tick-s=0.1", "--log-level=error"],
-            env={**known, "GEOVEIL_DATABASE": database, "GEOVEIL_OPERATOR_TOKEN": self._token},
+            env={**others, "GEOVEIL_DATABASE": database, "GEOVEIL_OPERATOR_TOKEN": self._token},
             stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
-        self.url = self._announced()
-        return self
+        text = ""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:  # the announcement, then nothing
+            text += line
+            if line.rstrip() == "}":
+                self.url = str(json.loads(text)["url"])
+                return self
+        self._process.wait()
+        raise CollectorFailed("the collector did not start; try geoveil serve to see why")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._process is not None:
             self._process.terminate()
             try:
@@ -95,17 +98,6 @@ class LocalCollector:
             if self._process.stdout is not None:
                 self._process.stdout.close()
         self._folder.cleanup()
-
-    def _announced(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        text = ""
-        for line in self._process.stdout:
-            text += line
-            if line.rstrip() == "}":
-                return str(json.loads(text)["url"])
-        self._process.wait()
-        raise CollectorFailed("the collector did not start; try geoveil serve to see why")
 
     # -- what an operator does -----------------------------------------------------------------
 
@@ -386,21 +378,21 @@ def tell(
             current = crowd.mechanism()
             channel = current.mechanism
             checked = checked or audit(channel, randomness=randomness)
-            made = crowd.report(current, city.lat[people_now], city.lng[people_now])
+            reported = crowd.report(current, city.lat[people_now], city.lng[people_now])
             released = collector.close_round(current.campaign, number)
         except (GeoveilError, OSError) as error:
             if not told:
                 raise
             problem = f"round {number} of {rounds} failed ({error})"
             break
-        tallies.append(channel.tally(made))
-        reports.append(made)
+        tallies.append(channel.tally(reported))
+        reports.append(reported)
         documents.append(current)
         told.append(
             RoundStory(
                 number,
                 certify(channel),
-                float(city.grid.distance_km(city.cells[people_now], made).mean()),
+                float(city.grid.distance_km(city.cells[people_now], reported).mean()),
                 mutual_information_bits(channel, city.distribution),
                 earth_movers_distance_km(city.distribution, released, city.grid),
                 released,
@@ -410,8 +402,8 @@ def tell(
     estimate = IterativeBayesianUpdate().fit(tallies)
     if not np.allclose(estimate.distribution, told[-1].released, atol=1e-9):
         raise CollectorFailed("the released map must be the one that the reports give")
-    made = np.concatenate(reports)
+    reported = np.concatenate(reports)
     return Story(
-        city, city.cells[: made.size], made, tuple(documents), estimate, checked,
+        city, city.cells[: reported.size], reported, tuple(documents), estimate, checked,
         tuple(told), crowd.devices, problem,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from geoveil.server.conclusion import (
 )
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store import CampaignRecord, Closing, EstimateRecord, RoundRecord, Store
+from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, Store
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -30,7 +30,7 @@ FORGET_EVERY_S = 60.0
 """How often the ids of rounds that accept nothing any more are dropped."""
 QUEUED_S = 600
 """How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
-_MOST_ROUNDS, _MOST_UNKNOWN = 256, 1024
+_MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
 
 
 class Campaigns:
@@ -45,7 +45,8 @@ class Campaigns:
         self.clock = clock
         self._lock = Lock()
         self._settings: dict[str, CampaignSettings] = {}
-        self._rounds: dict[str, RoundRecord] = {}
+        self.published: dict[str, RoundRecord] = {}
+        """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._forgot_at = clock()
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
@@ -80,7 +81,7 @@ class Campaigns:
 
         Its total and its closing are those of when it was first looked up: use what does not change.
         """
-        published = self._rounds.get(mechanism)
+        published = self.published.get(mechanism)
         if published is not None or self._fresh(self._unknown.get(mechanism)):
             return published
         now, published = self.clock(), self._store.round_of(mechanism)
@@ -88,7 +89,7 @@ class Campaigns:
             if published is None:
                 _remember(self._unknown, mechanism, now, _MOST_UNKNOWN)
             else:
-                _remember(self._rounds, mechanism, published, _MOST_ROUNDS)
+                _remember(self.published, mechanism, published, _MOST_ROUNDS)
         return published
 
     def settings(self, campaign: str) -> CampaignSettings:
@@ -130,9 +131,9 @@ class Campaigns:
         Raises ``unknown-campaign``, ``unknown-round`` or ``no-estimate-yet``.
         """
         self.settings(campaign)
-        found = self._store.estimate(campaign, number)
-        if found is not None:
-            return found
+        estimate = self._store.estimate(campaign, number)
+        if estimate is not None:
+            return estimate
         if number is not None and not 1 <= number <= self._look(campaign).number:
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
@@ -187,9 +188,11 @@ class Campaigns:
         The next round opens now; a document of which too little is left gets a lifetime that begins now.
         """
         now = int(self.clock())
-        made = EstimateRecord(work.campaign, work.round, now, conclusion.reports, conclusion.body)
+        estimate = EstimateRecord(
+            work.campaign, work.round, now, conclusion.reports, conclusion.body
+        )
         following = conclusion.following and opened(conclusion.following, work.settings, now)
-        published = self._store.publish(made, following)
+        published = self._store.publish(estimate, following)
         self._forget(work.campaign)
         return published
 
@@ -204,14 +207,14 @@ class Campaigns:
         A round that is open is the last; only a closed one is worth reading all rounds for.
         """
         settings, now = self.settings(campaign), self.clock()
-        known = self._current.get(campaign)
-        found = self._store.round_of(known[1].mechanism) if known is not None else None
-        if found is None or (
-            found.closed_at_s is not None and not settings.ends_with(found.number)
+        _, before = self._current.get(campaign, (None, None))
+        current = None if before is None else self._store.round_of(before.mechanism)
+        if current is None or (
+            current.closed_at_s is not None and not settings.ends_with(current.number)
         ):
-            found = self._store.rounds(campaign)[-1]
-        self._current[campaign] = (now, found)
-        return found
+            current = self._store.rounds(campaign)[-1]
+        self._current[campaign] = (now, current)
+        return current
 
     def _forget(self, campaign: str) -> None:
         self._current.pop(campaign, None)
@@ -235,7 +238,7 @@ class Campaigns:
             self._store.replace_document(record_of(following, settings, now), at_s=now)
             self._forget(current.campaign)
 
-    def _work(self, closing: Closing) -> Work:
+    def _work(self, closing: ClosingRecord) -> Work:
         documents = {
             each.number: each.document
             for each in self._store.rounds(closing.campaign)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -98,11 +98,11 @@ def conclude(work: Work) -> Conclusion:
 
 def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
     """What was believed before, and where fakes were found."""
-    known = read_body(body)
-    suspects = known["alarm"].get("left_out", {}).get("found", ())
+    estimate = read_body(body)
+    suspects = estimate["alarm"].get("left_out", {}).get("found", ())
     for done in rounds:
         if done.number == number:
-            done.distribution = np.array(known["distribution"])
+            done.distribution = np.array(estimate["distribution"])
             done.suspects = tuple((n, report) for n, report in suspects)
 
 
@@ -226,26 +226,25 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     low, high = bars.interval(LEVEL)
     errors = [float(error) if np.isfinite(error) else None for error in bars.standard_error()]
     interval = {"level": LEVEL, "low": low.tolist(), "high": high.tolist(), "method": bars.method}
-    return {"standard_error": errors, "interval": {**interval, "rounds": _numbers(rounds)}}
+    return {
+        "standard_error": errors,
+        "interval": {**interval, "rounds": [done.number for done in rounds]},
+    }
 
 
 def _alarm(closing: Closing) -> dict[str, Any]:
     """Whether the newest rounds look like honest people, and what was left out where they do not."""
     alarm, inspected = closing.alarm, closing.inspected
+    names = ("raised", "p_value", "statistic", "threshold", "false_alarm", "replicates")
     return {
-        "raised": alarm.raised,
-        "p_value": alarm.p_value,
-        "statistic": alarm.statistic,
-        "threshold": alarm.threshold,
-        "false_alarm": alarm.false_alarm,
+        **{name: getattr(alarm, name) for name in names},
         "suspicious": alarm.suspicious.tolist(),
         "left_out": {
             "reports": int(inspected.fakes.sum()),
             "found": [list(suspicion) for suspicion in closing.suspects],
         },
         "still_raised": inspected.alarms[-1].raised,
-        "replicates": alarm.replicates,
-        "rounds": _numbers(closing.alarm_rounds),
+        "rounds": [done.number for done in closing.alarm_rounds],
         "summary": inspected.summary(),
     }
 
@@ -254,20 +253,12 @@ def _gain(closing: Closing) -> dict[str, Any]:
     """How far fake reports under the newest mechanisms would move this estimate."""
     gain, rounds = closing.manipulation_gain()
     return {
-        "gain": gain.gain,
-        "median": gain.median,
-        "target": gain.target,
-        "fake": gain.fake,
-        "share": gain.share,
+        **{name: getattr(gain, name) for name in ("gain", "median", "target", "fake", "share")},
         "fakes_tried": gain.tried.size,
         "fakes_possible": gain.gains.size,
-        "rounds": _numbers(rounds),
+        "rounds": [done.number for done in rounds],
         "summary": gain.summary(),
     }
-
-
-def _numbers(rounds: Iterable[Round]) -> list[int]:
-    return [done.number for done in rounds]
 
 
 def read_body(body: bytes) -> dict[str, Any]:
@@ -279,33 +270,23 @@ def read_body(body: bytes) -> dict[str, Any]:
 # --- An estimate as files: JSON as it is kept, GeoJSON and CSV and Parquet made from it
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A form of an estimate: how it is asked for, what it is called, how it is made."""
+class View(NamedTuple):
+    """A form of an estimate: its media type, and how it is made from the body."""
 
-    ending: str
     media_type: str
     render: Callable[[bytes], bytes]
 
 
-def _as(kind: Format) -> Callable[[bytes], bytes]:
-    """How the file of that format is made from a body."""
-
-    def render(body: bytes) -> bytes:
-        sink = BytesIO()
-        put_result(sink, kind, result_from_dict(read_body(body)))
-        return sink.getvalue()
-
-    return render
+def _written(kind: Format, body: bytes) -> bytes:
+    sink = BytesIO()
+    put_result(sink, kind, result_from_dict(read_body(body)))
+    return sink.getvalue()
 
 
 VIEWS: Mapping[str, View] = {
-    view.ending: view
-    for view in (
-        View("json", "application/json", bytes),
-        View("geojson", "application/geo+json", _as(Format.GEOJSON)),
-        View("csv", "text/csv", _as(Format.CSV)),
-        View("parquet", "application/vnd.apache.parquet", _as(Format.PARQUET)),
-    )
+    "json": View("application/json", bytes),
+    "geojson": View("application/geo+json", partial(_written, Format.GEOJSON)),
+    "csv": View("text/csv", partial(_written, Format.CSV)),
+    "parquet": View("application/vnd.apache.parquet", partial(_written, Format.PARQUET)),
 }
 """By their endings."""

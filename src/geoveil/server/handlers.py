@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from geoveil.errors import InvalidInput, MissingExtra
 from geoveil.server import openapi as api
-from geoveil.server.conclusion import VIEWS, View, served
+from geoveil.server.conclusion import VIEWS, served
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.problem import Problem, decode, preferred, tagged
@@ -70,11 +70,11 @@ async def create(service: Service, request: Request) -> Response:
     """Make a campaign and its first mechanism."""
     settings = decode(_SETTINGS, await service.body(request.scope, request.receive))
     try:
-        made = await service.blocking(service.campaigns.create, settings)
+        record = await service.blocking(service.campaigns.create, settings)
     except InvalidInput as error:
         raise Problem("invalid-campaign", str(error)) from None
-    location = f"/api/campaigns/{made.id}"
-    return answer(api.Created(made.id, service.link(made.id)), 201, location=location)
+    location = f"/api/campaigns/{record.id}"
+    return answer(api.Created(record.id, service.link(record.id)), 201, location=location)
 
 
 @operation(
@@ -85,9 +85,9 @@ async def create(service: Service, request: Request) -> Response:
 )
 async def listing(service: Service, request: Request) -> Response:
     """All campaigns."""
-    found = await service.blocking(service.store.campaigns)
+    records = await service.blocking(service.store.campaigns)
     rows = [
-        api.Listed(each.id, each.name, service.link(each.id), each.created_at_s) for each in found
+        api.Listed(each.id, each.name, service.link(each.id), each.created_at_s) for each in records
     ]
     return answer(api.Campaigns(rows))
 
@@ -122,8 +122,8 @@ _MECHANISM_S = 60
 async def state(service: Service, request: Request) -> Response:
     """What everybody may know about a campaign."""
     campaign = service.campaign_id(request.path_params["campaign"])
-    found = await service.blocking(service.campaigns.state, campaign)
-    content = msgspec.json.encode({**found, "link": service.link(campaign)})
+    values = await service.blocking(service.campaigns.state, campaign)
+    content = msgspec.json.encode({**values, "link": service.link(campaign)})
     return tagged(request, content, JSON, cache=f"public, max-age={_STATE_S}")
 
 
@@ -177,7 +177,8 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _LATEST_CACHE = "public, no-cache"
 _ROUND_CACHE = "public, max-age=31536000, immutable"
 _ESTIMATES = {
-    view.media_type: api.ESTIMATE_SCHEMA if view.ending == "json" else {} for view in VIEWS.values()
+    view.media_type: api.ESTIMATE_SCHEMA if ending == "json" else {}
+    for ending, view in VIEWS.items()
 }
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _QUERY = {"round": (_ROUND, "Number of a round.")}
@@ -203,26 +204,20 @@ async def of_round(service: Service, request: Request) -> Response:
 
 async def _estimate(service: Service, request: Request, number: int | None, cache: str) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
-    view = _view(request)
+    ending = request.path_params.get("ending")
+    if ending is None:  # by what the client accepts
+        offered = {view.media_type: ending for ending, view in VIEWS.items()}
+        ending = offered[preferred(request.headers.get("accept", ""), list(offered))]
+    elif ending not in VIEWS:
+        raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
     record = await service.blocking(service.campaigns.estimate, campaign, number)
     try:
-        content = await service.blocking(view.render, record.body)
+        content = await service.blocking(VIEWS[ending].render, record.body)
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
-    name = f"{campaign}-round-{record.round}.{view.ending}"
+    name = f"{campaign}-round-{record.round}.{ending}"
     headers = {"content-disposition": f'inline; filename="{name}"'}
-    return tagged(request, content, view.media_type, cache=cache, headers=headers)
-
-
-def _view(request: Request) -> View:
-    """By the ending of the address, or else by what the client accepts."""
-    ending = request.path_params.get("ending")
-    if ending is None:
-        offered = {view.media_type: view for view in VIEWS.values()}
-        return offered[preferred(request.headers.get("accept", ""), list(offered))]
-    if ending not in VIEWS:
-        raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
-    return VIEWS[ending]
+    return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)
 
 
 for _path, _summary, _handler in (
@@ -351,7 +346,7 @@ async def readiness(service: Service, request: Request) -> Response:
 async def metrics(service: Service, request: Request) -> Response:
     """Counters for Prometheus."""
     headers = {"cache-control": "no-store", "content-type": MEDIA_TYPE}
-    return Response(service.metrics.text(), 200, headers)
+    return Response("\n".join([*service.metrics.lines(), ""]), 200, headers)
 
 
 @operation(

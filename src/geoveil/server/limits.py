@@ -18,8 +18,6 @@ from geoveil.server.problem import Problem
 
 _DAY_S = 86_400.0
 _MOST_BUCKETS = 50_000
-_KEY_BYTES = 32
-_MINUTE_S = 60.0
 
 
 class Limiter:
@@ -42,14 +40,14 @@ class Limiter:
         most_buckets: int = _MOST_BUCKETS,
     ) -> None:
         self._capacity = float(per_minute)
-        self._per_s = per_minute / _MINUTE_S
+        self._per_s = per_minute / 60
         self._clock = clock
         self._most = most_buckets
         self._buckets: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
         self._renew(clock())
 
     def _renew(self, now_s: float) -> None:
-        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._key = secrets.token_bytes(32)
         self._key_until_s = now_s + _DAY_S
         self._buckets.clear()
 
@@ -63,7 +61,9 @@ class Limiter:
         now_s = self._clock()
         if now_s >= self._key_until_s:
             self._renew(now_s)
-        name = blake2b(_network(client), key=self._key, digest_size=16).digest()
+        address = _address(client)  # of IPv6 the /64 that one customer has
+        network = client.encode("utf-8", "replace") if address is None else address[:8]
+        name = blake2b(network, key=self._key, digest_size=16).digest()
         level, since_s = self._buckets.pop(name, (self._capacity, now_s))
         level = min(self._capacity, level + (now_s - since_s) * self._per_s)
         admitted = level >= min(tokens, self._capacity)
@@ -92,12 +92,6 @@ def _address(text: str) -> bytes | None:
     except (OSError, ValueError):
         return None
     return packed[12:] if packed[:12] in _IPV4_IN_IPV6 else packed
-
-
-def _network(client: str) -> bytes:
-    """The bytes a limit goes by: an IPv4 address, or the /64 that one IPv6 customer has."""
-    address = _address(client)
-    return client.encode("utf-8", "replace") if address is None else address[:8]
 
 
 def is_loopback(client: str) -> bool:
@@ -134,8 +128,13 @@ class Limits:
             return None
         peer = scope.get("client")
         address = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else ""
-        if self._trusted_proxy:
-            return _forwarded(scope) or address
+        if (
+            self._trusted_proxy
+        ):  # the address that the nearest proxy saw is the last one it appended
+            headers = scope.get("headers") or ()
+            values = [value for name, value in headers if name == b"x-forwarded-for"]
+            last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
+            return last if _address(last) is not None else address
         return None if not self._loopback and is_loopback(address) else address
 
     def check_request(self, client: str | None) -> None:
@@ -147,13 +146,3 @@ class Limits:
         """The same for the reports a client sends."""
         if client is not None and not self._reports.admits(client, reports):
             raise Problem("too-many-requests", "too many reports from this network")
-
-
-def _forwarded(scope: Mapping[str, Any]) -> str | None:
-    """The address that the nearest proxy saw: the last one it appended; ``None`` where that is none."""
-    headers = scope.get("headers")
-    if not isinstance(headers, list):
-        return None
-    values = [value for name, value in headers if name == b"x-forwarded-for"]
-    last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
-    return last if _address(last) is not None else None

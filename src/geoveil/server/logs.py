@@ -36,9 +36,9 @@ class Trace:
 
 def trace_of(error: BaseException) -> Trace:
     """What may be said of an error: here, or where it was raised if it comes with a trace of that."""
-    known = getattr(error, "trace", None)
-    if isinstance(known, Trace):
-        return known
+    trace = getattr(error, "trace", None)
+    if isinstance(trace, Trace):
+        return trace
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     where = tuple(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
     return Trace(type(error).__name__, where)
@@ -165,11 +165,8 @@ class Metrics:
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         """Name → a sentence, and a number that is read when somebody asks."""
 
-    def text(self) -> str:
+    def lines(self) -> Iterator[str]:
         """Everything in the text format of Prometheus."""
-        return "\n".join([*self._lines(), ""])
-
-    def _lines(self) -> Iterator[str]:
         yield from _head("geoveil_info", "gauge", "The program that answers.")
         yield f'geoveil_info{{version="{__version__}"}} 1'
         yield from _head("geoveil_requests_total", "counter", "Requests by route and status.")

@@ -237,9 +237,9 @@ def tagged(
 ) -> Response:
     """The content with a strong ETag, or 304 where the client holds it already."""
     mark = f'"{tag or hashlib.sha256(content).hexdigest()}"'
-    known = request.headers.get("if-none-match", "")
+    named = request.headers.get("if-none-match", "")
     sent = {"etag": mark, "cache-control": cache, "vary": "Accept", **(headers or {})}
-    held = [each.strip().removeprefix("W/") for each in known.split(",")]
-    if mark in held or known.strip() == "*":
+    held = [each.strip().removeprefix("W/") for each in named.split(",")]
+    if mark in held or named.strip() == "*":
         return Response(status_code=304, headers=sent)
     return Response(content, 200, sent, media_type=media_type)

@@ -53,12 +53,29 @@ class Supervisor:
         processes = [process for process, _ in started]
         try:
             for process, listening in started:
-                self._await(process, listening)
+                while not self._stopping and not listening.wait(_LOOK_S):
+                    if not process.is_alive():
+                        raise StoreFailed(
+                            "a server process must start; its log says why it did not"
+                        )
             if not self._stopping:
                 ready()
-            self._keep(processes)
+            while not self._stopping:
+                self._replace_dead(processes)
         finally:
-            self._end(processes)
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join(DRAIN_S)
+                process.kill()
+                process.join()
+
+    def _replace_dead(self, processes: list[BaseProcess]) -> None:
+        dead = wait([process.sentinel for process in processes], _LOOK_S)
+        for place, process in enumerate(processes):
+            if process.sentinel in dead and not self._stopping:
+                process.join()
+                processes[place], _ = self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
@@ -68,27 +85,6 @@ class Supervisor:
         process = self._context.Process(target=_live, args=(self._settings, listening))
         process.start()
         return process, listening
-
-    def _await(self, process: BaseProcess, listening: Event) -> None:
-        while not self._stopping and not listening.wait(_LOOK_S):
-            if not process.is_alive():
-                raise StoreFailed("a server process must start; its log says why it did not")
-
-    def _keep(self, processes: list[BaseProcess]) -> None:
-        while not self._stopping:
-            dead = wait([process.sentinel for process in processes], _LOOK_S)
-            for place, process in enumerate(processes):
-                if process.sentinel in dead and not self._stopping:
-                    process.join()
-                    processes[place], _ = self._start()
-
-    def _end(self, processes: list[BaseProcess]) -> None:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.join(DRAIN_S)
-            process.kill()
-            process.join()
 
 
 def _live(settings: Settings, listening: Event) -> None:

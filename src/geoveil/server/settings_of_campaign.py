@@ -14,8 +14,7 @@ from geoveil.campaign.rules import PromiseRule
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.space.box import Box
-from geoveil.space.grid import Grid
+from geoveil.space import Box, Grid
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.store import RoundRecord
 
@@ -173,10 +172,10 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
 @cache
 def _bounds() -> dict[str, tuple[float, float]]:
     """The bounds that stand beside the fields."""
-    found = {}
+    bounds = {}
     for name, hint in get_type_hints(CampaignSettings, include_extras=True).items():
         for meta in get_args(hint)[1:]:
             schema: Any = meta.extra_json_schema or {}
             if "minimum" in schema:
-                found[name] = (schema["minimum"], schema["maximum"])
-    return found
+                bounds[name] = (schema["minimum"], schema["maximum"])
+    return bounds

@@ -14,7 +14,7 @@ from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import SLOW_CLOCKS_S
 from geoveil.server.openapi import Report, Reports, Result, Results
 from geoveil.server.problem import Problem, decode, problem_of
-from geoveil.store import RoundRecord, Upload
+from geoveil.store import Upload
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Headers = list[tuple[bytes, bytes]]
 
 PREFIX, SUFFIX = "/api/campaigns/", "/reports"
-_MOST_ROUNDS = 4096
 _SINGLE = msgspec.json.Decoder(Report)
 _BATCH = msgspec.json.Decoder(Reports)
 _COUNTED = b'{"id":"%b","status":"counted"}'
@@ -49,7 +48,6 @@ class Uploads:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.get_running_loop()
-        self._rounds: dict[str, RoundRecord] = {}
 
     async def answer(self, campaign: str, scope: Scope, receive: Receive) -> tuple[Headers, bytes]:
         """Headers and body of the answer 200, after the commit; problems are raised."""
@@ -95,10 +93,11 @@ class Uploads:
 
     async def _checked(self, campaign: str, report: Report) -> Upload:
         """The report as the store takes it, or the problem with it."""
-        published = self._rounds.get(report.mechanism)
-        if published is None:
-            published = await self._find(campaign, report.mechanism)
-        if published.campaign != campaign:
+        campaigns = self._service.campaigns
+        published = campaigns.published.get(report.mechanism)
+        if published is None:  # not met by this process: asks the store, outside the event loop
+            published = await self._service.blocking(campaigns.find, report.mechanism)
+        if published is None or published.campaign != campaign:
             raise await self._unknown(campaign)
         if report.cell >= published.cells:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
@@ -110,16 +109,6 @@ class Uploads:
                 "mechanism-not-yet-valid", "the clocks of the service and its store differ"
             )
         return Upload(campaign, published.number, bytes.fromhex(report.id), report.cell)
-
-    async def _find(self, campaign: str, mechanism: str) -> RoundRecord:
-        """The round of a mechanism this process has not met; never waits on the event loop."""
-        published = await self._service.blocking(self._service.campaigns.find, mechanism)
-        if published is None:
-            raise await self._unknown(campaign)
-        if len(self._rounds) >= _MOST_ROUNDS:
-            self._rounds.clear()
-        self._rounds[mechanism] = published
-        return published
 
     async def _unknown(self, campaign: str) -> Problem:
         service = self._service

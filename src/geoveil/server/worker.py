@@ -211,7 +211,9 @@ class Worker:
         """Take a closing, unless it is being worked on or must wait; whether it was taken."""
         now = self._campaigns.clock()
         with self._lock:
-            self._forget_old(now)
+            for key, old in list(self._attempts.items()):  # those another process has finished
+                if not old.queued and now - old.not_before_s > LONGEST_WAIT_S:
+                    del self._attempts[key]
             attempts = self._attempts.setdefault((work.campaign, work.round), _Attempts())
             if attempts.queued or now < attempts.not_before_s:
                 return False
@@ -283,9 +285,3 @@ class Worker:
         with self._lock:
             attempts.not_before_s = self._campaigns.clock() + wait_s
             attempts.queued = False
-
-    def _forget_old(self, now: float) -> None:
-        """Closings that nobody has submitted for long were finished by another process."""
-        for key, attempts in list(self._attempts.items()):
-            if not attempts.queued and now - attempts.not_before_s > LONGEST_WAIT_S:
-                del self._attempts[key]

@@ -5,7 +5,7 @@ from geoveil.store.group_writer import GroupWriter
 from geoveil.store.opening import Contents, copy_store, open_store, restore_backup, write_backup
 from geoveil.store.records import (
     CampaignRecord,
-    Closing,
+    ClosingRecord,
     EstimateRecord,
     NewerSchema,
     Overloaded,
@@ -17,7 +17,7 @@ from geoveil.store.records import (
 
 __all__ = [
     "CampaignRecord",
-    "Closing",
+    "ClosingRecord",
     "Contents",
     "EstimateRecord",
     "GroupWriter",

@@ -15,7 +15,7 @@ from geoveil.errors import InvalidInput
 from geoveil.store.records import (
     ID_BYTES,
     CampaignRecord,
-    Closing,
+    ClosingRecord,
     EstimateRecord,
     RoundRecord,
     Row,
@@ -209,12 +209,12 @@ class Store(ABC):
                 )
         return True
 
-    def closings(self) -> list[Closing]:
+    def closings(self) -> list[ClosingRecord]:
         """Closed rounds that have no estimate yet, oldest first."""
         waiting: dict[tuple[str, int, int], dict[int, IntArray]] = {}
         for campaign, number, at_s, other, counts in self._read(_CLOSINGS):
             waiting.setdefault((campaign, number, at_s), {})[other] = unpacked(counts)
-        return [Closing(*closed, counts) for closed, counts in waiting.items()]
+        return [ClosingRecord(*closed, counts) for closed, counts in waiting.items()]
 
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0

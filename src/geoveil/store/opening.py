@@ -106,15 +106,15 @@ def write_backup(store: Store, path: Path | str) -> Contents:
         raise exists
     _check_folder("backup", final)
     with tempfile.TemporaryDirectory(dir=final.parent, prefix=".backup-") as folder:
-        made = Path(folder) / final.name
-        backup = SqliteStore(made)
+        copy = Path(folder) / final.name
+        backup = SqliteStore(copy)
         try:
             contents = copy_store(store, backup)
         finally:
             backup.close(whole=True)
-        _sync(made)
+        _sync(copy)
         try:
-            os.link(made, final)  # unlike a renaming, refuses where the name was taken meanwhile
+            os.link(copy, final)  # unlike a renaming, refuses where the name was taken meanwhile
         except FileExistsError:
             raise exists from None
     _sync(final.parent)

@@ -92,7 +92,7 @@ class EstimateRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class ClosingRecord:
     """A round that is closed and waits for its estimate: the counts of every round at that moment."""
 
     campaign: str

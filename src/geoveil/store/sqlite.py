@@ -77,12 +77,11 @@ class SqliteStore(Store):
         self._readers: WeakSet[_Reader] = WeakSet()
         self._readers_lock = threading.Lock()
         self._writer: apsw.Connection | None
-        try:
-            self._writer = self._connect_writer(create=create)
-        except apsw.NotADBError:
-            raise InvalidInput(f"{self.path.name} must be a SQLite database") from None
-        except apsw.Error as error:
-            raise _failure(error) from None
+        with _translated():
+            try:
+                self._writer = self._connect_writer(create=create)
+            except apsw.NotADBError:
+                raise InvalidInput(f"{self.path.name} must be a SQLite database") from None
 
     # -- counting --------------------------------------------------------------------------------
 
@@ -112,34 +111,39 @@ class SqliteStore(Store):
     @contextmanager
     def writing(self) -> Iterator[Run]:
         """A transaction of the one writing connection; opened again when it is beyond repair."""
-        with self._write_lock:
-            connection = self._ready_writer()
-            began = False
+        with self._write_lock, _translated():
+            if self._closed:
+                raise StoreFailed("the store is closed")
+            if self._writer is None:
+                self._writer = self._recovered_writer()
+            connection, began = self._writer, False
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 began = True
                 yield _runner(connection)
                 connection.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 self._undo(connection, began)
-                if isinstance(error, apsw.Error):
-                    raise _failure(error) from None
                 raise
 
     @contextmanager
     def reading(self) -> Iterator[Run]:
         """A transaction that only reads, on this thread's own connection."""
-        reader = self._reader()
-        with reader.lock:
+        if self._closed:
+            raise StoreFailed("the store is closed")
+        reader: _Reader | None = getattr(self._mine, "reader", None)
+        if reader is None:
+            reader = self._mine.reader = _Reader(self._connect_reader())
+            with self._readers_lock:
+                self._readers.add(reader)
+        with reader.lock, _translated():
             try:
                 reader.connection.execute("BEGIN")
                 yield _runner(reader.connection)
                 reader.connection.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 reader.connection.close(force=True)
                 del self._mine.reader
-                if isinstance(error, apsw.Error):
-                    raise _failure(error) from None
                 raise
 
     def check(self) -> None:
@@ -158,11 +162,10 @@ class SqliteStore(Store):
             return iter(connection.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2"))
 
         try:
-            connection.execute("BEGIN")
-            connection.execute("SELECT 1 FROM campaign LIMIT 1").fetchall()  # the moment
-            yield rows
-        except apsw.Error as error:
-            raise _failure(error) from None
+            with _translated():
+                connection.execute("BEGIN")
+                connection.execute("SELECT 1 FROM campaign LIMIT 1").fetchall()  # the moment
+                yield rows
         finally:
             connection.close(force=True)
 
@@ -185,47 +188,21 @@ class SqliteStore(Store):
         for reader in readers:
             with reader.lock:
                 reader.connection.close(force=True)
-        with self._write_lock:
+        with self._write_lock, _translated():
             connection, self._writer = self._writer, None
-            try:
-                if connection and whole:
-                    connection.execute("PRAGMA journal_mode = DELETE")
-                if connection:
-                    connection.close()
-            except apsw.Error as error:
-                raise _failure(error) from None
+            if connection and whole:
+                connection.execute("PRAGMA journal_mode = DELETE")
+            if connection:
+                connection.close()
 
     # -- connections -----------------------------------------------------------------------------
 
-    def _reader(self) -> _Reader:
-        if self._closed:
-            raise StoreFailed("the store is closed")
-        reader: _Reader | None = getattr(self._mine, "reader", None)
-        if reader is None:
-            reader = self._mine.reader = _Reader(self._connect_reader())
-            with self._readers_lock:
-                self._readers.add(reader)
-        return reader
-
     def _connect_reader(self) -> apsw.Connection:
-        try:
-            connection = apsw.Connection(
-                str(self.path), flags=apsw.SQLITE_OPEN_READONLY, vfs=self._vfs
-            )
+        flags = apsw.SQLITE_OPEN_READONLY
+        with _translated():
+            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
             connection.set_busy_timeout(_PATIENCE_MS)
-        except apsw.Error as error:
-            raise _failure(error) from None
         return connection
-
-    def _ready_writer(self) -> apsw.Connection:
-        if self._closed:
-            raise StoreFailed("the store is closed")
-        if self._writer is None:
-            try:
-                self._writer = self._recovered_writer()
-            except apsw.Error as error:
-                raise _failure(error) from None
-        return self._writer
 
     def _recovered_writer(self) -> apsw.Connection:
         """A new connection after a failure, with all of the log copied into the file.
@@ -272,12 +249,16 @@ class SqliteStore(Store):
             connection.close(force=True)
 
 
-def _failure(error: apsw.Error) -> StoreFailed:
-    """What to say of an error of SQLite: its kind, and none of the values it may name."""
-    code = getattr(error, "extendedresult", 0)
-    return StoreFailed(
-        f"SQLite failed ({type(error).__name__} {code}); nothing was acknowledged, try again later"
-    )
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of SQLite as ours: their kind, and none of the values they may name."""
+    try:
+        yield
+    except apsw.Error as error:
+        kind = f"{type(error).__name__} {getattr(error, 'extendedresult', 0)}"
+        raise StoreFailed(
+            f"SQLite failed ({kind}); nothing was acknowledged, try again later"
+        ) from None
 
 
 def _runner(connection: apsw.Connection) -> Run:
