@@ -191,3 +191,16 @@ def test_an_entry_that_is_named_twice_is_refused(tmp_path: Path, entry: str) -> 
     path.write_text(path.read_text().replace(f'"{entry}":', f'"{entry}":0.1,"{entry}":', 1))
     with pytest.raises(InvalidFile, match="names no entry twice"):
         load_tally(str(path))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_refused_place_is_named_by_its_number_in_the_file(checkins: Path, processes: int) -> None:
+    rows = checkins.read_text().replace("user4321,48.8512345", "user4321,41.8512345")
+    checkins.write_text(rows)
+    target = checkins.with_name("tally.json")
+    asked = [checkins, "-o", target, *PROMISE, *BOX, "--outside", "raise"]
+    result = tally(*asked, "--processes", processes)
+    assert result.exit_code == 2
+    assert "number 4322 does not" in result.stderr
+    assert "41.85" not in result.stderr
+    assert not target.exists()
