@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss
@@ -77,7 +78,10 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         )
     claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
-    if loss is None or not _answers(loss, claim):
+    answered = isinstance(claim, GeoIndistinguishability | None)
+    if isinstance(claim, LocalDifferentialPrivacy) and loss is not None:
+        answered = loss.epsilon is not None
+    if loss is None or not answered:  # it does not say all that the claim asks about
         return enumerated(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
         return _from_closed_form(loss, claim, channel.space.unit)
@@ -114,13 +118,6 @@ def promising(channel: _Law, promise: Guarantee) -> _Law:
     return same
 
 
-def _answers(loss: PrivacyLoss, claim: Guarantee | None) -> bool:
-    """Whether a closed form says all that the claim asks about."""
-    if isinstance(claim, LocalDifferentialPrivacy):
-        return loss.epsilon is not None
-    return claim is None or isinstance(claim, GeoIndistinguishability)
-
-
 def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> Certificate:
     local = isinstance(claim, LocalDifferentialPrivacy) and loss.epsilon is not None
     found, per = (loss.epsilon or 0.0, "") if local else (loss.epsilon_per_km, f" per {unit}")
@@ -146,7 +143,7 @@ def enumerated(channel: Channel, claim: Guarantee | None) -> Certificate:
     worst = (int(per_km.argmax()) // len(losses), int(per_km.argmax()) % len(losses))
     problem = _broken_claim(claim, losses, distances, tolerance)
     return Certificate(
-        _up(float(per_km[worst])), _up(float(losses.max())), claim, problem is None,
+        float(_up(per_km[worst])), float(_up(losses.max())), claim, problem is None,
         worst, True, how, problem, unit,
     )  # fmt: skip
 
@@ -156,16 +153,13 @@ def _broken_claim(
 ) -> str | None:
     """In words, the pair that breaks the claim most; ``None`` where none does."""
     if claim is None:
-        return (
-            None
-            if np.isfinite(losses).all()
-            else "a report is possible at one cell and not at another"
-        )
+        possible = np.isfinite(losses).all()
+        return None if possible else "a report is possible at one cell and not at another"
     allowed = claim.loss(distances)
     np.fill_diagonal(allowed, 0.0)
     with np.errstate(invalid="ignore"):
         excess = np.where(
-            np.isinf(allowed), -np.inf, _up_all(losses) - allowed * (1 + tolerance) - tolerance
+            np.isinf(allowed), -np.inf, _up(losses) - allowed * (1 + tolerance) - tolerance
         )
     np.fill_diagonal(excess, -np.inf)
     worst = int(np.argmax(excess))
@@ -211,10 +205,7 @@ def malformed(table: FloatArray, *, integers: bool = False) -> str | None:
     return None
 
 
-def _up(value: float) -> float:
+def _up(values: npt.ArrayLike) -> FloatArray:
     """Rounded up past every error of the logarithms above."""
-    return value * (1 + _ROUNDING) + _LOGARITHM if value > 0 else 0.0
-
-
-def _up_all(values: FloatArray) -> FloatArray:
-    return np.where(values > 0, values * (1 + _ROUNDING) + _LOGARITHM, 0.0)
+    given = np.asarray(values, dtype=np.float64)
+    return np.where(given > 0, given * (1 + _ROUNDING) + _LOGARITHM, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,26 +86,21 @@ class IterativeBayesianUpdate:
 
     def _errors(self, observations: Observations, ascent: Ascent) -> ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
+        operator, cells = observations.operator, observations.space.size
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
-            steps = max(ascent.steps * carry_on, _LEAST_STEPS)
-            return self._refit(observations, steps, counts)
+            """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
+            if self.accelerate is None:
+                first = full_support(self.start, cells)
+                starts = np.broadcast_to(first, (*counts.shape[:-1], cells))
+                steps = max(ascent.steps * carry_on, _LEAST_STEPS)
+                path = em_path(Objective(operator, counts), starts)
+                return next(islice(path, steps, None)).theta
+            how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
+            fits = [
+                maximise(operator, row, start=self.start, **how).distribution
+                for row in np.atleast_2d(counts)
+            ]
+            return np.reshape(fits, (*counts.shape[:-1], cells))
 
         return method.errors(observations, ascent.distribution, refit, self.progress)
-
-    def _refit(self, observations: Observations, steps: int, counts: FloatArray) -> FloatArray:
-        """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
-        operator = observations.operator
-        cells = observations.space.size
-        if self.accelerate is None:
-            first = full_support(self.start, cells)
-            starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
-            path = em_path(Objective(operator, counts), starts)
-            return next(islice(path, steps, None)).theta
-        fits = [
-            maximise(
-                operator, row, start=self.start, stop=self.stop, accelerate=self.accelerate
-            ).distribution
-            for row in np.atleast_2d(counts)
-        ]
-        return np.reshape(fits, (*counts.shape[:-1], cells))

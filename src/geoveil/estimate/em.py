@@ -123,22 +123,18 @@ class Squarem:
         point = objective.at(start)
         while True:
             yield point
-            point = self._advanced(objective, point)
-
-    def _advanced(self, objective: Objective, point: Point) -> Point:
-        once = objective.at(em_step(point))
-        twice = objective.at(em_step(once))
-        leap = objective.at(self._extrapolated(point.theta, once.theta, twice.theta))
-        return leap if leap.log_likelihood >= twice.log_likelihood else twice
+            once = objective.at(em_step(point))
+            twice = objective.at(em_step(once))
+            leap = objective.at(self._extrapolated(point.theta, once.theta, twice.theta))
+            point = leap if leap.log_likelihood >= twice.log_likelihood else twice
 
     def _extrapolated(self, first: FloatArray, once: FloatArray, twice: FloatArray) -> FloatArray:
-        change = once - first
-        bend = twice - once - change
+        change = once - first  # r
+        bend = twice - once - change  # v
         length = float(np.linalg.norm(bend))
-        stride = max(1.0, float(np.linalg.norm(change)) / length) if length > 0 else 1.0
-        leap = first + 2 * stride * change + stride**2 * bend
-        kept = np.maximum(leap, self.floor * twice)
-        return np.asarray(kept / kept.sum())
+        stride = max(1.0, float(np.linalg.norm(change)) / length) if length > 0 else 1.0  # α
+        leap = np.maximum(first + 2 * stride * change + stride**2 * bend, self.floor * twice)
+        return np.asarray(leap / leap.sum())
 
 
 # --- The exact maximum: Newton steps on the cells that carry mass

@@ -20,7 +20,6 @@ from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bars import AveragedErrors
 from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
-from geoveil.estimate.identifiability import Identifiability
 
 
 class Estimator(Protocol):
@@ -58,15 +57,19 @@ class AverageOfEstimates:
         weights = np.array([part.total for part in parts], dtype=np.float64)
         weights /= weights.sum()
         distribution = weights @ np.stack([part.distribution for part in parts])
+        reasons = list(dict.fromkeys(part.stopped for part in parts))
+        more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other ways)"
         return Estimate(
             space=parts[0].space,
             distribution=distribution,
             total=sum(part.total for part in parts),
             steps=max(part.steps for part in parts),
-            stopped=f"average of {_each(parts)}",
+            stopped=f"average of {len(parts)} estimates, each {reasons[0]}{more}",
             find_fit=lambda: fit_of(Observations(each), distribution),
             find_errors=lambda: AveragedErrors.of(distribution, [p.errors for p in parts], weights),
-            find_identifiability=lambda: _least_identifiable(parts),
+            find_identifiability=lambda: min(
+                (part.identifiable for part in parts), key=lambda found: found.rank
+            ),
         )
 
 
@@ -96,8 +99,16 @@ class AverageMechanism:
     def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
         """The estimate from tallies of one space whose channels have the same reports."""
         observations = Observations(by_mechanism(checked_tallies(tallies)))
-        inner = self.estimator.fit(_averaged(observations))
         several = len(observations.tallies)
+        if not all(tally.complete for tally in observations.tallies):
+            raise Unsupported(
+                "the average mechanism needs every report of each channel, and a tally keeps only "
+                "those seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
+            )
+        shares = [tally.total / observations.total for tally in observations.tallies]
+        average = AverageChannel([tally.channel for tally in observations.tallies], shares)
+        counts = sum(tally.counts for tally in observations.tallies)
+        inner = self.estimator.fit(Tally(average, counts))
         return Estimate(
             space=inner.space,
             distribution=inner.distribution,
@@ -108,28 +119,6 @@ class AverageMechanism:
             find_errors=lambda: inner.errors,
             find_identifiability=lambda: inner.identifiable,
         )
-
-
-def _averaged(observations: Observations) -> Tally:
-    tallies = observations.tallies
-    if not all(tally.complete for tally in tallies):
-        raise Unsupported(
-            "the average mechanism needs every report of each channel, and a tally keeps only "
-            "those seen; use RapporEstimator for RAPPOR, or IterativeBayesianUpdate"
-        )
-    shares = [tally.total / observations.total for tally in tallies]
-    average = AverageChannel([tally.channel for tally in tallies], shares)
-    return Tally(average, sum(tally.counts for tally in tallies))
-
-
-def _each(parts: Sequence[Estimate]) -> str:
-    reasons = dict.fromkeys(part.stopped for part in parts)
-    more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other ways)"
-    return f"{len(parts)} estimates, each {next(iter(reasons))}{more}"
-
-
-def _least_identifiable(parts: Sequence[Estimate]) -> Identifiability:
-    return min((part.identifiable for part in parts), key=lambda found: found.rank)
 
 
 # --- Mixed privacy levels: the level they amount to, and the error that can be expected
