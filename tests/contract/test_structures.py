@@ -10,6 +10,7 @@ from contract import formulas
 from contract.channels import Case, ChannelContract
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.errors import InvalidInput
 
 LINE = gv.Line(6)
@@ -95,6 +96,25 @@ class TestAverage(ChannelContract):
             ) + 0.75 * formulas.randomized_response(6, 2.0)
 
         return {"two": Case(make, formula, lambda: formulas.line(6))}
+
+
+class TestJoint(ChannelContract):
+    """One report through each of two channels, the combination as one report."""
+
+    documented = False
+
+    @staticmethod
+    def cases() -> dict[str, Case]:
+        def make() -> gv.Channel:
+            return JointChannel(
+                [gv.RandomizedResponse(LINE, epsilon=1.0), gv.DenseChannel(LINE, some_matrix())]
+            )
+
+        def law() -> np.ndarray:
+            response = gv.RandomizedResponse(LINE, epsilon=1.0).matrix()
+            return np.stack([np.kron(*rows) for rows in zip(response, some_matrix(), strict=True)])
+
+        return {"6x54": Case(make, law, lambda: formulas.line(6))}
 
 
 class TestExactTable(ChannelContract):

@@ -171,24 +171,17 @@ class Rappor(Mechanism):
     def tally(self, reports: npt.ArrayLike) -> RapporTally:
         """Count the distinct vectors among the reports (shape (n, size), zeros and ones)."""
         vectors = np.asarray(reports)
-        if (
-            vectors.ndim != 2
-            or vectors.shape[1] != self.space.size
-            or vectors.dtype.kind not in "biu"
-        ):
+        fits = vectors.ndim == 2 and vectors.shape[1] == self.space.size
+        if not fits or vectors.dtype.kind not in "biu":
             raise InvalidInput(
                 f"reports (shape {vectors.shape}) must be bit vectors of {self.space.size} bits"
             )
         if vectors.size and (vectors.min() < 0 or vectors.max() > 1):
             raise InvalidInput("reports must hold zeros and ones only")
         bits = vectors.astype(np.uint8, copy=False)
-        ones = np.ones(len(bits), dtype=np.int64)
-        return RapporTally(
-            self,
-            np.packbits(bits, axis=1),
-            ones,
-            bits.sum(axis=0, dtype=np.uint32).astype(np.int64),
-        )
+        sums = bits.sum(axis=0, dtype=np.uint32).astype(np.int64)
+        once = np.ones(len(bits), dtype=np.int64)
+        return RapporTally(self, np.packbits(bits, axis=1), once, sums)
 
     def _row(self, row: int) -> FloatArray:
         size = self.space.size
@@ -266,7 +259,12 @@ class RapporTally(Tally):
 
     @cached_property
     def _found(self) -> tuple[ObservedVectors, IntArray]:
-        packed, counts = _distinct(self._packed, self._times)
+        packed, counts = self._packed, self._times
+        if len(packed):
+            keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
+            _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+            packed = packed[first]
+            counts = np.bincount(which.ravel(), weights=counts).astype(np.int64)
         vectors = np.unpackbits(packed, axis=1, count=self.space.size)
         return ObservedVectors(self.channel.epsilon, vectors), frozen(counts)
 
@@ -321,13 +319,3 @@ class RapporTally(Tally):
             np.concatenate((self._times, other._times)),
             self.sums + other.sums,
         )
-
-
-def _distinct(packed: BitArray, counts: IntArray) -> tuple[BitArray, IntArray]:
-    """The distinct rows of packed bits and the sum of the counts of each."""
-    if not len(packed):
-        return packed, counts
-    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    summed = np.bincount(inverse.ravel(), weights=counts, minlength=len(first))
-    return packed[first], summed.astype(np.int64)
