@@ -108,7 +108,9 @@ def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
 class RegionEstimate:
     """The share of several cells together."""
 
-    def __init__(self, cells: IntArray, share: float, combination: FloatArray, errors: ErrorBars):
+    def __init__(
+        self, cells: IntArray, share: float, combination: FloatArray, errors: ErrorBars
+    ) -> None:
         self.cells = cells
         self.share = share
         self._combination = combination[None, :]

@@ -123,13 +123,10 @@ class Steps(StoppingRule):
 
     number: int
     words: str = "as asked"
+    maximum: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count("number", self.number, least=0)
-
-    @property
-    def maximum(self) -> int:  # type: ignore[override]
-        return self.number
+        object.__setattr__(self, "maximum", count("number", self.number, least=0))
 
     def satisfied(self, trace: Trace) -> str | None:
         if trace.steps < self.number:
