@@ -238,10 +238,9 @@ class Information(NamedTuple):
         """The information times changes (…, cells). Cost: a push and a pull."""
         return self.columns._pull(self.columns._push(changes) * self.weights)
 
-    def noise(self, draws: int, generator: np.random.Generator) -> FloatArray:
-        """(draws, cells): random scores, with the information for their covariance. Cost: a pull."""
-        drawn = generator.standard_normal((draws, self.weights.size))
-        return self.columns._pull(drawn * np.sqrt(self.weights))
+    def scores(self, normal: FloatArray) -> FloatArray:
+        """(…, any) standard normal numbers → (…, cells): scores with the information for their covariance."""
+        return self.columns._pull(normal * np.sqrt(self.weights))
 
 
 class Tally:

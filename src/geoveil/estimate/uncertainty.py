@@ -182,7 +182,9 @@ class _Solver:
         meter.at(1.0)
 
     def _noise(self, draws: int) -> FloatArray:
-        return np.asarray(sum(part.noise(draws, self._generator) for part in self._parts))
+        shapes = ((draws, part.weights.size) for part in self._parts)
+        normal = (self._generator.standard_normal(shape) for shape in shapes)
+        return np.asarray(sum(map(Information.scores, self._parts, normal)))
 
 
 def _dot(first: FloatArray, second: FloatArray) -> FloatArray:
