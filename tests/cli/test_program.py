@@ -40,6 +40,53 @@ def test_help_names_every_command() -> None:
         assert f"\n  {name} " in result.stdout
 
 
+def test_no_line_of_the_list_of_commands_is_cut_off() -> None:
+    listed = run("--help").stdout.partition("Commands:")[2]
+    assert "..." not in listed
+    assert len(listed.split("\n")) == len(COMMANDS) + 2
+
+
+LOADED = """
+import sys
+from geoveil.cli import main
+try:
+    main()
+except SystemExit:
+    sys.stderr.write(" ".join(sys.modules))
+"""
+COMPLETING = {"_GEOVEIL_COMPLETE": "bash_complete", "COMP_WORDS": "geoveil ob", "COMP_CWORD": "1"}
+
+
+def loaded(*arguments: str, **variables: str) -> set[str]:
+    """The modules that a run of the program has loaded when it ends."""
+    finished = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments], env={**os.environ, **variables},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert finished.stdout
+    return set(finished.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [([], {}), (["--help"], {}), (["--version"], {}), ([], COMPLETING)],
+    ids=["nothing", "help", "version", "completion"],
+)
+def test_help_and_completion_load_click_and_no_command(
+    arguments: list[str], variables: dict[str, str]
+) -> None:
+    modules = loaded(*arguments, **variables)
+    assert {name for name in modules if name.startswith("geoveil.")} == {
+        "geoveil.cli", "geoveil.cli.program", "geoveil.errors",
+    }  # fmt: skip
+    assert "click" in modules
+    assert not modules & {"numpy", "scipy", "rich", "pyarrow", "msgspec", "starlette"}
+
+
+def test_the_script_for_a_shell_loads_no_numerics() -> None:
+    assert not loaded("completion", "bash") & {"numpy", "scipy", "pyarrow", "msgspec", "starlette"}
+
+
 def test_without_arguments_it_helps() -> None:
     result = run()
     assert (result.exit_code, result.stdout) == (0, run("--help").stdout)

@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console as RichConsole
@@ -17,9 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 import geoveil as gv
-from geoveil.randomness import SYSTEM
-from geoveil.space.outside import OutsideCount
 from geoveil.table.reader import PIPE
+
+if TYPE_CHECKING:  # what this module loads, every command loads
+    from geoveil.space.outside import OutsideCount
 
 _PATIENCE_SECONDS = 1.0
 _WIDTH = 120  # of what is printed into a file or a pipe
@@ -68,7 +69,7 @@ class Console:
     def randomness(self, seed: int | None) -> gv.Randomness:
         """The system's randomness; with a seed, and a warning, one that can be repeated."""
         if seed is None:
-            return SYSTEM
+            return gv.randomness.SYSTEM
         self.warn("seeded noise is for simulations: whoever knows the seed can undo it")
         return gv.seeded(seed)
 

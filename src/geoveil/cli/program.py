@@ -22,22 +22,23 @@ from geoveil import __version__
 from geoveil.errors import GeoveilError, MissingExtra
 
 COMMANDS = {
-    "demo": "demo",
-    "serve": "serve",
-    "backup": "serve:backup",
-    "load": "serve:load_collector",
-    "obfuscate": "obfuscate",
-    "tally": "obfuscate:tally",
-    "estimate": "estimate",
-    "evaluate": "evaluate",
-    "design": "design",
-    "simulate": "simulate",
-    "audit": "audit",
-    "release": "release",
-    "reproduce": "reproduce",
-    "completion": "program:completion",
+    "demo": ("demo", "A simulated city, collected through a real collector."),
+    "serve": ("serve", "Collect reports: campaigns, rounds and estimates over HTTP."),
+    "backup": ("serve:backup", "Copy a store into a file while the server goes on."),
+    "load": ("serve:load_collector", "Load a collector with simulated devices."),
+    "obfuscate": ("obfuscate", "Turn true locations into noisy reports."),
+    "tally": ("obfuscate:tally", "Obfuscate places and keep only the counts of reports."),
+    "estimate": ("estimate", "Estimate how people are distributed from noisy reports."),
+    "evaluate": ("evaluate", "Compare an estimate with the truth."),
+    "design": ("design", "Design a mechanism for what is believed, at a certified promise."),
+    "simulate": ("simulate", "Run a population through the rounds of a campaign."),
+    "audit": ("audit", "Check what a mechanism document promises."),
+    "release": ("release", "Release counts of people at places."),
+    "reproduce": ("reproduce", "Make the tables and figures of a paper again."),
+    "completion": ("program:completion", "Print the completion script of a shell."),
 }
-"""Each command and its module in this package, as ``command`` there or the name behind the colon."""
+"""Each command: its module in this package (as ``command`` there, or the name behind the colon), and the
+line about it in the list of commands, for which nothing is imported."""
 
 EXTRAS = {
     **dict.fromkeys(("rich", "pyarrow"), "cli"),
@@ -52,17 +53,26 @@ BAD_INPUT, FAULT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 70, 130, 141, 143
 
 
 class Program(click.Group):
-    """A group whose commands are imported when they are needed and whose errors are one line."""
+    """A group whose commands are imported when they are called and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The name of a command and the line about it: what listing and completing need."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(f"geoveil.cli.{module}"), name or "command")
-        return command
+        return click.Command(cmd_name, short_help=COMMANDS[cmd_name][1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments call, imported now."""
+        called, command, rest = super().resolve_command(ctx, args)
+        if called in COMMANDS:
+            module, _, name = COMMANDS[called][0].partition(":")
+            command = getattr(import_module(f"geoveil.cli.{module}"), name or "command")
+        return called, command, rest
 
     def main(
         self,
@@ -83,11 +93,8 @@ class Program(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from geoveil.cli.console import LibraryNotes  # here, since rich is slow to import
-
         try:
-            with LibraryNotes():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except BrokenPipeError:  # before click, whose exit code for it means something else here
             ctx.exit(_leave_pipe())
 
@@ -104,6 +111,10 @@ def program(context: click.Context) -> None:
     """Location privacy: noisy cells under a certified guarantee, and the distribution back."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    else:
+        from geoveil.cli.console import LibraryNotes  # here, since rich is slow to import
+
+        context.with_resource(LibraryNotes())
 
 
 @click.command()
