@@ -1,4 +1,7 @@
-"""``python -m benchmarks``: each figure beside its yardstick, timed in the same run."""
+"""``python -m benchmarks``: each figure beside its yardstick, timed in the same run.
+
+``python -m benchmarks load LINK`` loads a collector instead, and says what it answered (``--help``).
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,15 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure what was asked for, or everything; 1 where a line is missed."""
+    arguments = sys.argv[1:] if given is None else given
+    if arguments[:1] == ["load"]:
+        from benchmarks.load import main as load
+
+        return load(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--json", action="store_true", help="for other programs")
-    asked = parser.parse_args(given)
+    asked = parser.parse_args(arguments)
     unknown = [name for name in asked.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"NAME ({unknown[0]}) must be one of {', '.join(BENCHMARKS)}")

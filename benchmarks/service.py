@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import apsw
 
+from benchmarks.load import Connection, LoadResult, Plan, run_load
 from databases import cluster
-from geoveil.load import LoadResult, Plan, run_load
 from server.live import Live
 
 STORED = 1_000_000
@@ -209,8 +210,6 @@ def _healthz(live: Live, seconds: float) -> float:
     import asyncio
 
     import uvloop
-
-    from geoveil.load import Connection
 
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -102,7 +102,7 @@ def test_no_command_writes_files_that_nobody_reads_back() -> None:
     """A new option that names a file to write belongs into ``WRITERS``, and into a test here."""
     names = {"output", "out", "target", "save_mechanism", "personal"}
     for name in COMMANDS:
-        command = program.get_command(click.Context(program), name)
+        _, command, _ = program.resolve_command(click.Context(program), [name])
         assert command is not None
         found = {str(each.name) for each in command.params} & names
         assert found == WRITERS.get(name, set()), name

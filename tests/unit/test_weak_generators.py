@@ -20,7 +20,6 @@ SIMULATION = {
     "campaign",
     "demo",
     "estimate",
-    "load.py",
     "measure",
     "papers",
     "release",

@@ -27,10 +27,9 @@ from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
 from geoveil.client.collector import Address, Collector, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
-from geoveil.document.wire import MechanismDocument
+from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError
 from geoveil.estimate import Estimate, IterativeBayesianUpdate
-from geoveil.load import report_texts
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import SYSTEM, Randomness

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from geoveil.arrays import IntArray
 from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.document.campaign_ids import NAMED_PATTERN
@@ -15,6 +16,7 @@ from geoveil.document.canonical import canonical_bytes, document_id, strict_json
 from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.mechanism.elastic import Elastic
+from geoveil.randomness import SYSTEM
 from geoveil.space.grid import Grid
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -216,3 +218,13 @@ def _integers(name: str, values: Any, size: int) -> list[int]:
     whole = all(type(value) is int and 0 < value < 1 << 62 for value in values)
     _require(whole, name, f"{name} holds something else than whole numbers above 0")
     return values
+
+
+def report_texts(document: MechanismDocument, cells: IntArray) -> list[bytes]:
+    """Reports as JSON texts: ``cells`` that were drawn under ``document``, each with a random id."""
+    head = b'{"mechanism":"%s","id":"' % document.id.encode()
+    ids = SYSTEM.bytes(16 * cells.size).hex().encode()
+    return [
+        b'%s%s","cell":%d}' % (head, ids[32 * i : 32 * i + 32], cell)
+        for i, cell in enumerate(cells.tolist())
+    ]

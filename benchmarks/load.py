@@ -1,23 +1,29 @@
-"""Simulated devices, many at once: load for a collector, counted and timed."""
+"""Simulated devices, many at once: load for a collector, counted and timed.
+
+Run ``python -m benchmarks load LINK`` in the folder of the repository, with the link of a campaign.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, time
 from typing import Any, cast
 
+import click
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, positive
+from geoveil.arrays import FloatArray, count, positive
+from geoveil.cli.console import Console
+from geoveil.cli.options import machine_options
 from geoveil.client.collector import Address, Collector, Network, Patience
 from geoveil.client.refusal import Refused
-from geoveil.document.wire import MechanismDocument
+from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.randomness import SYSTEM
 from geoveil.space.grid import Grid
 
 LARGEST_BATCH = 1000
@@ -228,16 +234,6 @@ class Fleet:
                     break
 
 
-def report_texts(verified: MechanismDocument, reported: IntArray) -> list[bytes]:
-    """Drawn cells as the JSON texts of reports, each with a random id."""
-    head = b'{"mechanism":"%s","id":"' % verified.id.encode()
-    ids = SYSTEM.bytes(16 * reported.size).hex().encode()
-    return [
-        b'%s%s","cell":%d}' % (head, ids[32 * i : 32 * i + 32], cell)
-        for i, cell in enumerate(reported.tolist())
-    ]
-
-
 def crowd_on(grid: Grid, generator: np.random.Generator) -> FloatArray:
     """A made-up distribution: a few hot spots over a thin spread."""
     centres = grid.centres
@@ -409,3 +405,61 @@ class _Runner:
                 await asyncio.to_thread(self._fleet.refresh)
             except Refused:
                 continue
+
+
+# --- The command, and what a person is told
+
+
+@click.command()
+@click.argument("url", metavar="LINK")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="At most this long.")
+@click.option("--requests", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+              help="At most so many.")  # fmt: skip
+@click.option("--connections", type=click.IntRange(1, 4096), default=32, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="Reports in one request.")  # fmt: skip
+@click.option("--rate", "rate_per_s", type=float, metavar="R",
+              help="Open loop: R requests a second, answered or not.")  # fmt: skip
+@click.option("--max-epsilon-per-km", type=float, default=10.0, show_default=True,
+              help="The largest promise the devices accept.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Where the simulated people are; reports are always drawn by the system.")  # fmt: skip
+@click.option("--anywhere", is_flag=True,
+              help="Allow a collector that is not on this machine; yours, one hopes.")  # fmt: skip
+@machine_options
+def load_collector(
+    machine: bool, url: str, max_epsilon_per_km: float, anywhere: bool, **options: Any
+) -> None:
+    """Load a campaign's collector with simulated devices: real checks, exact draws, one report each.
+
+    \b
+    python -m benchmarks load http://localhost:8000/c/paris-k3x7qa --seconds 60 --connections 128
+    python -m benchmarks load http://localhost:8000/c/paris-k3x7qa --rate 1000 --seconds 600
+    """
+    console = Console(machine=machine)
+    plan = Plan(**options)
+    with console.progress("sending reports") as bar:
+        result = run_load(
+            url, plan, max_epsilon_per_km=max_epsilon_per_km, anywhere=anywhere,
+            progress=lambda so_far: bar.update(None, f"{so_far.counted:,} counted"),
+        )  # fmt: skip
+    pace = f"{result.reports_per_s:,.0f} a second"
+    rows = {
+        "Counted": f"{result.counted:,} reports in {result.seconds:.3g} s: {pace}",
+        "Requests": f"{result.requests:,}",
+        "Latency": ", ".join(f"p{p} {1000 * result.latency_s(p):.3g} ms" for p in (50, 95, 99)),
+        "Refused": f"{result.refused:,} reports, for a stated reason",
+        "Shed": f"{result.shed:,} requests asked to come again",
+        "Unknown": f"{result.unknown:,} requests without an answer",
+    }
+    console.result(result.to_dict(), rows)
+
+
+def main(given: Sequence[str]) -> int:
+    """The command as a program: what must be otherwise is one line, and exit code 2."""
+    try:
+        load_collector.main(list(given), "python -m benchmarks load")
+    except GeoveilError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
