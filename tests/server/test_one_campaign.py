@@ -12,6 +12,7 @@ from geoveil.campaign import PromiseRule
 from geoveil.document.exact import IntegerElastic
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
+from geoveil.server.settings_of_campaign import CampaignSettings
 from server.rounds_support import City, campaign_settings
 
 
@@ -79,10 +80,15 @@ def test_library_and_service_agree_bit_for_bit(changed: dict[str, Any], resumed:
 
 def test_both_have_the_same_defaults() -> None:
     settings = campaign_settings()
-    rule = gv.Campaign(settings.grid, epsilon_per_km=2.0).rule
+    campaign = gv.Campaign(settings.grid, epsilon_per_km=2.0)
+    rule = campaign.rule
     assert isinstance(rule, PromiseRule)
     assert (settings.rule.camouflage, settings.rule.guarded) == (rule.camouflage, rule.guarded)
     assert (rule.camouflage, rule.guarded, rule.most_leverage) == (0.5, False, None)
+    default = CampaignSettings(
+        name="x", box=(45.7, 4.8, 45.8, 4.9), cell_km=1.0, epsilon_per_km=2.0
+    )
+    assert campaign.minimum_reports == default.minimum_reports == 100
 
 
 def test_the_last_round_of_both_is_followed_by_no_mechanism() -> None:

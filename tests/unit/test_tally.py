@@ -101,7 +101,7 @@ def test_tallies_can_be_pickled(tally: gv.Tally) -> None:
 
 
 def test_a_collection_can_be_pickled() -> None:
-    campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0, minimum_reports=1)
     mechanism = campaign.mechanism
     campaign.receive(mechanism.tally(mechanism.sample([0, 1, 1, 5])))
     campaign.close_round()

@@ -29,6 +29,8 @@ from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 
+MINIMUM_REPORTS = 100
+"""A round with fewer is neither released nor used, in the library and in the service, unless said."""
 _VERSION = 1
 
 
@@ -38,7 +40,7 @@ class Campaign:
     A campaign states one promise (``epsilon_per_km``, certified for every mechanism it publishes) and
     turns one dial (``camouflage``). A report belongs to the mechanism that made it, whenever it arrives.
     A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
-    its reports count on.
+    its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
     ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
@@ -67,7 +69,7 @@ class Campaign:
         most_leverage: float | None = None,
         guarded: bool | None = None,
         prior: Any = None,
-        minimum_reports: int = 0,
+        minimum_reports: int = MINIMUM_REPORTS,
         rule: Rule | None = None,
     ) -> None:
         if (rule is None) == (epsilon_per_km is None):
@@ -103,9 +105,10 @@ class Campaign:
         """The paper's own rule, for reproduction: no promise beyond 2β, no floor, the last round only.
 
         ``design_steps`` and ``update_steps`` are the paper's N_BA and N_IBU; N_BA channels are N_BA − 1
-        updates of the weights (:class:`PublishedRule`).
+        updates of the weights (:class:`PublishedRule`). Rounds of any size close.
         """
-        return cls(space, rule=PublishedRule(beta_per_km, design_steps, update_steps))
+        rule = PublishedRule(beta_per_km, design_steps, update_steps)
+        return cls(space, rule=rule, minimum_reports=0)
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -135,7 +138,10 @@ class Campaign:
         """The close of the last closed round: its estimate, alarm, error bars and manipulation gain."""
         closed = self.rounds
         if not closed:
-            raise InvalidInput("a campaign must close a round before it has an estimate")
+            raise InvalidInput(
+                "a campaign must close a round before it has an estimate; "
+                f"a round needs {self._least} reports to close"
+            )
         if self._closing is None:  # after a resume: the same tallies give the same estimate
             self._closing = self._concluded(closed, closed[:-1])
         return self._closing
@@ -218,7 +224,7 @@ class Campaign:
         *,
         rule: Rule,
         prior: Any = None,
-        minimum_reports: int = 0,
+        minimum_reports: int = MINIMUM_REPORTS,
     ) -> Campaign:
         """The campaign as it stood with these rounds, oldest first, the last one open.
 

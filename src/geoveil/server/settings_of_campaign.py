@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from geoveil.campaign.campaign import MINIMUM_REPORTS
 from geoveil.campaign.rules import PromiseRule
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
@@ -73,7 +74,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = None
     minimum_reports: Annotated[
         int, _between(1, MOST_REPORTS, "No round with fewer reports is released or used.")
-    ] = 100
+    ] = MINIMUM_REPORTS
     rounds: Annotated[
         int | None, _between(1, 100_000, "The campaign ends after so many rounds.")
     ] = None
