@@ -150,9 +150,12 @@ def _blas(with_scipy: bool) -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def refrozen(state: dict[str, Any]) -> dict[str, Any]:
-    """What a pickle holds of an object, its arrays read-only again: a pickle forgets that."""
-    return {
-        name: frozen(value) if isinstance(value, np.ndarray) else value
-        for name, value in state.items()
-    }
+class ReadOnly:
+    """An object whose arrays are read-only, also in a copy made from a pickle, which forgets that."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, np.ndarray):
+                    frozen(part)
+        vars(self).update(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,6 +125,14 @@ class ChannelContract:
             wanted = (formula * distances).sum(axis=1)
             given = channel.mean_of_distance(lambda kilometres: kilometres)
             np.testing.assert_allclose(given, wanted, rtol=1e-8, atol=1e-9)
+
+    def test_a_pickle_gives_the_same_law_and_read_only_arrays(self, channel: gv.Channel) -> None:
+        again = pickle.loads(pickle.dumps(channel))
+        arrays = [value for value in vars(again).values() if isinstance(value, np.ndarray)]
+        assert not any(array.flags.writeable for array in arrays)
+        assert again.space == channel.space
+        assert again.guarantee == channel.guarantee
+        np.testing.assert_array_equal(again.matrix(), channel.matrix())
 
     # -- claimed ≥ enumerated loss -------------------------------------------------------------
 

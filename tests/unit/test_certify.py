@@ -9,6 +9,8 @@ import pytest
 
 import geoveil as gv
 from contract.formulas import losses
+from geoveil.channel import certificate
+from geoveil.channel.certificate import pairwise_losses
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import TooLarge
 
@@ -29,6 +31,29 @@ def test_a_coin_is_certified_by_hand() -> None:
     assert found.holds
     assert found.exact
     assert found.worst_pair in ((0, 1), (1, 0))
+
+
+@pytest.mark.parametrize("promise", [None, gv.LocalDifferentialPrivacy(1.2)])
+def test_the_loss_of_a_matrix_is_enumerated_once(
+    monkeypatch: pytest.MonkeyPatch, promise: gv.Guarantee | None
+) -> None:
+    calls: list[int] = []
+
+    def counting(table: np.ndarray) -> np.ndarray:
+        calls.append(len(table))
+        return pairwise_losses(table)
+
+    monkeypatch.setattr(certificate, "pairwise_losses", counting)
+    coin = gv.DenseChannel(LINE, [[0.75, 0.25], [0.25, 0.75]], guarantee=promise)
+    first = gv.certify(coin)
+    assert first.claimed == coin.guarantee
+    assert gv.certify(coin) == first
+    assert gv.certify(coin, claim=gv.GeoIndistinguishability(2.0)).holds
+    assert len(calls) == 1
+    again = gv.DenseChannel(LINE, coin.matrix())
+    for claim in (gv.GeoIndistinguishability(2.0), first.claimed, gv.GeoIndistinguishability(1.0)):
+        afresh = certificate.enumerated.dispatch(gv.Channel)(again, claim)
+        assert gv.certify(coin, claim=claim) == gv.certify(again, claim=claim) == afresh
 
 
 def test_a_column_with_zero_and_positive_is_infinite() -> None:
@@ -79,12 +104,12 @@ def test_tables_that_are_no_channel_are_refuted() -> None:
         def matrix(self) -> np.ndarray:
             return self.shown
 
-    channel = Broken(LINE, np.eye(2))
     for shown, said in (
         ([[np.nan, 1], [0.5, 0.5]], "not finite"),
         ([[-0.1, 1.1], [0.5, 0.5]], "negative"),
         ([[0.5, 0.4], [0.5, 0.5]], "sums to 0.9"),
     ):
+        channel = Broken(LINE, np.eye(2))
         channel.shown = np.array(shown)
         found = gv.certify(channel, claim=gv.LocalDifferentialPrivacy(9.0))
         assert not found.holds

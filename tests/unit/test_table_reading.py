@@ -279,6 +279,17 @@ def geoparquet(path: Path, **described: Any) -> Path:
     return path
 
 
+@pytest.mark.parametrize("geo", ["{", "[]", '{"columns": {}, "columns": {}}', '{"x": NaN}', "\xff"])
+def test_metadata_of_geoparquet_that_cannot_be_read_is_refused(tmp_path: Path, geo: str) -> None:
+    table = pa.table({"lat": [1.0], "lng": [2.0]})
+    named = table.replace_schema_metadata({"geo": geo.encode("latin-1")})
+    pq.write_table(named, tmp_path / "a.parquet")
+    with pytest.raises(
+        InvalidFile, match=r"a\.parquet must carry its GeoParquet metadata as a JSON"
+    ):
+        read(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(
     "crs",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TypeVar
 
 import numpy as np
@@ -129,8 +130,12 @@ def _from_closed_form(loss: PrivacyLoss, claim: Guarantee | None, unit: str) -> 
     )  # fmt: skip
 
 
+@singledispatch
 def enumerated(channel: Channel, claim: Guarantee | None) -> Certificate:
-    """The certificate from every pair of cells and every report, up to 4,096 cells."""
+    """The certificate from every pair of cells and every report, up to 4,096 cells.
+
+    A kind of channel that remembers what was enumerated registers it here.
+    """
     table, tolerance = channel.compared_table()
     how = "enumeration" if tolerance else "enumeration of its integers"
     problem, unit = malformed(table, integers=not tolerance), channel.space.unit

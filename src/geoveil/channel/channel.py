@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices, refrozen
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.channel import words
 from geoveil.channel.guarantee import (
     GeoIndistinguishability,
@@ -243,7 +243,7 @@ class Information(NamedTuple):
         return self.columns._pull(normal * np.sqrt(self.weights))
 
 
-class Tally:
+class Tally(ReadOnly):
     """Counts of the reports of one channel: all an estimator needs.
 
     Tallies of the same channel add. ``operator`` has the columns the counts belong to: the channel
@@ -314,9 +314,6 @@ class Tally:
     def _plus(self, other: Tally) -> Tally:
         """The sum with another tally of the same channel."""
         return Tally(self.channel, self.counts + other.counts)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(refrozen(state))
 
     def __repr__(self) -> str:
         return f"Tally({self.total} reports of {self.channel!r})"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from geoveil.arrays import FloatArray, IntArray, distribution, frozen, indices
-from geoveil.channel.certificate import check_claim, enumerated
+from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss
 from geoveil.channel.guarantee import (
     GeoIndistinguishability,
@@ -41,6 +43,9 @@ class DenseChannel(DenseOperator, Channel):
     'ε = 1.09862 per unit'
     """
 
+    _certificate: Certificate | None = None
+    """What was enumerated last."""
+
     def __init__(
         self, space: Space, matrix: npt.ArrayLike, *, guarantee: Guarantee | None = None
     ) -> None:
@@ -58,8 +63,8 @@ class DenseChannel(DenseOperator, Channel):
     def _enumerated(self) -> Guarantee | None:
         if self.space.size > MATRIX_LIMIT:
             return None
-        found = enumerated(self, None)
-        return GeoIndistinguishability(found.epsilon_per_km) if found.holds else None
+        own = enumerated(self, None)
+        return GeoIndistinguishability(own.epsilon_per_km) if own.holds else None
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -74,6 +79,20 @@ class DenseChannel(DenseOperator, Channel):
 
     def __repr__(self) -> str:
         return f"DenseChannel({self.space!r}, {self.space.size} × {self.report_count})"
+
+
+@enumerated.register
+def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certificate:
+    """What was enumerated before answers for the same claim, and for any that its loss implies."""
+    before = channel._certificate
+    if before is not None and claim == before.claimed:
+        return before
+    if before is not None and math.isfinite(before.epsilon_per_km):
+        loss = GeoIndistinguishability(before.epsilon_per_km)
+        if claim is None or loss.implies(claim):
+            return replace(before, claimed=claim, holds=True, problem=None)
+    channel._certificate = enumerated.dispatch(Channel)(channel, claim)
+    return channel._certificate
 
 
 def _stochastic(matrix: npt.ArrayLike, size: int) -> FloatArray:

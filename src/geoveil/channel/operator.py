@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, indices, vector
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, indices, vector
 from geoveil.errors import InvalidInput
 
 RelativeError = 1e-10
@@ -23,7 +23,7 @@ _BUDGET = 1 << 26
 _CHUNK = 1 << 22
 
 
-class Operator(ABC):
+class Operator(ReadOnly, ABC):
     """A linear map L with no negative entry: rows are unknowns (cells), columns observations (reports).
 
     ``push`` and ``pull`` check what they are given, and are right to 1e-9 *relative* for vectors without

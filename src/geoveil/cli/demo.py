@@ -20,6 +20,7 @@ from geoveil.cli.console import Console, columns_of_numbers
 from geoveil.cli.options import machine_options
 from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.errors import require
+from geoveil.files import replaced_file
 from geoveil.randomness import SYSTEM
 from geoveil.table.results import Result, write_result
 
@@ -80,7 +81,8 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     names = {"picture": "city.png", "mechanism": "mechanism.json", "estimate": "estimate.geojson"}
     files = {kind: str(folder / name) for kind, name in names.items()}
-    draw(story).savefig(files["picture"])
+    with replaced_file(files["picture"]) as sink:
+        draw(story).savefig(sink, format="png")
     gv.save_mechanism(story.mechanism, files["mechanism"])
     last, level = story.estimate, 0.95
     low, high = last.interval(level)

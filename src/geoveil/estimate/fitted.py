@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices, one_blas_thread, refrozen, uniform
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices, one_blas_thread, uniform
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
@@ -137,7 +137,7 @@ class Fit(NamedTuple):
     certificate: float
 
 
-class Estimate:
+class Estimate(ReadOnly):
     """A distribution over the cells of a space, estimated from noisy reports.
 
     ``certificate`` bounds from above what the log-likelihood still lacks to its maximum, nats per
@@ -229,9 +229,6 @@ class Estimate:
             return partial(_given, getattr(self, name))
         except GeoveilError as problem:  # the copy says so when it is asked
             return partial(_raised, problem)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(refrozen(state))
 
     def __repr__(self) -> str:
         return f"Estimate({self.total} reports, {self.space.size} cells, {self.stopped})"

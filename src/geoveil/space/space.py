@@ -12,7 +12,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, indices
+from geoveil.arrays import BoolArray, FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
 from geoveil.space.outside import Outside, elsewhere, settle
 from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates, plane_coordinates
@@ -21,7 +21,7 @@ MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
 
 
-class Space(ABC):
+class Space(ReadOnly, ABC):
     """A finite set of cells 0 … size − 1 with centres and a true metric.
 
     Distances are kilometres. A space without a map (``Line``) counts in units of its own; then

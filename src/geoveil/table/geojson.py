@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.document.canonical import named_once
+from geoveil.document.canonical import named_once, strict_json
 from geoveil.errors import InvalidFile
 from geoveil.table.reader import DOCUMENT, GEOMETRY, PIPE, Source, TableReader, unpacking
 
@@ -26,9 +26,9 @@ _PLAIN_NAMES = ("WGS 84", "WGS 84 (CRS84)")
 _PRECISE = re.compile(r"\d[.,]\d\d")
 
 
-def geometry_columns(schema: pa.Schema) -> list[str]:
+def geometry_columns(schema: pa.Schema, name: str) -> list[str]:
     """The columns that hold geometry, by the metadata of GeoParquet or by an Arrow extension."""
-    described = geo_metadata((schema.metadata or {}).get(b"geo")).get("columns")
+    described = geo_metadata(schema, name).get("columns")
     names = set(described) if isinstance(described, dict) else set()
     for field in schema:
         named = str(getattr(field.type, "extension_name", ""))
@@ -38,13 +38,18 @@ def geometry_columns(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in names]
 
 
-def geo_metadata(stored: bytes | None) -> dict[str, Any]:
-    """What GeoParquet says about its columns; empty where it says nothing that can be read."""
+def geo_metadata(schema: pa.Schema, name: str) -> dict[str, Any]:
+    """What GeoParquet says about the columns of the table ``name``; empty where it says nothing."""
     try:
-        geo = json.loads(stored or b"{}")
-    except ValueError:
-        return {}
-    return geo if isinstance(geo, dict) else {}
+        geo = strict_json((schema.metadata or {}).get(b"geo", b"{}"))
+        if isinstance(geo, dict):
+            return geo
+    except (ValueError, RecursionError):
+        pass
+    raise InvalidFile(
+        f"{name} must carry its GeoParquet metadata as a JSON object in UTF-8 that names no entry "
+        "twice; write the file again, or take 'geo' out of its metadata"
+    )
 
 
 def check_degrees(crs: Any, name: str) -> None:

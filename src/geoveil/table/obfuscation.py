@@ -236,7 +236,7 @@ def _in_degrees(frame: Any) -> Any:
 def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     """Those of the named columns that hold geometry: true places in another form."""
     if _is(frame, "pyarrow", "Table"):
-        return geometry_columns(frame.schema)
+        return geometry_columns(frame.schema, "the table")
 
     def is_geometry(values: Any) -> bool:
         first = next((value for value in values if value is not None), None)

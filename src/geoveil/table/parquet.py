@@ -41,13 +41,13 @@ class ParquetReader(TableReader):
         metadata = self._file.schema_arrow.metadata or {}
         try:
             self._document = read_document(metadata.get(DOCUMENT.encode(), b""), path)
+            self.geometries = geometry_columns(self._file.schema_arrow, path)
         except InvalidFile:
             self.close()
             raise
-        self.geometries = geometry_columns(self._file.schema_arrow)
         self._geometry, self._crs = None, None
         try:  # the main geometry column of a GeoParquet file, when it holds well-known binary
-            geo = geo_metadata(metadata.get(b"geo"))
+            geo = geo_metadata(self._file.schema_arrow, path)
             primary, described = str(geo["primary_column"]), geo["columns"][geo["primary_column"]]
             if described["encoding"] == "WKB" and primary in self.columns:
                 self._geometry, self._crs = primary, described.get("crs")
