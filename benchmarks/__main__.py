@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.design import campaign, optimal, release
+from benchmarks.device import device
 from benchmarks.estimation import estimation
 from benchmarks.timing import Figure, markdown
 
@@ -21,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "sampling": sampling,
     "certificates": certificates,
     "locating": locating,
+    "device": device,
     "release": release,
     "estimation": estimation,
     "campaign": campaign,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from client.crashes import Machine, on
+from geoveil.client import ledger
 
 
 @pytest.fixture(autouse=True)
 def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    on(monkeypatch, Machine())
+    monkeypatch.setattr(ledger, "SYNCHRONOUS", "OFF")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.json"
+    return tmp_path / "ledger.db"

@@ -1,15 +1,15 @@
-"""A machine that stops at the n-th thing it asks of the operating system."""
+"""A process that ends at the n-th thing its ledger asks of SQLite or of the file system."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import pytest
+from geoveil.client import ledger
 
-from geoveil.client import ledger as durable
-
-CALLS = ("open", "fchmod", "write", "fsync", "replace")
+FILES = ("make_empty", "move_durably", "write_durably", "keep_private", "kind_of")
 
 
 class Crash(BaseException):
@@ -17,10 +17,9 @@ class Crash(BaseException):
 
 
 class Machine:
-    """Stands for ``os`` in the module that writes files; counts calls, and stops at one of them.
+    """Counts what a ledger asks for, and stops at one of them: before it happened, or (``late``) after.
 
-    A write that is cut off leaves half of its bytes; any other call that is cut off did not happen, or
-    (``late``) did. Nothing is really synced: these processes end, their machine does not.
+    A connection that is dropped in the middle of a transaction is rolled back, as the next process would.
     """
 
     def __init__(self, stop_at: int | None = None, *, late: bool = False) -> None:
@@ -28,27 +27,49 @@ class Machine:
         self.late = late
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
-        real = (lambda _: None) if name == "fsync" else getattr(os, name)
-        if name not in CALLS:
-            return real
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            self.calls.append(name)
-            if len(self.calls) != self.stop_at:
-                return real(*arguments, **options)
-            if name == "write":
-                handle, content = arguments
-                real(handle, content[: len(content) // 2])
-            elif self.late:
-                answer = real(*arguments, **options)
-                if name == "open":
-                    os.close(answer)
-            raise Crash
-
-        return call
+    def call(self, name: str, real: Callable[..., Any], *arguments: Any) -> Any:
+        self.calls.append(name)
+        if len(self.calls) != self.stop_at:
+            return real(*arguments)
+        if self.late:
+            real(*arguments)
+        raise Crash
 
 
-def on(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Machine:
-    monkeypatch.setattr(durable, "os", machine)
-    return machine
+class Connection:
+    """A connection whose statements go through the machine."""
+
+    def __init__(self, real: Any, machine: Machine) -> None:
+        self.real = real
+        self.machine = machine
+
+    def execute(self, *arguments: Any) -> Any:
+        return self.machine.call(
+            arguments[0].split(None, 1)[0], lambda: self.real.execute(*arguments)
+        )
+
+    def close(self) -> None:
+        self.real.close()
+
+
+@contextmanager
+def on(machine: Machine) -> Iterator[Machine]:
+    """Ledgers run on this machine."""
+    kept = {name: getattr(ledger, name) for name in (*FILES, "_connection")}
+
+    def through(name: str) -> Callable[..., Any]:
+        return lambda *given: machine.call(name, kept[name], *given)
+
+    for name in FILES:
+        setattr(ledger, name, through(name))
+    ledger._connection = lambda path: Connection(kept["_connection"](path), machine)  # type: ignore[assignment, return-value]
+    try:
+        yield machine
+    finally:
+        for name, real in kept.items():
+            setattr(ledger, name, real)
+
+
+def everything_in(folder: Path) -> bytes:
+    """All bytes of all files of a ledger."""
+    return b"".join(file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file())

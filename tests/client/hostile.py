@@ -214,18 +214,4 @@ HOSTILE = [
     Hostile("larger box", document(6, grid=WIDER).served(), "space", seen=True),
     Hostile("box moved", document(6, grid=MOVED).served(), "space", seen=True),
     Hostile("finer cells", document(6, grid=FINER).served(), "space", seen=True),
-    Hostile("an earlier round", document(4).served(), "round-back", seen=True),
-    Hostile("the first round", document(1).served(), "round-back", seen=True),
-    Hostile(
-        "the round's other mechanism",
-        document(5, epsilon_per_km=1.0).served(),
-        "round-changed",
-        seen=True,
-    ),
-    Hostile(
-        "the round with another end",
-        document(5, expires_s=NOW_S + 1001).served(),
-        "round-changed",
-        seen=True,
-    ),
 ]

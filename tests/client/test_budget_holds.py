@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import geoveil as gv
-from client.crashes import Crash, Machine
+from client.crashes import Crash, Machine, on
 from client.world import CUT, LYON, NOW_S, Collector, device, document, problem
 from geoveil.client import Refused, Unacknowledged
-from geoveil.client import ledger as durable
 
 LAT, LNG = LYON.centres_latlng()
 
@@ -48,7 +47,7 @@ def asked_often(true: int, times: int, path: Path) -> list[int]:
 
 @pytest.mark.parametrize("true", [0, 45])
 def test_three_hundred_reports_are_one(true: int, tmp_path: Path) -> None:
-    seen = asked_often(true, 300, tmp_path / "ledger.json")
+    seen = asked_often(true, 300, tmp_path / "ledger.db")
     assert len(seen) == 2  # the second because the first went without an answer
     assert len(set(seen)) == 1
 
@@ -70,13 +69,15 @@ def test_the_best_guess_gains_nothing_but_would_without_a_memory(tmp_path: Path)
 
 @pytest.mark.parametrize("rounds", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_many_rounds_in_a_day(rounds: int, tmp_path: Path) -> None:
+    """Even of somebody who wants to report in every one of them."""
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json", budget_per_km=10.0)
+    options: dict[str, Any] = {"budget_per_km": 10.0, "again": "round"}
+    it = device(collector, tmp_path / "ledger.db", **options)
     refusals: Counter[str] = Counter()
     for number in range(1, rounds + 1):
         collector.served = replace(document(), round=number).served()
         if number % 30 == 0:
-            it = device(collector, tmp_path / "ledger.json", budget_per_km=10.0)
+            it = device(collector, tmp_path / "ledger.db", **options)
         try:
             it.report(lat=45.76, lng=4.84)
         except Refused as refused:
@@ -90,7 +91,8 @@ def test_many_rounds_in_a_day(rounds: int, tmp_path: Path) -> None:
 def test_a_clock_gives_nothing_back(years: int, tmp_path: Path) -> None:
     time_s = [NOW_S]
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json", budget_per_km=2.0, clock=lambda: time_s[0])
+    options: dict[str, Any] = {"budget_per_km": 2.0, "again": "round"}
+    it = device(collector, tmp_path / "ledger.db", clock=lambda: time_s[0], **options)
     it.report(lat=45.76, lng=4.84)
     time_s[0] += years * 31_557_600
     later = {"not_before_s": time_s[0] - 9, "expires_s": time_s[0] + 9}
@@ -103,10 +105,12 @@ def test_a_clock_gives_nothing_back(years: int, tmp_path: Path) -> None:
 
 def test_a_lower_limit_holds_for_what_was_spent_before(tmp_path: Path) -> None:
     collector = Collector()
-    device(collector, tmp_path / "ledger.json").report(lat=45.76, lng=4.84)
+    device(collector, tmp_path / "ledger.db").report(lat=45.76, lng=4.84)
     collector.served = document(2).served()
     with pytest.raises(Refused, match="budget"):
-        device(collector, tmp_path / "ledger.json", budget_per_km=3.0).report(lat=45.76, lng=4.84)
+        device(collector, tmp_path / "ledger.db", budget_per_km=3.0, again="round").report(
+            lat=45.76, lng=4.84
+        )
 
 
 class Person(RuleBasedStateMachine):
@@ -117,62 +121,59 @@ class Person(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "ledger.json"
+        self.path = self.folder / "ledger.db"
         self.collector = Collector()
         self.number = 1
         self.promised = {document().id: 2.0}
         self.time_s = NOW_S
+        self.days = {0}
         self.crash_at: int | None = None
-        self.made: dict[tuple[str, int], set[str]] = {}
         self.lost = False
+        self.restored = False
         self.copies: list[bytes] = []
+        self.again: Any = "never"
         self._restart()
 
     def teardown(self) -> None:
-        durable.os = Machine()  # type: ignore[attr-defined]
         shutil.rmtree(self.folder)
 
     def _restart(self) -> None:
-        durable.os = Machine()  # type: ignore[attr-defined]
         options: dict[str, Any] = {"budget_per_km": self.limit_per_km, "max_epsilon_per_km": 3.0}
         try:
-            self.device = device(self.collector, self.path, clock=lambda: self.time_s, **options)
+            self.device = device(
+                self.collector, self.path, clock=lambda: self.time_s, again=self.again, **options
+            )
         except Refused:
             assert self.lost
 
     def _does(self, act: Any) -> None:
         before = len(self.collector.attempts)
-        durable.os = Machine(self.crash_at)  # type: ignore[attr-defined]
-        self.crash_at = None
+        machine, self.crash_at = Machine(self.crash_at), None
         try:
-            act()
+            with on(machine):
+                act()
         except Crash:
             self._restart()
         except (Refused, Unacknowledged):
             pass
-        finally:
-            durable.os = Machine()  # type: ignore[attr-defined]
         if self.lost:
             assert len(self.collector.attempts) == before
 
     @rule(cell=st.sampled_from([0, 7, 33]))
     def reports(self, cell: int) -> None:
-        before = {attempt["id"] for attempt in self.collector.attempts}
         self._does(lambda: self.device.report(lat=float(LAT[cell]), lng=float(LNG[cell])))
-        for attempt in self.collector.attempts:
-            if attempt["id"] not in before:
-                self.made.setdefault((attempt["mechanism"], cell), set()).add(attempt["id"])
 
     @rule()
     def flushes(self) -> None:
         self._does(self.device.flush)
 
-    @rule(at=st.integers(1, 45))
+    @rule(at=st.integers(1, 120))
     def will_crash(self, at: int) -> None:
         self.crash_at = at
 
-    @rule()
-    def restarts(self) -> None:
+    @rule(again=st.sampled_from(["never", "round", "day"]))
+    def restarts(self, again: Any) -> None:
+        self.again = again
         self._restart()
 
     @rule(
@@ -189,13 +190,15 @@ class Person(RuleBasedStateMachine):
 
     def _serve(self, number: int, epsilon: float) -> None:
         self.number = number
-        made = replace(document(epsilon_per_km=epsilon), round=self.number)
+        valid = {"not_before_s": 0, "expires_s": 1 << 39}
+        made = replace(document(epsilon_per_km=epsilon), round=self.number, **valid)
         self.promised[made.id] = epsilon
         self.collector.served = made.served()
 
-    @rule(years=st.sampled_from([-30, -1, 0]))
-    def clock_is_set(self, years: int) -> None:
-        self.time_s = NOW_S + years
+    @rule(days=st.sampled_from([-11_000, -1, 0, 1, 11_000]))
+    def clock_is_set(self, days: int) -> None:
+        self.time_s = NOW_S + 86_400 * days
+        self.days.add(days)
 
     @rule(
         fault=st.sampled_from([CUT, problem(503, "overloaded"), problem(410, "mechanism-expired")]),
@@ -206,19 +209,17 @@ class Person(RuleBasedStateMachine):
         self.collector.faults = [] if after else [fault] * times
         self.collector.after = [fault] * times if after else []
 
+    @precondition(lambda self: not self.lost)
     @rule()
     def is_copied(self) -> None:
-        if not self.lost:
-            self.copies.append(self.path.read_bytes())
+        self.copies.append(self.path.read_bytes())
 
     @precondition(lambda self: self.copies and not self.lost)
     @rule(which=st.integers(0, 9))
     def an_old_copy_is_put_back(self, which: int) -> None:
         self.path.write_bytes(self.copies[which % len(self.copies)])
-        try:
-            self.device.ledger.charges()
-        except Refused:
-            self.lost = True
+        self.restored = True
+        self.device.ledger.charges()
 
     @precondition(lambda self: self.number > 20)
     @rule()
@@ -226,12 +227,19 @@ class Person(RuleBasedStateMachine):
         self.path.unlink(missing_ok=True)
         self.lost = True
 
+    @precondition(lambda self: not self.restored)
     @invariant()
     def never_beyond_the_limit(self) -> None:
         mechanisms = {attempt["id"]: attempt["mechanism"] for attempt in self.collector.attempts}
         told = sum(self.promised[mechanism] for mechanism in mechanisms.values())
         assert told <= self.limit_per_km * (1 + 1e-12)
 
+    @precondition(lambda self: not self.lost)
+    @invariant()
+    def the_ledger_never_holds_more_than_the_limit(self) -> None:
+        assert self.device.ledger.spent_per_km <= self.limit_per_km
+
+    @precondition(lambda self: not self.restored)
     @invariant()
     def one_id_one_cell(self) -> None:
         cells: dict[str, set[int]] = {}
@@ -239,15 +247,19 @@ class Person(RuleBasedStateMachine):
             cells.setdefault(attempt["id"], set()).add(attempt["cell"])
         assert all(len(each) == 1 for each in cells.values())
 
+    @precondition(lambda self: not self.restored)
     @invariant()
-    def one_answer_for_one_cell(self) -> None:
-        assert all(len(each) == 1 for each in self.made.values())
+    def one_report_for_one_mechanism_and_day(self) -> None:
+        ids: dict[str, set[str]] = {}
+        for attempt in self.collector.attempts:
+            ids.setdefault(attempt["mechanism"], set()).add(attempt["id"])
+        assert all(len(each) <= len(self.days) for each in ids.values())
 
+    @precondition(lambda self: not (self.lost or self.restored))
     @invariant()
     def the_ledger_knows_all_that_was_told(self) -> None:
-        if not self.lost:
-            known = {charge.report: charge for charge in self.device.ledger.charges()}
-            assert {attempt["id"] for attempt in self.collector.attempts} <= set(known)
+        known = {charge.report for charge in self.device.ledger.charges()}
+        assert {attempt["id"] for attempt in self.collector.attempts} <= known
 
 
 class TestPerson(Person.TestCase):

@@ -14,7 +14,7 @@ import pytest
 import geoveil as gv
 from client.world import LYON, Collector, device, document
 from geoveil.client import Refused
-from geoveil.client import device as module
+from geoveil.client import location as module
 from geoveil.client.collector import verified
 from geoveil.document.wire import MechanismDocument
 
@@ -52,11 +52,12 @@ STRANGE = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:with outside")
 @pytest.mark.parametrize("outside", ["refuse", "clamp"])
 @pytest.mark.parametrize("place", STRANGE, ids=lambda place: str(place)[:40])
 def test_what_is_no_location(place: Any, outside: Any, tmp_path: Path) -> None:
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json")
+    it = device(collector, tmp_path / "ledger.db")
     with pytest.raises(Refused) as caught:
         it.report(locate=lambda: place, outside=outside)
     assert caught.value.reason == "location"
@@ -64,9 +65,9 @@ def test_what_is_no_location(place: Any, outside: Any, tmp_path: Path) -> None:
     assert it.ledger.spent_per_km == 0.0
 
 
-@pytest.mark.parametrize("place", [None, 7, (), (45.76,), (45.76, 4.84, 200.0), "45"])
+@pytest.mark.parametrize("place", [None, 7, (), (45.76,), (45.76, 4.84, 0.1, 7.0), "45"])
 def test_what_is_no_pair(place: Any, tmp_path: Path) -> None:
-    it = device(Collector(), tmp_path / "ledger.json")
+    it = device(Collector(), tmp_path / "ledger.db")
     with pytest.raises(Refused) as caught:
         it.report(locate=lambda: place)
     assert caught.value.reason == "location"
@@ -74,7 +75,7 @@ def test_what_is_no_pair(place: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64, Fraction])
 def test_numbers_of_any_kind(kind: Any, tmp_path: Path) -> None:
-    receipt = device(Collector(), tmp_path / "ledger.json").report(lat=kind(45.76), lng=kind(4.84))
+    receipt = device(Collector(), tmp_path / "ledger.db").report(lat=kind(45.76), lng=kind(4.84))
     assert receipt.acknowledged
 
 
@@ -90,15 +91,17 @@ FAR = [
 
 
 @pytest.mark.parametrize("place", FAR, ids=str)
-def test_far_outside_nothing_is_sent_unless_clamped(place: Any, tmp_path: Path) -> None:
+def test_far_outside_the_nearest_cell_is_reported_unless_told_otherwise(
+    place: Any, tmp_path: Path
+) -> None:
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json")
-    with pytest.raises(Refused) as caught:
-        it.report(lat=place[0], lng=place[1])
+    it = device(collector, tmp_path / "ledger.db")
+    with pytest.raises(Refused) as caught, pytest.warns(UserWarning, match="silence tells"):
+        it.report(lat=place[0], lng=place[1], outside="refuse")
     assert caught.value.reason == "outside"
     assert collector.attempts == []
     assert it.ledger.spent_per_km == 0.0
-    assert 0 <= it.report(lat=place[0], lng=place[1], outside="clamp").cell < LYON.size
+    assert 0 <= it.report(lat=place[0], lng=place[1]).cell < LYON.size
 
 
 SPECIAL = [0.0, 90.0, -90.0, 180.0, -180.0, 360.0, math.nan, math.inf, -math.inf, 5e-324, 1e308]
@@ -117,21 +120,32 @@ def places(count: int, box: tuple[float, ...], seed: int) -> np.ndarray:
     return np.where(which == 0, odd, np.where(which < 3, globe, near)).T
 
 
-def outcome(current: MechanismDocument, place: Any, outside: Any) -> int | str:
+def outcome(
+    current: MechanismDocument, place: Any, outside: Any, patch: pytest.MonkeyPatch
+) -> int | str:
+    """The true cell that a report would be drawn from, or why there is none."""
+    drawn_from: list[int] = []
+    draw = lambda _, cell, bits: drawn_from.append(cell) or cell  # noqa: E731
+    patch.setattr(type(current.mechanism), "draw", draw)
     try:
-        return module._cell(current.mechanism.space, place, outside)
+        module.Whereabouts(lambda: place, None).draw(current, bytes(16), outside)
     except Refused as refused:
         return refused.reason
+    return drawn_from[0]
 
 
 @pytest.mark.parametrize("name", BOXES)
 @pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_a_cell_or_a_typed_refusal_everywhere(count: int, name: str) -> None:
+def test_a_cell_or_a_typed_refusal_everywhere(
+    count: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     current = campaign(name)
     grid = current.mechanism.space
     seen = set()
     for place in places(count, BOXES[name], 3):
-        strict, clamped = outcome(current, place, "refuse"), outcome(current, place, "clamp")
+        strict, clamped = (
+            outcome(current, place, rule, monkeypatch) for rule in ("refuse", "clamp")
+        )
         finite = bool(np.isfinite(place).all()) and abs(place[0]) <= 90
         assert (clamped == "location") == (not finite)
         if finite:
@@ -144,9 +158,9 @@ def test_a_cell_or_a_typed_refusal_everywhere(count: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOXES)
-def test_a_turn_of_the_globe_is_the_same_place(name: str) -> None:
+def test_a_turn_of_the_globe_is_the_same_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     current = campaign(name)
     lat, lng = current.mechanism.space.centres_latlng()
     for cell in range(0, lat.size, 7):
         for turn in (-720.0, -360.0, 0.0, 360.0):
-            assert outcome(current, (lat[cell], lng[cell] + turn), "refuse") == cell
+            assert outcome(current, (lat[cell], lng[cell] + turn), "refuse", monkeypatch) == cell

@@ -28,9 +28,8 @@ from geoveil.errors import InvalidInput
 def test_over_http(path: Path) -> None:
     counts: dict[str, int] = {}
     with serving(honest(document().served(), counts)) as service:
-        it = device(service.url, path)
-        receipt = it.report(**PLACE)
-        it.report(lat=45.745, lng=4.82)
+        receipt = device(service.url, path).report(**PLACE)
+        device(service.url, path.with_name("another.db")).report(lat=45.745, lng=4.82)
     assert counts[receipt.report] == receipt.cell
     assert len(counts) == 2
     methods = [(method, where) for method, where, *_ in service.requests]
@@ -62,7 +61,7 @@ def test_a_cookie_and_a_tag_of_the_collectors_choosing_do_not_come_back(path: Pa
             answer(handler)
 
     with serving(respond) as service:
-        it = device(service.url, path)
+        it = device(service.url, path, again="round")
         it.report(**PLACE)
         it.report(**PLACE)
     assert all("4711" not in str(headers) for _, _, headers, _ in service.requests)

@@ -16,6 +16,7 @@ import geoveil as gv
 from client.world import LYON, Collector, device, document
 from contract.statistics import FALSE_ALARM, p_value
 from geoveil.client.collector import verified
+from geoveil.client.ledger_book import Period
 from geoveil.randomness import SYSTEM, Randomness
 
 MECHANISM = document().mechanism
@@ -49,14 +50,27 @@ def test_bulk_draws_are_single_draws_bit_for_bit() -> None:
     assert bulk.tolist() == single
 
 
-def test_a_device_draws_with_the_bits_it_was_given(tmp_path: Path) -> None:
+def test_a_device_draws_with_the_bits_of_its_key(tmp_path: Path) -> None:
     source = gv.seeded(7)
     for k in range(20):
-        bits = source.bytes(32)
-        it = device(Collector(), tmp_path / f"{k}.json", randomness=Bits(bits))
+        key = source.bytes(32)
+        it = device(Collector(), tmp_path / f"{k}.db", randomness=Bits(key))
         receipt = it.report(lat=float(LAT[CELL]), lng=float(LNG[CELL]))
-        assert receipt.report == bits[:16].hex()
-        assert receipt.cell == MECHANISM.draw(CELL, bits[16:])
+        report, bits = Period("never", 0).bits(key, document().id)
+        assert receipt.report == report
+        assert receipt.cell == MECHANISM.draw(CELL, bits)
+
+
+@pytest.mark.statistical
+def test_bits_made_from_keys_follow_the_table() -> None:
+    """What a device draws with: 16 bytes of an HMAC under a key of the operating system's."""
+    drawn = [
+        MECHANISM.draw(CELL, Period("round", number).bits(key, document().id)[1])
+        for key in (SYSTEM.bytes(32) for _ in range(50))
+        for number in range(100)
+    ]
+    counts = np.bincount(drawn, minlength=LYON.size)
+    assert p_value(counts, MECHANISM.row(CELL)) > FALSE_ALARM
 
 
 def counted(draws: int, seed: int) -> np.ndarray:

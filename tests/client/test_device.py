@@ -51,51 +51,37 @@ def test_the_longitude_has_two_names(path: Path) -> None:
         device(collector, path).report(**PLACE, lon=PLACE["lng"])
 
 
-def test_the_same_cell_gives_the_same_report_and_is_sent_once(path: Path) -> None:
+def test_a_second_call_returns_the_first_receipt(path: Path) -> None:
     collector = Collector()
     first = device(collector, path).report(**PLACE)
-    again = device(collector, path).report(**PLACE)
-    assert again == first
+    asked = len(collector.tags)
+    eye = Eye(45.745, 4.82)
+    for it in (device(collector, path), device(collector, path)):
+        assert it.report(locate=eye) == first
+    assert eye.looks == 0
     assert len(collector.attempts) == 1
-
-
-def test_another_cell_is_another_report_and_another_charge(path: Path) -> None:
-    collector = Collector()
-    it = device(collector, path)
-    first = it.report(**PLACE)
-    second = it.report(lat=45.745, lng=4.82)
-    assert first.report != second.report
-    assert second.budget_left_per_km == 6.0
-    assert it.report(**PLACE) == replace(first, budget_left_per_km=6.0)
-
-
-def test_a_new_round_is_a_new_report(path: Path) -> None:
-    collector = Collector()
-    it = device(collector, path)
-    it.report(**PLACE)
-    collector.served = document(2).served()
-    assert it.report(**PLACE).round == 2
-    assert [charge.round for charge in it.history()] == [1, 2]
-    assert it.ledger.spent_per_km == 4.0
+    assert len(collector.tags) == asked
 
 
 def test_the_budget_is_checked_before_a_location_is_read(path: Path) -> None:
     collector = Collector()
-    it = device(collector, path, budget_per_km=3.0)
+    it = device(collector, path, budget_per_km=3.0, again="round")
     it.report(**PLACE)
     collector.served = document(2).served()
     eye = Eye()
-    assert refused(it.report, locate=eye).reason == "budget"
+    caught = refused(it.report, locate=eye)
+    assert (caught.reason, caught.detail) == ("budget", "lifetime")
     assert eye.looks == 0
     assert len(collector.attempts) == 1
 
 
 def test_a_spent_budget_still_gives_the_old_answer_and_no_new_one(path: Path) -> None:
     collector = Collector()
-    it = device(collector, path, budget_per_km=2.0)
+    it = device(collector, path, budget_per_km=2.0, again="round")
     first = it.report(**PLACE)
-    assert it.report(**PLACE) == first
-    assert refused(it.report, lat=45.745, lng=4.82).reason == "budget"
+    assert it.report(lat=45.745, lng=4.82) == first
+    collector.served = document(2).served()
+    assert refused(it.report, **PLACE).reason == "budget"
     assert len(collector.attempts) == 1
     assert it.ledger.spent_per_km == 2.0
 
@@ -136,10 +122,10 @@ def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.Monkey
     read = module.MechanismDocument.read
     monkeypatch.setattr(module.MechanismDocument, "read", lambda b: reads.append(b) or read(b))
     collector = Collector()
-    it = device(collector, path)
+    it = device(collector, path, again="round")
     for _ in range(3):
         it.report(**PLACE)
-    device(collector, path).report(**PLACE)
+    device(collector, path, again="round").report(**PLACE)
     assert len(reads) == 1
     assert collector.tags == [None, document().id, document().id, None]
 
@@ -181,7 +167,7 @@ def test_no_randomness_no_report(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(GeoveilError, match="nothing was sampled"):
         device(collector, path).report(**PLACE)
     with pytest.raises(GeoveilError, match="nothing was sampled"):
-        device(collector, path.with_name("new.json"))
+        device(collector, path.with_name("new.db"))
     assert collector.attempts == []
 
 
@@ -256,12 +242,20 @@ def test_asking_again_also_delivers_what_waits(path: Path) -> None:
     assert it.ledger.spent_per_km == 2.0
 
 
-def test_flush_stops_where_the_network_does(path: Path) -> None:
+def two_waiting(path: Path) -> tuple[Collector, Device]:
+    """A device with reports of two rounds that went without an answer."""
     collector = Collector(faults=[CUT] * 6)
-    it = device(collector, path)
-    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
-        with pytest.raises(Unacknowledged):
-            it.report(**place)
+    it = device(collector, path, again="round")
+    for number in (1, 2):
+        collector.served = document(number).served()
+        with pytest.raises(Unacknowledged) as caught:
+            it.report(**PLACE)
+        assert caught.value.problem == ""
+    return collector, it
+
+
+def test_flush_stops_where_the_network_does(path: Path) -> None:
+    collector, it = two_waiting(path)
     collector.faults = [CUT] * 3
     assert it.flush() == []
     assert len(it.flush()) == 2
@@ -271,6 +265,7 @@ PROBLEMS = [
     (410, "mechanism-expired"),
     (422, "cell-out-of-range"),
     (400, "malformed-body"),
+    (410, "campaign-ended"),
 ]
 
 
@@ -317,23 +312,14 @@ def test_a_problem_that_may_pass_is_not_final(status: int, name: str, path: Path
 
 
 def test_flush_goes_on_past_a_problem_that_may_pass(path: Path) -> None:
-    collector = Collector(faults=[CUT] * 6)
-    it = device(collector, path)
-    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
-        with pytest.raises(Unacknowledged) as caught:
-            it.report(**place)
-        assert caught.value.problem == ""
+    collector, it = two_waiting(path)
     collector.faults = [problem(404, "unknown-mechanism")]
     assert len(it.flush()) == 1
     assert [charge.state for charge in it.history()] == ["sent", "acknowledged"]
 
 
 def test_flush_goes_on_after_a_refusal(path: Path) -> None:
-    collector = Collector(faults=[CUT] * 6)
-    it = device(collector, path)
-    for place in (PLACE, {"lat": 45.745, "lng": 4.82}):
-        with pytest.raises(Unacknowledged):
-            it.report(**place)
+    collector, it = two_waiting(path)
     collector.faults = [problem(410, "mechanism-expired")]
     assert len(it.flush()) == 1
     assert [charge.state for charge in it.history()] == ["refused", "acknowledged"]
@@ -366,14 +352,25 @@ def test_a_strange_answer_settles_nothing(name: str, path: Path) -> None:
     assert len(it.flush()) == 1
 
 
-def test_an_unknown_campaign(path: Path) -> None:
+def answering(answer: Answer) -> Collector:
+    """A collector that has this answer instead of a document."""
+
     class Elsewhere(Collector):
         def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
-            return problem(404, "unknown-campaign")
+            return answer
 
-    caught = refused(device(Elsewhere(), path).report, **PLACE)
+    return Elsewhere()
+
+
+def test_an_unknown_campaign(path: Path) -> None:
+    caught = refused(device(answering(problem(404, "unknown-campaign")), path).report, **PLACE)
     assert (caught.reason, caught.detail, caught.sent) == ("problem", "unknown-campaign", False)
     assert str(caught) == "not reported: the collector refused (unknown-campaign)"
+
+
+def test_a_campaign_that_has_ended(path: Path) -> None:
+    caught = refused(device(answering(problem(410, "campaign-ended")), path).report, **PLACE)
+    assert (caught.reason, caught.detail, caught.sent) == ("ended", "", False)
 
 
 def test_pauses_grow_are_random_and_end() -> None:
@@ -421,30 +418,28 @@ def test_the_explanation_refuses_what_a_report_would_refuse(path: Path) -> None:
     assert refused(it.explain).reason == "promise"
 
 
-def test_no_location_in_any_message(path: Path) -> None:
-    lat, lng = 45.7654321, 4.8234567
-    digits = ("7654321", "8234567")
-    collector = Collector(faults=[CUT] * 3)
-    it = device(collector, path)
-    errors: list[GeoveilError] = []
-    for change in ({}, {"lat": lat + 40}, {"lat": float("nan")}, {"lat": str(lat)}):
-        with pytest.raises(GeoveilError) as caught:
-            it.report(**{"lat": lat, "lng": lng, **change})
-        errors.append(caught.value)
-    assert all(error.__cause__ is None and error.__suppress_context__ for error in errors)
-    messages = [text for error in errors for text in (str(error), repr(error))]
-    assert not [m for m in messages for d in digits if d in m]
-    assert not [d for d in digits if d in path.read_text()]
-
-
 # -- settings -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "2", True])
-@pytest.mark.parametrize("name", ["max_epsilon_per_km", "budget_per_km"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "max_epsilon_per_km",
+        "budget_per_km",
+        "budget_per_day_per_km",
+        "budget_per_year_per_km",
+    ],
+)
 def test_limits_must_be_numbers_above_zero(name: str, wrong: Any, path: Path) -> None:
     with pytest.raises(InvalidInput, match=name):
         device(Collector(), path, **{name: wrong})
+
+
+@pytest.mark.parametrize("again", ["always", "", None, "Round"])
+def test_when_to_report_again_is_one_of_three(again: Any, path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"again .* must be one of never, day, round"):
+        device(Collector(), path, again=again)
 
 
 def test_a_ledger_may_be_shared(path: Path) -> None:

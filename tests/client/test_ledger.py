@@ -1,254 +1,315 @@
-"""The ledger: durable, locked, refused when it cannot be trusted, and never begun again by itself."""
+"""The ledger: durable, shared by processes, refused when it cannot be trusted, never begun again."""
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 import multiprocessing
 import os
+import sqlite3
 import stat
+import sys
+from contextlib import closing
+from fractions import Fraction
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from client.crashes import Crash, Machine, on
-from client.world import Collector, Eye, device, refused
-from geoveil.client import Ledger, Refused
+from client.crashes import Crash, Machine, everything_in, on
+from client.world import NOW_S, Collector, Eye, device, document, refused
+from geoveil.client import Charge, Ledger, Refused
 from geoveil.client import ledger as durable
+from geoveil.client.budget import Limits
 from geoveil.client.collector import Answer
-from geoveil.client.ledger import Book, Charge, Round
+from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
+from geoveil.randomness import SYSTEM, Randomness
 
-LIMIT = 10.0
+LIMITS = Limits(10.0)
 SPACE = "5" * 64
+A = "https://a.example/c/x"
 
 
-def a_round(
-    number: int = 1, *, campaign: str = "https://a.example/c/x", cost: float = 2.0
-) -> Round:
-    return Round(campaign, SPACE, number, f"{number:064x}", cost)
+def a_round(number: int = 1, *, campaign: str = A, cost: float = 2.0) -> Round:
+    return Round(campaign, SPACE, number, f"{number:064x}", cost, NOW_S + 1000)
 
 
-def answered(ledger: Ledger, cell: int, *, number: int = 1, cost: float = 2.0) -> Charge:
-    current = a_round(number, cost=cost)
-    ledger.accept(current, LIMIT)
-    return ledger.answer(
-        current,
-        cell,
-        report=os.urandom(16).hex(),
-        limit_per_km=LIMIT,
-        draw=lambda: (7, 45.0, 4.0),
-    )
+def reported(
+    ledger: Ledger,
+    number: int = 1,
+    *,
+    campaign: str = A,
+    cost: float = 2.0,
+    limits: Limits = LIMITS,
+    randomness: Randomness = SYSTEM,
+    now_s: float = NOW_S,
+) -> Charge:
+    """One report for a round, as a device makes it; its cell is made from its bits."""
+    current, period = a_round(number, campaign=campaign, cost=cost), Period("round", number)
+    accepted = ledger.accept(current, period, limits, now_s, randomness)
+    if isinstance(accepted, Charge):
+        return accepted
+    report, bits = accepted
+    return ledger.charge(current, period, limits, now_s, report, (bits[0], 45.0, 4.0))
 
 
 def reason(call: Any, *arguments: Any) -> str:
     return refused(call, *arguments).reason
 
 
+def rows(path: Path, question: str) -> list[Any]:
+    with closing(sqlite3.connect(path)) as book:
+        return book.execute(question).fetchall()
+
+
 def test_it_survives_restarts(path: Path) -> None:
-    charge = answered(Ledger(path), 3)
+    charge = reported(Ledger(path))
     again = Ledger(path)
     assert again.charges() == [charge]
     assert again.spent_per_km == 2.0
-    assert answered(again, 3) == charge
+    assert reported(again) == charge
     assert again.spent_per_km == 2.0
-    assert answered(again, 4).report != charge.report
-    assert again.left_per_km(LIMIT) == 6.0
+    assert reported(again, 2).report != charge.report
+    assert again.left_per_km(10.0) == 6.0
 
 
 def test_only_its_owner_may_read_it(path: Path) -> None:
-    answered(Ledger(path), 3)
+    reported(Ledger(path))
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     path.chmod(0o644)
-    answered(Ledger(path), 4)
+    reported(Ledger(path), 2)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_file_is_synced_before_it_takes_the_place_of_the_old_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Ledger(path)
-    machine = on(monkeypatch, Machine())
-    durable.replace_durably(path, b"x")
-    assert machine.calls == ["open", "fchmod", "write", "fsync", "replace", "open", "fsync"]
-
-
-def test_what_was_true_is_forgotten_with_the_round(path: Path) -> None:
+def test_a_journal_is_its_owners_too(path: Path) -> None:
     ledger = Ledger(path)
-    first = answered(ledger, 3)
-    secret = json.loads(path.read_text())["pages"]["https://a.example/c/x"]["secret"]
-    assert first.place
-    ledger.accept(a_round(2), LIMIT)
-    assert [charge.place for charge in ledger.charges()] == [""]
-    assert secret not in path.read_text()
-    assert first.place not in path.read_text()
+    with ledger._book(write=True) as book:
+        book.execute("INSERT INTO day_total VALUES (1, '1')")
+        journal = path.with_name("ledger.db-journal")
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+
+
+def test_commits_are_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with Ledger(path)._book() as book:
+        settings = [
+            book.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("synchronous", "journal_mode", "secure_delete")
+        ]
+    assert settings == [3, "delete", 1]
 
 
 def test_campaigns_share_the_budget_and_nothing_else(path: Path) -> None:
     ledger = Ledger(path)
-    answered(ledger, 3)
-    other = a_round(campaign="https://b.example/c/x")
-
-    def made() -> Charge:
-        drawn = (1, 0.0, 0.0)
-        return ledger.answer(other, 3, report="0" * 32, limit_per_km=LIMIT, draw=lambda: drawn)
-
-    assert reason(made) == "round-back"
-    ledger.accept(other, LIMIT)
-    assert made().report == "0" * 32
+    first = reported(ledger)
+    other = reported(ledger, campaign="https://b.example:8443/c/x")
+    assert first.report != other.report
     assert ledger.spent_per_km == 4.0
+    totals = [ledger.totals(origin)[1].epsilon_per_km for origin in (first.origin, other.origin)]
+    assert totals == [2.0, 2.0]
+    assert other.origin == "https://b.example:8443"
+    third = reported(ledger, campaign="https://a.example/geo/c/y")
+    assert ledger.totals(third.origin)[1].epsilon_per_km == 4.0
 
 
-def test_the_charge_is_on_disk_before_the_draw_and_the_draw_before_the_sending(path: Path) -> None:
-    seen: dict[str, list[Charge]] = {}
+def test_the_charge_is_on_disk_before_the_sending(path: Path) -> None:
+    seen: list[Any] = []
 
     class Looking(Collector):
         def post(self, path_: str, body: bytes, *, limit: int) -> Answer:
-            seen["sending"] = Book.from_bytes(path.read_bytes()).charges
+            seen.extend(rows(path, "SELECT report, cell, state, epsilon_per_km FROM charge"))
             return super().post(path_, body, limit=limit)
 
+    receipt = device(Looking(), path).report(locate=Eye())
+    assert seen == [(receipt.report, receipt.cell, "sent", 2.0)]
+
+
+def test_many_small_charges_are_added_exactly(path: Path) -> None:
     ledger = Ledger(path)
-    current = a_round()
-    ledger.accept(current, LIMIT)
-
-    def draw() -> tuple[int, float, float]:
-        seen["drawing"] = Book.from_bytes(path.read_bytes()).charges
-        return (7, 45.0, 4.0)
-
-    ledger.answer(current, 3, report="0" * 32, limit_per_km=LIMIT, draw=draw)
-    receipt = device(Looking(), ledger).report(locate=Eye())
-    assert [(c.report, c.state) for c in seen["drawing"]] == [("0" * 32, "charged")]
-    assert (seen["sending"][-1].cell, seen["sending"][-1].state) == (receipt.cell, "sent")
+    for number in range(1, 101):
+        reported(ledger, number, cost=0.1)
+    assert ledger.spent_per_km == 10.0
+    assert reason(lambda: reported(ledger, 101, cost=1e-9)) == "budget"
+    (total,) = rows(path, "SELECT epsilon_per_km FROM origin_total WHERE origin = ''")
+    assert Fraction(total[0]) == 10
 
 
-def test_a_draw_that_fails_is_paid_for(path: Path) -> None:
+def test_the_sums_are_those_of_the_charges(path: Path) -> None:
     ledger = Ledger(path)
-    ledger.accept(a_round(), LIMIT)
-    with pytest.raises(ZeroDivisionError):
-        ledger.answer(a_round(), 3, report="0" * 32, limit_per_km=LIMIT, draw=lambda: 1 // 0)
-    assert Ledger(path).spent_per_km == 2.0
-    assert answered(ledger, 3).report != "0" * 32
+    for number in range(1, 30):
+        campaign = f"https://{'abc'[number % 3]}.example/c/x"
+        day_s = NOW_S + 86_400 * (number % 4)
+        reported(ledger, number, campaign=campaign, cost=0.1 + number / 7, limits=Limits(1e9),
+                 now_s=day_s)  # fmt: skip
+    charges = ledger.charges()
+    for origin in ("https://a.example", "https://b.example"):
+        costs = [Fraction(repr(c.epsilon_per_km)) for c in charges if c.origin == origin]
+        assert ledger.spent(origin, NOW_S).operator.exact == sum(costs)
+    spent = ledger.spent("", NOW_S)
+    today = [Fraction(repr(c.epsilon_per_km)) for c in charges if c.day == NOW_S // 86_400]
+    assert spent.day.exact == sum(today)
+    assert spent.year == spent.lifetime == spent.operator
+    assert (spent.reports, spent.ahead) == (29, True)
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+def test_a_key_makes_its_report_again_and_never_an_earlier_one() -> None:
+    key = bytes(range(32))
+    later = moved_on(key, 3)
+    assert moved_on(moved_on(key, 1), 2) == later != key
+    bits = {
+        Period(again, number).bits(key, mechanism)
+        for again in ("never", "day", "round")
+        for number in (0, 1, 11)
+        for mechanism in ("1" * 64, "2" * 64)
+    }
+    assert len({report for report, _ in bits}) == len({drawn for _, drawn in bits}) == 18
+    report, drawn = Period("never", 0).bits(key, "1" * 64)
+    assert (len(report), len(drawn)) == (32, 16)
+    assert bytes.fromhex(report) != drawn
+
+
+def test_an_older_copy_makes_the_same_reports(path: Path) -> None:
+    ledger = Ledger(path)
+    reported(ledger, 1)
+    copy = path.read_bytes()
+    later = [reported(ledger, number) for number in (2, 4)]
+    path.write_bytes(copy)
+    assert [reported(ledger, number) for number in (2, 4)] == later
+    path.write_bytes(copy)
+    assert reported(Ledger(path), 4) == later[1]
+
+
+def test_a_round_far_ahead_begins_with_a_new_key(path: Path) -> None:
+    """A collector that jumps by a billion rounds costs a device no time."""
+    ledger = Ledger(path)
+    reported(ledger, 1)
+    reported(ledger, 2 + MOST_STEPS)
+    reported(ledger, 2**31 - 1)
+    reported(ledger, 5)
+    assert len({charge.report for charge in ledger.charges()}) == 4
+
+
+def key_of(path: Path) -> bytes | None:
+    ((key,),) = rows(path, "SELECT key FROM campaign")
+    return key
+
+
+def test_what_is_erased_is_overwritten(path: Path) -> None:
+    ledger = Ledger(path)
+    reported(ledger, 1)
+    first = key_of(path)
+    reported(ledger, 2)
+    second = key_of(path)
+    assert first
+    assert second
+    assert second == moved_on(first, 1)
+    assert first not in everything_in(path.parent)
+    ledger.forget_ended(NOW_S + 999)
+    assert key_of(path) == second
+    ledger.forget_ended(NOW_S + 1000)
+    assert key_of(path) is None
+    assert second not in everything_in(path.parent)
     assert ledger.spent_per_km == 4.0
+    ledger.end(A)
+    assert [charge.round for charge in ledger.charges()] == [1, 2]
+    assert reported(ledger, 2).round == 2
 
 
 # -- files that cannot be trusted ----------------------------------------------------------------
 
 
-def spoil_digit(content: bytes) -> bytes:
-    return content.replace(b'"epsilon_per_km":2.0', b'"epsilon_per_km":1.0')
-
-
-def resealed(change: Any) -> Any:
-    """A forger who knows the checksum."""
-    from geoveil.client.ledger import sealed
-
-    def spoil(content: bytes) -> bytes:
-        values = json.loads(content)
-        values.pop("check")
-        change(values)
-        return sealed(values)
+def changed(statement: str) -> Any:
+    def spoil(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as book:
+            book.execute("PRAGMA ignore_check_constraints = ON")
+            book.execute("PRAGMA writable_schema = ON")
+            book.execute(statement)
+            book.commit()
 
     return spoil
 
 
+def rewritten(change: Any) -> Any:
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
 SPOILED = {
-    "empty": lambda content: b"",
-    "truncated": lambda content: content[:-1],
-    "half": lambda content: content[: len(content) // 2],
-    "zeros": lambda content: bytes(len(content)),
-    "not JSON": lambda content: b"ledger",
-    "a list": lambda content: b"[]",
-    "nested": lambda content: b"[" * 100_000,
-    "a cheaper charge": spoil_digit,
-    "no check": lambda content: content.replace(b'"check"', b'"chuck"'),
-    "another version": resealed(lambda v: v.update(geoveil=2)),
-    "another kind": resealed(lambda v: v.update(kind="anchor")),
-    "an extra entry": resealed(lambda v: v.update(more=1)),
-    "a negative charge": resealed(lambda v: v["charges"][0].update(epsilon_per_km=-2)),
-    "a charge of NaN text": resealed(lambda v: v["charges"][0].update(epsilon_per_km="NaN")),
-    "a charge true": resealed(lambda v: v["charges"][0].update(epsilon_per_km=True)),
-    "an unknown state": resealed(lambda v: v["charges"][0].update(state="refunded")),
-    "a missing entry": resealed(lambda v: v["charges"][0].pop("cell")),
-    "drawn without a cell": resealed(lambda v: v["charges"][0].update(cell=None)),
-    "an entry twice": lambda content: content.replace(b'"serial"', b'"serial":9,"serial"'),
-    "a charge twice": resealed(lambda v: v["charges"].append(v["charges"][0])),
-    "charges an object": resealed(lambda v: v.update(charges={})),
-    "a page of text": resealed(lambda v: v.update(pages={"x": "y"})),
-    "a serial of text": resealed(lambda v: v.update(serial="2")),
+    "empty": rewritten(lambda content: b""),
+    "half": rewritten(lambda content: content[: len(content) // 2]),
+    "zeros": rewritten(lambda content: bytes(len(content))),
+    "pages of noise": rewritten(lambda content: content[:4096] + os.urandom(len(content) - 4096)),
+    "text": rewritten(lambda content: b"ledger"),
+    "a broken first format": rewritten(lambda content: b'{"geoveil":1}'),
+    "nested": rewritten(lambda content: b"{" * 100_000),
+    "another program's": changed("PRAGMA application_id = 7"),
+    "a newer version": changed(f"PRAGMA user_version = {len(MIGRATIONS) + 1}"),
+    "no table": changed("DROP TABLE charge"),
+    "no sums": changed("DROP TABLE origin_total"),
+    "a sum of text": changed("UPDATE origin_total SET epsilon_per_km = 'much'"),
+    "drawn without a cell": changed("UPDATE charge SET cell = NULL"),
 }
 
 
 @pytest.mark.parametrize("name", SPOILED)
 def test_an_untrustworthy_ledger_is_refused_and_left_alone(name: str, path: Path) -> None:
     ledger = Ledger(path)
-    answered(ledger, 3)
-    spoiled = SPOILED[name](path.read_bytes())
-    assert spoiled != path.read_bytes()
-    path.write_bytes(spoiled)
-    assert reason(Ledger, path) == "ledger-unreadable"
-    assert reason(answered, ledger, 4) == "ledger-unreadable"
+    reported(ledger)
+    SPOILED[name](path)
+    spoiled = path.read_bytes()
+    caught = refused(lambda: (Ledger(path).charges(), reported(ledger, 2)))
+    assert caught.reason == "ledger-unreadable"
     assert path.read_bytes() == spoiled
 
 
-@pytest.mark.parametrize("name", ["empty", "truncated", "zeros", "no check"])
-def test_an_untrustworthy_anchor_is_refused(name: str, path: Path) -> None:
-    answered(Ledger(path), 3)
-    anchor = path.with_name("ledger.json.anchor")
-    anchor.write_bytes(SPOILED[name](anchor.read_bytes()))
-    assert reason(Ledger, path) == "ledger-unreadable"
+def test_a_newer_ledger_says_so(path: Path) -> None:
+    Ledger(path)
+    SPOILED["a newer version"](path)
+    assert refused(Ledger, path).detail == "written by a newer version"
 
 
 def test_a_lost_ledger_is_not_begun_again(path: Path) -> None:
     ledger = Ledger(path)
-    answered(ledger, 3)
+    reported(ledger)
     path.unlink()
     assert reason(Ledger, path) == "ledger-lost"
-    assert reason(answered, ledger, 3) == "ledger-lost"
+    assert reason(reported, ledger) == "ledger-lost"
     assert not path.exists()
 
 
-def test_a_ledger_never_used_that_vanished_is_noticed_too(path: Path) -> None:
-    Ledger(path)
-    path.unlink()
-    assert reason(Ledger, path) == "ledger-lost"
-
-
-def test_a_lost_anchor_is_noticed(path: Path) -> None:
-    answered(Ledger(path), 3)
-    path.with_name("ledger.json.anchor").unlink()
-    assert reason(Ledger, path) == "ledger-lost"
-
-
-def test_an_older_copy_is_noticed(path: Path) -> None:
-    ledger = Ledger(path)
-    answered(ledger, 3)
-    copy = path.read_bytes()
-    answered(ledger, 4)
-    path.write_bytes(copy)
-    assert reason(Ledger, path) == "ledger-rolled-back"
+def test_a_lost_anchor_is_written_again(path: Path) -> None:
+    """Whoever brings the ledger to another machine need not bring its anchor."""
+    reported(Ledger(path))
+    anchor = path.with_name("ledger.db.anchor")
+    content = anchor.read_bytes()
+    anchor.unlink()
+    assert Ledger(path).spent_per_km == 2.0
+    assert anchor.read_bytes() == content
 
 
 def test_another_ledger_in_its_place_is_noticed(path: Path) -> None:
-    answered(Ledger(path), 3)
-    other = path.with_name("other.json")
-    answered(Ledger(other), 3)
+    reported(Ledger(path))
+    other = path.with_name("other.db")
+    reported(Ledger(other))
     other.replace(path)
-    assert reason(Ledger, path) == "ledger-rolled-back"
+    assert reason(Ledger, path) == "ledger-exchanged"
 
 
 def test_the_anchor_may_stand_elsewhere(path: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    anchor = tmp_path / "elsewhere" / "anchor.json"
-    answered(Ledger(path, anchor=anchor), 3)
+    anchor = tmp_path / "elsewhere" / "anchor"
+    reported(Ledger(path, anchor=anchor))
     path.unlink()
     with pytest.raises(Refused, match="missing"):
         Ledger(path, anchor=anchor)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    assert reason(Ledger, tmp_path / "nowhere" / "ledger.json") == "ledger-unwritable"
+    assert reason(Ledger, tmp_path / "nowhere" / "ledger.db") == "ledger-unwritable"
 
 
 def test_a_ledger_that_is_a_folder(path: Path) -> None:
@@ -256,73 +317,239 @@ def test_a_ledger_that_is_a_folder(path: Path) -> None:
     assert reason(Ledger, path) == "ledger-unreadable"
 
 
+def test_a_name_with_odd_characters(tmp_path: Path) -> None:
+    path = tmp_path / "my ledger?#%41.db"
+    reported(Ledger(path))
+    assert Ledger(path).spent_per_km == 2.0
+
+
+# -- versions ------------------------------------------------------------------------------------
+
+
+def test_an_older_schema_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported(Ledger(path))
+    later = (*MIGRATIONS, ("ALTER TABLE charge ADD COLUMN note TEXT",))
+    monkeypatch.setattr(durable, "MIGRATIONS", later)
+    ledger = Ledger(path)
+    reported(ledger, 2)
+    assert rows(path, "PRAGMA user_version") == [(2,)]
+    assert rows(path, "SELECT count(note), count(*) FROM charge") == [(0, 2)]
+    monkeypatch.undo()
+    assert reason(Ledger, path) == "ledger-unreadable"
+
+
+def first_format(charges: list[dict[str, Any]], *, key: str = "7" * 64) -> bytes:
+    """A ledger as the first version wrote it, with a true cell of each charge under its key."""
+    values: dict[str, Any] = {
+        "geoveil": 1,
+        "kind": "ledger",
+        "id": "ab" * 16,
+        "serial": len(charges) + 1,
+        "pages": {A: {"space": SPACE, "round": 2, "mechanism": f"{2:064x}", "secret": key}},
+        "charges": charges,
+    }
+    body = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+    check = hashlib.sha256(body).hexdigest()
+    return json.dumps({**values, "check": check}, sort_keys=True, separators=(",", ":")).encode()
+
+
+def old_charge(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "campaign": A, "round": number, "mechanism": f"{number:064x}", "report": f"{number:032x}",
+        "epsilon_per_km": 0.1, "state": "acknowledged", "cell": 4, "lat": 45.0, "lng": 4.0,
+        "problem": "", "place": "9" * 64, **changes,
+    }  # fmt: skip
+
+
+NOTHING = {"cell": None, "lat": None, "lng": None, "place": ""}
+OLD = [
+    old_charge(1),
+    old_charge(2, state="drawn"),
+    old_charge(3, state="charged", **NOTHING),
+]
+
+
+def test_a_ledger_of_the_first_format_is_taken_over_once(path: Path) -> None:
+    path.write_bytes(first_format(OLD))
+    path.with_name("ledger.db.anchor").write_text('{"geoveil":1,"id":"' + "ab" * 16 + '"}')
+    ledger = Ledger(path)
+    assert ledger.spent_per_km == 0.3
+    assert [(c.round, c.state, c.cell, c.day) for c in ledger.charges()] == [
+        (1, "acknowledged", 4, None),
+        (2, "sent", 4, None),
+        (3, "charged", None, None),
+    ]
+    content = everything_in(path.parent)
+    assert b"7" * 64 not in content
+    assert b"9" * 64 not in content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = Ledger(path)
+    assert again.spent_per_km == 0.3
+    assert ledger.totals("https://a.example")[1].epsilon_per_km == 0.3
+    assert reported(again, 2).report == f"{2:032x}"
+    assert reported(again, 4).round == 4
+    moved = Round(A, "6" * 64, 5, "5" * 64, 2.0, NOW_S + 1)
+    assert reason(lambda: again.check(moved, LIMITS, NOW_S)) == "space"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon_per_km": -1},
+        {"epsilon_per_km": "2"},
+        {"round": 0},
+        {"state": "refunded"},
+        {"cell": None},
+        {"report": "x"},
+        {"report": f"{2:032x}"},
+    ],
+    ids=str,
+)
+def test_a_first_format_that_is_not_sound_is_refused_and_left_alone(
+    change: dict[str, Any], path: Path
+) -> None:
+    spoiled = first_format([old_charge(1, **change), old_charge(2)])
+    path.write_bytes(spoiled)
+    assert reason(Ledger, path) == "ledger-unreadable"
+    assert path.read_bytes() == spoiled
+    sound = first_format(OLD)
+    path.write_bytes(sound.replace(b'"epsilon_per_km":0.1', b'"epsilon_per_km":0.0'))
+    assert reason(Ledger, path) == "ledger-unreadable"
+
+
+def test_a_crash_while_it_is_taken_over_changes_nothing_or_all(path: Path) -> None:
+    machine = Machine()
+    path.write_bytes(first_format(OLD))
+    with on(machine):
+        Ledger(path)
+    for late in (False, True):
+        for stop_at in range(1, len(machine.calls) + 1):
+            for file in path.parent.iterdir():
+                file.unlink()
+            path.write_bytes(first_format(OLD))
+            with pytest.raises(Crash), on(Machine(stop_at, late=late)):
+                Ledger(path)
+            assert Ledger(path).spent_per_km == 0.3
+
+
 # -- crashes and failures ------------------------------------------------------------------------
 
 
-def calls_of_a_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    with monkeypatch.context() as patch:
-        machine = on(patch, Machine())
-        device(Collector(), folder / "dry.json").report(locate=Eye())
-    return len(machine.calls)
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_a_crash_at_any_call_leaves_a_sound_ledger_and_no_free_report(
-    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_crash_at_any_call_leaves_a_sound_ledger_and_one_report(
+    late: bool, tmp_path: Path
 ) -> None:
-    calls = calls_of_a_report(tmp_path, monkeypatch)
-    assert calls > 30
-    for stop_at in range(1, calls + 1):
-        path = tmp_path / f"{stop_at}.json"
+    with on(Machine()) as whole:
+        device(Collector(), tmp_path / "dry.db").report(locate=Eye())
+    assert len(whole.calls) > 50
+    for stop_at in range(1, len(whole.calls) + 1):
+        path = tmp_path / f"{stop_at}.db"
         collector = Collector()
-        with monkeypatch.context() as patch:
-            on(patch, Machine(stop_at, late=late))
-            with pytest.raises(Crash):
-                device(collector, path).report(locate=Eye())
+        with pytest.raises(Crash), on(Machine(stop_at, late=late)):
+            device(collector, path).report(locate=Eye())
         after = device(collector, path)
-        spent, seen = after.ledger.spent_per_km, dict(collector.reports)
-        assert spent >= 2.0 * len(seen)
+        assert after.ledger.spent_per_km >= 2.0 * len(collector.reports)
         after.flush()
         receipt = after.report(locate=Eye())
-        assert spent <= after.ledger.spent_per_km <= spent + 2.0
-        if seen or any(c.state != "charged" for c in after.ledger.charges()[:1]):
-            assert after.ledger.spent_per_km == 2.0
+        assert after.ledger.spent_per_km == 2.0
         assert list(collector.reports) == [receipt.report]
         assert {a["cell"] for a in collector.attempts} == {receipt.cell}
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
-def test_a_full_or_broken_disk_sends_nothing(
-    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def ended_at(line: int, path: Path, served: bytes) -> bool:
+    """Whether a child process that ends, without a farewell, at the n-th line of the client got there."""
+    seen = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal seen
+        if "geoveil/client/" not in frame.f_code.co_filename:
+            return None
+        seen += event == "line"
+        if seen == line:
+            os._exit(9)
+        return trace
+
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.settrace(trace)
+            device(Collector(served), path).report(locate=Eye())
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that is copied")
+def test_a_process_that_is_killed_leaves_a_sound_ledger(tmp_path: Path) -> None:
+    """Every few lines of the client: the journal it leaves behind is rolled back by the next process."""
+    served, line, killed = document().served(), 1, 0
+    while ended_at(line, tmp_path / f"{line}.db", served):
+        collector, path = Collector(), tmp_path / f"{line}.db"
+        after = device(collector, path)
+        spent = after.ledger.spent_per_km
+        receipt = after.report(locate=Eye())
+        assert spent in (0.0, 2.0)
+        assert after.ledger.spent_per_km == 2.0
+        assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+        assert [charge.report for charge in after.history()] == [receipt.report]
+        line, killed = line + 23, killed + 1
+    assert killed > 10
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (sqlite3.SQLITE_FULL, "ledger-unwritable"),
+        (sqlite3.SQLITE_IOERR, "ledger-unwritable"),
+        (sqlite3.SQLITE_READONLY, "ledger-unwritable"),
+        (sqlite3.SQLITE_CANTOPEN, "ledger-unwritable"),
+        (sqlite3.SQLITE_BUSY, "ledger-busy"),
+        (sqlite3.SQLITE_CORRUPT, "ledger-unreadable"),
+    ],
+)
+def test_a_full_or_broken_disk_sends_nothing(code: int, name: str, path: Path) -> None:
     class Broken(Machine):
-        def __getattr__(self, name: str) -> Any:
-            if name == "fsync":
-                raise OSError(code, os.strerror(code))
-            return getattr(os, name)
+        def call(self, what: str, real: Any, *arguments: Any) -> Any:
+            if what == "COMMIT":
+                failure = sqlite3.OperationalError("the disk")
+                failure.sqlite_errorcode = code
+                raise failure
+            return real(*arguments)
 
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json")
-    with monkeypatch.context() as patch:
-        on(patch, Broken())
-        assert reason(lambda: it.report(locate=Eye())) == "ledger-unwritable"
+    it = device(collector, path)
+    with on(Broken()):
+        assert reason(lambda: it.report(locate=Eye())) == name
     assert collector.attempts == []
     it.report(locate=Eye())
     assert len(collector.reports) == 1
 
 
+def test_a_small_disk_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = device(Collector(), path)
+    connection = durable._connection
+
+    def small(path: Path) -> sqlite3.Connection:
+        book = connection(path)
+        (pages,) = book.execute("PRAGMA page_count").fetchone()
+        book.execute(f"PRAGMA max_page_count = {pages}")
+        return book
+
+    monkeypatch.setattr(durable, "_connection", small)
+    outcomes = {spend_one(str(path), number, cost=0.001) for number in range(1, 100)}
+    assert "ledger-unwritable" in outcomes
+    assert it.ledger.spent_per_km == pytest.approx(0.001 * (len(outcomes) - 1))
+
+
 def test_an_answer_that_cannot_be_noted_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk fills after the report was sent: the receipt stands, and flush settles the ledger."""
     collector = Collector()
-    it = device(collector, tmp_path / "ledger.json")
-    mark = it.ledger.mark
+    it = device(collector, path)
 
     def failing(report: str, state: Any, problem: str = "") -> Charge:
-        if state == "acknowledged":
-            raise Refused("ledger-unwritable")
-        return mark(report, state, problem)
+        raise Refused("ledger-unwritable")
 
     with monkeypatch.context() as patch:
         patch.setattr(it.ledger, "mark", failing)
@@ -337,9 +564,9 @@ def test_an_answer_that_cannot_be_noted_is_asked_for_again(
 # -- several at once -----------------------------------------------------------------------------
 
 
-def spend_one(path: str, cell: int) -> str:
+def spend_one(path: str, number: int, cost: float = 2.0) -> str:
     try:
-        return answered(Ledger(path), cell).report
+        return reported(Ledger(path), number, cost=cost).report
     except Refused as refused:
         return refused.reason
 
@@ -355,32 +582,26 @@ def processes() -> Any:
 @pytest.mark.parametrize("pool", [threads, pytest.param(processes, marks=pytest.mark.slow)])
 def test_many_at_once_never_spend_more_than_the_limit(pool: Any, path: Path) -> None:
     with pool() as workers:
-        outcomes = workers.starmap(spend_one, [(str(path), cell) for cell in range(24)])
+        outcomes = workers.starmap(spend_one, [(str(path), number) for number in range(1, 25)])
     assert outcomes.count("budget") == 19
     assert len(set(outcomes)) == 6
     assert Ledger(path).spent_per_km == 10.0
 
 
-def test_a_lock_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pool", [threads, pytest.param(processes, marks=pytest.mark.slow)])
+def test_many_at_once_make_one_report(pool: Any, path: Path) -> None:
+    with pool() as workers:
+        outcomes = workers.starmap(spend_one, [(str(path), 1)] * 24)
+    assert len(set(outcomes)) == 1
+    assert Ledger(path).spent_per_km == 2.0
+
+
+def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(path)
     monkeypatch.setattr(durable, "WAIT_S", 0.0)
-    with durable.locked(path.with_name("ledger.json.lock")):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
         assert reason(ledger.charges) == "ledger-busy"
     assert ledger.charges() == []
-
-
-def test_the_book_reads_back_what_it_wrote() -> None:
-    book = Book("0" * 32)
-    assert Book.from_bytes(book.to_bytes()) == book
-    charge = Charge("https://a.example/c/x", 1, "1" * 64, "2" * 32, 0.1)
-    book.add(charge)
-    assert Book.from_bytes(book.to_bytes()).charges == [charge]
-    with pytest.raises(ValueError, match="nothing was drawn"):
-        _ = charge.drawn
-
-
-def test_many_small_charges_are_added_exactly() -> None:
-    book = Book("0" * 32)
-    for k in range(1000):
-        book.add(Charge("https://a.example/c/x", 1, "1" * 64, f"{k:032x}", 0.1))
-    assert book.spent_per_km == 100.0
+    with durable.locked(path.with_name("new.db.lock"), 0.0):
+        assert reason(Ledger, path.with_name("new.db")) == "ledger-busy"

@@ -76,7 +76,7 @@ def test_the_readme_runs_from_the_operator_to_the_device(live: Live, tmp_path: P
     link, cell = done.stdout.split()
     assert "/c/" in link
     assert int(cell) >= 0
-    assert (tmp_path / "ledger.json").exists()
+    assert (tmp_path / "ledger.db").exists()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -349,6 +349,18 @@ def test_a_device_explains_itself(tmp_path: Path) -> None:
     assert check(text, document().mechanism)[0].in_cells
 
 
+def test_a_device_sums_up_its_ledger(tmp_path: Path) -> None:
+    collector = Collector()
+    it = device(collector, tmp_path / "ledger", again="round")
+    assert read(it.summary())[0].level == 0
+    for number in (1, 2):
+        collector.served = document(number).served()
+        it.report(lat=45.76, lng=4.84)
+        (said,) = read(it.summary())
+        assert (said.who, said.several) == ("places", number == 2)
+        assert 0.4 * number <= said.level <= 0.41 * number
+
+
 def test_a_simulation_counts_the_reports_of_its_people(checkins: Path) -> None:
     asked = ("--rounds", 2, "--epsilon-per-km", 3, "--cell-km", 1)
     rows = geoveil("simulate", checkins, *BOX, *asked)

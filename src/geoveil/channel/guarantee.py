@@ -162,6 +162,11 @@ class GeoIndistinguishability(_WithEpsilon):
         """Loss at most ``level`` nats between places within ``radius_km``: ε = level / radius."""
         return cls(positive("level", level) / positive("radius_km", radius_km))
 
+    @classmethod
+    def exactly(cls, epsilon_per_km: Fraction) -> GeoIndistinguishability:
+        """The promise of an exact ε, such as a sum that was kept; its float is rounded up."""
+        return cls(0.0)._with(epsilon_per_km)
+
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         return self.epsilon_per_km * np.asarray(distance_km, dtype=np.float64)
 

@@ -2,7 +2,8 @@
 
 from geoveil.client.collector import Patience
 from geoveil.client.device import Device, Receipt
-from geoveil.client.ledger import Charge, Ledger
+from geoveil.client.ledger import Ledger
+from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import REASONS, Refused, Unacknowledged
 
 __all__ = [

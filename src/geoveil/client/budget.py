@@ -1,9 +1,11 @@
-"""A person's ledger: what every report so far has cost, and what may still be spent."""
+"""What reports have cost a person, what may still be spent, and both in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
 
 from geoveil.arrays import finite, indices, positive
 from geoveil.channel.certificate import check_claim
@@ -26,6 +28,22 @@ class BudgetSpent(GeoveilError):
         )
         self.asked_per_km = asked_per_km
         self.left_per_km = left_per_km
+
+
+def left_of(limit_per_km: float, spent: Fraction) -> float:
+    """What is left of a limit as it is written, and never less than nothing."""
+    return max(0.0, float(as_written(limit_per_km) - spent))
+
+
+def spent_in_words(reports: int, spent: GeoIndistinguishability) -> str:
+    """How many reports, and what they cost together."""
+    return f"{reports} report{'' if reports == 1 else 's'} so far, together {spent.amount()}"
+
+
+def left_in_words(limit_per_km: float, spent: GeoIndistinguishability) -> str:
+    """How much of a limit is left, and of how much."""
+    left = rounded_down(left_of(limit_per_km, spent.exact))
+    return f"{left} of {rounded_down(limit_per_km)}"
 
 
 @dataclass
@@ -64,13 +82,13 @@ class Budget:
     @property
     def left_per_km(self) -> float:
         """How much may still be spent."""
-        return max(0.0, float(as_written(self.limit_per_km) - self.guarantee.exact))
+        return left_of(self.limit_per_km, self.guarantee.exact)
 
     def charge(self, what: str, epsilon_per_km: float) -> None:
         """Spend, or raise :class:`BudgetSpent` and spend nothing."""
         cost = positive("epsilon_per_km", epsilon_per_km)
         spent = self.guarantee.plus(GeoIndistinguishability(cost))
-        if spent.epsilon_per_km > self.limit_per_km * (1 + 1e-12):  # 3 * 0.7 is below 2.1 in floats
+        if spent.exact > as_written(self.limit_per_km):
             raise BudgetSpent(cost, self.left_per_km)
         self.guarantee, self.spent_per_km = spent, spent.epsilon_per_km
         self.charges.append((what, cost))
@@ -89,9 +107,10 @@ class Budget:
 
     def summary(self) -> str:
         """The ledger in words: about people where it knows how they came into every mechanism."""
-        number, left = len(self.charges), rounded_down(self.left_per_km)
-        said = f"{number} report{'' if number == 1 else 's'} so far, together {self.guarantee.amount()}"
-        return f"{said}; {left} of {rounded_down(self.limit_per_km)} left. {self._meaning()}"
+        spent = spent_in_words(len(self.charges), self.guarantee)
+        return (
+            f"{spent}; {left_in_words(self.limit_per_km, self.guarantee)} left. {self._meaning()}"
+        )
 
     def _meaning(self) -> str:
         channels = [mechanism for mechanism, _ in self.answers]
@@ -106,3 +125,65 @@ def _promise(mechanism: Channel) -> GeoIndistinguishability:
     raise InvalidInput(
         "the ledger counts ε per km; the mechanism must promise geo-indistinguishability"
     )
+
+
+# --- Of a device: limits for ever, for a day and for a year, and what one operator has had
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the reports in a ledger have cost, each sum exact."""
+
+    reports: int
+    lifetime: GeoIndistinguishability
+    day: GeoIndistinguishability
+    """Of the reports dated today."""
+    year: GeoIndistinguishability
+    """Of the reports dated less than 365 days from today, before or after it."""
+    operator: GeoIndistinguishability
+    """Of the reports to all campaigns of one origin."""
+    ahead: bool
+    """Whether a report bears a date after today: then the clock was wrong, or is."""
+
+
+Limit = Literal["lifetime", "day", "year"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What all reports in a ledger may cost together: for ever, and optionally in a day and a year.
+
+    The lifetime limit is hard. The others go by the device's own clock: they hold against servers.
+    """
+
+    lifetime_per_km: float
+    day_per_km: float | None = None
+    year_per_km: float | None = None
+
+    def broken_by(self, spent: Spent, epsilon_per_km: float) -> Limit | None:
+        """Which limit one more report would break; ``None`` where none."""
+        cost = as_written(epsilon_per_km)
+        for which, limit, sofar in self._each(spent):
+            if sofar.exact + cost > as_written(limit):
+                return which
+        return None
+
+    def left_in_words(self, spent: Spent) -> str:
+        """How much is left of each limit, as the end of a sentence."""
+        others = self._each(spent)[1:]
+        words = {"day": "today", "year": "within 365 days"}
+        each = "; ".join(
+            f"{words[which]} {left_in_words(limit, sofar)}" for which, limit, sofar in others
+        )
+        return f"{left_in_words(self.lifetime_per_km, spent.lifetime)} per km are left" + (
+            f" ({each})" if each else ""
+        )
+
+    def _each(self, spent: Spent) -> list[tuple[Limit, float, GeoIndistinguishability]]:
+        limits: list[tuple[Limit, float, GeoIndistinguishability]]
+        limits = [("lifetime", self.lifetime_per_km, spent.lifetime)]
+        if self.day_per_km is not None:
+            limits.append(("day", self.day_per_km, spent.day))
+        if self.year_per_km is not None:
+            limits.append(("year", self.year_per_km, spent.year))
+        return limits

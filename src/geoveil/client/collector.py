@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from geoveil.arrays import count, positive
-from geoveil.client.ledger import Charge
+from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import Refused
 from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import strict_json
@@ -225,9 +225,10 @@ CLOCK_SKEW_S = 300.0
 _ANSWER_BYTES = 1 << 16
 _PROBLEMS = "https://geoveil.org/problems/"
 _LATER = frozenset({408, 425, 429})
-_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body"})
-"""Problems of the report itself, at any time and wherever it is sent. Any other may pass: a clock is put
-right, a proxy finds the right service."""
+_ENDED = "campaign-ended"
+_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body", _ENDED})
+"""Problems of the report itself or of its campaign, at any time and wherever it is sent. Any other may
+pass: a clock is put right, a proxy finds the right service."""
 
 
 def _jitter() -> float:
@@ -319,7 +320,7 @@ class Collector:
             return verified(answer.body)
         problem = _problem(answer)
         if problem:
-            raise Refused("problem", problem)
+            raise Refused("ended") if problem == _ENDED else Refused("problem", problem)
         raise Refused("answer", f"status {answer.status}")
 
     def count(self, charge: Charge) -> tuple[str, str] | None:

@@ -1,28 +1,45 @@
-"""A person’s end of a campaign: everything is checked before a location is read."""
+"""A person’s end of a campaign: one report, and everything is checked before a location is read."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from numbers import Real
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TypeVar, get_args
 
 from geoveil.arrays import positive
-from geoveil.channel.words import NEARBY_KM, rounded_down
+from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.words import NEARBY_KM, between_places
+from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import Address, Collector, Network, Patience, Transport
-from geoveil.client.ledger import Charge, Drawn, Ledger, Round
+from geoveil.client.ledger import Ledger
+from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
+from geoveil.client.location import Beyond, Locate, Whereabouts, whereabouts
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.document.canonical import document_id
-from geoveil.document.exact import DRAW_BYTES
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import InvalidInput, OutsideSpace
+from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space.grid import Grid
-from geoveil.space.outside import Outside
-from geoveil.space.projection import either_longitude
+
+Word = TypeVar("Word", bound=str)
+LATEST_S = float(1 << 40)
+"""No clock that tells a time shows a later one, in seconds since 1970."""
+SILENCE_TELLS = (
+    'with outside="refuse" nothing is sent from outside the campaign\'s box, and that silence tells '
+    "whoever watches that the person is not inside; by default the nearest cell is reported"
+)
+_AGAIN = {
+    "never": "It is the only report to this campaign, whatever rounds follow.",
+    "day": "Every day with a report is charged anew.",
+    "round": "Every round with a report is charged anew.",
+}
+_AHEAD = (
+    " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. "
+    "The lifetime limit counts them all, the limits of a day and a year those near today."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +54,29 @@ class Receipt:
     mechanism: str
     """Id of the mechanism document: the same for everybody, so it can be compared."""
     report: str
-    """Id of the report: 16 random bytes, in hexadecimal."""
+    """Id of the report: 16 bytes that look random, in hexadecimal."""
     cell: int
     lat: float
     lng: float
     epsilon_per_km: float
     """What the report was charged."""
     budget_left_per_km: float
+    operator_spent_per_km: float
+    """What the reports to all campaigns of this origin have cost so far."""
     acknowledged: bool
 
 
-Beyond = Literal["refuse", "clamp"]
-"""A location outside the box: nothing is sent, or the nearest cell takes its place."""
-Locate = Callable[[], tuple[float, float]]
-"""Reads the location: latitude and longitude in degrees."""
-
-_ID_BYTES = 16
-
-
 class Device:
-    """A person's end of a campaign. Everything is checked before a location is read.
+    """A person's end of a campaign: one report to it, unless told otherwise.
 
     ``report`` fetches the current mechanism, checks it (``REASONS`` lists what can be wrong), reads the
-    location, charges the budget, draws the noisy cell with the operating system's randomness and sends
-    the cell, the mechanism's id and a random id: nothing else. The same cell under the same mechanism
-    gives the same report again, free of charge.
+    location, draws the noisy cell, charges the budget and sends the cell, the mechanism's id and an
+    id of its own: nothing else. A second call returns the first receipt: it reads no location, sends
+    nothing new and costs nothing, whatever rounds were opened since. ``again="day"`` or ``"round"``
+    allows one report a day (UTC) or a round, each charged.
 
     ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is given back.
+    ``budget_per_day_per_km`` and ``budget_per_year_per_km`` (365 days) go by the device's own clock.
     ``insecure`` allows plain http to other machines. ``patience``, ``transport``, ``randomness`` and
     ``clock`` are for tests and simulations. Reference: docs/client.md.
     """
@@ -75,6 +88,9 @@ class Device:
         max_epsilon_per_km: float,
         budget_per_km: float,
         ledger: str | Path | Ledger,
+        again: Again = "never",
+        budget_per_day_per_km: float | None = None,
+        budget_per_year_per_km: float | None = None,
         insecure: bool = False,
         patience: Patience | None = None,
         transport: Transport | None = None,
@@ -83,7 +99,15 @@ class Device:
     ) -> None:
         self.address = Address.of(url, insecure=insecure)
         self.max_epsilon_per_km = positive("max_epsilon_per_km", max_epsilon_per_km)
-        self.budget_per_km = positive("budget_per_km", budget_per_km)
+        shorter = {
+            "budget_per_day_per_km": budget_per_day_per_km,
+            "budget_per_year_per_km": budget_per_year_per_km,
+        }
+        self.limits = Limits(
+            positive("budget_per_km", budget_per_km),
+            *(None if limit is None else positive(name, limit) for name, limit in shorter.items()),
+        )
+        self.again = _one_of("again", again, get_args(Again))
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         network = transport or Network(self.address)
         self._collector = Collector(self.address, network, patience or Patience())
@@ -97,36 +121,28 @@ class Device:
         lng: float | None = None,
         lon: float | None = None,
         locate: Locate | None = None,
-        outside: Beyond = "refuse",
+        accuracy_km: float | None = None,
+        outside: Beyond = "clamp",
     ) -> Receipt:
         """Send one noisy cell and return what was sent, once the collector has counted it.
 
         Give ``lat`` and ``lng`` (or ``lon``) in degrees, or ``locate``, which is called only when every
-        check has passed. :class:`Refused` with nothing sent when a check fails; with ``sent`` when the
+        check has passed, and may return the accuracy of the fix in km as a third number. A fix coarser
+        than a cell is refused. Whoever is outside the box reports from its nearest cell.
+        :class:`Refused` with nothing sent when a check fails; with ``sent`` when the
         report was charged and sent and can never count. :class:`Unacknowledged` when it was charged and
         fixed and may still count: ``flush`` sends the same one again.
         """
-        longitude = None if lng is None and lon is None else either_longitude(lng, lon)
-        where = _locator(lat, longitude, locate)
-        if outside not in get_args(Beyond):
-            raise InvalidInput(
-                f"outside ({outside!r}) must be one of {', '.join(get_args(Beyond))}"
-            )
-        document, current = self._current()
-        self.ledger.accept(current, self.budget_per_km)
-        grid = document.mechanism.space
-        cell = _cell(grid, where(), outside)
-        bits = self._randomness.bytes(_ID_BYTES + DRAW_BYTES)
-
-        def draw() -> Drawn:
-            report = document.mechanism.draw(cell, bits[_ID_BYTES:])
-            lat, lng = grid.plane.to_latlng(grid.centres[report])
-            return report, float(lat), float(lng)
-
-        limit, report = self.budget_per_km, bits[:_ID_BYTES].hex()
-        return self._delivered(
-            self.ledger.answer(current, cell, report=report, limit_per_km=limit, draw=draw)
-        )
+        where = whereabouts(lat, lng, lon, locate, accuracy_km)
+        lat = lng = lon = locate = None  # a traceback would keep them
+        if isinstance(where, str):
+            raise InvalidInput(where)
+        try:
+            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
+                warnings.warn(SILENCE_TELLS, stacklevel=2)
+            return self._delivered(self._reported(where, outside))
+        finally:
+            where.forget()
 
     def flush(self) -> list[Receipt]:
         """Send again what was not acknowledged; the receipts of what now is. Never a new draw.
@@ -135,22 +151,28 @@ class Device:
         count, for now or for good.
         """
         arrived = []
-        for charge in self.ledger.charges():
-            if charge.campaign == self.address.name and charge.state in ("drawn", "sent"):
-                try:
-                    arrived.append(self._delivered(charge))
-                except Refused:
-                    continue
-                except Unacknowledged as waits:
-                    if not waits.problem:
-                        break
+        for charge in self.ledger.waiting(self.address.name):
+            try:
+                arrived.append(self._delivered(charge))
+            except Refused:
+                continue
+            except Unacknowledged as waits:
+                if not waits.problem:
+                    break
         return arrived
 
     def explain(self) -> str:
         """In plain words what a report would send and cost; reads no location and charges nothing."""
-        document, current = self._current()
-        self.ledger.check(current, self.budget_per_km)
-        left = rounded_down(self.ledger.left_per_km(self.budget_per_km))
+        now_s = self._now_s()
+        earlier = self._earlier(now_s)
+        spent = self.ledger.spent(self.address.origin, now_s)
+        if earlier is not None:
+            return self._nothing_more(earlier, spent)
+        document, current = self._current(now_s)
+        earlier = self.ledger.reported(current.campaign, self._period(now_s, document), document.id)
+        if earlier is not None:
+            return self._nothing_more(earlier, spent)
+        self.ledger.check(current, self.limits, now_s)
         mechanism, grid = document.mechanism, document.mechanism.space
         middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
         mean_km = float(mechanism.row(middle) @ grid.distances_from_km(middle))
@@ -160,19 +182,75 @@ class Device:
             "yours, with a random number and the id of the rule it was drawn by; nothing else. From "
             f"the middle of the map it lies {mean_km:.2g} km away on average. "
             f"{mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
-            f"{left} of {rounded_down(self.budget_per_km)} per km are left."
+            f"{self.limits.left_in_words(spent)}. {self._operator(spent, mechanism.guarantee)} "
+            f"{_AGAIN[self.again]}{_AHEAD if spent.ahead else ''}"
+        )
+
+    def summary(self) -> str:
+        """The ledger in words: what all reports have cost together, and those to this operator."""
+        spent = self.ledger.spent(self.address.origin, self._now_s())
+        together = spent_in_words(spent.reports, spent.lifetime)
+        limits = self.limits.left_in_words(spent)
+        meaning = between_places(spent.lifetime, NEARBY_KM, reports=max(1, spent.reports))
+        return (
+            f"{together}; {limits}. {self._operator(spent)} {meaning}"
+            f"{_AHEAD if spent.ahead else ''}"
         )
 
     def history(self) -> list[Charge]:
         """Everything that ever left through this ledger, over all campaigns, in order."""
-        return [c for c in self.ledger.charges() if c.state not in ("charged", "drawn")]
+        return [charge for charge in self.ledger.charges() if charge.state != "charged"]
 
-    def _current(self) -> tuple[MechanismDocument, Round]:
+    # -- one report ------------------------------------------------------------------------------
+
+    def _reported(self, where: Whereabouts, outside: Beyond) -> Charge:
+        """The report that was made already, or a new one, drawn and charged."""
+        now_s = self._now_s()
+        earlier = self._earlier(now_s)
+        if earlier is not None:
+            return earlier
+        document, current = self._current(now_s)
+        period = self._period(now_s, document)
+        accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
+        if isinstance(accepted, Charge):
+            return accepted
+        report, bits = accepted
+        del accepted
+        drawn = where.draw(document, bits, outside)
+        del bits  # beside what was drawn they would tell where
+        return self.ledger.charge(current, period, self.limits, now_s, report, drawn)
+
+    def _earlier(self, now_s: float) -> Charge | None:
+        """The report that was made already, where no document is needed to know it."""
+        if self.again == "round":
+            return None
+        return self.ledger.reported(self.address.name, self._period(now_s))
+
+    def _period(self, now_s: float, document: MechanismDocument | None = None) -> Period:
+        number = document.round if self.again == "round" and document else 0
+        return Period(self.again, day_of(now_s) if self.again == "day" else number)
+
+    def _current(self, now_s: float) -> tuple[MechanismDocument, Round]:
         """The current mechanism within what this device was told to accept, and as the ledger knows it."""
-        limit, now = self.max_epsilon_per_km, self._clock()
-        document = self._collector.mechanism(max_epsilon_per_km=limit, now_s=now)
+        name, limit = self.address.name, self.max_epsilon_per_km
+        try:
+            document = self._collector.mechanism(max_epsilon_per_km=limit, now_s=now_s)
+        except Refused as refused:
+            if refused.reason == "ended":
+                self.ledger.end(name)
+            elif refused.reason == "expired":
+                self.ledger.forget_ended(now_s)
+            raise
         space, cost = document_id(document.mechanism.space.to_dict()), document.epsilon_per_km
-        return document, Round(self.address.name, space, document.round, document.id, cost)
+        return document, Round(
+            name, space, document.round, document.id, cost, expires_s=document.expires_s
+        )
+
+    def _now_s(self) -> float:
+        now_s = float(self._clock())
+        if not 0 <= now_s <= LATEST_S:
+            raise Refused("clock")
+        return now_s
 
     def _delivered(self, charge: Charge) -> Receipt:
         """Send a drawn report until it is acknowledged; one that already is stays here."""
@@ -181,12 +259,13 @@ class Device:
         receipt = self._receipt(charge)
         if receipt.acknowledged:
             return receipt
-        self.ledger.mark(charge.report, "sent")
         try:
             waits = self._collector.count(charge)
         except Refused as refused:
             with suppress(Refused):  # where the ledger fails now, ``flush`` asks again
                 self.ledger.mark(charge.report, "refused", refused.detail)
+                if refused.detail == "campaign-ended":
+                    self.ledger.end(charge.campaign)
             raise
         if waits is not None:
             raise Unacknowledged(receipt, *waits) from None
@@ -196,6 +275,7 @@ class Device:
 
     def _receipt(self, charge: Charge) -> Receipt:
         cell, lat, lng = charge.drawn
+        lifetime, operator = self.ledger.totals(self.address.origin)
         return Receipt(
             campaign=self.address.campaign,
             round=charge.round,
@@ -205,30 +285,33 @@ class Device:
             lat=lat,
             lng=lng,
             epsilon_per_km=charge.epsilon_per_km,
-            budget_left_per_km=self.ledger.left_per_km(self.budget_per_km),
+            budget_left_per_km=left_of(self.limits.lifetime_per_km, lifetime.exact),
+            operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
         )
 
+    # -- in words --------------------------------------------------------------------------------
 
-def _locator(lat: float | None, lng: float | None, locate: Locate | None) -> Locate:
-    """What reads the location: the function given, or one that answers ``lat`` and ``lng``."""
-    if locate is not None and lat is None and lng is None:
-        return locate
-    if locate is None and lat is not None and lng is not None:
-        return lambda: (lat, lng)
-    raise InvalidInput("report must be given lat and lng, or locate, a function that reads them")
+    def _nothing_more(self, earlier: Charge, spent: Spent) -> str:
+        when = {"never": "", "day": " today", "round": " in this round"}[self.again]
+        return (
+            f"This device has reported to the campaign {self.address.campaign} at "
+            f"{self.address.origin}{when}: it said cell {earlier.drawn[0]}, under the mechanism of "
+            f"round {earlier.round}. Another call reads no location, sends nothing new and costs "
+            f"nothing; {self.limits.left_in_words(spent)}. {self._operator(spent)}"
+            f"{_AHEAD if spent.ahead else ''}"
+        )
+
+    def _operator(self, spent: Spent, cost: GeoIndistinguishability | None = None) -> str:
+        """What all campaigns of this origin have cost so far, and with one more report."""
+        origin, sofar = self.address.origin, spent.operator
+        if sofar.exact == 0:
+            return f"Nothing was reported to any campaign at {origin} so far."
+        more = "" if cost is None else f", and {sofar.plus(cost).amount()} with this report"
+        return f"All campaigns at {origin} together have cost {sofar.amount()} so far{more}."
 
 
-def _cell(grid: Grid, location: tuple[float, float], outside: Beyond) -> int:
-    """The true cell; whatever is wrong with the location, its value is in no message."""
-    try:
-        lat, lng = location
-        for degrees in (lat, lng):
-            if isinstance(degrees, bool) or not isinstance(degrees, Real):
-                raise TypeError
-        beyond: Outside = "raise" if outside == "refuse" else "clamp"
-        return grid.locate(lat=float(lat), lng=float(lng), outside=beyond)
-    except OutsideSpace:
-        raise Refused("outside") from None
-    except (TypeError, ValueError, ArithmeticError):
-        raise Refused("location") from None
+def _one_of(name: str, word: Word, words: tuple[Word, ...]) -> Word:
+    if word not in words:
+        raise InvalidInput(f"{name} ({word!r}) must be one of {', '.join(words)}")
+    return word

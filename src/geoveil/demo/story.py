@@ -202,12 +202,12 @@ class Participants:
             self._link,
             max_epsilon_per_km=self._limit,
             budget_per_km=self._limit,
-            ledger=self._folder / f"ledger-{self.devices}.json",
+            ledger=self._folder / f"ledger-{self.devices}.db",
             randomness=self._randomness,
             transport=self._network,
             patience=self._patience,
         )
-        return device.report(lat=lat, lng=lng, outside="clamp").cell
+        return device.report(lat=lat, lng=lng).cell
 
     def _send(self, texts: list[bytes]) -> None:
         """Hand reports over together, again while the collector is busy: an id is counted once."""

@@ -1,0 +1,295 @@
+"""What stands in a ledger: its tables, and every question asked of them.
+
+Whatever a report takes is looked up by an index or kept as a sum, so that its cost does not grow with
+the ledger.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import sqlite3
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from geoveil.channel.guarantee import GeoIndistinguishability, as_written
+from geoveil.client.budget import Limits, Spent
+from geoveil.client.refusal import Refused
+from geoveil.randomness import Randomness
+
+MOST_STEPS = 4096
+"""A key is moved on by no more than this; a report farther ahead begins with a new one."""
+DAY_S = 86_400
+YEAR_DAYS = 365
+
+State = Literal["charged", "sent", "acknowledged", "refused"]
+"""``charged``: paid for, and nothing drawn (ledgers of earlier versions have such); ``sent``: drawn,
+and may have left; then what the collector said."""
+Again = Literal["never", "day", "round"]
+"""When a campaign is reported to again: never, once a day (UTC), once in every round."""
+Drawn = tuple[int, float, float]
+"""A report's cell, and the latitude and longitude of its centre in degrees."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE ledger (
+            id TEXT NOT NULL  -- 16 random bytes, in hexadecimal; the anchor names it
+        )""",
+        """CREATE TABLE campaign (
+            name TEXT PRIMARY KEY,       -- its link
+            space TEXT NOT NULL,         -- SHA-256 of its cells when they were first seen
+            expires_s INTEGER NOT NULL,  -- the last end of its documents, in seconds since 1970 (UTC)
+            again TEXT,                  -- what the key's numbers count: never, day or round
+            next INTEGER,                -- the least number that the key makes reports for
+            key BLOB                     -- 32 bytes; nothing once it is erased
+        ) WITHOUT ROWID""",
+        f"""CREATE TABLE charge (
+            number INTEGER PRIMARY KEY,    -- in order
+            campaign TEXT NOT NULL,        -- its link
+            round INTEGER NOT NULL CHECK (round > 0),
+            mechanism TEXT NOT NULL,       -- SHA-256 of its document
+            report TEXT NOT NULL UNIQUE,   -- the id that was sent, 16 bytes in hexadecimal
+            epsilon_per_km REAL NOT NULL CHECK (epsilon_per_km > 0),
+            state TEXT NOT NULL CHECK (state IN {get_args(State)}),
+            cell INTEGER,                  -- what was sent
+            lat REAL,                      -- its centre, in degrees
+            lng REAL,
+            problem TEXT NOT NULL,         -- why the collector refused, where it did
+            day INTEGER                    -- days since 1970 (UTC) by this device's clock, where known
+        )""",
+        "CREATE INDEX charge_by_mechanism ON charge (campaign, mechanism)",
+        "CREATE INDEX charge_by_day ON charge (campaign, day)",
+        "CREATE INDEX charge_waiting ON charge (campaign) WHERE state = 'sent'",
+        """CREATE TABLE origin_total (
+            origin TEXT PRIMARY KEY,   -- scheme, host and port of an operator; '' for all together
+            reports INTEGER NOT NULL,
+            epsilon_per_km TEXT NOT NULL  -- the exact sum, as a fraction
+        ) WITHOUT ROWID""",
+        """CREATE TABLE day_total (
+            day INTEGER PRIMARY KEY,      -- days since 1970 (UTC)
+            epsilon_per_km TEXT NOT NULL  -- the exact sum, as a fraction
+        )""",
+    ),
+)
+"""What each version of the schema adds to the one before; the file says which it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One report in the ledger: what it cost, and what was sent."""
+
+    campaign: str
+    round: int
+    mechanism: str
+    report: str
+    epsilon_per_km: float
+    state: State = "sent"
+    cell: int | None = None
+    """What was drawn; ``lat`` and ``lng`` are its centre."""
+    lat: float | None = None
+    lng: float | None = None
+    problem: str = ""
+    """Why the collector refused, where it did."""
+    day: int | None = None
+    """Days since 1970 (UTC) by the device's clock; ``None`` where an earlier version did not note it."""
+
+    def __post_init__(self) -> None:
+        drawn = [value is not None for value in (self.cell, self.lat, self.lng)]
+        if set(drawn) != {self.state != "charged"}:
+            raise ValueError("not a ledger that this program wrote")
+
+    @property
+    def drawn(self) -> Drawn:
+        """What was drawn; ``ValueError`` where nothing was."""
+        if self.cell is None or self.lat is None or self.lng is None:
+            raise ValueError("nothing was drawn for this charge")
+        return self.cell, self.lat, self.lng
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of whoever it was sent to."""
+        return "/".join(self.campaign.split("/")[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A mechanism document as the ledger knows it."""
+
+    campaign: str
+    """The campaign's link."""
+    space: str
+    """SHA-256 of the space."""
+    number: int
+    mechanism: str
+    epsilon_per_km: float
+    expires_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What may be reported about once: a campaign, a day of it or a round of it."""
+
+    again: Again
+    number: int
+    """0, or the day, or the round."""
+
+    def bits(self, key: bytes, mechanism: str) -> tuple[str, bytes]:
+        """The id of its report in hexadecimal, and 16 bytes for the draw: never of the place."""
+        told = f"{mechanism} {self.again} {self.number}".encode()
+        named, drawn = (
+            hmac.digest(key, b"geoveil report %s %s" % (use, told), "sha256")[:16]
+            for use in (b"id", b"draw")
+        )
+        return named.hex(), drawn
+
+
+def moved_on(key: bytes, steps: int) -> bytes:
+    """The key so many numbers later; nobody can go back from it."""
+    for _ in range(steps):
+        key = hmac.digest(key, b"geoveil next key", "sha256")
+    return key
+
+
+# --- Questions and changes, each inside a transaction of whoever asks
+
+
+_NAMES = ", ".join(field.name for field in fields(Charge))
+
+
+def charges(book: sqlite3.Connection, which: str, *values: Any) -> list[Charge]:
+    """The charges that a clause selects."""
+    rows = book.execute(f"SELECT {_NAMES} FROM charge {which}", values)
+    try:
+        return [Charge(*row) for row in rows]
+    except ValueError:
+        raise Refused("ledger-unreadable") from None
+
+
+def reported(
+    book: sqlite3.Connection, campaign: str, period: Period, mechanism: str
+) -> Charge | None:
+    """The report of a period that was made already; of a round by its mechanism, whatever its number."""
+    which, value = {
+        "never": ("? = ''", ""),
+        "day": ("day = ?", period.number),
+        "round": ("mechanism = ?", mechanism),
+    }[period.again]
+    drawn = f"WHERE campaign = ? AND {which} AND state != 'charged' ORDER BY number LIMIT 1"
+    return next(iter(charges(book, drawn, campaign, value)), None)
+
+
+def add(book: sqlite3.Connection, charge: Charge) -> None:
+    """One more charge, and what it adds to every sum."""
+    values = [getattr(charge, field.name) for field in fields(Charge)]
+    marks = ", ".join("?" * len(values))
+    book.execute(f"INSERT INTO charge ({_NAMES}) VALUES ({marks})", values)
+    cost = as_written(charge.epsilon_per_km)
+    for origin in ("", charge.origin):
+        sums = (origin, str(total(book, origin).exact + cost))
+        book.execute(
+            "INSERT INTO origin_total VALUES (?, 1, ?) ON CONFLICT (origin) DO UPDATE SET "
+            "reports = reports + 1, epsilon_per_km = excluded.epsilon_per_km",
+            sums,
+        )
+    if charge.day is not None:
+        together = _sum(book, "day_total WHERE day = ?", charge.day) + cost
+        book.execute("REPLACE INTO day_total VALUES (?, ?)", (charge.day, str(together)))
+
+
+def _sum(book: sqlite3.Connection, which: str, *values: Any) -> Fraction:
+    """The exact sum of some sums; many days cost the same, and fractions are slow to add."""
+    alike = f"SELECT epsilon_per_km, count(*) FROM {which} GROUP BY epsilon_per_km"
+    try:
+        return sum(
+            (Fraction(text) * days for text, days in book.execute(alike, values)), Fraction()
+        )
+    except (ValueError, TypeError):
+        raise Refused("ledger-unreadable") from None
+
+
+def total(book: sqlite3.Connection, origin: str) -> GeoIndistinguishability:
+    """What all reports to one operator have cost, or those to all (``""``)."""
+    return GeoIndistinguishability.exactly(_sum(book, "origin_total WHERE origin = ?", origin))
+
+
+def day_of(now_s: float) -> int:
+    """The day (UTC) of a time."""
+    return int(now_s // DAY_S)
+
+
+def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
+    """What was spent for ever, on this day and in a year around it, and on one operator."""
+    today, year = day_of(now_s), "day_total WHERE day BETWEEN ? AND ?"
+    reports = book.execute("SELECT reports FROM origin_total WHERE origin = ''").fetchone()
+    ahead = book.execute("SELECT 1 FROM day_total WHERE day > ? LIMIT 1", (today,)).fetchone()
+    day_sum, year_sum = (
+        GeoIndistinguishability.exactly(_sum(book, year, today - days, today + days))
+        for days in (0, YEAR_DAYS - 1)
+    )
+    return Spent(
+        reports=reports[0] if reports else 0,
+        lifetime=total(book, ""),
+        day=day_sum,
+        year=year_sum,
+        operator=total(book, origin),
+        ahead=ahead is not None,
+    )
+
+
+def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float) -> None:
+    """Refuse another space than the first, and a report that the budget does not hold."""
+    row = book.execute("SELECT space FROM campaign WHERE name = ?", (current.campaign,)).fetchone()
+    if row is not None and row[0] != current.space:
+        raise Refused("space")
+    broken = limits.broken_by(spent(book, "", now_s), current.epsilon_per_km)
+    if broken is not None:
+        raise Refused("budget", broken)
+
+
+# --- Keys: they make the reports of one number and of all later ones, and only move forward
+
+
+def key(book: sqlite3.Connection, current: Round, period: Period, randomness: Randomness) -> bytes:
+    """The key of a report to come; a new one where there is none that reaches it."""
+    name, number = current.campaign, period.number
+    known = "SELECT again, next, key, expires_s FROM campaign WHERE name = ?"
+    again, least, key, expires_s = book.execute(known, (name,)).fetchone() or (None, 0, None, 0)
+    reached = again == period.again and 0 <= number - least <= MOST_STEPS
+    if key is None or not reached:
+        key, least = randomness.bytes(32), number
+        told = (name, current.space, current.expires_s, period.again, least, key)
+        book.execute("REPLACE INTO campaign VALUES (?, ?, ?, ?, ?, ?)", told)
+    elif expires_s < current.expires_s:
+        longer = "UPDATE campaign SET expires_s = ? WHERE name = ?"
+        book.execute(longer, (current.expires_s, name))
+    return moved_on(key, number - least)
+
+
+def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
+    """From now on the key makes later reports only; none where there are none."""
+    if period.again == "never":
+        erase(book, "name = ?", campaign)
+        return
+    known = "SELECT next, key FROM campaign WHERE name = ? AND again = ? AND key IS NOT NULL"
+    row = book.execute(known, (campaign, period.again)).fetchone()
+    if row is not None and 0 <= period.number - row[0] <= MOST_STEPS:
+        later = moved_on(row[1], period.number + 1 - row[0])
+        book.execute(
+            "UPDATE campaign SET next = ?, key = ? WHERE name = ?",
+            (period.number + 1, later, campaign),
+        )
+
+
+def forget_ended(book: sqlite3.Connection, now_s: float) -> None:
+    """Erase the keys of campaigns whose last document has expired."""
+    erase(book, "expires_s <= ?", math.floor(now_s))
+
+
+def erase(book: sqlite3.Connection, which: str, value: Any) -> None:
+    """Erase the keys of some campaigns; that they were reported to, and what it cost, stays."""
+    book.execute(
+        f"UPDATE campaign SET again = NULL, next = NULL, key = NULL "
+        f"WHERE key IS NOT NULL AND {which}",
+        (value,),
+    )

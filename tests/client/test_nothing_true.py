@@ -1,0 +1,315 @@
+"""Promise 38: no true location in a ledger, a receipt, an exception or a frame that outlives the call."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sqlite3
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from client.crashes import Machine, everything_in, on
+from client.world import CUT, NOW_S, Collector, device, document, problem
+from geoveil.client import Device, Refused, Unacknowledged
+from geoveil.client.collector import Answer
+from geoveil.client.ledger_book import Period
+from geoveil.document.wire import MechanismDocument
+
+GRID = gv.Grid.from_box(south=45.70, west=4.74, north=45.80, east=4.94, cell_km=0.25)
+LAT, LNG = 45.76543210987, 4.82345678901
+TRUE = GRID.locate(lat=LAT, lng=LNG)
+PLANTED = (LAT, LNG)
+DIGITS = ("7654321", "8234567")
+
+
+def fine() -> MechanismDocument:
+    return document(grid=GRID)
+
+
+def somebody(collector: Collector, path: Path, **options: Any) -> Device:
+    """A device whose report is not its true cell, so that the two cannot be mixed up."""
+    return device(collector, path, **{"randomness": gv.seeded(1), **options})
+
+
+def at_home() -> tuple[float, float]:
+    return PLANTED
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """What an object of ours or of Python's holds: entries, attributes, closures, arguments."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, tuple | list | set | frozenset):
+        yield from value
+    elif isinstance(value, types.FunctionType):
+        yield from (cell.cell_contents for cell in value.__closure__ or () if _full(cell))
+    elif isinstance(value, types.MethodType):
+        yield from (value.__self__, value.__func__)
+    elif isinstance(value, BaseException):
+        yield from value.args
+    if type(value).__module__.startswith("geoveil"):
+        yield from gc.get_referents(value)
+
+
+def _full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _is_true(value: Any) -> bool:
+    if isinstance(value, float | np.floating):
+        return any(abs(float(value) - true) < 1e-6 for true in PLANTED)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value) == TRUE
+    text = value if isinstance(value, str) else ""
+    return any(digits in text for digits in DIGITS)
+
+
+def true_things(error: BaseException) -> list[str]:
+    """Every place in an exception, and in the frames of the package it went through, that holds the truth."""
+    found: list[str] = []
+    errors, seen = [error], set()
+    while errors:
+        each = errors.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        errors += [e for e in (each.__cause__, each.__context__) if e is not None]
+        holders = [("message", str(each)), ("repr", repr(each)), ("attributes", vars(each))]
+        trace = each.__traceback__
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if "geoveil" in code.co_filename and "tests" not in code.co_filename:
+                holders += [(f"{code.co_name}: {k}", v) for k, v in trace.tb_frame.f_locals.items()]
+            trace = trace.tb_next
+        for name, value in holders:
+            found += [name] * _holds(value)
+    return found
+
+
+def _holds(value: Any) -> bool:
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if id(each) in seen or isinstance(each, type | types.ModuleType | MechanismDocument):
+            continue
+        seen.add(id(each))
+        if _is_true(each):
+            return True
+        stack += list(_inside(each))
+    return False
+
+
+# -- exceptions ----------------------------------------------------------------------------------
+
+
+def stopped(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+class Full(Machine):
+    """A disk that fills up before the charge is committed."""
+
+    def call(self, what: str, real: Callable[..., Any], *arguments: Any) -> Any:
+        if what == "INSERT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return real(*arguments)
+
+
+def cut_off(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    collector.faults = [CUT] * 3
+
+
+def refused_for_good(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    collector.faults = [problem(410, "mechanism-expired")]
+
+
+def hung_up(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(collector, "post", stopped)
+
+
+def no_document(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(collector, "get", lambda *_, **__: Answer(403, "text/html", 0.0, b""))
+
+
+def interrupted(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gv.Grid, "nearest_cells", stopped)
+
+
+def interrupted_later(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    from geoveil.document import exact
+
+    patch.setattr(exact, "scan", stopped)
+
+
+def poor(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    it.ledger.charge = stopped
+
+
+FAILURES = [cut_off, refused_for_good, hung_up, no_document, interrupted, interrupted_later, poor]
+
+
+@pytest.mark.parametrize("how", ["numbers", "function"])
+@pytest.mark.parametrize("fails", FAILURES)
+def test_no_location_in_what_is_raised(
+    fails: Any, how: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector(fine().served())
+    it = somebody(collector, path)
+    fails(it, collector, monkeypatch)
+    given = {"lat": LAT, "lng": LNG} if how == "numbers" else {"locate": at_home}
+    with pytest.raises((Refused, Unacknowledged, KeyboardInterrupt)) as caught:
+        it.report(**given)  # type: ignore[arg-type]
+    assert true_things(caught.value) == []
+
+
+def test_no_location_where_the_disk_is_full(path: Path) -> None:
+    it = somebody(Collector(fine().served()), path)
+    it.explain()
+    with on(Full()), pytest.raises(Refused) as caught:
+        it.report(lat=LAT, lng=LNG)
+    assert true_things(caught.value) == []
+
+
+WRONG: list[dict[str, Any]] = [
+    {"lat": LAT, "lng": LNG, "lon": LNG},
+    {"lat": LAT},
+    {"lat": LAT, "lng": LNG, "locate": at_home},
+    {"lat": LAT, "lng": LNG, "outside": "drop"},
+    {"lat": LAT, "lng": LNG, "accuracy_km": -1},
+    {"lat": LAT, "lng": LNG, "accuracy_km": 5.0},
+    {"lat": LAT, "lng": str(LNG)},
+    {"lat": str(LAT), "lng": LNG},
+    {"lat": LAT, "lng": float("nan")},
+    {"lat": complex(LAT), "lng": LNG},
+    {"locate": lambda: (LAT, LNG, 0.1, 7)},
+    {"locate": lambda: (LAT, str(LNG))},
+    {"locate": lambda: {LAT: LNG}},
+]
+
+
+@pytest.mark.parametrize("given", WRONG, ids="-".join)
+def test_no_location_where_what_was_given_is_wrong(given: dict[str, Any], path: Path) -> None:
+    it = somebody(Collector(fine().served()), path)
+    with pytest.raises(gv.errors.GeoveilError) as caught:
+        it.report(**given)
+    assert true_things(caught.value) == []
+    assert it.ledger.spent_per_km == 0.0
+
+
+def test_what_reading_raises_comes_without_its_frames(path: Path) -> None:
+    def half_read() -> tuple[float, float]:
+        lat, _ = PLANTED
+        try:
+            raise ValueError(f"{lat}")
+        except ValueError:
+            raise TimeoutError("no signal") from None
+
+    it = somebody(Collector(fine().served()), path)
+    with pytest.raises(TimeoutError, match="no signal") as caught:
+        it.report(locate=half_read)
+    names = []
+    trace = caught.value.__traceback__
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    assert "half_read" not in names
+    assert caught.value.__context__ is None
+    assert true_things(caught.value) == []
+    assert it.ledger.spent_per_km == 0.0
+
+
+def test_the_search_finds_what_is_planted() -> None:
+    """Its power: an exception of a careless device is full of the truth."""
+    code = compile(
+        "def report(lat, lng):\n    where = lambda: (lat, lng)\n    raise Refused('budget')\n",
+        "/geoveil/careless.py",
+        "exec",
+    )
+    space: dict[str, Any] = {"Refused": Refused}
+    exec(code, space)
+    with pytest.raises(Refused) as caught:
+        space["report"](LAT, LNG)
+    assert true_things(caught.value) == ["report: lat", "report: lng", "report: where"]
+    with pytest.raises(ValueError, match="no") as other:
+        raise ValueError("no") from ValueError(f"at {LAT}")
+    assert "message" in true_things(other.value)
+
+
+# -- receipts, devices, ledgers ------------------------------------------------------------------
+
+
+def test_a_receipt_a_device_and_its_history_hold_nothing_true(path: Path) -> None:
+    collector = Collector(fine().served())
+    it = somebody(collector, path)
+    receipt = it.report(lat=LAT, lng=LNG)
+    assert receipt.cell != TRUE
+    text = f"{receipt!r}{it.history()!r}{it.explain()}{it.summary()}{vars(it)!r}"
+    assert not [digits for digits in DIGITS if digits in text]
+    assert not _holds((receipt, it.history()))
+    assert pickle.loads(pickle.dumps(receipt)) == receipt
+    assert not [digits for digits in DIGITS if digits.encode() in pickle.dumps(it.history())]
+
+
+@pytest.mark.parametrize("again", ["never", "day", "round"])
+def test_the_true_cell_cannot_be_worked_out_from_the_ledger(again: Any, tmp_path: Path) -> None:
+    """A thief tries every key in the file on every cell: the first format gave the cell away."""
+    mechanism = fine().mechanism
+    for seed in range(3):
+        path = tmp_path / f"{seed}" / "ledger.db"
+        path.parent.mkdir()
+        it = device(Collector(fine().served()), path, again=again, randomness=gv.seeded(seed))
+        receipt = it.report(lat=LAT, lng=LNG)
+        content = everything_in(path.parent)
+        for true in (str(LAT), str(LNG), *DIGITS):
+            assert true.encode() not in content
+        made = gv.seeded(seed).bytes(32)  # the key that it was drawn with
+        number = {"never": 0, "day": NOW_S // 86_400, "round": 1}[again]
+        assert Period(again, number).bits(made, receipt.mechanism)[0] == receipt.report
+        assert made not in content
+        # control: with that key the cells it can have been drawn from are few
+        bits = Period(again, number).bits(made, receipt.mechanism)[1]
+        possible = [c for c in range(GRID.size) if mechanism.draw(c, bits) == receipt.cell]
+        assert TRUE in possible
+        assert len(possible) < GRID.size / 4
+        with sqlite3.connect(path) as book:
+            kept = [key for (key,) in book.execute("SELECT key FROM campaign") if key]
+        book.close()
+        for key in kept:
+            assert Period(again, number).bits(key, receipt.mechanism)[0] != receipt.report
+
+
+def test_two_ledgers_from_two_places_differ_in_what_was_sent_only(tmp_path: Path) -> None:
+    contents = []
+    for name, place in (("here", PLANTED), ("there", (45.71, 4.75))):
+        path = tmp_path / name / "ledger.db"
+        path.parent.mkdir()
+        it = device(Collector(fine().served()), path, randomness=gv.seeded(1))
+        it.report(lat=place[0], lng=place[1])
+        with sqlite3.connect(path) as book:
+            tables = [
+                row for (row,) in book.execute("SELECT name FROM sqlite_master WHERE rootpage")
+            ]
+            contents.append(
+                {
+                    table: book.execute(f"SELECT * FROM {table}").fetchall()
+                    for table in tables
+                    if not table.startswith(("sqlite_", "charge_"))
+                }
+            )
+        book.close()
+    here, there = contents
+    assert here.keys() == there.keys() >= {"campaign", "charge", "day_total", "origin_total"}
+    assert {name for name in here if here[name] != there[name]} <= {"charge", "ledger"}
+    (mine,), (other,) = here["charge"], there["charge"]
+    differing = [k for k, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b]
+    assert set(differing) <= {7, 8, 9}  # cell, lat and lng: what was sent
