@@ -1,7 +1,7 @@
 """A location on its way to a drawn cell: read once, drawn from, and forgotten.
 
-Tracebacks keep the frames they went through, and frames keep what stood in them. So nothing here
-raises while a location is in reach: what went wrong is handed out, and raised where there is none.
+Tracebacks keep the frames they went through, and frames keep what stood in them. So whatever is
+raised while a location is in reach is raised again where there is none, without those frames.
 """
 
 from __future__ import annotations
@@ -36,38 +36,31 @@ class Whereabouts:
 
     def draw(self, document: MechanismDocument, bits: bytes, outside: Beyond) -> Drawn:
         """Read the location and draw from it; what failed is raised without the frames it came from."""
-        outcome = self._outcome(document, bits, outside)
+        try:
+            return self._drawn(document, bits, outside)
+        except BaseException as caught:  # the end of the program among them
+            caught.__cause__ = caught.__context__ = None
+            failure = caught.with_traceback(None)
         del bits
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
+        raise failure
 
-    def _outcome(
-        self, document: MechanismDocument, bits: bytes, outside: Beyond
-    ) -> Drawn | BaseException:
+    def _drawn(self, document: MechanismDocument, bits: bytes, outside: Beyond) -> Drawn:
         read, accuracy_km = self._read, self._accuracy_km
         self.forget()
-        try:
-            assert read is not None
-            fix: Any = read()
-        except BaseException as failure:  # raised again, without its frames
-            failure.__cause__ = failure.__context__ = None
-            return failure.with_traceback(None)
+        assert read is not None
+        fix: Any = read()
         try:
             lat, lng, *more = fix
-            if len(more) > 1 or not (_is_number(lat) and _is_number(lng)):
-                return Refused("location")
             accuracy_km = more[0] if more else accuracy_km
+            if len(more) > 1 or not (_is_number(lat) and _is_number(lng)):
+                raise TypeError
             if accuracy_km is not None and not _is_fine(accuracy_km, document):
-                return Refused("accuracy", f"cells of {1000 * cell_km(document):.4g} m")
+                raise Refused("accuracy", f"cells of {1000 * cell_km(document):.4g} m")
             return draw_at(document, float(lat), float(lng), bits, outside)
         except OutsideSpace:
-            return Refused("outside")
+            raise Refused("outside") from None
         except (TypeError, ValueError, ArithmeticError):
-            return Refused("location")
-        except BaseException as failure:  # such as the end of the program
-            failure.__cause__ = failure.__context__ = None
-            return failure.with_traceback(None)
+            raise Refused("location") from None
 
 
 def whereabouts(
