@@ -480,6 +480,7 @@ def ended_at(line: int, path: Path, served: bytes) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that is copied")
+@pytest.mark.filterwarnings("ignore:This process")  # has threads, which the child does not use
 def test_a_process_that_is_killed_leaves_a_sound_ledger(tmp_path: Path) -> None:
     """Every few lines of the client: the journal it leaves behind is rolled back by the next process."""
     served, line, killed = document().served(), 1, 0

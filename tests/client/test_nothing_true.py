@@ -260,6 +260,46 @@ def test_a_receipt_a_device_and_its_history_hold_nothing_true(path: Path) -> Non
     assert not [digits for digits in DIGITS if digits.encode() in pickle.dumps(it.history())]
 
 
+def kept_anywhere(value: float) -> list[type]:
+    """What in this whole process still holds a number, as far as the garbage collector knows."""
+    found = []
+    for holder in gc.get_objects():
+        if isinstance(holder, tuple | list | dict | types.CellType):
+            for each in gc.get_referents(holder):
+                if type(each) is float and each == value:
+                    found.append(type(holder))
+    return found
+
+
+def test_nothing_in_the_process_holds_the_location_afterwards(path: Path) -> None:
+    """Sent, refused and cut off; the number is made while it is read, and stands nowhere else."""
+    digits = 65_432_109_876_543
+    collector = Collector(fine().served())
+    it = somebody(collector, path, again="round")
+
+    def read() -> tuple[float, float]:
+        return 45.0 + (digits + 1) / 10**14, 4.82
+
+    it.report(locate=read)
+    errors = []
+    for number, faults in ((2, [CUT] * 3), (3, [problem(410, "mechanism-expired")])):
+        collector.served = document(number, grid=GRID).served()
+        collector.faults = list(faults)
+        with pytest.raises((Refused, Unacknowledged)) as caught:
+            it.report(locate=read)
+        errors.append(caught.value)
+    collector.served = document(4, grid=GRID).served()
+    lat = read()[0]
+    with pytest.raises(Refused) as coarse:
+        it.report(lat=lat, lng=4.82, accuracy_km=9.0)
+    errors.append(coarse.value)
+    assert kept_anywhere(lat) == []
+    control = [lat]
+    assert kept_anywhere(lat) == [list]
+    assert control
+    assert len(errors) == 3
+
+
 @pytest.mark.parametrize("again", ["never", "day", "round"])
 def test_the_true_cell_cannot_be_worked_out_from_the_ledger(again: Any, tmp_path: Path) -> None:
     """A thief tries every key in the file on every cell: the first format gave the cell away."""

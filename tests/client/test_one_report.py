@@ -142,6 +142,8 @@ def test_after_an_older_ledger_is_put_back_the_same_report_comes_again(
     path.write_bytes(copy)
     assert device(collector, path, again=again).report(**PLACE) == first
     assert len(collector.attempts) == 2
+    path.write_bytes(copy)
+    assert device(collector, path, again=again).report(**ELSEWHERE).report == first.report
     assert list(collector.reports) == [first.report]
     assert it.ledger.spent_per_km == 2.0
 
@@ -223,6 +225,16 @@ def test_at_the_end_the_key_is_erased_and_the_charge_stays(
     assert key not in everything_in(path.parent)
     assert it.ledger.spent_per_km == 2.0
     assert device(collector, path, clock=clock).report(**PLACE) == receipt
+
+
+def test_whoever_opens_the_ledger_later_erases_the_keys_of_what_has_ended(path: Path) -> None:
+    device(Collector(), path, again="round").report(**PLACE)
+    key = keys(path)
+    device("https://other.example/c/lyon", path)
+    assert keys(path) == key
+    device("https://other.example/c/lyon", path, clock=lambda: NOW_S + 1000)
+    assert keys(path) == b""
+    device("https://other.example/c/lyon", path, clock=lambda: float("nan"))
 
 
 def test_a_report_that_comes_too_late_ends_the_campaign_too(path: Path) -> None:

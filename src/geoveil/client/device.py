@@ -113,6 +113,8 @@ class Device:
         self._collector = Collector(self.address, network, patience or Patience())
         self._randomness = checked_randomness(randomness)
         self._clock = clock
+        with suppress(Refused):  # a ledger or a clock that fails says so when it is needed
+            self.ledger.forget_ended(self._now_s())
 
     def report(
         self,
