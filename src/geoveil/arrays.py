@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from geoveil.errors import InvalidInput, OutsideSpace
 
+ArrayLike = npt.ArrayLike
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -159,3 +160,22 @@ class ReadOnly:
                 if isinstance(part, np.ndarray):
                     frozen(part)
         vars(self).update(state)
+
+
+class ByParts:
+    """Equal to another of its kind with the same parts, the attributes that ``_parts`` names."""
+
+    _parts: ClassVar[tuple[str, ...]]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, type(self)):
+            return self is other
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self._parts)
+        return all(
+            np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two
+            for one, two in pairs
+        )
+
+    def __hash__(self) -> int:
+        parts = (getattr(self, name) for name in self._parts)
+        return hash((type(self), *(part for part in parts if not isinstance(part, np.ndarray))))

@@ -17,11 +17,7 @@ from geoveil.errors import InvalidInput, RandomnessFailed
 
 _HALF_STEP = 2.0**-53
 
-_WORDS = (
-    (2**4, np.uint8, np.uint16),
-    (2**12, np.uint16, np.uint32),
-    (2**32, np.uint32, np.uint64),
-)
+_WORDS = ((2**4, np.uint8, np.uint16), (2**12, np.uint16, np.uint32), (2**32, np.uint32, np.uint64))
 """For whole numbers below a bound: the words to draw, and words twice as wide to multiply in."""
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, one_blas_thread, positive, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -100,7 +99,7 @@ class Advice:
 @one_blas_thread()
 def advise(
     space: Space,
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     epsilon_per_km: float,
     people: int = 10_000,

@@ -8,21 +8,13 @@ from functools import cached_property
 from itertools import combinations, islice
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.stats import multinomial
 
-from geoveil.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    count,
-    distribution,
-    frozen,
-    one_blas_thread,
-)
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
 from geoveil.campaign.rules import PublishedRule
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.errors import InvalidInput, TooLarge
@@ -43,15 +35,15 @@ class Chain:
     (True, 1, [0.8333, 0.1667])
     """
 
-    def __init__(self, transitions: npt.ArrayLike, possible: npt.ArrayLike | None = None) -> None:
+    def __init__(self, transitions: ArrayLike, possible: ArrayLike | None = None) -> None:
         matrix = np.array(transitions, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or (matrix < 0).any():
             raise InvalidInput("transitions must be a square matrix of probabilities")
         if np.abs(matrix.sum(axis=1) - 1).max() > 1e-9:
             raise InvalidInput("transitions must have rows that sum to 1")
-        self.transitions: FloatArray = frozen(matrix)
+        self.transitions: FloatArray = arrays.frozen(matrix)
         reach = matrix > 0 if possible is None else np.array(possible, dtype=np.bool_)
-        self.possible: BoolArray = frozen(reach | (matrix > 0))
+        self.possible: BoolArray = arrays.frozen(reach | (matrix > 0))
 
     @cached_property
     def _classes(self) -> tuple[int, IntArray]:
@@ -104,7 +96,7 @@ class Chain:
         wanted[-1] = 1.0
         law = np.zeros(len(self.transitions))
         law[states] = np.maximum(np.linalg.solve(system, wanted), 0.0)
-        return frozen(law / law.sum())
+        return arrays.frozen(law / law.sum())
 
     @property
     def mean_return_times(self) -> FloatArray:
@@ -151,8 +143,8 @@ class Mesh:
     parts: int
 
     def __post_init__(self) -> None:
-        least = count("size", self.size, least=2)
-        number = math.comb(count("parts", self.parts, least=least) - 1, self.size - 1)
+        least = arrays.count("size", self.size, least=2)
+        number = math.comb(arrays.count("parts", self.parts, least=least) - 1, self.size - 1)
         if number > _MOST_STATES:
             raise TooLarge(
                 f"a mesh of {number} distributions must have at most {_MOST_STATES}; "
@@ -163,7 +155,7 @@ class Mesh:
     def states(self) -> FloatArray:
         """(states, size)."""
         whole = compositions(self.parts - self.size, self.size) + 1
-        return frozen(whole / float(self.parts))
+        return arrays.frozen(whole / float(self.parts))
 
     @cached_property
     def _tree(self) -> scipy.spatial.cKDTree:
@@ -224,7 +216,7 @@ class LongRun:
         rule runs as published and beliefs are rounded only to be counted.
         """
         mechanisms: dict[int, Channel] = {}
-        visited = np.empty(count("cycles", cycles), dtype=np.int64)
+        visited = np.empty(arrays.count("cycles", cycles), dtype=np.int64)
         state, believed = start, self.mesh.states[start]
         for cycle in range(cycles):
             if not on_mesh or state not in mechanisms:
@@ -247,10 +239,10 @@ class LongRun:
         )
 
 
-@one_blas_thread()
+@arrays.one_blas_thread()
 def long_run(
     space: Space,
-    truth: npt.ArrayLike,
+    truth: ArrayLike,
     *,
     beta_per_km: float,
     design_steps: int,
@@ -279,8 +271,8 @@ def long_run(
     """
     mesh = Mesh(space.size, parts)
     rule = PublishedRule(beta_per_km, design_steps, update_steps)
-    target = distribution("truth", truth, space.size)
-    crowd = count("people", people)
+    target = arrays.distribution("truth", truth, space.size)
+    crowd = arrays.count("people", people)
     exact = math.comb(crowd + space.size - 1, space.size - 1) <= _MOST_OUTCOMES
     every = compositions(crowd, space.size) if exact else None
     generator = seeded(seed).generator
@@ -297,7 +289,7 @@ def long_run(
                 )
             chances = multinomial(crowd, law).pmf(counts)
         else:
-            counts = generator.multinomial(crowd, law, size=count("samples", samples))
+            counts = generator.multinomial(crowd, law, size=arrays.count("samples", samples))
             chances = np.full(samples, 1 / samples)
         # (outcomes, cells): the update from this belief, for every possible set of counts at once
         objective = Objective(mechanism, counts)

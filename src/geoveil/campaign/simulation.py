@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread, uniform
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel
@@ -45,7 +45,7 @@ class Crowd:
         if self.everybody not in ("once", "each round"):
             raise InvalidInput(f"everybody ({self.everybody!r}) must be 'once' or 'each round'")
         for name in ("churn", "fake_share"):
-            if not 0.0 <= finite(name, getattr(self, name)) < 1.0:
+            if not 0.0 <= arrays.finite(name, getattr(self, name)) < 1.0:
                 raise InvalidInput(f"{name} ({getattr(self, name)!r}) must lie in [0, 1)")
 
     def rounds(self, number: int, generator: np.random.Generator) -> Iterator[IntArray]:
@@ -90,10 +90,10 @@ class Simulation:
     @property
     def start_km(self) -> float:
         """The earth mover's distance of knowing nothing: the uniform distribution."""
-        return earth_movers_distance_km(uniform(self.space.size), self.truth, self.space)
+        return earth_movers_distance_km(arrays.uniform(self.space.size), self.truth, self.space)
 
 
-@one_blas_thread()
+@arrays.one_blas_thread()
 def simulate(
     campaign: Campaign,
     crowd: Crowd,
@@ -110,12 +110,12 @@ def simulate(
     it says nothing about a guarded campaign or the paper's rule, which have none.
     """
     check_transport(campaign.space)
-    people = indices("people", crowd.people, campaign.space.size)
+    people = arrays.indices("people", crowd.people, campaign.space.size)
     truth = np.bincount(people, minlength=campaign.space.size) / max(1, people.size)
-    generator = np.random.default_rng(count("seed", seed, least=0))
+    generator = np.random.default_rng(arrays.count("seed", seed, least=0))
     met = np.zeros(campaign.space.size)
     results = []
-    number = count("rounds", rounds)
+    number = arrays.count("rounds", rounds)
     for index, present in enumerate(crowd.rounds(number, generator)):
         mechanism = campaign.mechanism
         source = seeded(seed * 1_000_003 + index)
@@ -131,12 +131,7 @@ def simulate(
 
 
 def _result(
-    campaign: Campaign,
-    mechanism: Channel,
-    truth: FloatArray,
-    met: FloatArray,
-    *,
-    hindsight: bool,
+    campaign: Campaign, mechanism: Channel, truth: FloatArray, met: FloatArray, *, hindsight: bool
 ) -> RoundResult:
     space, believed = campaign.space, campaign.distribution
     plain = isinstance(campaign.rule, PromiseRule) and not campaign.rule.guarded
@@ -153,11 +148,11 @@ def _result(
     )
 
 
-def best_in_hindsight_km(campaign: Campaign, truth: npt.ArrayLike) -> float:
+def best_in_hindsight_km(campaign: Campaign, truth: ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
     observations = Observations([done.tally for done in campaign.rounds])
     path = em_path(
-        Objective(observations.operator, observations.counts), uniform(campaign.space.size)
+        Objective(observations.operator, observations.counts), arrays.uniform(campaign.space.size)
     )
     wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(

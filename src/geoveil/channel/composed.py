@@ -8,18 +8,12 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, distribution, frozen, indices
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss
-from geoveil.channel.guarantee import (
-    GeoIndistinguishability,
-    Guarantee,
-    checked_guarantee,
-    weakest,
-)
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee, weakest
 from geoveil.channel.kernel import kernel_on, lattice_shape
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
@@ -47,7 +41,7 @@ class DenseChannel(DenseOperator, Channel):
     """What was enumerated last."""
 
     def __init__(
-        self, space: Space, matrix: npt.ArrayLike, *, guarantee: Guarantee | None = None
+        self, space: Space, matrix: ArrayLike, *, guarantee: Guarantee | None = None
     ) -> None:
         self.space = space
         DenseOperator.__init__(self, frozen(_stochastic(matrix, space.size)))
@@ -95,7 +89,7 @@ def _enumerated_once(channel: DenseChannel, claim: Guarantee | None) -> Certific
     return channel._certificate
 
 
-def _stochastic(matrix: npt.ArrayLike, size: int) -> FloatArray:
+def _stochastic(matrix: ArrayLike, size: int) -> FloatArray:
     try:
         array = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -152,7 +146,7 @@ class RankOneChannel(Channel):
 # --- The average of several channels: the mechanism of a person drawn at random
 
 
-class AverageChannel(Channel):
+class AverageChannel(ByParts, Channel):
     """Σ w_i C_i for channels over the same space with the same reports.
 
     Guarantee: the weakest of the parts', where one of them is implied by all others; else none.
@@ -167,7 +161,9 @@ class AverageChannel(Channel):
     [[0.5, 0.5], [0.5, 0.5]]
     """
 
-    def __init__(self, channels: Sequence[Channel], weights: npt.ArrayLike) -> None:
+    _parts = ("channels", "weights")
+
+    def __init__(self, channels: Sequence[Channel], weights: ArrayLike) -> None:
         self.channels = tuple(channels)
         if not self.channels:
             raise InvalidInput("channels must hold at least one channel")
@@ -214,7 +210,7 @@ class AverageChannel(Channel):
 # --- Several channels side by side: people who chose different mechanisms, seen as one operator
 
 
-class StackedChannel(StackedOperator, Channel):
+class StackedChannel(ByParts, StackedOperator, Channel):
     """A person uses channel A with probability share[A], and the report says which.
 
     Law: the columns of all channels side by side, those of A times share[A].
@@ -229,7 +225,9 @@ class StackedChannel(StackedOperator, Channel):
     (6, 1.0)
     """
 
-    def __init__(self, channels: Sequence[Channel], shares: npt.ArrayLike | None = None) -> None:
+    _parts = ("channels", "shares")
+
+    def __init__(self, channels: Sequence[Channel], shares: ArrayLike | None = None) -> None:
         if not channels:
             raise InvalidInput("channels must not be empty")
         if any(channel.space != channels[0].space for channel in channels):
@@ -266,16 +264,6 @@ class StackedChannel(StackedOperator, Channel):
             reports[mine] = self.starts[part] + channel._sample(cells[mine], randomness)
         return reports
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, StackedChannel)
-            and self.channels == other.channels
-            and np.array_equal(self.shares, other.shares)
-        )
-
-    def __hash__(self) -> int:
-        return hash((StackedChannel, self.channels))
-
     def __repr__(self) -> str:
         return f"StackedChannel({len(self.channels)} channels, {self.report_count} reports)"
 
@@ -283,7 +271,7 @@ class StackedChannel(StackedOperator, Channel):
 # --- A channel followed by a fixed map of its reports
 
 
-class Remapped(Channel):
+class Remapped(ByParts, Channel):
     """Every report y of a channel is replaced by the cell ``map[y]``.
 
     Law: P(z|x) = Σ_{y: map[y] = z} C[x, y].
@@ -297,7 +285,9 @@ class Remapped(Channel):
     [0.9, 0.0, 0.0, 0.1]
     """
 
-    def __init__(self, channel: Channel, map: npt.ArrayLike) -> None:
+    _parts = ("channel", "map")
+
+    def __init__(self, channel: Channel, map: ArrayLike) -> None:
         self.channel = channel
         self.space = channel.space
         self.report_count = channel.space.size
@@ -353,16 +343,6 @@ class Remapped(Channel):
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         return self.map[self.channel._sample(cells, randomness)]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Remapped)
-            and self.channel == other.channel
-            and np.array_equal(self.map, other.map)
-        )
-
-    def __hash__(self) -> int:
-        return hash((Remapped, self.channel))
 
     def __repr__(self) -> str:
         return f"Remapped({self.channel!r}, {np.unique(self.map).size} cells left)"

@@ -13,9 +13,7 @@ from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.operator import DenseOperator, Operator, RelativeError, refined
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
-from geoveil.space.space import Space
+from geoveil.space import Grid, Line, Space
 
 _DENSE_SIZE = 512
 """Up to so many cells a product with a matrix takes less time than a transform."""

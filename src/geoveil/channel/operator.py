@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, indices, vector
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly, indices, vector
 from geoveil.errors import InvalidInput
 
 RelativeError = 1e-10
@@ -89,7 +88,7 @@ class Operator(ReadOnly, ABC):
 
     # -- what follows ----------------------------------------------------------------------------
 
-    def push(self, theta: npt.ArrayLike) -> FloatArray:
+    def push(self, theta: ArrayLike) -> FloatArray:
         """θL: the law of the columns where the rows follow ``theta``; the last axis is the rows."""
         given = vector("theta", theta, self.shape[0])
 
@@ -98,7 +97,7 @@ class Operator(ReadOnly, ABC):
 
         return refined(given, self._push(given), self._push_noise(given), lines)
 
-    def pull(self, values: npt.ArrayLike) -> FloatArray:
+    def pull(self, values: ArrayLike) -> FloatArray:
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
         given = vector("values", values, self.shape[1])
 
@@ -178,7 +177,7 @@ class StackedOperator(Operator):
     Reference: FREEWILL Alg. 1.
     """
 
-    def __init__(self, parts: Sequence[Operator], scales: npt.ArrayLike = 1.0) -> None:
+    def __init__(self, parts: Sequence[Operator], scales: ArrayLike = 1.0) -> None:
         if not parts:
             raise InvalidInput("parts must not be empty")
         if len({part.shape[0] for part in parts}) > 1:

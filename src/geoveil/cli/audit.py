@@ -17,7 +17,7 @@ from geoveil.cli.options import machine_options
 from geoveil.cli.prior_file import PriorFile, prior_options
 from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
-from geoveil.table.locations import Reading
+from geoveil.table import locations
 from geoveil.verify.auditor import AuditReport
 from geoveil.verify.manipulation import ManipulationGain
 
@@ -99,7 +99,7 @@ def _people(mechanism: gv.Channel, prior: PriorFile | None, console: Console) ->
     """Where people are: as the file says, in the cells of the mechanism, or everywhere alike."""
     if prior is None:
         return uniform(mechanism.space.size)
-    given = prior.read(console, Reading(), on=mechanism.space)
+    given = prior.read(console, locations.Reading(), on=mechanism.space)
     if given.space != mechanism.space:
         raise InvalidFile(f"{prior.source} must have the cells of the mechanism; it has others")
     return given.share

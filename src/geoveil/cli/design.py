@@ -16,10 +16,8 @@ from geoveil.cli.choice import describe, promise_in_words
 from geoveil.cli.console import Console, columns_of_numbers, json_number
 from geoveil.cli.prior_file import PriorFile, prior_options
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
-from geoveil.plot.curves import save_dial
-from geoveil.plot.maps import picture_kind
-from geoveil.table.locations import Reading
-from geoveil.table.writer import check_target
+from geoveil.plot import curves, maps
+from geoveil.table import locations, writer
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""
@@ -55,8 +53,8 @@ _FORETELLS = 10
 @shared.location_options
 @shared.machine_options
 def command(
-    prior: PriorFile, area: shared.Area, reading: Reading, machine: bool, advice: bool, optimal: bool,
-    **options: Any,
+    prior: PriorFile, area: shared.Area, reading: locations.Reading, machine: bool, advice: bool,
+    optimal: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Design a mechanism for what is believed, at a certified promise and a camouflage.
 
@@ -90,7 +88,7 @@ def command(
                 space, share, people=options["people"], progress=progress.steps, **dial
             )
             if plot is not None:
-                save_dial(plot, advised)
+                curves.save_dial(plot, advised)
         if not optimal and output is not None:
             dial |= {name: options[name] for name in ("mean_distance_km", "camouflage")}
             designed = gv.elastic(space, share, **dial)
@@ -124,9 +122,9 @@ def _check(
         raise click.UsageError("--plot must go with --advise")
     for target in (output, plot):
         if target is not None:
-            check_target(target, source)
+            writer.check_target(target, source)
     if plot is not None:
-        picture_kind(plot)
+        maps.picture_kind(plot)
 
 
 def _tell_optimum(

@@ -15,19 +15,12 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words, json_number
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
-from geoveil.estimate.bars import checked_level
-from geoveil.estimate.fitted import by_mechanism
-from geoveil.estimate.linear import Repair
-from geoveil.estimate.mixture import Estimator
-from geoveil.estimate.stopping import Progress, Stop
-from geoveil.estimate.uncertainty import Uncertainty
-from geoveil.plot.maps import estimate_panels, picture_kind, save_maps
+from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
+from geoveil.plot import maps
 from geoveil.space.space import MATRIX_LIMIT
-from geoveil.table.locations import Reading
+from geoveil.table import locations, results, writer
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
-from geoveil.table.results import Result, write_result
 from geoveil.table.tallies import count_reports, is_tally
-from geoveil.table.writer import check_target
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -79,7 +72,7 @@ class EstimatorChoice:
         """The estimator for these tallies; people with different mechanisms need the general one."""
         if self.method == "inversion":
             inversion = gv.MatrixInversion(repair=self.repair or "project")
-            several = len(by_mechanism(tallies)) > 1
+            several = len(fitted.by_mechanism(tallies)) > 1
             return gv.AverageMechanism(inversion) if several else inversion
         accelerate: gv.ActiveSetNewton | gv.Squarem | None = None
         if isinstance(
@@ -106,7 +99,7 @@ class Inputs:
     sources: tuple[str, ...]
     mechanism: str | None
     area: shared.Area
-    reading: Reading
+    reading: locations.Reading
     console: Console
     progress: ProgressBar
 
@@ -217,7 +210,7 @@ class Inputs:
 @shared.machine_options
 def command(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
-    plot: str | None, area: shared.Area, reading: Reading, machine: bool,
+    plot: str | None, area: shared.Area, reading: locations.Reading, machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
@@ -232,19 +225,21 @@ def command(
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
     """
     format_of(output, reading.format)
-    checked_level(level)
-    check_target(output, *sources)
+    bars.checked_level(level)
+    writer.check_target(output, *sources)
     if plot is not None:
-        picture_kind(plot)
-        check_target(plot, *sources, output)
+        maps.picture_kind(plot)
+        writer.check_target(plot, *sources, output)
     console = Console(machine=machine, output=output)
     with console.progress("counting") as progress:
         tallies = Inputs(sources, mechanism, area, reading, console, progress).tallies()
         estimate, result = _estimated(choice, level, tallies, progress)
         progress.stage("writing")
-        write_result(output, result, format=reading.format)
+        results.write_result(output, result, format=reading.format)
         if plot is not None:
-            save_maps(plot, result.space, estimate_panels(result.share, result.reported_share))
+            maps.save_maps(
+                plot, result.space, maps.estimate_panels(result.share, result.reported_share)
+            )
     untested = estimate.identifiable.reason.startswith("not tested")
     if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
@@ -272,7 +267,7 @@ def command(
 
 def _estimated(
     choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar
-) -> tuple[gv.Estimate, Result]:
+) -> tuple[gv.Estimate, results.Result]:
     """The estimate, and all that a file says of it."""
     with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
@@ -304,7 +299,9 @@ def _estimated(
     # How often each cell was reported, where all reports are cells.
     cells = all(tally.channel.report_count == tally.channel.space.size for tally in tallies)
     bars["reports"] = sum(tally.counts for tally in tallies) if cells else None
-    return estimate, Result(estimate.space, estimate.distribution, description=description, **bars)
+    return estimate, results.Result(
+        estimate.space, estimate.distribution, description=description, **bars
+    )
 
 
 def _bars_words(estimate: gv.Estimate) -> str:
@@ -315,7 +312,7 @@ def _bars_words(estimate: gv.Estimate) -> str:
     )
 
 
-def _cell_words(result: Result, cell: int) -> str:
+def _cell_words(result: results.Result, cell: int) -> str:
     words = f"{cell}: {100 * result.share[cell]:.2f} %"
     if result.low is None or result.high is None:
         return words

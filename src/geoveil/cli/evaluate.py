@@ -16,14 +16,11 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, two_columns
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport
-from geoveil.plot.maps import Panel, estimate_panels, picture_kind, save_maps
-from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.space import MapSpace
-from geoveil.table.geojson import PlainDocument
+from geoveil.plot import maps
+from geoveil.space import MapSpace, Outside, OutsideCount
+from geoveil.table import geojson, results, writer
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
-from geoveil.table.results import Result, read_result
-from geoveil.table.writer import check_target
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,11 @@ def command(
     geoveil evaluate estimate.geojson --truth checkins.csv
     """
     if plot is not None:
-        picture_kind(plot)
-        check_target(plot, estimate, source)
+        maps.picture_kind(plot)
+        writer.check_target(plot, estimate, source)
     console = Console(machine=machine)
     with console.progress("reading the estimate") as progress:
-        result = read_result(estimate)
+        result = results.read_result(estimate)
         check_transport(result.space)
         progress.stage("reading the truth")
         truth = _truth(source, reading, outside, result.space, progress)
@@ -90,8 +87,8 @@ def command(
             name: _distance(other, truth.shares, result.space) for name, other in others.items()
         }
         if plot is not None:
-            panels = estimate_panels(result.share, result.reported_share)
-            save_maps(plot, result.space, [Panel("truth", truth.shares), *panels])
+            panels = maps.estimate_panels(result.share, result.reported_share)
+            maps.save_maps(plot, result.space, [maps.Panel("truth", truth.shares), *panels])
     console.warn_of_outside(truth.outside)
     clamped = truth.looks_clamped(result.share)
     if clamped:
@@ -121,9 +118,9 @@ def _truth(
         with reading.open(source) as reader:
             if "share" not in reader.columns:
                 return _counted(reader, reading, OutsideCount(outside), space, progress)
-    except PlainDocument:
+    except geojson.PlainDocument:
         pass  # an estimate of the service
-    other = read_result(source, format=reading.format, delimiter=reading.delimiter)
+    other = results.read_result(source, format=reading.format, delimiter=reading.delimiter)
     same = other.space.size == space.size
     if not same or not np.allclose(other.space.centres, space.centres, atol=1e-3):
         raise InvalidInput(f"{source} must be about the same cells as the estimate")
@@ -160,7 +157,7 @@ def _distance(other: FloatArray, truth: FloatArray, space: gv.Space) -> dict[str
     return {"emd_km": moved, "total_variation": gv.total_variation(other, truth)}
 
 
-def _coverage(result: Result, truth: FloatArray) -> dict[str, Any] | None:
+def _coverage(result: results.Result, truth: FloatArray) -> dict[str, Any] | None:
     """The share of cells whose interval holds the truth; of those where anybody was, by themselves too."""
     if result.low is None or result.high is None:
         return None

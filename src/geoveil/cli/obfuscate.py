@@ -22,12 +22,8 @@ from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
-from geoveil.table.locations import Reading
-from geoveil.table.obfuscation import Reporter, TableSummary, obfuscate_table
-from geoveil.table.persons import PersonLimit, Spend
+from geoveil.table import locations, obfuscation, persons, tallies, writer
 from geoveil.table.reader import PIPE, format_of
-from geoveil.table.tallies import save_tally, tally_table, usable_processes
-from geoveil.table.writer import check_target, create_table
 
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 
@@ -41,15 +37,15 @@ class Request:
     choice: MechanismChoice
     area: shared.Area
     outside: Outside
-    reading: Reading
-    limit: PersonLimit | None
+    reading: locations.Reading
+    limit: persons.PersonLimit | None
     seed: int | None
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
         format_of(self.source, self.reading.format)
         format_of(self.output, self.reading.format)
-        check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
+        writer.check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
         if self.area.box is None and self.choice.needs_box and self.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if self.area.box is not None and not self.choice.needs_box:
@@ -74,7 +70,7 @@ class Request:
         return self.choice.build(self.area.grid(box))
 
     def tell(
-        self, console: Console, summary: TableSummary, mechanism: AnyMechanism, reports: str,
+        self, console: Console, summary: obfuscation.TableSummary, mechanism: AnyMechanism, reports: str,
         first: dict[str, str], last: dict[str, str | None],
     ) -> None:  # fmt: skip
         """What happened to the rows, what is promised, what a person has spent.
@@ -143,7 +139,7 @@ def command(
     request.check()
     source, output, reading, limit = request.source, request.output, request.reading, request.limit
     if save_mechanism is not None:
-        check_target(save_mechanism, source, output)
+        writer.check_target(save_mechanism, source, output)
     console = Console(machine=machine, output=output)
     randomness = console.randomness(request.seed)
     with console.progress("building the mechanism") as progress:
@@ -152,10 +148,10 @@ def command(
         sampler = gv.ExactTable(built) if exact and isinstance(built, gv.Channel) else built
         document = mechanism_to_dict(built)
         with reading.open(source) as reader:
-            summary = obfuscate_table(
+            summary = obfuscation.obfuscate_table(
                 reading.locations(reader, keep=keep, limit=limit),
-                Reporter(sampler, outside=request.outside, randomness=randomness),
-                lambda schema: create_table(output, schema, format=reading.format, document=document),
+                obfuscation.Reporter(sampler, outside=request.outside, randomness=randomness),
+                lambda schema: writer.create_table(output, schema, format=reading.format, document=document),
                 limit=limit,
                 randomness=randomness,
                 advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
@@ -203,23 +199,25 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
         progress.stage("counting")
         large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
         with reading.open(source) as reader:
-            counted, summary = tally_table(
+            counted, summary = tallies.tally_table(
                 reading.locations(reader, limit=limit),
                 built,
                 outside=request.outside,
                 limit=limit,
                 seed=request.seed,
-                processes=processes or (usable_processes() if large else 1),
+                processes=processes or (tallies.usable_processes() if large else 1),
                 advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
             )
-        save_tally(counted, output)
+        tallies.save_tally(counted, output)
     rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
     cells = f"{int((counted.counts > 0).sum()):,} of {counted.counts.size:,} cells were reported"
     first = {"counted": rows, "seen": cells}
     request.tell(console, summary, built, "reports_counted", first, {})
 
 
-def spend_values(spend: Spend | None, guarantee: gv.Guarantee | None) -> dict[str, Any] | None:
+def spend_values(
+    spend: persons.Spend | None, guarantee: gv.Guarantee | None
+) -> dict[str, Any] | None:
     """What persons have spent, for machines: the largest and the median, reports times promise."""
     if spend is None:
         return None
@@ -238,7 +236,9 @@ def spend_values(spend: Spend | None, guarantee: gv.Guarantee | None) -> dict[st
     }
 
 
-def persons_in_words(spend: Spend, limit: PersonLimit, guarantee: gv.Guarantee | None) -> str:
+def persons_in_words(
+    spend: persons.Spend, limit: persons.PersonLimit, guarantee: gv.Guarantee | None
+) -> str:
     """How many persons there are, and what is typical of them."""
     many = "one report" if spend.typical == 1 else f"{spend.typical:,} reports"
     cost = f" ({(guarantee * spend.typical).amount()})" if guarantee else ""

@@ -12,17 +12,8 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
-from geoveil.table.geojson import PlainDocument
-from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
+from geoveil.table import geojson, locations, results
 from geoveil.table.reader import TableReader
-from geoveil.table.results import (
-    Result,
-    amount_column,
-    checked_amounts,
-    read_cells,
-    read_numbers,
-    result_of,
-)
 
 _MANY_OUTSIDE = 0.01
 
@@ -35,25 +26,36 @@ class PriorFile:
     column: str | None
 
     def read(
-        self, console: Console, reading: Reading, area: Area | None = None, on: Space | None = None
-    ) -> Result:
+        self,
+        console: Console,
+        reading: locations.Reading,
+        area: Area | None = None,
+        on: Space | None = None,
+    ) -> results.Result:
         """The share of every cell: of the file's own map, else of ``on``, else of the area's grid."""
         try:
             with reading.open(self.source) as reader:
                 return self._read(reader, console, reading, area or Area(None, 0.5), on)
-        except PlainDocument as document:
-            return result_of(document, self.source)
+        except geojson.PlainDocument as document:
+            return results.result_of(document, self.source)
 
     def _read(
-        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
-    ) -> Result:
+        self,
+        reader: TableReader,
+        console: Console,
+        reading: locations.Reading,
+        area: Area,
+        on: Space | None,
+    ) -> results.Result:
         columns, carried = reader.columns, reader.metadata
         if carried is not None and "estimate" not in carried:
             raise InvalidFile(
                 f"{self.source} must be a prior; it holds reports: estimate them first"
             )
         if self.column is None and "share" not in columns:
-            raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
+            raise click.UsageError(
+                f"--column must name the amounts; {locations.list_columns(columns)}"
+            )
         if carried is not None and area.box is not None:
             raise click.UsageError("--box is of no use here: the prior brings its own map")
         if "cell" not in columns:
@@ -62,22 +64,27 @@ class PriorFile:
             return self._cells(reader, on or area.grid())
         if carried is None and not {"lat", "lng"} <= set(columns):
             raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
-        return read_cells(reader, self.column)
+        return results.read_cells(reader, self.column)
 
-    def _cells(self, reader: TableReader, space: Space) -> Result:
+    def _cells(self, reader: TableReader, space: Space) -> results.Result:
         """Rows that name cells of a map which the file does not have."""
-        amounts = amount_column(reader, self.column)
-        table = read_numbers(reader, ["cell", amounts])
-        cells = cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
+        amounts = results.amount_column(reader, self.column)
+        table = results.read_numbers(reader, ["cell", amounts])
+        cells = locations.cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
         return self._result(space, cells, table[amounts], amounts)
 
     def _located(
-        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
-    ) -> Result:
+        self,
+        reader: TableReader,
+        console: Console,
+        reading: locations.Reading,
+        area: Area,
+        on: Space | None,
+    ) -> results.Result:
         """Rows that are places, put into the cells of a map."""
-        amounts = amount_column(reader, self.column)
+        amounts = results.amount_column(reader, self.column)
         parts = list(reading.locations(reader, keep=[amounts]))
-        extent = Extent()
+        extent = locations.Extent()
         for part in parts:
             extent.add(part.lat, part.lng)
         box = extent.box(self.source)  # refuses a table without places
@@ -88,8 +95,8 @@ class PriorFile:
             )
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
-        values = np.concatenate([numbers(part.kept.column(amounts)) for part in parts])
-        checked_amounts(values, amounts, self.source)
+        values = np.concatenate([locations.numbers(part.kept.column(amounts)) for part in parts])
+        results.checked_amounts(values, amounts, self.source)
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)
@@ -109,11 +116,13 @@ class PriorFile:
             tell = console.warn if outside >= _MANY_OUTSIDE * rows else console.note
             tell(f"{words} and are left out")
 
-    def _result(self, space: Space, cells: IntArray, values: FloatArray, column: str) -> Result:
-        amounts = checked_amounts(values, column, self.source)
+    def _result(
+        self, space: Space, cells: IntArray, values: FloatArray, column: str
+    ) -> results.Result:
+        amounts = results.checked_amounts(values, column, self.source)
         people = np.bincount(cells, weights=amounts, minlength=space.size)
         name = f"column {column!r} of {self.source}"
-        return Result(space, prior_over(people, space.size, name=name))
+        return results.Result(space, prior_over(people, space.size, name=name))
 
 
 def prior_options(help: str, *, required: bool = False) -> Decorator:

@@ -16,20 +16,11 @@ from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput
-from geoveil.plot.curves import save_leakage_curve
-from geoveil.plot.maps import picture_kind
+from geoveil.plot import curves, maps
 from geoveil.release import CurvePoint, GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.counts import checked_counts
-from geoveil.table.count_table import (
-    CountTable,
-    PriorTable,
-    read_counts,
-    read_history,
-    read_prior,
-    write_columns,
-)
+from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
-from geoveil.table.writer import check_target
 
 _SHOWN = 5
 _UNLIKELY = 1e-6
@@ -44,7 +35,7 @@ _CURVE = tuple(2.0 ** (step / 2) for step in range(-4, 5))
 class Published:
     """A release that was drawn: the table it stands for, what comes out, and the curve behind it."""
 
-    table: CountTable
+    table: count_table.CountTable
     counts: IntArray
     """(timestamps, places): the true ones."""
     named: tuple[str, ...]
@@ -173,14 +164,14 @@ class Request:
         if targets.count(PIPE) > 1:
             raise click.UsageError("only one output can go to a pipe; name a file for the others")
         for number, target in enumerate(targets):
-            check_target(target, *sources, *targets[:number])
+            writer.check_target(target, *sources, *targets[:number])
         for table in (*sources, self.output, self.personal):
             if table is not None and format_of(table, self.format) is Format.GEOJSON:
                 raise InvalidInput(
                     f"table of counts ({table}) must end in .csv, .csv.gz or .parquet"
                 )
         if self.plot is not None:
-            picture_kind(self.plot)
+            maps.picture_kind(self.plot)
 
     def publish(self, randomness: gv.Randomness, progress: ProgressBar) -> Published:
         """Everything in memory, so that nothing is written unless all went well."""
@@ -213,13 +204,13 @@ class Request:
         released = np.atleast_2d(release.sample(given, randomness=randomness))
         return Published(table, counts, believed.people, release, released, curve)
 
-    def _read(self) -> tuple[CountTable, PriorTable]:
+    def _read(self) -> tuple[count_table.CountTable, count_table.PriorTable]:
         """The counts and the priors, on merged places where these are asked for."""
         how: dict[str, Any] = {"format": self.format, "delimiter": self.delimiter}
-        table = read_counts(self.source, **how)
-        read, path = (
-            (read_prior, self.prior) if self.history is None else (read_history, self.history)
-        )
+        table = count_table.read_counts(self.source, **how)
+        read, path = count_table.read_prior, self.prior
+        if self.history is not None:
+            read, path = count_table.read_history, self.history
         believed = read(str(path), table, **how)
         if not self.merge:
             return table, believed
@@ -250,7 +241,7 @@ def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:
     return name.strip(), group
 
 
-def _check_people(believed: PriorTable, people: int, path: str) -> None:
+def _check_people(believed: count_table.PriorTable, people: int, path: str) -> None:
     """Refuse a file by person that does not have each of the people once."""
     names = believed.people
     told = len(names) or (believed.prior.shape[0] if believed.prior.ndim == 2 else people)
@@ -311,10 +302,10 @@ def command(machine: bool, **options: Any) -> None:
             "leakage_bits": published.release.personal_leakage_bits,
             "unknown_before_bits": published.unknown_bits,
         }
-        write_columns(request.personal, columns, format=request.format)
+        count_table.write_columns(request.personal, columns, format=request.format)
     if request.plot is not None:
-        save_leakage_curve(request.plot, published.curve, published.release.multiplier)
+        curves.save_leakage_curve(request.plot, published.curve, published.release.multiplier)
     if request.output is not None:
         counts = published.table.with_counts(published.released)
-        write_columns(request.output, counts, format=request.format)
+        count_table.write_columns(request.output, counts, format=request.format)
     console.result(values, lines)

@@ -16,13 +16,12 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, columns_of_numbers
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
-from geoveil.plot.curves import save_campaign
+from geoveil.plot import curves
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.space.outside import Outside, OutsideCount
+from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Reading
-from geoveil.table.obfuscation import placed_rows
 from geoveil.table.persons import PersonLimit, Reporting, Spend
-from geoveil.table.writer import check_target
 
 CITY_SEED = 7
 
@@ -99,7 +98,7 @@ def command(
     for picture in (plot, maps):
         if picture is not None:
             picture_kind(picture)
-            check_target(picture, source or "")
+            writer.check_target(picture, source or "")
     console = Console(machine=machine)
     with console.progress("reading the people") as progress:
         if source is not None:
@@ -113,7 +112,7 @@ def command(
         progress.stage("collecting")
         simulation = _run(people.grid, people.cells, options, progress)
         if plot is not None:
-            save_campaign(plot, simulation)
+            curves.save_campaign(plot, simulation)
         if maps is not None:
             panels = [Panel("truth", simulation.truth)]
             panels += [Panel("estimate", last.distribution) for last in simulation.rounds[-1:]]
@@ -159,7 +158,7 @@ def _read(
     reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(seed))
     with reading.open(source) as reader:
         locations = reading.locations(reader, limit=limit)
-        placed = placed_rows(
+        placed = obfuscation.placed_rows(
             locations,
             lambda lat, lng: count.locate(grid, lat, lng),
             reporting,

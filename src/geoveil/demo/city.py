@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import BoolArray, FloatArray, IntArray, count
-from geoveil.space.grid import Grid
 
 RIVER_HALF_WIDTH_KM = 0.28
 _COUNTRYSIDE = 0.02
@@ -40,7 +40,7 @@ DISTRICTS = (
 class City:
     """People of a simulated city: true places in degrees, the cell of each, and the map."""
 
-    grid: Grid
+    grid: gv.Grid
     districts: tuple[District, ...]
     lat: FloatArray
     lng: FloatArray
@@ -67,7 +67,7 @@ def simulated_city(*, people: int, seed: int, cell_km: float = 0.5) -> City:
     >>> city.lat.size, city.grid.shape
     (1000, (18, 27))
     """
-    grid = Grid.from_box(south=45.71, west=4.766, north=45.79, east=4.934, cell_km=cell_km)
+    grid = gv.Grid.from_box(south=45.71, west=4.766, north=45.79, east=4.934, cell_km=cell_km)
     generator = np.random.Generator(np.random.PCG64(seed))
     places = np.empty((0, 2))
     while len(places) < count("people", people):
@@ -93,7 +93,7 @@ def in_river(places: FloatArray) -> BoolArray:
     return wet
 
 
-def _drawn(people: int, grid: Grid, generator: np.random.Generator) -> FloatArray:
+def _drawn(people: int, grid: gv.Grid, generator: np.random.Generator) -> FloatArray:
     """Places of a mixture: the districts, and a few people anywhere."""
     shares = np.array([district.share for district in DISTRICTS] + [_COUNTRYSIDE])
     chosen = generator.choice(shares.size, size=people, p=shares / shares.sum())

@@ -20,20 +20,15 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.certificate import Certificate, certify
-from geoveil.channel.channel import Channel
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
 from geoveil.client.collector import Address, Collector, Network, Unreachable
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError
-from geoveil.estimate import Estimate, IterativeBayesianUpdate
-from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import SYSTEM, Randomness
-from geoveil.space.grid import Grid
 from geoveil.verify.auditor import AuditReport, audit
 
 _STOP_S = 60.0
@@ -100,7 +95,9 @@ class LocalCollector:
 
     # -- what an operator does -----------------------------------------------------------------
 
-    def campaign(self, grid: Grid, *, epsilon_per_km: float, camouflage: float, rounds: int) -> str:
+    def campaign(
+        self, grid: gv.Grid, *, epsilon_per_km: float, camouflage: float, rounds: int
+    ) -> str:
         """Create a campaign that closes its rounds by hand; its link."""
         assert grid.box is not None
         settings = {
@@ -248,7 +245,7 @@ class RoundStory:
     """One round: the mechanism it published, what that cost, and how good the map was at its close."""
 
     number: int
-    certificate: Certificate
+    certificate: gv.Certificate
     mean_distance_km: float
     leakage_bits: float
     estimated_error_km: float
@@ -266,7 +263,7 @@ class Story:
     reports: IntArray
     documents: tuple[MechanismDocument, ...]
     """What the collector published, round by round."""
-    estimate: Estimate
+    estimate: gv.Estimate
     """From all rounds, made again from the same reports: the released map, with its error bars."""
     audit: AuditReport
     rounds: tuple[RoundStory, ...]
@@ -276,7 +273,7 @@ class Story:
     """What ended the story before its last round; the rounds before it are all here."""
 
     @property
-    def mechanism(self) -> Channel:
+    def mechanism(self) -> gv.Channel:
         """The mechanism of the last round."""
         return self.documents[-1].mechanism
 
@@ -296,7 +293,7 @@ class Story:
         return spend_in_words(self.documents[-1].mechanism.guarantee, 1)
 
     @property
-    def certificate(self) -> Certificate:
+    def certificate(self) -> gv.Certificate:
         """The weakest certificate of all rounds."""
         return max((each.certificate for each in self.rounds), key=lambda c: c.epsilon_per_km)
 
@@ -320,7 +317,7 @@ class Story:
     @cached_property
     def reported_error_km(self) -> float:
         """Earth mover's distance of the reports from the truth."""
-        return earth_movers_distance_km(self.city.distribution, self.reported, self.city.grid)
+        return gv.earth_movers_distance_km(self.city.distribution, self.reported, self.city.grid)
 
     @property
     def estimated_error_km(self) -> float:
@@ -390,15 +387,15 @@ def tell(
         told.append(
             RoundStory(
                 number,
-                certify(channel),
+                gv.certify(channel),
                 float(city.grid.distance_km(city.cells[people_now], reported).mean()),
-                mutual_information_bits(channel, city.distribution),
-                earth_movers_distance_km(city.distribution, released, city.grid),
+                gv.mutual_information_bits(channel, city.distribution),
+                gv.earth_movers_distance_km(city.distribution, released, city.grid),
                 released,
             )
         )
     assert checked is not None
-    estimate = IterativeBayesianUpdate().fit(tallies)
+    estimate = gv.IterativeBayesianUpdate().fit(tallies)
     if not np.allclose(estimate.distribution, told[-1].released, atol=1e-9):
         raise CollectorFailed("the released map must be the one that the reports give")
     reported = np.concatenate(reports)

@@ -8,18 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, positive
 from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel, PrivacyLoss, people_by_cell
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, SolverFailed, TooLarge
-from geoveil.mechanism.elastic import Elastic
-from geoveil.mechanism.mechanism import Mechanism
+from geoveil.mechanism import Elastic, Mechanism
 from geoveil.randomness import Randomness
-from geoveil.space.grid import Grid
-from geoveil.space.space import MATRIX_LIMIT, Space
+from geoveil.space import MATRIX_LIMIT, Grid, Space
 from geoveil.space.steepness import Steepness, steepness
 
 BITS = 62
@@ -29,7 +27,7 @@ _CHUNK = 1 << 22
 UnsignedArray = npt.NDArray[np.uint64]
 
 
-class ExactTable(DenseOperator, Channel):
+class ExactTable(ByParts, DenseOperator, Channel):
     """A finite channel as it really runs: integer rows that each sum to 2⁶².
 
     Law: P(y|x) = integers[x, y] / 2⁶², exactly; nothing is rounded when a report is drawn. The rows
@@ -44,6 +42,8 @@ class ExactTable(DenseOperator, Channel):
     >>> table.integers.sum(axis=1).tolist() == [2**62] * 3
     True
     """
+
+    _parts = ("space", "integers")
 
     def __init__(self, channel: Channel) -> None:
         if channel.report_count > MATRIX_LIMIT or channel.space.size > MATRIX_LIMIT:
@@ -73,16 +73,6 @@ class ExactTable(DenseOperator, Channel):
             part = slice(start, start + step)
             reports[part] = scan(self._cumulative[cells[part]], drawn[part])
         return reports
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ExactTable)
-            and self.space == other.space
-            and np.array_equal(self.integers, other.integers)
-        )
-
-    def __hash__(self) -> int:
-        return hash((ExactTable, self.channel))
 
     def __repr__(self) -> str:
         return f"ExactTable({self.channel!r})"

@@ -17,8 +17,7 @@ from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.mechanism.elastic import Elastic
 from geoveil.randomness import SYSTEM
-from geoveil.space.grid import Grid
-from geoveil.space.space import MATRIX_LIMIT
+from geoveil.space import MATRIX_LIMIT, Grid
 
 VERSION = 1
 KIND = "mechanism"

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bars import ErrorBars
@@ -49,7 +48,7 @@ class IterativeBayesianUpdate:
     """
 
     stop: Stop = field(default_factory=CrossValidated)
-    start: npt.ArrayLike | None = None
+    start: ArrayLike | None = None
     accelerate: Accelerator | None = None
     uncertainty: Uncertainty | None = None
     progress: Progress | None = None

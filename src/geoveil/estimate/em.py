@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import lapack
 
-from geoveil.arrays import FloatArray, IntArray, count, frozen, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.objective import Objective, Point, em_path, em_step, full_support
@@ -47,9 +46,9 @@ class Ascent:
 
 def maximise(
     operator: Operator,
-    weights: npt.ArrayLike,
+    weights: ArrayLike,
     *,
-    start: npt.ArrayLike | None = None,
+    start: ArrayLike | None = None,
     stop: Stop | None = None,
     accelerate: Accelerator | None = None,
     progress: Progress | None = None,

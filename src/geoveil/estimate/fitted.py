@@ -7,9 +7,9 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices, one_blas_thread, uniform
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
@@ -78,7 +78,7 @@ def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
 def _check_possible(number: int, tally: Tally) -> None:
     """Refuse a report that was counted and that no cell can have made."""
     operator = tally.operator
-    law = operator._push(uniform(operator.shape[0]))
+    law = operator._push(arrays.uniform(operator.shape[0]))
     doubtful = (tally.counts > 0) & (law <= _SUSPECT * law.max(initial=0.0))
     for report in np.flatnonzero(doubtful):
         if not (operator._column(int(report)) > 0).any():
@@ -160,7 +160,7 @@ class Estimate(ReadOnly):
         find_identifiability: Callable[[], Identifiability],
     ) -> None:
         self.space = space
-        self.distribution: FloatArray = frozen(np.array(distribution, dtype=np.float64))
+        self.distribution: FloatArray = arrays.frozen(np.array(distribution, dtype=np.float64))
         self.total = total
         self.steps = steps
         self.stopped = stopped
@@ -169,7 +169,7 @@ class Estimate(ReadOnly):
         self._find_identifiability = find_identifiability
 
     @cached_property
-    @one_blas_thread()
+    @arrays.one_blas_thread()
     def _fit(self) -> Fit:
         return self._find_fit()
 
@@ -184,13 +184,13 @@ class Estimate(ReadOnly):
         return self._fit.certificate
 
     @cached_property
-    @one_blas_thread()
+    @arrays.one_blas_thread()
     def errors(self) -> ErrorBars:
         """The error bars, found at first use; ``errors.method`` says how."""
         return self._find_errors()
 
     @cached_property
-    @one_blas_thread()
+    @arrays.one_blas_thread()
     def identifiable(self) -> Identifiability:
         """False where the reports cannot tell cells apart; its ``reason`` says which and why."""
         return self._find_identifiability()
@@ -198,7 +198,7 @@ class Estimate(ReadOnly):
     @cached_property
     def standard_error(self) -> FloatArray:
         """The standard error of every cell; infinite where the data say nothing about it."""
-        found: FloatArray = frozen(np.array(self.errors.standard_error()))
+        found: FloatArray = arrays.frozen(np.array(self.errors.standard_error()))
         return found
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -208,9 +208,9 @@ class Estimate(ReadOnly):
         """
         return self.errors.interval(level)
 
-    def region(self, cells: npt.ArrayLike) -> RegionEstimate:
+    def region(self, cells: ArrayLike) -> RegionEstimate:
         """The share of several cells together, with its own error: regions are known far better."""
-        chosen = np.unique(indices("cells", cells, self.space.size))
+        chosen = np.unique(arrays.indices("cells", cells, self.space.size))
         if not chosen.size:
             raise InvalidInput("cells must not be empty")
         combination = np.zeros(self.space.size)

@@ -7,11 +7,10 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.linalg import lapack, qr, solve_triangular
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, uniform
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, frozen, uniform
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.estimate.em import ActiveSetNewton, Squarem
 from geoveil.estimate.objective import Objective, Point
@@ -56,7 +55,7 @@ class Identifiability:
         return self.reason
 
 
-def tell_apart(operator: Operator, counts: npt.ArrayLike) -> Identifiability:
+def tell_apart(operator: Operator, counts: ArrayLike) -> Identifiability:
     """Whether the reports seen have one best distribution, and else which cells they confuse.
 
     Cost: one QR factorisation, m²·(reports seen); where that does not tell all cells apart, also the

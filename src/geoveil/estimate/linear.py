@@ -8,28 +8,22 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import lstsq, qr
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
-from geoveil.arrays import FloatArray, IntArray, frozen, one_blas_thread, vector
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, one_blas_thread, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.estimate import mixture
 from geoveil.estimate.bars import DiagonalErrors, GaussianErrors
 from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
 from geoveil.estimate.identifiability import Identifiability, null_space, tell_apart_by
-from geoveil.estimate.mixture import (
-    Mixture,
-    pooled,
-    randomized_response_mixture,
-    rappor_mixture,
-)
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]
 
 
-def project_onto_simplex(values: npt.ArrayLike) -> FloatArray:
+def project_onto_simplex(values: ArrayLike) -> FloatArray:
     """The distribution nearest to ``values`` in Euclidean distance: max(v − τ, 0) with sum one.
 
     τ is found exactly from the sorted values. Cost: m log m.
@@ -48,7 +42,7 @@ def project_onto_simplex(values: npt.ArrayLike) -> FloatArray:
     return np.asarray(nearest / nearest.sum())
 
 
-def clip_and_normalise(values: npt.ArrayLike) -> FloatArray:
+def clip_and_normalise(values: ArrayLike) -> FloatArray:
     """Negative values set to zero, the others rescaled to sum to one.
 
     Reference: FREEWILL §5.1 (INV-N).
@@ -63,7 +57,7 @@ def clip_and_normalise(values: npt.ArrayLike) -> FloatArray:
     return np.asarray(kept / total)
 
 
-REPAIRS: dict[str, Callable[[npt.ArrayLike], FloatArray]] = {
+REPAIRS: dict[str, Callable[[ArrayLike], FloatArray]] = {
     "project": project_onto_simplex,
     "normalise": clip_and_normalise,
 }
@@ -89,7 +83,7 @@ class _Repaired:
         return _DONE[self.repair]
 
 
-def _one_vector(values: npt.ArrayLike) -> FloatArray:
+def _one_vector(values: ArrayLike) -> FloatArray:
     shape = np.shape(values)
     if len(shape) != 1 or shape[0] == 0:
         raise InvalidInput(f"values (shape {shape}) must be one vector with at least one entry")
@@ -241,11 +235,11 @@ class _ClosedForm(_Repaired):
     _kind: ClassVar[type[RandomizedResponse | Rappor]]
 
     @abstractmethod
-    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
+    def _mixture(self, tally: Tally, epsilon: float) -> mixture.Mixture:
         """What the mechanism of one tally does to a one-hot datum."""
 
     @abstractmethod
-    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _moments(self, group: mixture.Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Of one report, as a vector of bits: d and u with covariance diag(d) − u·uᵀ."""
 
     @one_blas_thread()
@@ -260,7 +254,7 @@ class _ClosedForm(_Repaired):
                     "estimator; use AverageMechanism(MatrixInversion()) or IterativeBayesianUpdate()"
                 )
             groups.append(self._mixture(tally, tally.channel.epsilon))
-        noise, gain, total = pooled(groups)
+        noise, gain, total = mixture.pooled(groups)
         seen = np.sum([tally.sums for tally in given], axis=0)
         solution = (seen / total - noise) / gain
         distribution = REPAIRS[self.repair](solution)
@@ -280,10 +274,10 @@ class _ClosedForm(_Repaired):
         )
 
     def _errors(
-        self, groups: Sequence[Mixture], solution: FloatArray, distribution: FloatArray
+        self, groups: Sequence[mixture.Mixture], solution: FloatArray, distribution: FloatArray
     ) -> DiagonalErrors:
         """Reports are independent, so their covariances add, group by group; ``RARE`` is the least."""
-        overall = pooled(groups)
+        overall = mixture.pooled(groups)
         scale = overall.people * overall.gain
         spreads, factors = zip(
             *(self._moments(group, distribution) for group in groups), strict=True
@@ -320,10 +314,10 @@ class RandomizedResponseEstimator(_ClosedForm):
 
     _kind = RandomizedResponse
 
-    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
-        return randomized_response_mixture(epsilon, tally.total, tally.space.size)
+    def _mixture(self, tally: Tally, epsilon: float) -> mixture.Mixture:
+        return mixture.randomized_response_mixture(epsilon, tally.total, tally.space.size)
 
-    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _moments(self, group: mixture.Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         law = group.noise + group.gain * theta  # one report as a one-hot vector: diag(p) − ppᵀ
         return law, law
 
@@ -347,10 +341,10 @@ class RapporEstimator(_ClosedForm):
 
     _kind = Rappor
 
-    def _mixture(self, tally: Tally, epsilon: float) -> Mixture:
-        return rappor_mixture(epsilon, tally.total)
+    def _mixture(self, tally: Tally, epsilon: float) -> mixture.Mixture:
+        return mixture.rappor_mixture(epsilon, tally.total)
 
-    def _moments(self, group: Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _moments(self, group: mixture.Mixture, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bits of mean μ have variance μ(1−μ); two share −gain²·θ_x·θ_y through the true cell."""
         mean, shared = group.noise + group.gain * theta, group.gain * theta
         return mean * (1.0 - mean) + np.square(shared), shared

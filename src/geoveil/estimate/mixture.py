@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, count, distribution, one_blas_thread
+from geoveil.arrays import ArrayLike, FloatArray, count, distribution, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, Unsupported
@@ -145,9 +144,7 @@ def pooled(parts: Sequence[Mixture]) -> Mixture:
     return Mixture(float(noise @ people) / total, float(gain @ people) / total, total)
 
 
-def randomized_response_mixture(
-    epsilon: npt.ArrayLike, people: npt.ArrayLike, size: int
-) -> Mixture:
+def randomized_response_mixture(epsilon: ArrayLike, people: ArrayLike, size: int) -> Mixture:
     """Noise = mean of 1/(k−1+e^ε), gain = mean of (e^ε−1)/(k−1+e^ε), over the people."""
     levels, weights, total = _levels(epsilon, people)
     fading = np.exp(-levels)
@@ -157,7 +154,7 @@ def randomized_response_mixture(
     )
 
 
-def rappor_mixture(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> Mixture:
+def rappor_mixture(epsilon: ArrayLike, people: ArrayLike) -> Mixture:
     """Noise = mean of 1/(1+e^{ε/2}), gain = mean of tanh(ε/4), over the people."""
     levels, weights, total = _levels(epsilon, people)
     fading = np.exp(-levels / 2)
@@ -166,9 +163,7 @@ def rappor_mixture(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> Mixture:
     )
 
 
-def randomized_response_level(
-    epsilon: npt.ArrayLike, *, size: int, people: npt.ArrayLike = 1
-) -> float:
+def randomized_response_level(epsilon: ArrayLike, *, size: int, people: ArrayLike = 1) -> float:
     """ε[n] of people who use k-ary randomised response at levels of their own.
 
     1/(k−1+e^{ε[n]}) = mean of 1/(k−1+e^{ε_i}), where k is ``size`` and ``people`` says how many
@@ -182,7 +177,7 @@ def randomized_response_level(
     return _log1p_ratio(randomized_response_mixture(epsilon, people, size))
 
 
-def rappor_level(epsilon: npt.ArrayLike, *, people: npt.ArrayLike = 1) -> float:
+def rappor_level(epsilon: ArrayLike, *, people: ArrayLike = 1) -> float:
     """ε[n] of people who use RAPPOR at levels of their own.
 
     1/(1+e^{ε[n]/2}) = mean of 1/(1+e^{ε_i/2}).
@@ -196,7 +191,7 @@ def rappor_level(epsilon: npt.ArrayLike, *, people: npt.ArrayLike = 1) -> float:
 
 
 def randomized_response_error_bound(
-    theta: npt.ArrayLike, epsilon: npt.ArrayLike, people: npt.ArrayLike
+    theta: ArrayLike, epsilon: ArrayLike, people: ArrayLike
 ) -> float:
     """Upper bound on E‖θ̂ − θ‖² of matrix inversion under k-ary randomised response.
 
@@ -214,9 +209,7 @@ def randomized_response_error_bound(
     return (1.0 - float(truth @ truth) + added) / total
 
 
-def rappor_error_bound(
-    theta: npt.ArrayLike, epsilon: npt.ArrayLike, people: npt.ArrayLike
-) -> float:
+def rappor_error_bound(theta: ArrayLike, epsilon: ArrayLike, people: ArrayLike) -> float:
     """Upper bound on E‖θ̂ − θ‖² of the linear estimator under RAPPOR.
 
     (1 − Σθ²)/n + k e^{ε[n]/2} / (n(e^{ε[n]/2}−1)²), before any repair. Exact when all use the same
@@ -237,7 +230,7 @@ def _log1p_ratio(mixture: Mixture) -> float:
     return math.log1p(mixture.gain / mixture.noise) if mixture.noise > 0 else math.inf
 
 
-def _levels(epsilon: npt.ArrayLike, people: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]:
+def _levels(epsilon: ArrayLike, people: ArrayLike) -> tuple[FloatArray, FloatArray, float]:
     """The levels, the share of the people at each, and the number of people, checked."""
     levels = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
     heads = np.asarray(people, dtype=np.float64)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, distribution, uniform, vector
+from geoveil.arrays import ArrayLike, FloatArray, distribution, uniform, vector
 from geoveil.channel.operator import DenseOperator, Operator, SeenColumns
 from geoveil.errors import InvalidInput
 
@@ -66,7 +65,7 @@ class Objective:
     array([0.75, 0.25])
     """
 
-    def __init__(self, operator: Operator, weights: npt.ArrayLike) -> None:
+    def __init__(self, operator: Operator, weights: ArrayLike) -> None:
         self.unknowns, observations = operator.shape
         given = checked_weights(weights, observations)
         seen = np.flatnonzero(given.reshape(-1, given.shape[-1]).any(axis=0))
@@ -88,7 +87,7 @@ class Objective:
         return Objective(DenseOperator(self.columns.matrix()), self.weights)
 
 
-def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
+def checked_weights(weights: ArrayLike, observations: int) -> FloatArray:
     """Weights as an array, each vector non-negative and not all zero."""
     given = vector("weights", weights, observations)
     if (given < 0).any():
@@ -98,7 +97,7 @@ def checked_weights(weights: npt.ArrayLike, observations: int) -> FloatArray:
     return given
 
 
-def full_support(start: npt.ArrayLike | None, unknowns: int) -> FloatArray:
+def full_support(start: ArrayLike | None, unknowns: int) -> FloatArray:
     """The start as a distribution that is positive everywhere; uniform where none is given."""
     if start is None:
         return uniform(unknowns)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, finite, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate.objective import Objective, checked_weights, em_path
@@ -69,11 +68,7 @@ class Stop(Protocol):
     """What ``stop=`` takes: a rule, or what becomes one after a look at the data."""
 
     def settled(
-        self,
-        operator: Operator,
-        weights: npt.ArrayLike,
-        start: FloatArray,
-        progress: Progress | None,
+        self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> StoppingRule:
         """The rule to apply to these data."""
 
@@ -103,11 +98,7 @@ class StoppingRule(ABC):
         return trace.steps / max(1, self.maximum)
 
     def settled(
-        self,
-        operator: Operator,
-        weights: npt.ArrayLike,
-        start: FloatArray,
-        progress: Progress | None,
+        self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> StoppingRule:
         """This rule itself, whatever the data."""
         return self
@@ -241,11 +232,7 @@ class CrossValidated:
             raise InvalidInput(f"least_gain ({self.least_gain}) must not be negative")
 
     def settled(
-        self,
-        operator: Operator,
-        weights: npt.ArrayLike,
-        start: FloatArray,
-        progress: Progress | None,
+        self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> StoppingRule:
         """A fixed number of steps, with the words that say how it was chosen."""
         given = checked_weights(weights, operator.shape[1])

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, distribution, one_blas_thread, prior_over
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput, TooLarge, require
 from geoveil.measure.information import FEW_ROWS
 from geoveil.space.space import MATRIX_LIMIT, RadialLoss, Space, distance_km
 
-Loss = Callable[[Space, npt.ArrayLike, npt.ArrayLike], FloatArray]
+Loss = Callable[[Space, ArrayLike, ArrayLike], FloatArray]
 """loss(space, a, b): how bad it is that b stands for a; arrays of cells broadcast."""
 
 
-@one_blas_thread()
-def mean_distance_km(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+@arrays.one_blas_thread()
+def mean_distance_km(channel: Channel, prior: ArrayLike | None = None) -> float:
     """The mean distance Σ π(x) C[x, y] d(x, y) between a person and their report, in km.
 
     The prior is uniform when none is given. Reports must be cells.
@@ -35,10 +35,8 @@ def mean_distance_km(channel: Channel, prior: npt.ArrayLike | None = None) -> fl
     return expected_loss(channel, prior, distance_km)
 
 
-@one_blas_thread()
-def expected_loss(
-    channel: Channel, prior: npt.ArrayLike | None, loss: Loss | npt.ArrayLike
-) -> float:
+@arrays.one_blas_thread()
+def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayLike) -> float:
     """The expected loss Σ π(x) C[x, y] L(x, y) for any loss.
 
     ``loss`` is a function ``loss(space, a, b)`` such as ``distance_km`` (then reports must be
@@ -52,7 +50,7 @@ def expected_loss(
     >>> expected_loss(coin, [1.0, 0.0], [[0.0, 8.0], [8.0, 0.0]])
     2.0
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = arrays.prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
     if isinstance(loss, RadialLoss) and support.size > FEW_ROWS:
         return float(weights @ channel.mean_of_distance(loss.at))
@@ -67,7 +65,7 @@ def expected_loss(
     return float(sum(weights[cell] * (channel._row(cell) @ of_cell) for cell, of_cell in rows))
 
 
-def loss_values(loss: Loss, space: Space, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatArray:
     """The loss function at cells that broadcast, checked: finite, one number per pair."""
     values = np.asarray(loss(space, a, b), dtype=np.float64)
     if values.shape != np.broadcast_shapes(np.shape(a), np.shape(b)):
@@ -79,7 +77,7 @@ def loss_values(loss: Loss, space: Space, a: npt.ArrayLike, b: npt.ArrayLike) ->
     return values
 
 
-def _loss_matrix(loss: npt.ArrayLike, rows: int, columns: int) -> FloatArray:
+def _loss_matrix(loss: ArrayLike, rows: int, columns: int) -> FloatArray:
     try:
         matrix = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError):
@@ -97,8 +95,8 @@ def _loss_matrix(loss: npt.ArrayLike, rows: int, columns: int) -> FloatArray:
 _BLOCK = 512  # reports handled at once: the product then holds 512 numbers per cell
 
 
-@one_blas_thread()
-def adversary_error_km(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+@arrays.one_blas_thread()
+def adversary_error_km(channel: Channel, prior: ArrayLike | None = None) -> float:
     """The adversary's expected error Σ_y min_z Σ_x π(x) C[x, y] d(x, z), in km.
 
     The guess z may be any cell. The prior, known to the adversary, is uniform when none is given.
@@ -117,13 +115,13 @@ def adversary_error_km(channel: Channel, prior: npt.ArrayLike | None = None) -> 
     return adversary_loss(channel, prior, distance_km)
 
 
-def adversary_loss(channel: Channel, prior: npt.ArrayLike | None, loss: Loss) -> float:
+def adversary_loss(channel: Channel, prior: ArrayLike | None, loss: Loss) -> float:
     """The adversary's expected loss Σ_y min_z Σ_x π(x) C[x, y] L(x, z), for any loss L."""
     return float(sum(block.min(axis=0).sum() for block in _guess_losses(channel, prior, loss)))
 
 
 def adversary_guesses(
-    channel: Channel, prior: npt.ArrayLike | None = None, loss: Loss = distance_km
+    channel: Channel, prior: ArrayLike | None = None, loss: Loss = distance_km
 ) -> IntArray:
     """The adversary's best guess argmin_z Σ_x π(x) C[x, y] L(x, z), one cell per report.
 
@@ -138,7 +136,7 @@ def adversary_guesses(
     >>> adversary_guesses(coin, [0.9, 0.1]).tolist()
     [0, 0]
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = arrays.prior_over(prior, channel.space.size)
     best = [block.argmin(axis=0) for block in _guess_losses(channel, prior, loss)]
     guesses = np.concatenate(best).astype(np.int64)
     impossible = channel._push(weights) <= 0
@@ -149,8 +147,8 @@ def adversary_guesses(
     return guesses
 
 
-@one_blas_thread()
-def bayes_error(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+@arrays.one_blas_thread()
+def bayes_error(channel: Channel, prior: ArrayLike | None = None) -> float:
     """The probability 1 − Σ_y max_x π(x) C[x, y] that the best guess of the cell is wrong.
 
     Cost: one row at a time where the prior is positive.
@@ -160,16 +158,14 @@ def bayes_error(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
     >>> bayes_error(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
     """
-    weights = prior_over(prior, channel.space.size)
+    weights = arrays.prior_over(prior, channel.space.size)
     rows = (weights[cell] * channel._row(cell) for cell in np.flatnonzero(weights).tolist())
     return max(0.0, 1.0 - float(reduce(np.maximum, rows).sum()))
 
 
-def _guess_losses(
-    channel: Channel, prior: npt.ArrayLike | None, loss: Loss
-) -> Iterator[FloatArray]:
+def _guess_losses(channel: Channel, prior: ArrayLike | None, loss: Loss) -> Iterator[FloatArray]:
     """Σ_x π(x) C[x, y] L(x, z) as blocks of reports y (columns) against all guesses z (rows)."""
-    weights = prior_over(prior, channel.space.size)
+    weights = arrays.prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
     columns = max(channel.report_count, channel.space.size)
     if support.size * columns > MATRIX_LIMIT**2:
@@ -199,8 +195,8 @@ _NEGLIGIBLE = 1e-17  # mass that is rounding: together at most 1e-17 · cells ·
 _STEPS = 50_000_000
 
 
-@one_blas_thread()
-def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -> float:
+@arrays.one_blas_thread()
+def earth_movers_distance_km(p: ArrayLike, q: ArrayLike, space: Space) -> float:
     """The exact earth mover's (Wasserstein-1) distance between two distributions, in km.
 
     min Σ T[x, y] d(x, y) over T ≥ 0 with row sums p and column sums q. Because d is a metric, what
@@ -216,7 +212,7 @@ def earth_movers_distance_km(p: npt.ArrayLike, q: npt.ArrayLike, space: Space) -
     >>> earth_movers_distance_km([1.0, 0.0, 0.0], [0.0, 0.5, 0.5], Line(3))
     1.5
     """
-    surplus = distribution("p", p, space.size) - distribution("q", q, space.size)
+    surplus = arrays.distribution("p", p, space.size) - arrays.distribution("q", q, space.size)
     axis = _straight_line(space.centres)
     if axis is not None:
         order = np.argsort(axis, kind="stable")

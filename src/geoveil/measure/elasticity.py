@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, finite, indices, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, finite, indices, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.space import Space
@@ -20,7 +19,7 @@ CROWD = 0.05
 """How many of all people make a crowd."""
 
 
-def isolation_km(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) -> FloatArray:
+def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> FloatArray:
     """How far one must go from each cell to have met a crowd, in km.
 
     The smallest r such that the *other* cells within r hold at least the share ``crowd`` of all
@@ -49,21 +48,21 @@ def isolation_km(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) ->
     return radius_km
 
 
-def most_isolated_cell(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) -> int:
+def most_isolated_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
     """The occupied cell with the largest ``isolation_km``; among equals the one with most people."""
     people = prior_over(prior, space.size)
     isolation = np.where(people > 0, isolation_km(space, people, crowd=crowd), -np.inf)
     return int(np.lexsort((people, isolation))[-1])
 
 
-def most_crowded_cell(space: Space, prior: npt.ArrayLike, *, crowd: float = CROWD) -> int:
+def most_crowded_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
     """The occupied cell with the smallest ``isolation_km``; among equals the one with most people."""
     people = prior_over(prior, space.size)
     company = np.where(people > 0, -isolation_km(space, people, crowd=crowd), -np.inf)
     return int(np.lexsort((people, company))[-1])
 
 
-def plant_island(space: Space, prior: npt.ArrayLike, *, cell: int, radius_km: float) -> FloatArray:
+def plant_island(space: Space, prior: ArrayLike, *, cell: int, radius_km: float) -> FloatArray:
     """The prior with an island: everybody within ``radius_km`` of the cell is moved into the cell.
 
     Reference: PRIVIC §3.3, which leaves the cell and the radius open.
@@ -88,7 +87,7 @@ def report_within(channel: Channel, cell: int, *, radius_km: float) -> float:
     return float(channel.row(cell)[near].sum())
 
 
-def mean_posterior(channel: Channel, cell: int, prior: npt.ArrayLike | None = None) -> float:
+def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) -> float:
     """What an attacker who knows the prior believes on average about somebody in the cell.
 
     Σ_y C[x, y]·P(x | y), the posterior on the true cell averaged over its reports; at least the
@@ -143,7 +142,7 @@ class Elasticity:
 
 def elasticity(
     channel: Channel,
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     radius_km: float,
     isolated: int | None = None,

@@ -6,17 +6,16 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import FloatArray, distribution, one_blas_thread, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, distribution, one_blas_thread, prior_over
 from geoveil.channel.channel import Channel
 
 FEW_ROWS = 64
 """Up to so many rows are taken one by one even where the channel has a formula for all of them."""
 
 
-def entropy_bits(p: npt.ArrayLike) -> float:
+def entropy_bits(p: ArrayLike) -> float:
     """The entropy −Σ p log₂ p of a distribution, in bits; 0·log 0 is 0.
 
     >>> entropy_bits([0.5, 0.25, 0.25])
@@ -25,7 +24,7 @@ def entropy_bits(p: npt.ArrayLike) -> float:
     return float(entr(distribution("p", p, _length(p))).sum()) / math.log(2)
 
 
-def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
+def total_variation(p: ArrayLike, q: ArrayLike) -> float:
     """The total variation ½ Σ|p − q|: the largest difference in the probability of any event.
 
     >>> total_variation([1.0, 0.0], [0.25, 0.75])
@@ -35,7 +34,7 @@ def total_variation(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
     return min(1.0, 0.5 * float(np.abs(first - second).sum()))
 
 
-def kl_divergence_nats(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
+def kl_divergence_nats(p: ArrayLike, q: ArrayLike) -> float:
     """The Kullback–Leibler divergence Σ p ln(p/q) of p from q, in nats.
 
     Infinite where q is zero and p is not.
@@ -47,7 +46,7 @@ def kl_divergence_nats(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
     return max(0.0, float(rel_entr(first, second).sum()))
 
 
-def kl_divergence_bits(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
+def kl_divergence_bits(p: ArrayLike, q: ArrayLike) -> float:
     """The Kullback–Leibler divergence Σ p log₂(p/q) of p from q, in bits.
 
     >>> kl_divergence_bits([1.0, 0.0], [0.25, 0.75])
@@ -57,7 +56,7 @@ def kl_divergence_bits(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
 
 
 @one_blas_thread()
-def mutual_information_bits(channel: Channel, prior: npt.ArrayLike | None = None) -> float:
+def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) -> float:
     """What one report tells about the cell: I(X; Y) = H(Y) − Σ π(x) H(Y | x), in bits.
 
     The prior is uniform when none is given. The result is an average over people and reports; the

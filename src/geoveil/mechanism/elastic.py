@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
-from geoveil.arrays import FloatArray, IntArray, frozen, positive, uniform, vector
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive, uniform, vector
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -22,8 +21,7 @@ from geoveil.mechanism.mechanism import Mechanism, Promise
 from geoveil.mechanism.noise import lattice_steps
 from geoveil.randomness import Randomness
 from geoveil.root import safe_root
-from geoveil.space.grid import Grid
-from geoveil.space.space import Space
+from geoveil.space import Grid, Space
 from geoveil.space.steepness import steepness
 
 _REMOTE = 12.0
@@ -65,7 +63,7 @@ class Elastic(Mechanism):
         space: Space,
         *,
         beta_per_km: float | None = None,
-        weights: npt.ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         epsilon_per_km: float | None = None,
         level: float | None = None,
         radius_km: float | None = None,
@@ -341,7 +339,7 @@ def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -
     return nearest.at
 
 
-def _normalised(weights: npt.ArrayLike | None, size: int) -> FloatArray:
+def _normalised(weights: ArrayLike | None, size: int) -> FloatArray:
     if weights is None:
         return uniform(size)
     given = vector("weights", weights, size)

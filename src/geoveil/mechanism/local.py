@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive
-from geoveil.channel.channel import (
-    RARE,
-    Excerpt,
-    Information,
-    PrivacyLoss,
-    Reports,
-    Tally,
-)
+from geoveil.channel.channel import RARE, Excerpt, Information, PrivacyLoss, Reports, Tally
 from geoveil.channel.composed import RankOneChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
 from geoveil.channel.operator import DenseOperator, Identity, Operator, StackedOperator

@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy.typing as npt
-
-from geoveil.arrays import positive, prior_over
+from geoveil.arrays import ArrayLike, positive, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.root import NeverSafe, safe_root
@@ -102,7 +100,7 @@ def parameter_for_mean_distance(
     space: Space,
     mean_distance_km: float,
     *,
-    prior: npt.ArrayLike | None = None,
+    prior: ArrayLike | None = None,
     least: float = 1 / _EXTREME,
     most: float = _EXTREME,
     farthest_km: Callable[[], float] | None = None,

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
 from geoveil.channel.channel import Tally, inverse_distribution
 from geoveil.channel.guarantee import Promising
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
@@ -60,11 +59,11 @@ class Noise(Promising, ABC):
     """Noise added to a location, the same in all directions: a density by distance, and a promise."""
 
     @abstractmethod
-    def density_per_km2(self, radius_km: npt.ArrayLike) -> FloatArray:
+    def density_per_km2(self, radius_km: ArrayLike) -> FloatArray:
         """The density of the noise at each distance."""
 
     @abstractmethod
-    def radius_km(self, probability: npt.ArrayLike) -> FloatArray:
+    def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise stays within with each probability in [0, 1]."""
 
     @abstractmethod
@@ -75,7 +74,7 @@ class Noise(Promising, ABC):
     def _polar(self, size: int, randomness: Randomness) -> tuple[FloatArray, FloatArray]:
         """So many lengths in km and angles of the noise."""
 
-    def sample_km(self, xy_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
+    def sample_km(self, xy_km: ArrayLike, *, randomness: Randomness = SYSTEM) -> FloatArray:
         """Noisy points of the plane, rounded to a lattice of 0.1 m that is the same for everybody."""
         source = checked_randomness(randomness)
         points = plane_coordinates("xy_km", xy_km)
@@ -86,9 +85,9 @@ class Noise(Promising, ABC):
     def sample_latlng(
         self,
         *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        lat: ArrayLike,
+        lng: ArrayLike | None = None,
+        lon: ArrayLike | None = None,
         randomness: Randomness = SYSTEM,
     ) -> tuple[FloatArray, FloatArray]:
         """Noisy latitudes and longitudes, in degrees, rounded to a lattice of 1e-6 degrees (0.1 m)."""
@@ -132,9 +131,9 @@ class Noise(Promising, ABC):
         self,
         space: Grid,
         *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        lat: ArrayLike,
+        lng: ArrayLike | None = None,
+        lon: ArrayLike | None = None,
     ) -> Tally:
         """Count noisy points in the cells of a grid, for an estimate of where people are.
 
@@ -152,7 +151,7 @@ class Noise(Promising, ABC):
         return self.on(space).tally(space.locate(lat=lat, lng=where, outside="clamp"))
 
 
-class NoisyCells(TruncatedLattice):
+class NoisyCells(ByParts, TruncatedLattice):
     """The channel of noise on a grid: from the cell somebody stands in to that of the noisy point.
 
     Law: P(z|x) = ∫_z ∫_x R(|u − v|) dv du over both cells, per km² of x (people anywhere in their cell),
@@ -160,6 +159,8 @@ class NoisyCells(TruncatedLattice):
     Guarantee: that of the noise. Cost: O(m log m) per product; the integrals are exact to 1e-10.
     Reference: docs/estimation.md.
     """
+
+    _parts = ("noise", "space", "spread")
 
     def __init__(self, space: Grid, noise: Noise, *, spread: bool = True) -> None:
         check_grid("noise", space)
@@ -180,15 +181,6 @@ class NoisyCells(TruncatedLattice):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         radius, angle = self.noise._polar(cells.size, randomness)
         return noisy_cells(self.space, cells, radius, angle, randomness if self.spread else None)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, NoisyCells)
-            and (self.noise, self.space, self.spread) == (other.noise, other.space, other.spread)
-        )
-
-    def __hash__(self) -> int:
-        return hash((NoisyCells, self.noise, self.space, self.spread))
 
     def __repr__(self) -> str:
         return f"{self.noise!r}.on({self.space!r})"

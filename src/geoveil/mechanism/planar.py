@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincinv
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
@@ -227,12 +226,12 @@ class ContinuousLaplace(noise.Noise):
             raise InvalidInput(f"epsilon_per_km ({self.epsilon_per_km:.3g}) must be at least 0.001")
         self.guarantee = GeoIndistinguishability(self.epsilon_per_km)
 
-    def density_per_km2(self, radius_km: npt.ArrayLike) -> FloatArray:
+    def density_per_km2(self, radius_km: ArrayLike) -> FloatArray:
         """The density ε²/(2π)·e^{−εr} in the plane, at each distance."""
         radius = np.asarray(radius_km, dtype=np.float64)
         return self.epsilon_per_km**2 / (2 * math.pi) * np.exp(-self.epsilon_per_km * radius)
 
-    def radius_km(self, probability: npt.ArrayLike) -> FloatArray:
+    def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise of the plane stays within with each probability in [0, 1]."""
         wanted = np.asarray(probability, dtype=np.float64)
         if not ((wanted >= 0) & (wanted <= 1)).all():

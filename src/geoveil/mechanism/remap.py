@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from geoveil.arrays import FloatArray, IntArray, count, frozen, indices, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, indices, prior_over
 from geoveil.channel.channel import Channel, PrivacyLoss, Tally
 from geoveil.channel.composed import Remapped
 from geoveil.channel.truncated import TruncatedLattice
@@ -19,13 +18,12 @@ from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.measure.distance import Loss, adversary_guesses, loss_values
 from geoveil.mechanism.noise import Noise
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space.grid import Grid
-from geoveil.space.points import Points
+from geoveil.space import Grid, Points
 from geoveil.space.projection import plane_coordinates
 from geoveil.space.space import distance_km
 
 
-def nearest_remap(channel: Channel, cells: npt.ArrayLike) -> Remapped:
+def nearest_remap(channel: Channel, cells: ArrayLike) -> Remapped:
     """Every report to the nearest of the given cells, for example those on land.
 
     Law: map[y] = argmin over the given cells of d(y, z), the first in case of a tie.
@@ -46,7 +44,7 @@ def nearest_remap(channel: Channel, cells: npt.ArrayLike) -> Remapped:
     return Remapped(channel, kept[np.concatenate(nearest)])
 
 
-def bayesian_remap(channel: Channel, prior: npt.ArrayLike, *, loss: Loss = distance_km) -> Remapped:
+def bayesian_remap(channel: Channel, prior: ArrayLike, *, loss: Loss = distance_km) -> Remapped:
     """Every report to the cell that is best on average for somebody who knows the prior.
 
     Law: map[y] = argmin_z Σ_x π(x)·C[x, y]·L(x, z); a report the prior rules out keeps the best guess
@@ -104,32 +102,24 @@ class RemappedNoise(Channel):
     def _remap(self, points: FloatArray) -> IntArray:
         """The cells of points (n, 2)."""
 
-    def remap_km(self, xy_km: npt.ArrayLike) -> IntArray:
+    def remap_km(self, xy_km: ArrayLike) -> IntArray:
         """The cells that points (…, 2) in the plane of the space are moved to."""
         points = plane_coordinates("xy_km", xy_km)
         return self._remap(points.reshape(-1, 2)).reshape(points.shape[:-1])
 
     def remap_latlng(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        self, *, lat: ArrayLike, lng: ArrayLike | None = None, lon: ArrayLike | None = None
     ) -> IntArray:
         """The cells that points in degrees are moved to."""
         return self.remap_km(self.space.plane.to_plane(lat=lat, lng=lng, lon=lon))
 
     def tally_latlng(
-        self,
-        *,
-        lat: npt.ArrayLike,
-        lng: npt.ArrayLike | None = None,
-        lon: npt.ArrayLike | None = None,
+        self, *, lat: ArrayLike, lng: ArrayLike | None = None, lon: ArrayLike | None = None
     ) -> Tally:
         """Count noisy points in degrees, each where it is moved to."""
         return self.tally(self.remap_latlng(lat=lat, lng=lng, lon=lon))
 
-    def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
+    def sample(self, cells: ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """One reported cell for each true one."""
         true, source = indices("cells", cells, self.space.size), checked_randomness(randomness)
         places = self.space.centres[true]
@@ -174,7 +164,7 @@ class RemappedNoise(Channel):
 
     def expected_loss(
         self,
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         loss: Loss = distance_km,
         *,
         draws: int = 20_000,
@@ -231,7 +221,7 @@ class BayesianPlace(RemappedNoise):
         self,
         noise: Noise,
         space: Grid | Points,
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         *,
         loss: Loss = distance_km,
         spread: bool = True,

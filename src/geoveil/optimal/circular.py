@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, positive
+from geoveil.arrays import ArrayLike, FloatArray, positive
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.noise import Noise
@@ -101,11 +100,7 @@ class CircularNoise(Noise):
 
     @classmethod
     def of_rings(
-        cls,
-        edges_km: npt.ArrayLike,
-        densities_per_km2: npt.ArrayLike,
-        *,
-        privacy: Guarantee | None = None,
+        cls, edges_km: ArrayLike, densities_per_km2: ArrayLike, *, privacy: Guarantee | None = None
     ) -> CircularNoise:
         """A step function: one density for each ring between two edges."""
         edges = np.array(edges_km, dtype=np.float64)
@@ -129,15 +124,15 @@ class CircularNoise(Noise):
         """Whether the noise really ends at its reach, rather than where double precision does."""
         return 1.0 - float(self.probability_within(0.99 * self.reach_km)) > _NEGLIGIBLE
 
-    def density_per_km2(self, radius_km: npt.ArrayLike) -> FloatArray:
+    def density_per_km2(self, radius_km: ArrayLike) -> FloatArray:
         """R at each radius."""
         return self.pieces.at(np.asarray(radius_km, dtype=np.float64))
 
-    def probability_within(self, radius_km: npt.ArrayLike) -> FloatArray:
+    def probability_within(self, radius_km: ArrayLike) -> FloatArray:
         """P(noise ≤ r) at each radius."""
         return self.pieces.within(np.asarray(radius_km, dtype=np.float64))
 
-    def radius_km(self, probability: npt.ArrayLike) -> FloatArray:
+    def radius_km(self, probability: ArrayLike) -> FloatArray:
         """The radius that the noise stays within with each probability in [0, 1]."""
         wanted = np.asarray(probability, dtype=np.float64)
         if not ((wanted >= 0) & (wanted <= 1)).all():

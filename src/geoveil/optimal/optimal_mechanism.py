@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csgraph
 
 from geoveil import arrays
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, frozen, positive
 from geoveil.channel.certificate import Certificate, certify
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
@@ -210,11 +209,11 @@ class OptimalMechanism(DenseChannel):
 
 def optimal_mechanism(
     space: Space,
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     epsilon_per_km: float | None = None,
     privacy: Guarantee | None = None,
-    loss: Loss | npt.ArrayLike = distance_km,
+    loss: Loss | ArrayLike = distance_km,
     gap: float = 1e-8,
     spanner: float | None = None,
     most_steps: int = 500,
@@ -348,7 +347,7 @@ class _Task:
         return excess > max(_ADDED * float(excess.max(initial=0.0)), 1e-16)
 
 
-def _losses(space: Space, loss: Loss | npt.ArrayLike) -> FloatArray:
+def _losses(space: Space, loss: Loss | ArrayLike) -> FloatArray:
     """L(x, y) for every pair of cells, from a function or a matrix; never negative."""
     if callable(loss):
         cells = np.arange(space.size)

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, frozen, positive
+from geoveil.arrays import ArrayLike, FloatArray, frozen, positive
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.errors import InvalidInput
-from geoveil.space.box import Box
-from geoveil.space.space import Space
+from geoveil.space import Box, Space
 
 _TOLERANCE = 1e-9
 _STEPS = 240  # distances per scale at which sums are compared
@@ -59,7 +57,7 @@ class TablePrivacy(Guarantee):
         if self.distances_km[0] <= 0:
             raise InvalidInput("distances_km must be above 0")
 
-    def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
+    def loss(self, distance_km: ArrayLike) -> FloatArray:
         distance = np.asarray(distance_km, dtype=np.float64)
         values = np.append(self.losses, math.inf)
         found = values[np.searchsorted(self.distances_km, distance, side="left")]
@@ -87,7 +85,7 @@ class WithinRegion(Guarantee):
     privacy: Guarantee
     diameter_km: float
 
-    def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
+    def loss(self, distance_km: ArrayLike) -> FloatArray:
         distance = np.asarray(distance_km, dtype=np.float64)
         return np.where(distance <= self.diameter_km, self.privacy.loss(distance), math.inf)
 

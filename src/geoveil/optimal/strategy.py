@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy import sparse
 
-from geoveil.arrays import FloatArray, IntArray, positive, prior_over
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import Loss, loss_values
@@ -82,7 +81,7 @@ class OptimalStrategy(DenseChannel):
 
 def optimal_strategy(
     space: Space,
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     mean_loss_km: float,
     loss: Loss = distance_km,

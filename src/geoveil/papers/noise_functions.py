@@ -14,17 +14,20 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
 from geoveil.mechanism.planar import ContinuousLaplace
 from geoveil.mechanism.remap import BayesianPlace, NearestPlace
-from geoveil.optimal.circular import CircularNoise
-from geoveil.optimal.optimal_mechanism import OptimalMechanism, optimal_mechanism
-from geoveil.optimal.radial import OptimalNoise, optimal_noise
-from geoveil.optimal.regularity import Region
+from geoveil.optimal import (
+    CircularNoise,
+    OptimalMechanism,
+    OptimalNoise,
+    Region,
+    optimal_mechanism,
+    optimal_noise,
+)
 from geoveil.papers import report
 from geoveil.papers.data import DataFolder
 from geoveil.papers.report import Claim, Measured, Paper, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
 from geoveil.randomness import seeded
-from geoveil.space.box import Box
-from geoveil.space.grid import Grid
+from geoveil.space import Box, Grid
 from geoveil.space.space import RadialLoss, distance_km, squared_distance_km2
 
 _SAME = 1e-3

@@ -14,10 +14,9 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel
 from geoveil.channel.operator import Operator
-from geoveil.estimate.em import ActiveSetNewton, maximise
+from geoveil.estimate import ActiveSetNewton, CertifiedWithin, maximise
 from geoveil.estimate.linear import REPAIRS, LinearSystem
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
 from geoveil.randomness import Randomness, seeded

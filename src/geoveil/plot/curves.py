@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.campaign.advice import Advice
-from geoveil.campaign.simulation import Simulation
+from geoveil.campaign import Advice, Simulation
 from geoveil.errors import InvalidInput
 from geoveil.plot.maps import picture
 from geoveil.release.comparator import CurvePoint

@@ -14,9 +14,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, vector
 from geoveil.errors import InvalidInput, Unsupported, require
 from geoveil.files import replaced_file
-from geoveil.space.grid import Grid
-from geoveil.space.points import Points
-from geoveil.space.space import MapSpace, Space
+from geoveil.space import Grid, MapSpace, Points, Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

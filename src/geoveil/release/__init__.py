@@ -1,15 +1,11 @@
 """Counts of a trusted aggregator, released with the least leakage for their accuracy."""
 
+# fmt: off
+# isort: off
 from geoveil.release.coarsening import MergedPlaces, even_groups, merge_least_visited
 from geoveil.release.comparator import (
-    ComparatorLeakage,
-    CurvePoint,
-    GeometricCounting,
-    NoisyCounts,
-    SimpleCounting,
-    comparator_leakage,
-    leakage_curve,
-    matched,
+    ComparatorLeakage, CurvePoint, GeometricCounting, NoisyCounts, SimpleCounting, comparator_leakage,
+    leakage_curve, matched,
 )
 from geoveil.release.count_release import CountRelease, GroupedRelease, LeakageChain
 from geoveil.release.counts import CountVectors, number_of_vectors
@@ -17,23 +13,10 @@ from geoveil.release.optimum import ReleaseDesign
 from geoveil.release.prior import CountLaw, Prior
 
 __all__ = [
-    "ComparatorLeakage",
-    "CountLaw",
-    "CountRelease",
-    "CountVectors",
-    "CurvePoint",
-    "GeometricCounting",
-    "GroupedRelease",
-    "LeakageChain",
-    "MergedPlaces",
-    "NoisyCounts",
-    "Prior",
-    "ReleaseDesign",
-    "SimpleCounting",
-    "comparator_leakage",
-    "even_groups",
-    "leakage_curve",
-    "matched",
-    "merge_least_visited",
-    "number_of_vectors",
+    "ComparatorLeakage", "CountLaw", "CountRelease", "CountVectors", "CurvePoint", "GeometricCounting",
+    "GroupedRelease", "LeakageChain", "MergedPlaces", "NoisyCounts", "Prior", "ReleaseDesign",
+    "SimpleCounting", "comparator_leakage", "even_groups", "leakage_curve", "matched",
+    "merge_least_visited", "number_of_vectors",
 ]
+# isort: on
+# fmt: on

@@ -21,14 +21,7 @@ import numpy.typing as npt
 
 from geoveil.arrays import IntArray, count
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.release.counts import (
-    ENTRY_LIMIT,
-    REACH,
-    VECTOR_LIMIT,
-    CountVectors,
-    transform_points,
-    within_products,
-)
+from geoveil.release import counts as counting
 from geoveil.release.prior import Prior
 
 
@@ -98,14 +91,14 @@ def within_reach(prior: Prior) -> bool:
     """Whether a release for this prior can be designed: vectors to list and transforms to make."""
     people, places = prior.people, prior.places
     lower, upper = prior.window()
-    if not within_products(people, lower, upper, REACH):
+    if not counting.within_products(people, lower, upper, counting.REACH):
         return False
-    size = CountVectors.estimated_size(people, lower, upper)
+    size = counting.CountVectors.estimated_size(people, lower, upper)
     if not prior.is_common:  # people join one at a time, so all smaller counts are needed too
         spare = int(np.argmax(np.subtract(upper, lower)))
         lower, upper = (0,) * places, (*upper[:spare], people, *upper[spare + 1 :])
-        size = CountVectors.estimated_size(people, lower, upper)
-    return size <= VECTOR_LIMIT
+        size = counting.CountVectors.estimated_size(people, lower, upper)
+    return size <= counting.VECTOR_LIMIT
 
 
 def check_reach(prior: Prior) -> None:
@@ -113,8 +106,8 @@ def check_reach(prior: Prior) -> None:
     if within_reach(prior):
         return
     lower, upper = prior.window()
-    size = CountVectors.estimated_size(prior.people, lower, upper)
-    points = float(min(transform_points(lower, upper), 10**300))
+    size = counting.CountVectors.estimated_size(prior.people, lower, upper)
+    points = float(min(counting.transform_points(lower, upper), 10**300))
     advice = []
 
     def merged_is_too_large(places: int) -> bool:
@@ -135,6 +128,7 @@ def check_reach(prior: Prior) -> None:
         groups = max(groups + 1, groups * 5 // 4)
     raise TooLarge(
         f"count vectors ({size:.3g} for {prior.people} people and {prior.places} places) must have at most "
-        f"{ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at most {REACH:.3g} "
-        f"points ({points:.3g}) and {VECTOR_LIMIT:.3g} vectors; {' or '.join(advice)}"
+        f"{counting.ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at "
+        f"most {counting.REACH:.3g} points ({points:.3g}) and {counting.VECTOR_LIMIT:.3g} vectors; "
+        f"{' or '.join(advice)}"
     )

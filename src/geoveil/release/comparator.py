@@ -12,11 +12,10 @@ from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import comb, entr
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, count, distribution, positive
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, count, distribution, positive
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.errors import InvalidInput, TooLarge
@@ -229,7 +228,7 @@ class GeometricCounting(NoisyCounts):
 
 
 def matched(
-    kind: type[NoisyCounts], vectors: CountVectors, prior: npt.ArrayLike, *, distortion: float
+    kind: type[NoisyCounts], vectors: CountVectors, prior: ArrayLike, *, distortion: float
 ) -> NoisyCounts:
     """The comparator of this kind whose mean distance is ``distortion``, ε between 0.001 and 100.
 
@@ -277,7 +276,7 @@ class ComparatorLeakage:
 
 
 def comparator_leakage(
-    channel: NoisyCounts, prior: npt.ArrayLike, *, rows: int = 400, seed: int = 1
+    channel: NoisyCounts, prior: ArrayLike, *, rows: int = 400, seed: int = 1
 ) -> ComparatorLeakage:
     """I(A; Ã) of a comparator under a law of the counts: exact, or estimated from ``rows`` rows.
 

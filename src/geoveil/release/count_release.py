@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import rel_entr
 
-from geoveil.arrays import FloatArray, IntArray, count, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, positive
 from geoveil.errors import InvalidInput
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -89,7 +88,7 @@ class CountRelease:
         self,
         *,
         people: int,
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         multiplier: float | None = None,
         distortion: float | None = None,
         leakage_bits: float | None = None,
@@ -120,7 +119,7 @@ class CountRelease:
         cls,
         *,
         people: int,
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         multiplier: float,
         threshold: float = 1e-3,
         timestamps: int | None = None,
@@ -189,7 +188,7 @@ class CountRelease:
 
     # -- releasing -------------------------------------------------------------------------------
 
-    def sample(self, counts: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
+    def sample(self, counts: ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """What to publish instead of ``counts``: (places,), or (timestamps, places) where there are several.
 
         Every count is checked before anything is drawn, with the operating system's randomness by
@@ -264,7 +263,7 @@ def _calibrated(
     return nearest.at, nearest.made
 
 
-def _laws(prior: npt.ArrayLike, people: int, timestamps: int | None) -> tuple[CountLaw, ...]:
+def _laws(prior: ArrayLike, people: int, timestamps: int | None) -> tuple[CountLaw, ...]:
     """The law of the counts at each timestamp; equal priors share one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
     try:
@@ -310,7 +309,7 @@ class GroupedRelease:
         self,
         *,
         people: int,
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         multiplier: float,
         groups: int | Sequence[Sequence[int]],
     ) -> None:
@@ -355,7 +354,7 @@ class GroupedRelease:
         """Differential privacy of one release, in nats: a person is in one group only."""
         return self.releases[0].epsilon
 
-    def sample(self, counts: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
+    def sample(self, counts: ArrayLike, *, randomness: Randomness = SYSTEM) -> IntArray:
         """What to publish for the counts of each group, (groups, places): one valid vector for all."""
         if np.ndim(counts) != 2 or len(np.asarray(counts)) != len(self.groups):
             raise InvalidInput(

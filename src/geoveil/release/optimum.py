@@ -9,10 +9,9 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import entr, softmax
 
-from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive
 from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import Kernel, kernel_on
@@ -119,11 +118,7 @@ class LeakageChange:
     maximum: int = 100_000
 
     def settled(
-        self,
-        operator: Operator,
-        weights: npt.ArrayLike,
-        start: FloatArray,
-        progress: Progress | None,
+        self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> Steps:
         """The number of steps that Algorithm 1 makes on these data."""
         objective, before = Objective(operator, weights), np.inf

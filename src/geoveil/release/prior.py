@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
-from geoveil.arrays import FloatArray, IntArray, count, frozen
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen
 from geoveil.channel.kernel import kernel_on
 from geoveil.errors import InvalidInput
 from geoveil.measure.information import entropy_bits
-from geoveil.release.counts import (
-    LATTICE_LIMIT,
-    WHOLE_LIMIT,
-    CountVectors,
-    number_of_vectors,
-    within_products,
-)
+from geoveil.release import counts as counting
 
 _SUM_TOLERANCE = 1e-6
 
@@ -37,7 +30,7 @@ class Prior:
     kind: IntArray
 
     @classmethod
-    def parse(cls, prior: npt.ArrayLike, people: int) -> Prior:
+    def parse(cls, prior: ArrayLike, people: int) -> Prior:
         """One distribution for everybody, (places,), or one row per person, (people, places).
 
         >>> Prior.parse([[0.5, 0.5], [0.9, 0.1], [0.5, 0.5]], people=3).rows.tolist()
@@ -125,13 +118,13 @@ class Prior:
 
     def window(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The bounds of the vectors that a design looks at: all of few, else all but ``TAIL``/2."""
-        if number_of_vectors(self.people, self.places) <= WHOLE_LIMIT:
+        if counting.number_of_vectors(self.people, self.places) <= counting.WHOLE_LIMIT:
             return (0,) * self.places, (self.people,) * self.places
         return self.bounds(TAIL / 2)
 
     # -- laws of the counts ----------------------------------------------------------------------
 
-    def law(self, vectors: CountVectors) -> FloatArray:
+    def law(self, vectors: counting.CountVectors) -> FloatArray:
         """P(A = a) for each of the vectors.
 
         Multinomial for a common prior (AGG Def. 6), else Poisson-multinomial, exactly: people join
@@ -147,7 +140,7 @@ class Prior:
             law = crowd.joined(law, row, number)
         return law[crowd.chosen]
 
-    def laws_given_place(self, vectors: CountVectors) -> Iterator[tuple[int, FloatArray]]:
+    def laws_given_place(self, vectors: counting.CountVectors) -> Iterator[tuple[int, FloatArray]]:
         """For each kind of person k: (k, P(A = a | that person is at l)) with a row for each place l.
 
         The others are what is left: all people but one of that kind. For a common prior this is
@@ -174,10 +167,10 @@ class Crowd:
     Cost: L gathers for each person, on the vectors below the upper bounds of the window.
     """
 
-    def __init__(self, window: CountVectors) -> None:
+    def __init__(self, window: counting.CountVectors) -> None:
         upper = list(window.upper)
         upper[window.spare] = window.people
-        states = CountVectors(window.people, window.places, upper=tuple(upper))
+        states = counting.CountVectors(window.people, window.places, upper=tuple(upper))
         self.chosen = states._index(window.vectors)
         """(window,): the states that are the vectors of the window."""
         self.nobody = np.zeros(states.size)
@@ -238,7 +231,7 @@ class CountLaw:
     """
 
     prior: Prior
-    vectors: CountVectors
+    vectors: counting.CountVectors
     probabilities: FloatArray
     left_out: float
     """A bound on the probability of all vectors that were left out."""
@@ -246,15 +239,15 @@ class CountLaw:
     @classmethod
     def of(cls, prior: Prior) -> CountLaw:
         """The law of the counts of people with this prior."""
-        whole = number_of_vectors(prior.people, prior.places) <= WHOLE_LIMIT
-        vectors = CountVectors(prior.people, prior.places, *prior.window())
+        whole = counting.number_of_vectors(prior.people, prior.places) <= counting.WHOLE_LIMIT
+        vectors = counting.CountVectors(prior.people, prior.places, *prior.window())
         law = prior.law(vectors) if whole else without_tail(prior.law(vectors), TAIL / 2)
         return cls(prior, vectors, frozen(law / law.sum()), 0.0 if whole else TAIL)
 
     @property
     def is_whole(self) -> bool:
         """Whether the window holds every count vector."""
-        return self.vectors.size == number_of_vectors(self.prior.people, self.prior.places)
+        return self.vectors.size == counting.number_of_vectors(self.prior.people, self.prior.places)
 
     @cached_property
     def entropy_bits(self) -> float:
@@ -281,14 +274,16 @@ class CountLaw:
     def widened(self, margin: int) -> CountLaw:
         """The same law on a window that is ``margin`` wider on every side."""
         old = self.vectors
-        vectors = CountVectors(old.people, old.places, *self._bounds(margin))
+        vectors = counting.CountVectors(old.people, old.places, *self._bounds(margin))
         probabilities = np.zeros(vectors.size)
         probabilities[vectors.index(old.vectors)] = self.probabilities
         return CountLaw(self.prior, vectors, frozen(probabilities), self.left_out)
 
     def can_widen(self, margin: int) -> bool:
         """Whether products on the widened window are possible."""
-        return within_products(self.vectors.people, *self._bounds(margin), LATTICE_LIMIT)
+        return counting.within_products(
+            self.vectors.people, *self._bounds(margin), counting.LATTICE_LIMIT
+        )
 
     def _bounds(self, margin: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         old = self.vectors

@@ -16,19 +16,12 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from geoveil.document.campaign_ids import ID_PATTERN
+from geoveil.server import problem as problems
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.handlers import OPERATIONS
 from geoveil.server.limits import Limits
 from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
-from geoveil.server.problem import (
-    ARRIVED,
-    ClientGone,
-    Problem,
-    check_media_type,
-    problem_of,
-    read_body,
-)
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.uploads import PREFIX, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
@@ -99,7 +92,7 @@ class Service:
     def campaign_id(self, given: str) -> str:
         """The id where it can be one; what cannot never reaches the store."""
         if not _ID.match(given):
-            raise Problem("unknown-campaign", "there is no campaign with this id")
+            raise problems.Problem("unknown-campaign", "there is no campaign with this id")
         return given
 
     async def blocking(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -108,8 +101,8 @@ class Service:
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request, plain JSON as far as its headers say, limited in length and time."""
-        check_media_type(scope["headers"])
-        return await read_body(
+        problems.check_media_type(scope["headers"])
+        return await problems.read_body(
             scope,
             receive,
             limit_bytes=self.settings.body_limit_bytes,
@@ -203,23 +196,23 @@ class Application:
         scope["app"] = self
         try:
             if _CONTROL.search(scope["path"]):
-                raise Problem("not-found")
+                raise problems.Problem("not-found")
             campaign = campaign_of_upload(scope)
             if campaign is None:
                 await self._router(scope, receive, send)
             else:
                 await self._upload(campaign, scope, receive, send)
-        except (HTTPException, Problem) as error:
-            response = problem_of(error).response()
+        except (HTTPException, problems.Problem) as error:
+            response = problems.problem_of(error).response()
             self._finish(response, scope, ELSEWHERE, Audience.PUBLIC, 0.0)
             await response(scope, receive, send)
-        except ClientGone:
+        except problems.ClientGone:
             return
 
     async def _upload(self, campaign: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers, content = await self._uploads.answer(campaign, scope, receive)
-        except ClientGone:
+        except problems.ClientGone:
             return
         except Exception as error:
             response = self._problem(error)
@@ -240,15 +233,15 @@ class Application:
                 token = request.headers.get("authorization")
                 await service.blocking(service.tokens.check, token)
             if operation.handler is None:
-                raise Problem("not-found")
+                raise problems.Problem("not-found")
             return await operation.handler(service, request)
-        except ClientGone:
+        except problems.ClientGone:
             raise
         except Exception as error:
             return self._problem(error)
 
     def _problem(self, error: Exception) -> Response:
-        problem = problem_of(error)
+        problem = problems.problem_of(error)
         if problem.name == "internal":
             self.service.log.fault("internal error", error)
         return problem.response()
@@ -264,7 +257,7 @@ class Application:
         origins = _OPEN if audience is Audience.PARTICIPANT else _CLOSED
         for name, value in (_SECURITY | origins).items():
             response.headers.setdefault(name, value)
-        if ARRIVED not in scope:
+        if problems.ARRIVED not in scope:
             response.headers["connection"] = "close"
         self.service.metrics.requests[route, status] += 1
         if audience is Audience.OPERATOR:

@@ -11,15 +11,7 @@ import msgspec
 
 from geoveil.document.campaign_ids import new_id
 from geoveil.document.wire import MechanismDocument
-from geoveil.server.conclusion import (
-    Conclusion,
-    Work,
-    first_document,
-    opened,
-    read_body,
-    record_of,
-    renewed,
-)
+from geoveil.server import conclusion as conclusions
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, Store
@@ -68,9 +60,9 @@ class Campaigns:
             raise exists
         settings = msgspec.structs.replace(settings, id=campaign)
         now = int(self.clock())
-        document = first_document(settings, campaign, now)
+        document = conclusions.first_document(settings, campaign, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
-        if not self._store.create_campaign(record, record_of(document, settings, now)):
+        if not self._store.create_campaign(record, conclusions.record_of(document, settings, now)):
             raise exists
         return record
 
@@ -158,7 +150,7 @@ class Campaigns:
                 )
         return current.number
 
-    def tick(self) -> list[Work]:
+    def tick(self) -> list[conclusions.Work]:
         """Look at every campaign once: close what is due, renew what expired, drop old ids.
 
         Returns the closings without an estimate, for a ``Worker``.
@@ -170,7 +162,7 @@ class Campaigns:
             self._store.forget_ids(now_s=int(self.clock()) - QUEUED_S)
         return [self._work(closing) for closing in self._store.closings()]
 
-    def claim(self, work: Work, *, for_s: int, held_until_s: int = 0) -> int:
+    def claim(self, work: conclusions.Work, *, for_s: int, held_until_s: int = 0) -> int:
         """Take a closing for a while, or have it longer: until when; 0 where another process has it."""
         now = int(self.clock())
         claimed = self._store.claim(
@@ -182,7 +174,7 @@ class Campaigns:
         """Give a closing back that this process had taken."""
         self._store.release(campaign, number)
 
-    def publish(self, work: Work, conclusion: Conclusion) -> bool:
+    def publish(self, work: conclusions.Work, conclusion: conclusions.Conclusion) -> bool:
         """Keep what a closing led to; ``False`` where another process has done so.
 
         The next round opens now; a document of which too little is left gets a lifetime that begins now.
@@ -191,7 +183,9 @@ class Campaigns:
         estimate = EstimateRecord(
             work.campaign, work.round, now, conclusion.reports, conclusion.body
         )
-        following = conclusion.following and opened(conclusion.following, work.settings, now)
+        following = conclusion.following and conclusions.opened(
+            conclusion.following, work.settings, now
+        )
         published = self._store.publish(estimate, following)
         self._forget(work.campaign)
         return published
@@ -234,18 +228,18 @@ class Campaigns:
         if current.total >= settings.minimum_reports:
             self._close(current, settings.minimum_reports)
         elif now >= current.expires_at_s and not settings.ends_with(current.number):
-            following = renewed(MechanismDocument.read(current.document), settings, now)
-            self._store.replace_document(record_of(following, settings, now), at_s=now)
+            following = conclusions.renewed(MechanismDocument.read(current.document), settings, now)
+            self._store.replace_document(conclusions.record_of(following, settings, now), at_s=now)
             self._forget(current.campaign)
 
-    def _work(self, closing: ClosingRecord) -> Work:
+    def _work(self, closing: ClosingRecord) -> conclusions.Work:
         documents = {
             each.number: each.document
             for each in self._store.rounds(closing.campaign)
             if each.number in closing.counts and closing.counts[each.number].any()
         }
         before = self._store.estimate(closing.campaign)
-        return Work(
+        return conclusions.Work(
             closing.campaign,
             closing.round,
             closing.closed_at_s,
@@ -282,7 +276,7 @@ def described(
     else:
         estimated = latest is not None and latest.round >= current.number
         state = "finished" if last and estimated else "estimating"
-    body = {} if latest is None else read_body(latest.body)
+    body = {} if latest is None else conclusions.read_body(latest.body)
     return {
         "id": current.campaign,
         "name": settings.name,
@@ -291,10 +285,7 @@ def described(
         "round": current.number,
         "mechanism": current.mechanism,
         "expires": current.expires_at_s,
-        "reports_counted": {
-            "round": current.total,
-            "all": sum(each.total for each in rounds),
-        },
+        "reports_counted": {"round": current.total, "all": sum(each.total for each in rounds)},
         "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},

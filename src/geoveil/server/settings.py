@@ -33,9 +33,7 @@ _WORDS |= {"false": False, "0": False, "no": False, "off": False}
 
 def _setting(default: Any, text: str, *, least: float | None = None, secret: bool = False) -> Any:
     return field(
-        default=default,
-        repr=not secret,
-        metadata={"help": text, "least": least, "secret": secret},
+        default=default, repr=not secret, metadata={"help": text, "least": least, "secret": secret}
     )
 
 

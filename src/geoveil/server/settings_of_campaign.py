@@ -15,8 +15,7 @@ from geoveil.campaign.rules import PromiseRule
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.space import Box, Grid
-from geoveil.space.space import MATRIX_LIMIT
+from geoveil.space import MATRIX_LIMIT, Box, Grid
 from geoveil.store import RoundRecord
 
 NAME_LENGTH = 200

@@ -9,20 +9,15 @@ from geoveil.errors import InvalidFile
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.points import Points
 from geoveil.space.projection import TangentPlane
-from geoveil.space.space import Space, kind_of
+from geoveil.space.space import MATRIX_LIMIT, MapSpace, Space, kind_of
 
 __all__ = [
-    "Box",
-    "Grid",
-    "Line",
-    "Points",
-    "Space",
-    "TangentPlane",
-    "register_space",
-    "space_from_dict",
-]
+    "MATRIX_LIMIT", "Box", "Grid", "Line", "MapSpace", "Outside", "OutsideCount", "Points", "Space",
+    "TangentPlane", "register_space", "space_from_dict",
+]  # fmt: skip
 
 _KINDS: dict[str, type[Space]] = {"grid": Grid, "line": Line, "points": Points}
 

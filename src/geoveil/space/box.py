@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, finite
+from geoveil.arrays import ArrayLike, FloatArray, finite
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, wrapped
 
@@ -61,7 +60,7 @@ class Box:
         check_reach("the box", east - west, north - south)
 
     @classmethod
-    def around(cls, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None) -> Box:
+    def around(cls, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None) -> Box:
         """The smallest box that holds all places; in longitude the smallest covering arc."""
         latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         if latitude.size == 0:
@@ -162,7 +161,7 @@ Geometry = dict[str, Any]
 
 
 def feature_collection(
-    geometries: Iterable[Geometry], size: int, properties: Mapping[str, npt.ArrayLike] | None
+    geometries: Iterable[Geometry], size: int, properties: Mapping[str, ArrayLike] | None
 ) -> dict[str, Any]:
     """One feature per cell: ``id`` and property ``cell`` its number, and one value per property.
 

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, indices, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, indices, positive
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.space.box import Box, cell_polygons, check_reach, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane
@@ -95,7 +94,7 @@ class Grid(MapSpace):
     def around(
         cls,
         *,
-        lat: npt.ArrayLike,
+        lat: ArrayLike,
         lng: Degrees = None,
         lon: Degrees = None,
         cell_km: float,
@@ -175,7 +174,7 @@ class Grid(MapSpace):
             )
         return self.box.plane
 
-    def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+    def distance_km(self, a: ArrayLike, b: ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast).
 
         Equal offsets have exactly equal distances, wherever the two cells lie.
@@ -220,12 +219,12 @@ class Grid(MapSpace):
 
     # -- cells -----------------------------------------------------------------------------------
 
-    def cell_at(self, row: npt.ArrayLike, column: npt.ArrayLike) -> IntArray:
+    def cell_at(self, row: ArrayLike, column: ArrayLike) -> IntArray:
         """Cells at rows and columns (arrays broadcast)."""
         at_row = indices("row", row, self.rows)
         return at_row * self.columns + indices("column", column, self.columns)
 
-    def row_column(self, cells: npt.ArrayLike) -> tuple[IntArray, IntArray]:
+    def row_column(self, cells: ArrayLike) -> tuple[IntArray, IntArray]:
         """Rows and columns of cells."""
         rows, columns = np.divmod(indices("cells", cells, self.size), self.columns)
         return rows, columns
@@ -248,7 +247,7 @@ class Grid(MapSpace):
 
     # -- documents -------------------------------------------------------------------------------
 
-    def to_geojson(self, properties: Mapping[str, npt.ArrayLike] | None = None) -> dict[str, Any]:
+    def to_geojson(self, properties: Mapping[str, ArrayLike] | None = None) -> dict[str, Any]:
         """The cells as a GeoJSON FeatureCollection, with one value per cell for each property.
 
         Rings are (lng, lat), counter-clockwise; cells across ±180° are cut there (RFC 7946).

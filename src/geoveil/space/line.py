@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, count
 from geoveil.errors import TooLarge
 from geoveil.space.outside import Outside, settle
 from geoveil.space.projection import numbers
@@ -47,8 +46,8 @@ class Line(Space):
     @overload
     def locate(self, values: float, *, outside: Outside = ...) -> int: ...
     @overload
-    def locate(self, values: npt.ArrayLike, *, outside: Outside = ...) -> IntArray: ...
-    def locate(self, values: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
+    def locate(self, values: ArrayLike, *, outside: Outside = ...) -> IntArray: ...
+    def locate(self, values: ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """The nearest whole numbers, halves upward: an ``int`` for one value, else an array.
 
         A value more than half a step beyond an end is outside: it is refused (``"raise"``), left out

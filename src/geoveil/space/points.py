@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
@@ -41,10 +40,10 @@ class Points(MapSpace):
     def __init__(
         self,
         *,
-        lat: npt.ArrayLike | None = None,
+        lat: ArrayLike | None = None,
         lng: Degrees = None,
         lon: Degrees = None,
-        xy_km: npt.ArrayLike | None = None,
+        xy_km: ArrayLike | None = None,
     ) -> None:
         if (lat is None) == (xy_km is None) or (lat is None) != (lng is None and lon is None):
             raise InvalidInput("places must be given as lat and lng, or as xy_km, and not as both")
@@ -83,7 +82,7 @@ class Points(MapSpace):
         _, nearest = self._tree.query(reachable)
         return np.asarray(nearest, dtype=np.int64)
 
-    def to_geojson(self, properties: Mapping[str, npt.ArrayLike] | None = None) -> dict[str, Any]:
+    def to_geojson(self, properties: Mapping[str, ArrayLike] | None = None) -> dict[str, Any]:
         """The places as a GeoJSON FeatureCollection of points, with one value each per property."""
         lat, lng = self.centres_latlng()
         places = np.stack([lng, lat], axis=-1).tolist()

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.space.outside import no_degrees
 
-Degrees = npt.ArrayLike | None
+Degrees = ArrayLike | None
 """A longitude under one of its two names, ``lng`` or ``lon``: given once, under either."""
 EQUATOR_KM = 6378.137
 """Semi-major axis a of WGS84."""
@@ -49,9 +48,7 @@ class TangentPlane:
         object.__setattr__(self, "lat", float(latitude))
         object.__setattr__(self, "lng", float(wrapped(east)))
 
-    def to_plane(
-        self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
-    ) -> FloatArray:
+    def to_plane(self, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None) -> FloatArray:
         """Plane coordinates (…, 2) in km of places given in degrees; any real longitude is wrapped.
 
         The far side of the globe, which an orthographic map would fold back onto the near one, is
@@ -79,7 +76,7 @@ class TangentPlane:
         east[hidden], north[hidden] = 0.0, _LIMB_KM
         return east, north
 
-    def to_latlng(self, xy: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    def to_latlng(self, xy: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Latitude and longitude in degrees, −180 ≤ lng < 180, of plane coordinates (…, 2) in km.
 
         The up component u solves A u² + 2 B u + C = 0, the condition to lie on the ellipsoid.
@@ -144,7 +141,7 @@ def either_longitude(lng: Any, lon: Any) -> Any:
 
 
 def coordinates(
-    *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
+    *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None
 ) -> tuple[FloatArray, FloatArray]:
     """Latitudes and longitudes as finite arrays of one shape, or an error without their values."""
     latitude, longitude = numbers("lat", lat), numbers("lng", either_longitude(lng, lon))
@@ -158,7 +155,7 @@ def coordinates(
     return latitude, longitude
 
 
-def plane_coordinates(name: str, value: npt.ArrayLike) -> FloatArray:
+def plane_coordinates(name: str, value: ArrayLike) -> FloatArray:
     """The value as finite plane coordinates (…, 2)."""
     plane = numbers(name, value)
     if plane.ndim == 0 or plane.shape[-1] != 2:

@@ -10,9 +10,8 @@ from functools import cached_property
 from typing import Any, ClassVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, ReadOnly, frozen, indices
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
 from geoveil.space.outside import Outside, elsewhere, settle
 from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates, plane_coordinates
@@ -42,7 +41,7 @@ class Space(ReadOnly, ABC):
         """The centres, for a space that does not set them."""
         raise NotImplementedError
 
-    def distance_km(self, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+    def distance_km(self, a: ArrayLike, b: ArrayLike) -> FloatArray:
         """Distances between the centres of cells ``a`` and ``b`` (arrays broadcast)."""
         first = self.centres[indices("cells", a, self.size)]
         second = self.centres[indices("cells", b, self.size)]
@@ -142,12 +141,12 @@ class MapSpace(Space):
     ) -> int: ...
     @overload
     def locate(
-        self, *, lat: npt.ArrayLike, lng: Degrees = ..., lon: Degrees = ..., outside: Outside = ...
+        self, *, lat: ArrayLike, lng: Degrees = ..., lon: Degrees = ..., outside: Outside = ...
     ) -> IntArray: ...
     def locate(
         self,
         *,
-        lat: npt.ArrayLike,
+        lat: ArrayLike,
         lng: Degrees = None,
         lon: Degrees = None,
         outside: Outside = "raise",
@@ -168,12 +167,12 @@ class MapSpace(Space):
             lambda beyond: elsewhere(self, latitude.ravel()[beyond], longitude.ravel()[beyond]),
         )
 
-    def locate_km(self, xy: npt.ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
+    def locate_km(self, xy: ArrayLike, *, outside: Outside = "raise") -> int | IntArray:
         """Cells of places (…, 2) in kilometres east and north, the coordinates of ``centres``."""
         return settle(*self._nearest_km(xy), outside)
 
     def nearest_cells(
-        self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None
+        self, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None
     ) -> tuple[IntArray, BoolArray]:
         """The nearest cells of places in degrees, and which of the places are inside."""
         plane = self.plane
@@ -183,7 +182,7 @@ class MapSpace(Space):
             latitude.shape, lambda block: plane.project(flat_lat[block], flat_lng[block])
         )
 
-    def _nearest_km(self, xy: npt.ArrayLike) -> tuple[IntArray, BoolArray]:
+    def _nearest_km(self, xy: ArrayLike) -> tuple[IntArray, BoolArray]:
         plane = plane_coordinates("xy", xy)
         flat = plane.reshape(-1, 2)
         return self._by_blocks(plane.shape[:-1], lambda block: (flat[block, 0], flat[block, 1]))
@@ -198,11 +197,11 @@ class MapSpace(Space):
         signed = signed.reshape(shape)
         return np.where(signed < 0, ~signed, signed), signed >= 0
 
-    def inside(self, *, lat: npt.ArrayLike, lng: Degrees = None, lon: Degrees = None) -> BoolArray:
+    def inside(self, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None) -> BoolArray:
         """Which places are inside; ``lat[inside]`` are those that ``outside="drop"`` keeps."""
         return self.nearest_cells(lat=lat, lng=lng, lon=lon)[1]
 
-    def inside_km(self, xy: npt.ArrayLike) -> BoolArray:
+    def inside_km(self, xy: ArrayLike) -> BoolArray:
         """Which places (…, 2), in kilometres east and north, are inside."""
         return self._nearest_km(xy)[1]
 
@@ -247,10 +246,10 @@ class RadialLoss:
     name: str
     function: Callable[[FloatArray], FloatArray]
 
-    def __call__(self, space: Space, a: npt.ArrayLike, b: npt.ArrayLike) -> FloatArray:
+    def __call__(self, space: Space, a: ArrayLike, b: ArrayLike) -> FloatArray:
         return self.at(space.distance_km(a, b))
 
-    def at(self, distance_km: npt.ArrayLike) -> FloatArray:
+    def at(self, distance_km: ArrayLike) -> FloatArray:
         """The loss at each distance."""
         distance = np.asarray(distance_km, dtype=np.float64)
         return np.asarray(self.function(distance), dtype=np.float64)

@@ -12,18 +12,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
-from geoveil.store.records import (
-    ID_BYTES,
-    CampaignRecord,
-    ClosingRecord,
-    EstimateRecord,
-    RoundRecord,
-    Row,
-    Snapshot,
-    Upload,
-    packed,
-    unpacked,
-)
+from geoveil.store import records
 
 _AT_A_TIME = 10_000
 """Ids looked at in one transaction that forgets: reports are counted between two of these."""
@@ -73,7 +62,7 @@ _ESTIMATE = """
 class Run(Protocol):
     """Runs one statement inside a transaction; its rows."""
 
-    def __call__(self, statement: str, **values: object) -> list[Row]: ...
+    def __call__(self, statement: str, **values: object) -> list[records.Row]: ...
 
 
 class RoundKeys(NamedTuple):
@@ -115,7 +104,7 @@ class Store(ABC):
         """A transaction that is committed at the end, or undone where anything was raised."""
 
     @abstractmethod
-    def add(self, uploads: Sequence[Upload]) -> list[bool]:
+    def add(self, uploads: Sequence[records.Upload]) -> list[bool]:
         """Count reports in one transaction; ``True`` where the id was new in its campaign.
 
         An id counts once per campaign, whatever it carries the second time. Id and count are written
@@ -128,11 +117,11 @@ class Store(ABC):
         """Raise ``StoreFailed`` unless the store can read and write now (for readiness)."""
 
     @abstractmethod
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
+    def snapshot(self) -> AbstractContextManager[records.Snapshot]:
         """Everything as of one moment, for backups and moves to another store; counting goes on."""
 
     @abstractmethod
-    def fill(self, snapshot: Snapshot) -> None:
+    def fill(self, snapshot: records.Snapshot) -> None:
         """Take over everything of another store, in one transaction; ``InvalidInput`` unless this one
         is empty."""
 
@@ -142,7 +131,7 @@ class Store(ABC):
 
     # -- campaigns and rounds --------------------------------------------------------------------
 
-    def create_campaign(self, campaign: CampaignRecord, first: RoundRecord) -> bool:
+    def create_campaign(self, campaign: records.CampaignRecord, first: records.RoundRecord) -> bool:
         """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists."""
         if first.campaign != campaign.id or first.number != 1:
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
@@ -157,24 +146,24 @@ class Store(ABC):
                 _open_round(run, keys[0][0], first)
         return bool(keys)
 
-    def campaigns(self) -> list[CampaignRecord]:
+    def campaigns(self) -> list[records.CampaignRecord]:
         """All campaigns, oldest first."""
-        return [CampaignRecord(*row) for row in self._read(f"{_CAMPAIGN} ORDER BY key")]
+        return [records.CampaignRecord(*row) for row in self._read(f"{_CAMPAIGN} ORDER BY key")]
 
-    def campaign(self, campaign: str) -> CampaignRecord | None:
+    def campaign(self, campaign: str) -> records.CampaignRecord | None:
         """One campaign."""
         rows = self._read(f"{_CAMPAIGN} WHERE id = :campaign", campaign=campaign)
-        return CampaignRecord(*rows[0]) if rows else None
+        return records.CampaignRecord(*rows[0]) if rows else None
 
-    def rounds(self, campaign: str) -> list[RoundRecord]:
+    def rounds(self, campaign: str) -> list[records.RoundRecord]:
         """All rounds of a campaign, oldest first, with their totals now."""
         rows = self._read(f"{_ROUND} WHERE c.id = :campaign ORDER BY r.number", campaign=campaign)
-        return [RoundRecord(*row) for row in rows]
+        return [records.RoundRecord(*row) for row in rows]
 
-    def round_of(self, mechanism: str) -> RoundRecord | None:
+    def round_of(self, mechanism: str) -> records.RoundRecord | None:
         """The round that published this document."""
         rows = self._read(f"{_ROUND} WHERE r.mechanism = :mechanism", mechanism=mechanism)
-        return RoundRecord(*rows[0]) if rows else None
+        return records.RoundRecord(*rows[0]) if rows else None
 
     def counts(self, campaign: str) -> dict[int, IntArray]:
         """Round number → counts by cell, all from one moment."""
@@ -205,16 +194,16 @@ class Store(ABC):
                     " VALUES (:key, :round_key, :counts)",
                     key=key,
                     round_key=round_key,
-                    counts=packed(counts),
+                    counts=records.packed(counts),
                 )
         return True
 
-    def closings(self) -> list[ClosingRecord]:
+    def closings(self) -> list[records.ClosingRecord]:
         """Closed rounds that have no estimate yet, oldest first."""
         waiting: dict[tuple[str, int, int], dict[int, IntArray]] = {}
         for campaign, number, at_s, other, counts in self._read(_CLOSINGS):
-            waiting.setdefault((campaign, number, at_s), {})[other] = unpacked(counts)
-        return [ClosingRecord(*closed, counts) for closed, counts in waiting.items()]
+            waiting.setdefault((campaign, number, at_s), {})[other] = records.unpacked(counts)
+        return [records.ClosingRecord(*closed, counts) for closed, counts in waiting.items()]
 
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
@@ -237,7 +226,9 @@ class Store(ABC):
                 number=number,
             )
 
-    def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
+    def publish(
+        self, estimate: records.EstimateRecord, following: records.RoundRecord | None
+    ) -> bool:
         """Keep the estimate of a closed round and open the next one, if any, in one transaction.
 
         ``False``, and nothing changed, where this round already has an estimate.
@@ -265,7 +256,7 @@ class Store(ABC):
                 _open_round(run, locked[0][0], following)
         return bool(new)
 
-    def replace_document(self, following: RoundRecord, *, at_s: int) -> bool:
+    def replace_document(self, following: records.RoundRecord, *, at_s: int) -> bool:
         """Close the last round of a campaign without an estimate (its document expired with too few
         reports) and open the next one, in one transaction; ``False`` where another did so first."""
         with self.writing() as run:
@@ -276,12 +267,12 @@ class Store(ABC):
                 _open_round(run, keys[0], following)
         return keys is not None
 
-    def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord | None:
+    def estimate(self, campaign: str, number: int | None = None) -> records.EstimateRecord | None:
         """The estimate made at the close of a round; of the last one that has any, without a number."""
         which = "" if number is None else "AND r.number = :number"
         statement = f"{_ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
         rows = self._read(statement, campaign=campaign, number=number)
-        return EstimateRecord(*rows[0]) if rows else None
+        return records.EstimateRecord(*rows[0]) if rows else None
 
     def forget_ids(self, *, now_s: int) -> int:
         """Drop the ids of rounds whose ``accept_until_s`` lies before ``now_s``; how many.
@@ -324,7 +315,7 @@ class Store(ABC):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _read(self, statement: str, **values: object) -> list[Row]:
+    def _read(self, statement: str, **values: object) -> list[records.Row]:
         with self.reading() as run:
             return run(statement, **values)
 
@@ -372,7 +363,7 @@ class Store(ABC):
                 run("UPDATE round SET ids_dropped = 2 WHERE key = :key", key=round_key)
         return stop, int(count)
 
-    def _sorted(self, uploads: Sequence[Upload]) -> tuple[Pending, list[int]]:
+    def _sorted(self, uploads: Sequence[records.Upload]) -> tuple[Pending, list[int]]:
         """Uploads by campaign and id, and the keys of all rounds they name; each cell checked."""
         pending: Pending = {}
         named: dict[tuple[str, int], RoundKeys] = {}
@@ -385,7 +376,7 @@ class Store(ABC):
                 raise InvalidInput(
                     f"cell of the report at position {position} must be below {cells}"
                 )
-            if len(id) != ID_BYTES:
+            if len(id) != records.ID_BYTES:
                 raise InvalidInput(f"id of the report at position {position} must have 16 bytes")
             ids = pending.get(campaign_key)
             if ids is None:
@@ -413,7 +404,7 @@ def over() -> InvalidInput:
     return InvalidInput("round must still know its ids; reports for it came to an end")
 
 
-def _open_round(run: Run, campaign_key: int, opened: RoundRecord) -> None:
+def _open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None:
     """Keep a round that opens now; whatever the record says of its end or its total is not kept."""
     new = run(
         "INSERT INTO round (campaign_key, number, mechanism, document, cells, opened_at_s,"

@@ -14,17 +14,9 @@ from weakref import WeakSet
 import apsw
 
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.store import records
 from geoveil.store.contract import Pending, Run, Store, over
-from geoveil.store.records import (
-    TABLES,
-    Migration,
-    Row,
-    Snapshot,
-    StoreFailed,
-    Upload,
-    migrations,
-    missing,
-)
+from geoveil.store.records import migrations
 
 OLDEST = (3, 51, 3)
 """Older libraries can corrupt a file in WAL mode when two connections write (the WAL-reset bug)."""
@@ -85,7 +77,7 @@ class SqliteStore(Store):
 
     # -- counting --------------------------------------------------------------------------------
 
-    def add(self, uploads: Sequence[Upload]) -> list[bool]:
+    def add(self, uploads: Sequence[records.Upload]) -> list[bool]:
         """Count reports in one transaction; ``True`` where the id was new in its campaign.
 
         A handful of statements, whatever the number of reports: each statement lets go of the
@@ -113,7 +105,7 @@ class SqliteStore(Store):
         """A transaction of the one writing connection; opened again when it is beyond repair."""
         with self._write_lock, _translated():
             if self._closed:
-                raise StoreFailed("the store is closed")
+                raise records.StoreFailed("the store is closed")
             if self._writer is None:
                 self._writer = self._recovered_writer()
             connection, began = self._writer, False
@@ -130,7 +122,7 @@ class SqliteStore(Store):
     def reading(self) -> Iterator[Run]:
         """A transaction that only reads, on this thread's own connection."""
         if self._closed:
-            raise StoreFailed("the store is closed")
+            raise records.StoreFailed("the store is closed")
         reader: _Reader | None = getattr(self._mine, "reader", None)
         if reader is None:
             reader = self._mine.reader = _Reader(self._connect_reader())
@@ -153,12 +145,12 @@ class SqliteStore(Store):
             run(f"PRAGMA user_version = {int(version)}")
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[records.Snapshot]:
         """Everything as of one moment; counting goes on meanwhile."""
         connection = self._connect_reader()
 
-        def rows(table: str) -> Iterator[Row]:
-            columns = ", ".join(TABLES[table])
+        def rows(table: str) -> Iterator[records.Row]:
+            columns = ", ".join(records.TABLES[table])
             return iter(connection.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2"))
 
         try:
@@ -169,13 +161,13 @@ class SqliteStore(Store):
         finally:
             connection.close(force=True)
 
-    def fill(self, snapshot: Snapshot) -> None:
+    def fill(self, snapshot: records.Snapshot) -> None:
         """Take over everything of another store, in one transaction."""
         with self.writing() as run:
             if run("SELECT 1 FROM campaign UNION ALL SELECT 1 FROM token LIMIT 1"):
                 raise InvalidInput("the store must be empty to take over another one")
             assert self._writer is not None
-            for table, columns in TABLES.items():
+            for table, columns in records.TABLES.items():
                 marks = ", ".join("?" * len(columns))
                 insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
                 self._writer.executemany(insert, iter(snapshot(table)))
@@ -214,7 +206,9 @@ class SqliteStore(Store):
         in_log, copied = connection.wal_checkpoint()
         if in_log != copied:
             connection.close()
-            raise StoreFailed("the log is still being read after a failure; try again later")
+            raise records.StoreFailed(
+                "the log is still being read after a failure; try again later"
+            )
         return connection
 
     def _connect_writer(self, *, create: bool) -> apsw.Connection:
@@ -256,26 +250,26 @@ def _translated() -> Iterator[None]:
         yield
     except apsw.Error as error:
         kind = f"{type(error).__name__} {getattr(error, 'extendedresult', 0)}"
-        raise StoreFailed(
+        raise records.StoreFailed(
             f"SQLite failed ({kind}); nothing was acknowledged, try again later"
         ) from None
 
 
 def _runner(connection: apsw.Connection) -> Run:
-    def run(statement: str, **values: object) -> list[Row]:
+    def run(statement: str, **values: object) -> list[records.Row]:
         return list(connection.execute(statement, values))
 
     return run
 
 
-def _missing_steps(connection: apsw.Connection, *, create: bool) -> tuple[Migration, ...]:
+def _missing_steps(connection: apsw.Connection, *, create: bool) -> tuple[records.Migration, ...]:
     """What the file lacks; raises where it is not ours, too new, or lacks something without ``create``."""
     ours = connection.pragma("application_id") == APPLICATION_ID
     empty = not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     if not ours and not (create and empty):
         raise InvalidInput("the SQLite file must be one that Geoveil made; choose another name")
     version = int(connection.pragma("user_version"))
-    return missing(migrations("sqlite"), version, create=create)
+    return records.missing(migrations("sqlite"), version, create=create)
 
 
 def _migrate(connection: apsw.Connection) -> None:

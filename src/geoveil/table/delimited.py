@@ -14,16 +14,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from geoveil.errors import InvalidFile
+from geoveil.table import reader
 from geoveil.table.locations import list_columns
-from geoveil.table.reader import (
-    DOCUMENT,
-    OpenQuote,
-    Source,
-    TableReader,
-    blocks_of_rows,
-    read_document,
-    unpacking,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,10 +26,12 @@ _SEARCHED = 4
 """Blocks in which a document is looked for: somebody may have sorted the rows."""
 
 
-class DelimitedReader(TableReader):
+class DelimitedReader(reader.TableReader):
     """A CSV file or pipe in UTF-8, with a header line."""
 
-    def __init__(self, source: Source, *, delimiter: str = ",", drop_bad: bool = False) -> None:
+    def __init__(
+        self, source: reader.Source, *, delimiter: str = ",", drop_bad: bool = False
+    ) -> None:
         self._source = source
         self.name = source.name
         self._delimiter = delimiter
@@ -45,9 +39,9 @@ class DelimitedReader(TableReader):
         self._broken_row: int | None = None
         self._rows = 0
         self._fields = self._read_header()
-        self._blocks = blocks_of_rows(source, self._line_end, delimiter=delimiter.encode())
-        self._document = self._carried() if self._fields.count(DOCUMENT) == 1 else None
-        carrier = () if self._document is None else (DOCUMENT,)
+        self._blocks = reader.blocks_of_rows(source, self._line_end, delimiter=delimiter.encode())
+        self._document = self._carried() if self._fields.count(reader.DOCUMENT) == 1 else None
+        carrier = () if self._document is None else (reader.DOCUMENT,)
         self.columns = [name for name in self._fields if name not in carrier]
 
     def batches(
@@ -59,12 +53,12 @@ class DelimitedReader(TableReader):
         types = dict.fromkeys(kept, pa.string()) | dict.fromkeys(coordinates, pa.binary())
         wanted = {str(self._fields.index(name)): kind for name, kind in types.items()}
         try:
-            with unpacking(self.name):
+            with reader.unpacking(self.name):
                 for block in self._blocks:
                     table = self._parse(block, wanted, self._broken).rename_columns(list(types))
                     self._rows += table.num_rows
                     yield from table.combine_chunks().to_batches()
-        except OpenQuote:
+        except reader.OpenQuote:
             row = self._rows + self.refused + 1
             raise InvalidFile(
                 f"row {row} of {self.name} must close its quote; the rows after it cannot be told "
@@ -84,7 +78,7 @@ class DelimitedReader(TableReader):
         """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
         import pyarrow as pa
 
-        place = str(self._fields.index(DOCUMENT))
+        place = str(self._fields.index(reader.DOCUMENT))
         pieces: list[bytes] = []
         seen: list[bytes] = []
         for block in self._blocks:
@@ -94,7 +88,7 @@ class DelimitedReader(TableReader):
             if not (found and found[-1]) and (pieces or len(seen) == _SEARCHED):
                 break
         self._blocks = chain(seen, self._blocks)
-        return read_document(b"".join(pieces), self.name) if pieces else None
+        return reader.read_document(b"".join(pieces), self.name) if pieces else None
 
     def _parse(
         self, block: bytes, types: dict[str, pa.DataType], broken: Callable[[InvalidRow], str]

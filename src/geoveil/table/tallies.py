@@ -18,8 +18,7 @@ from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, seeded
-from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.space import MapSpace, Space
+from geoveil.space import MapSpace, Outside, OutsideCount, Space
 from geoveil.table.locations import LocationTable, Reading, cell_numbers, numbers
 from geoveil.table.obfuscation import Reporter, TableSummary, placed_rows
 from geoveil.table.persons import PersonLimit, Reporting

@@ -20,12 +20,9 @@ from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_bla
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.estimate.em import maximise
+from geoveil.estimate import Estimator, IterativeBayesianUpdate, LikelihoodChange, maximise
 from geoveil.estimate.fitted import Estimate, Observations
-from geoveil.estimate.mixture import Estimator
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.estimate.stopping import LikelihoodChange
 
 _CHUNK_ENTRIES = 1 << 22
 

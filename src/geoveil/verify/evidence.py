@@ -13,8 +13,7 @@ from scipy.special import betainc, betainccinv, betaincinv, gammaincc
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel
 from geoveil.randomness import Randomness, seeded
-from geoveil.space.grid import Grid
-from geoveil.space.space import Space
+from geoveil.space import Grid, Space
 
 
 def loss_bounds(letters: IntArray, false_alarm: float) -> tuple[IntArray, IntArray, FloatArray]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, finite, indices, one_blas_thread, prior_over
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.channel.channel import Channel, Tally, inverse_distribution
 from geoveil.errors import InvalidInput
-from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
+from geoveil.estimate import Estimator, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.mixture import Estimator
 from geoveil.randomness import Randomness, checked_randomness
 from geoveil.verify.alarm import after_steps, batches
 
@@ -37,7 +36,7 @@ class Attack:
     def __init__(
         self,
         mechanisms: Channel | Sequence[Channel],
-        prior: npt.ArrayLike,
+        prior: ArrayLike,
         share: float,
         reports: int,
         randomness: Randomness | None,
@@ -46,9 +45,9 @@ class Attack:
         if len({channel.report_count for channel in self.channels}) != 1:
             raise InvalidInput("mechanisms must all have the same reports; audit them one by one")
         self.size = self.channels[0].space.size
-        self.people = prior_over(prior, self.size)
+        self.people = arrays.prior_over(prior, self.size)
         rounds = len(self.channels)
-        self.per_round = count("reports", reports, least=rounds) // rounds
+        self.per_round = arrays.count("reports", reports, least=rounds) // rounds
         self.reports = self.per_round * rounds
         self.fakes_per_round = round(checked_share(share) * self.per_round)
         if self.fakes_per_round == 0:
@@ -104,7 +103,7 @@ class Attack:
 
 def checked_share(share: float) -> float:
     """The share of fakes as a number between 0 and 1."""
-    if not 0.0 < finite("share", share) < 1.0:
+    if not 0.0 < arrays.finite("share", share) < 1.0:
         raise InvalidInput(f"share ({share!r}) must lie between 0 and 1")
     return float(share)
 
@@ -168,15 +167,15 @@ class ManipulationGain:
         )
 
 
-@one_blas_thread()
+@arrays.one_blas_thread()
 def manipulation_gain(
     mechanisms: Channel | Sequence[Channel],
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     estimator: Estimator | None = None,
     share: float = 0.01,
     reports: int = 100_000,
-    regions: Sequence[npt.ArrayLike] | None = None,
+    regions: Sequence[ArrayLike] | None = None,
     candidates: int = 8,
     randomness: Randomness | None = None,
 ) -> ManipulationGain:
@@ -207,7 +206,7 @@ def manipulation_gain(
     honest = used.fit(attack.tallies(None))
     totals = _totals(regions, attack.size)
     tried = attack.fakes()
-    wanted = count("candidates", candidates)
+    wanted = arrays.count("candidates", candidates)
     if honest.steps and not _accelerated(used):
         gains = attack.screened(tried, honest.steps, totals)
         best = np.argsort(-gains.max(axis=1), kind="stable")[:wanted]
@@ -233,13 +232,13 @@ def _accelerated(estimator: Any) -> bool:
     return inner is not None and _accelerated(inner)
 
 
-@one_blas_thread()
+@arrays.one_blas_thread()
 def campaign_manipulation_gain(
     start: Callable[[], RunsRounds],
-    prior: npt.ArrayLike,
+    prior: ArrayLike,
     *,
     rounds: int,
-    targets: npt.ArrayLike,
+    targets: ArrayLike,
     share: float = 0.01,
     reports: int = 100_000,
     onset: int = 1,
@@ -263,10 +262,10 @@ def campaign_manipulation_gain(
     (True, 2)
     """
     first = start()
-    people = prior_over(prior, first.distribution.size)
-    wanted = indices("targets", targets, people.size).ravel()
-    per_round = count("reports", reports, least=rounds) // count("rounds", rounds)
-    total, poisoned_rounds = per_round * rounds, rounds - count("onset", onset) + 1
+    people = arrays.prior_over(prior, first.distribution.size)
+    wanted = arrays.indices("targets", targets, people.size).ravel()
+    per_round = arrays.count("reports", reports, least=rounds) // arrays.count("rounds", rounds)
+    total, poisoned_rounds = per_round * rounds, rounds - arrays.count("onset", onset) + 1
     fakes_a_round = round(checked_share(share) * total / max(1, poisoned_rounds))
     if poisoned_rounds < 1 or not 0 < fakes_a_round < per_round:
         raise InvalidInput(
@@ -294,13 +293,11 @@ def campaign_manipulation_gain(
     return ManipulationGain(float(gains[worst]), worst, worst, fakes / total, total, gains, wanted)
 
 
-def _totals(
-    regions: Sequence[npt.ArrayLike] | None, size: int
-) -> Callable[[FloatArray], FloatArray]:
+def _totals(regions: Sequence[ArrayLike] | None, size: int) -> Callable[[FloatArray], FloatArray]:
     """From changes of cells to changes of targets, along the last axis."""
     if regions is None:
         return lambda change: change
     belongs = np.zeros((size, len(regions)))
     for number, cells in enumerate(regions):
-        belongs[indices("regions", cells, size), number] = 1.0
+        belongs[arrays.indices("regions", cells, size), number] = 1.0
     return lambda change: change @ belongs

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.papers import report
 from geoveil.papers.report import Claim, Draw, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
@@ -62,7 +61,7 @@ _ROUNDING_BITS = 1e-9
 
 
 def published(
-    people: int, prior: npt.ArrayLike, multiplier: float, threshold: float = THRESHOLD
+    people: int, prior: ArrayLike, multiplier: float, threshold: float = THRESHOLD
 ) -> CountRelease:
     """The release of Algorithm 1, stopped by its threshold."""
     return CountRelease.as_published(
@@ -95,7 +94,7 @@ class Series(NamedTuple):
         ]
 
 
-def series(setting: Setting, name: str, people: int, prior: npt.ArrayLike) -> Series:
+def series(setting: Setting, name: str, people: int, prior: ArrayLike) -> Series:
     """The curve of Algorithm 1 for one prior or one row per person, comparators tuned to it."""
     multipliers = setting.pick(MULTIPLIERS, QUICK_MULTIPLIERS)
     points = leakage_curve(

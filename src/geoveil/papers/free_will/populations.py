@@ -13,20 +13,21 @@ from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.operator import DenseOperator
-from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate
+from geoveil.estimate import (
+    ActiveSetNewton,
+    AverageOfEstimates,
+    CertifiedWithin,
+    Estimator,
+    IterativeBayesianUpdate,
+)
 from geoveil.estimate.linear import LinearSystem, RapporEstimator
-from geoveil.estimate.mixture import AverageOfEstimates, Estimator
-from geoveil.mechanism.linear_geometric import LinearGeometric
-from geoveil.mechanism.local import RandomizedResponse, Rappor
-from geoveil.mechanism.planar import PlanarGeometric
+from geoveil.mechanism import LinearGeometric, PlanarGeometric, RandomizedResponse, Rappor
 from geoveil.optimal.strategy import optimal_strategy
 from geoveil.papers import repeated
 from geoveil.papers.data import SAN_FRANCISCO, DataFolder, load_city
 from geoveil.papers.report import Setting
 from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
-from geoveil.space.space import Space
+from geoveil.space import Grid, Line, Space
 
 Alphabet = Literal["linear", "planar"]
 Kind = Literal["k-RR", "geometric", "geometric and k-RR", "Shokri's"]

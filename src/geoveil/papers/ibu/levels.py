@@ -10,15 +10,12 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.mechanism.elastic import Exponential
-from geoveil.mechanism.local import RandomizedResponse
-from geoveil.mechanism.planar import PlanarGeometric, PlanarLaplace
+from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace, RandomizedResponse
 from geoveil.papers import repeated, report
 from geoveil.papers.data import SAN_FRANCISCO, City, load_city
 from geoveil.papers.repeated import MAXIMUM, METHODS, NORMALISED, PROJECTED, TOLERANCE
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
-from geoveil.plot.curves import Curve
-from geoveil.plot.maps import Panel, draw_maps
+from geoveil.plot import Curve, Panel, draw_maps
 
 EPSILON_PER_KM = 1.0
 VALIDATED, EXACT = "EM, cross-validated stop", "EM, exact maximum"

@@ -15,8 +15,7 @@ from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.linear import REPAIRS
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.information import total_variation
-from geoveil.mechanism.linear_geometric import LinearGeometric
-from geoveil.mechanism.local import Rappor
+from geoveil.mechanism import LinearGeometric, Rappor
 from geoveil.papers import repeated, report
 from geoveil.papers.repeated import MAXIMUM, METHODS, NORMALISED, PROJECTED
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment

@@ -19,12 +19,7 @@ from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism import PlanarLaplace
 from geoveil.papers import report
 from geoveil.papers.data import City
-from geoveil.papers.privic.cycles import (
-    DESIGN_UPDATES,
-    PARIS_CAMPAIGN,
-    SAN_FRANCISCO_CAMPAIGN,
-    PublishedCampaign,
-)
+from geoveil.papers.privic import cycles
 from geoveil.papers.report import Claim, Experiment, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, Panel, draw_maps
 from geoveil.randomness import seeded
@@ -122,7 +117,7 @@ def figure_1(setting: Setting) -> Measured:
     """A, in a low-density area of the south-west, is alone once the people around it are moved; B, in the
     centre, has many people and a highly populated surrounding.
     """
-    city = PARIS_CAMPAIGN.city(setting)
+    city = cycles.PARIS_CAMPAIGN.city(setting)
     priors, truth = islands(city), city.truth
     a, b, block, near_b = _places(city)
     middle = (np.array(city.grid.shape) - 1) / 2
@@ -186,7 +181,7 @@ def figure_2(setting: Setting) -> Measured:
     Laplace reports it around itself, at ε = 1.6 almost completely in a deserted area; B is reported
     around itself by both.
     """
-    city = PARIS_CAMPAIGN.city(setting)
+    city = cycles.PARIS_CAMPAIGN.city(setting)
     distances = np.stack([city.grid.distances_from_km(cell) for cell in range(city.grid.size)])
     a, b, block, near_b = _places(city)
     rows: list[list[Any]] = []
@@ -196,7 +191,7 @@ def figure_2(setting: Setting) -> Measured:
         for epsilon in LEVELS:
             mechanisms: dict[str, Channel] = {
                 ELASTIC: blahut_arimoto(
-                    city.grid, prior, beta_per_km=epsilon / 2, stop=DESIGN_UPDATES
+                    city.grid, prior, beta_per_km=epsilon / 2, stop=cycles.DESIGN_UPDATES
                 ),
                 LAPLACE: wider_laplace(city, epsilon),
                 DIAL: elastic(city.grid, prior, epsilon_per_km=epsilon, camouflage=0.5),
@@ -254,13 +249,13 @@ def judge_utility(
     )  # fmt: skip
 
 
-def _utility(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
+def _utility(setting: Setting, *, campaign: cycles.PublishedCampaign) -> Measured:
     city, update = campaign.city(setting), IterativeBayesianUpdate(stop=Steps(10))
     betas, seeds = setting.pick(BETAS, QUICK_BETAS), setting.pick(5, 1)
     rows, errors = [], np.zeros((2, seeds, len(betas)))
     for number, beta in enumerate(betas):
         setting.progress(number / len(betas), f"ε = {2 * beta:g} per cell")
-        design = blahut_arimoto(city.grid, city.truth, beta_per_km=beta, stop=DESIGN_UPDATES)
+        design = blahut_arimoto(city.grid, city.truth, beta_per_km=beta, stop=cycles.DESIGN_UPDATES)
         tight = design.certified_epsilon_per_km
         channels = design, wider_laplace(city, tight)
         for which, channel in enumerate(channels):
@@ -295,8 +290,8 @@ FIGURE_3 = tuple(
         partial(_utility, campaign=campaign),
     )
     for letter, campaign, above, most in (
-        ("a", PARIS_CAMPAIGN, 0.4, 1.4),
-        ("b", SAN_FRANCISCO_CAMPAIGN, 0.0, 1.0),
+        ("a", cycles.PARIS_CAMPAIGN, 0.4, 1.4),
+        ("b", cycles.SAN_FRANCISCO_CAMPAIGN, 0.0, 1.0),
     )
 )
 """The paper's interval for San Francisco is (0, 1), «ε up to 2»."""
