@@ -150,6 +150,8 @@ class TruncatedOperator(Operator):
         for flip in self._down:
             inside[..., _edge(flip), :] = 0.0
         out = self._kernel.apply(inside.reshape(values.shape)).reshape(given.shape)
+        # The adjoint of ``_push``: each edge (…, rows) is spread over the columns near it, as the product
+        # of its spectrum (…, frequency, 1) and those of the half-line sums (frequency, column).
         if self._across:
             edges = [_middle(given[..., _edge(flip)], self._inner_rows) for flip in self._across]
             along: Any = sum(
@@ -158,7 +160,7 @@ class TruncatedOperator(Operator):
             )
             strips = fft.irfft(along, self._high, axis=-2, workers=self._workers)[..., :rows, :]
             out[..., self._near_columns] += strips
-        if self._down:
+        if self._down:  # likewise (…, 1, frequency) times (row, frequency)
             edges = [
                 _middle(given[..., _edge(flip), :], self._inner_columns) for flip in self._down
             ]
@@ -222,6 +224,7 @@ def _edge(flip: int) -> int:
 
 
 def _middle(line: FloatArray, inner: slice) -> FloatArray:
+    """An edge without its corners, which have sums of their own."""
     kept = np.zeros_like(line)
     kept[..., inner] = line[..., inner]
     return kept

@@ -149,10 +149,11 @@ class _Solver:
         self, sides: FloatArray, tell: Callable[[int], None] = lambda steps: None
     ) -> tuple[FloatArray, int, bool]:
         """x with (J + diag(1/u²))x = sides (…, cells), all at once; its steps; whether they settled."""
+        # One run for every side: values, residual and direction are (sides, cells), lengths (sides,).
         values, residual = np.zeros_like(sides), sides.copy()
         direction = residual / self._scale
         slope = _dot(residual, direction)
-        gains: list[FloatArray] = []
+        gains: list[FloatArray] = []  # what each step adds to the energy xᵀ(J + diag(1/u²))x
         settled = False
         while not settled and len(gains) < _MOST_STEPS:
             image = direction * self._ridge + sum(part.times(direction) for part in self._parts)
@@ -172,6 +173,7 @@ class _Solver:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
         sizes = [min(self._chunk, draws - first) for first in range(0, draws, self._chunk)]
         for number, size in enumerate(sizes):
+            # Scores with covariance J + diag(1/u²); its inverse turns them into draws with that inverse.
             noise = self._noise(size)
             noise += self._generator.standard_normal(noise.shape) * np.sqrt(self._ridge)
 
@@ -182,6 +184,7 @@ class _Solver:
         meter.at(1.0)
 
     def _noise(self, draws: int) -> FloatArray:
+        """(draws, cells): random scores with covariance J."""
         shapes = ((draws, part.weights.size) for part in self._parts)
         normal = (self._generator.standard_normal(shape) for shape in shapes)
         return np.asarray(sum(map(Information.scores, self._parts, normal)))
@@ -198,11 +201,12 @@ def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
 def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The inverse of the information among changes that sum to zero, and directions without any.
 
-    J + s·11ᵀ equals J on those changes and is regular exactly where J is regular on them.
+    J + s·11ᵀ equals J on those changes and is regular exactly where J is regular on them. Shapes: J
+    and its inverse (cells, cells), the directions (cells, any).
     """
     bordered = information + information.diagonal().mean()
     scale = np.sqrt(np.maximum(bordered.diagonal(), np.finfo(float).tiny))
-    scaled = bordered / scale / scale[:, None]
+    scaled = bordered / scale / scale[:, None]  # its diagonal is one
     factor, failed = lapack.dpotrf(scaled, lower=1, clean=1)
     norm = np.abs(scaled).sum(axis=0).max()
     if not failed and lapack.dpocon(factor, norm, uplo="L")[0] >= _SINGULAR:
@@ -216,6 +220,7 @@ def tangent_inverse(information: FloatArray) -> tuple[FloatArray, FloatArray]:
     inverse = inverse / scale / scale[:, None]
     lost = lost / scale[:, None]
     lost = lost / np.linalg.norm(lost, axis=0)
+    # K⁻¹ − K⁻¹11ᵀK⁻¹/(1ᵀK⁻¹1): the covariance given that the changes sum to zero.
     total = inverse.sum(axis=1)
     return inverse - np.outer(total, total) / total.sum(), lost
 

@@ -133,6 +133,8 @@ class Segments:
 
         Newton's method kept inside a shrinking bracket, for those not yet solved.
         """
+        # Per probability: its piece i, the share of the piece's mass below it, and the part t in [0, 1]
+        # of the piece that is solved for; (r₀ + w·t) is the radius.
         wanted = np.atleast_1d(probability).ravel() * self.total
         piece = np.searchsorted(np.r_[self._before, self.total], wanted, side="right") - 1
         piece = np.clip(piece, 0, np.flatnonzero(self.masses)[-1])
@@ -147,6 +149,7 @@ class Segments:
             high[left] = np.where(error > 0, at, high[left])
             reached = self.edges[here] + self.widths[here] * at
             with np.errstate(divide="ignore", invalid="ignore"):
+                # d share/dt = R(r)·r/∫ R·r over the piece, R relative to its larger end as in _moment
                 heights = self._between(here, at) / np.maximum(self.left[here], self.right[here])
                 slope = heights * reached / self._moment(here, np.ones_like(at))
                 moved = at - error / slope
