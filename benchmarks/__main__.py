@@ -15,6 +15,7 @@ from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
 from benchmarks.estimation import estimation
+from benchmarks.positions import positions
 from benchmarks.timing import Figure, markdown
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "estimation": estimation,
     "campaign": campaign,
     "optimal": optimal,
+    "positions": positions,
 }
 
 

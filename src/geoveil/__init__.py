@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DenseChannel as DenseChannel, Remapped as Remapped, StackedChannel as StackedChannel,
     )
     from geoveil.channel.guarantee import (
+        BetweenPositions as BetweenPositions,
         GeneralPrivacy as GeneralPrivacy, GeoIndistinguishability as GeoIndistinguishability,
         Guarantee as Guarantee, LocalDifferentialPrivacy as LocalDifferentialPrivacy, PerKilometre
         as PerKilometre, WithinRadius as WithinRadius,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         Region as Region, applicable_theorems as applicable_theorems,
     )
     from geoveil.optimal.strategy import optimal_strategy as optimal_strategy
+    from geoveil.position.positional import PositionalElastic as PositionalElastic
     from geoveil.randomness import Randomness as Randomness, seeded as seeded
     from geoveil.release.count_release import CountRelease as CountRelease
     from geoveil.release.comparator import leakage_curve as leakage_curve
@@ -99,8 +101,8 @@ _HOMES = {
     "channel.channel": ("Channel", "Tally",),
     "channel.composed": ("DenseChannel", "Remapped", "StackedChannel",),
     "channel.guarantee": (
-        "GeneralPrivacy", "GeoIndistinguishability", "Guarantee", "LocalDifferentialPrivacy",
-        "PerKilometre", "WithinRadius",
+        "BetweenPositions", "GeneralPrivacy", "GeoIndistinguishability", "Guarantee",
+        "LocalDifferentialPrivacy", "PerKilometre", "WithinRadius",
     ),
     "channel.joint": ("JointTally",),
     "client.budget": ("Budget", "BudgetSpent",),
@@ -132,6 +134,7 @@ _HOMES = {
     "optimal.radial": ("optimal_noise",),
     "optimal.regularity": ("Region", "applicable_theorems",),
     "optimal.strategy": ("optimal_strategy",),
+    "position.positional": ("PositionalElastic",),
     "randomness": ("Randomness", "seeded",),
     "release.count_release": ("CountRelease",),
     "release.comparator": ("leakage_curve",),

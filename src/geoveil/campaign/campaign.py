@@ -18,6 +18,7 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
+from geoveil.campaign.elastic_design import Between
 from geoveil.campaign.rounds import Closing, Round
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
@@ -43,6 +44,7 @@ class Campaign:
     its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
     ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
+    ``between="positions"`` promises between any two positions instead of centres of cells (see ``elastic``).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
     Reference: PRIVIC Alg. 1, with the corrections of docs/privic.md.
 
@@ -68,15 +70,17 @@ class Campaign:
         camouflage: float | None = None,
         most_leverage: float | None = None,
         guarded: bool | None = None,
+        between: Between | None = None,
         prior: Any = None,
         minimum_reports: int = MINIMUM_REPORTS,
         rule: Rule | None = None,
     ) -> None:
         if (rule is None) == (epsilon_per_km is None):
             raise InvalidInput("a campaign must have a promise, epsilon_per_km=, or a rule=")
-        if rule is not None and not (camouflage is most_leverage is guarded is None):
+        if rule is not None and (camouflage, most_leverage, guarded, between) != (None,) * 4:
             raise InvalidInput(
-                "camouflage, most_leverage and guarded must go with epsilon_per_km; a rule= has its own"
+                "camouflage, most_leverage, guarded and between must go with epsilon_per_km; "
+                "a rule= has its own"
             )
         if rule is None:
             rule = PromiseRule(
@@ -84,6 +88,7 @@ class Campaign:
                 0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
                 guarded=bool(guarded),
+                between=between or "cells",
             )
         self._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
         self._open_round()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
+from geoveil.campaign.positional_design import DesignedPositional, positional
 from geoveil.campaign.weights import (
     equalising_weights,
     least_leverage,
@@ -20,7 +22,7 @@ from geoveil.campaign.weights import (
 from geoveil.channel.certificate import certify, promising
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Steps, Stop
 from geoveil.measure.distance import mean_distance_km
@@ -29,6 +31,9 @@ from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
 from geoveil.space.space import Space
+
+Between = Literal["cells", "positions"]
+"""What a promise is between."""
 
 DESIGN_STEPS = Steps(8)
 """Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""
@@ -117,6 +122,34 @@ def blahut_arimoto(
     )
 
 
+@overload
+def elastic(
+    space: Space,
+    prior: npt.ArrayLike | None = ...,
+    *,
+    epsilon_per_km: float | None = ...,
+    level: float | None = ...,
+    radius_km: float | None = ...,
+    mean_distance_km: float | None = ...,
+    camouflage: float = ...,
+    most_leverage: float | None = ...,
+    stop: Stop = ...,
+    between: Literal["cells"] = ...,
+) -> DesignedElastic: ...
+@overload
+def elastic(
+    space: Space,
+    prior: npt.ArrayLike | None = ...,
+    *,
+    epsilon_per_km: float | None = ...,
+    level: float | None = ...,
+    radius_km: float | None = ...,
+    mean_distance_km: float | None = ...,
+    camouflage: float = ...,
+    most_leverage: float | None = ...,
+    stop: Stop = ...,
+    between: Between,
+) -> DesignedElastic | DesignedPositional: ...
 @one_blas_thread()
 def elastic(
     space: Space,
@@ -129,7 +162,8 @@ def elastic(
     camouflage: float = 0.5,
     most_leverage: float | None = None,
     stop: Stop = DESIGN_STEPS,
-) -> DesignedElastic:
+    between: Between = "cells",
+) -> DesignedElastic | DesignedPositional:
     """The mechanism at a promise and a camouflage: 0 the sharpest map, 1 Blahut–Arimoto.
 
     Law: elastic with c = (1 − κ)·c_eq + κ·c_BA, β solved so that the *certified* ε meets the promise
@@ -137,20 +171,29 @@ def elastic(
     ``most_leverage`` bounds what a fake report may weigh (``DesignedElastic.leverage``): cells that would
     exceed it are reported more often, and only where that is not enough the camouflage is lowered,
     as little as it must be.
-    Guarantee: ε per km, certified; the same worst case at every camouflage.
+    Guarantee: ε per km, certified; the same worst case at every camouflage. It holds between the centres of
+    cells, or, with ``between="positions"``, between any two positions (:class:`PositionalElastic`).
     Cost: some ten designs, each of a few FFT products; with a bound up to a hundred times that.
-    Reference: docs/privic.md.
+    Reference: docs/privic.md, docs/guarantee.md.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
     >>> mechanism = elastic(grid, [1 / 16] * 16, epsilon_per_km=2.0, camouflage=0.5)
     >>> 1.99 < mechanism.certified_epsilon_per_km <= 2.0
     True
+    >>> elastic(grid, epsilon_per_km=2.0, between="positions").guarantee.epsilon_per_km
+    2.0
     """
+    if between not in ("cells", "positions"):
+        raise InvalidInput(f"between ({between!r}) must be 'cells' or 'positions'")
     if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
     population = prior_over(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
+    if between == "positions":
+        if most_leverage is not None:
+            raise Unsupported("most_leverage is kept between cells only; use between='cells'")
+        return positional(space, population, promise, camouflage=camouflage, stop=stop)
 
     def designed(share: float) -> DesignedElastic:
         return _promising(space, promise, lambda beta: _mixed(space, population, beta, share, stop))

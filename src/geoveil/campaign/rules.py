@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from geoveil.arrays import FloatArray, count, finite, positive
-from geoveil.campaign.elastic_design import blahut_arimoto, elastic
+from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
+from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
+from geoveil.mechanism.elastic import Elastic
+from geoveil.position.positional import MOST_SLACK
 from geoveil.space.space import Space
 from geoveil.verify.alarm import GuardedUpdate
 
@@ -56,7 +58,7 @@ class PromiseRule:
     the newest rounds, what it finds fake is left out, then and at every later close, so that fakes steer
     neither the map nor the next mechanism. It costs some hundred estimates at every close.
     ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
-    campaign of the service has this rule.
+    campaign of the service has this rule. ``between="positions"`` promises between any two positions.
     Reference: docs/privic.md.
     """
 
@@ -67,6 +69,7 @@ class PromiseRule:
     most_leverage: float | None = None
     guarded: bool = False
     exact: bool = False
+    between: Between = "cells"
 
     def __post_init__(self) -> None:
         positive("epsilon_per_km", self.epsilon_per_km)
@@ -76,6 +79,8 @@ class PromiseRule:
     @property
     def guarantee(self) -> Guarantee:
         """What every mechanism promises."""
+        if self.between == "positions":
+            return BetweenPositions(self.epsilon_per_km, MOST_SLACK)
         return GeoIndistinguishability(self.epsilon_per_km)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
@@ -86,8 +91,11 @@ class PromiseRule:
             epsilon_per_km=self.epsilon_per_km,
             camouflage=self.camouflage,
             most_leverage=self.most_leverage,
+            between=self.between,
         )
-        return IntegerElastic.of(mechanism) if self.exact else mechanism
+        if self.exact and isinstance(mechanism, Elastic):
+            return IntegerElastic.of(mechanism)
+        return mechanism
 
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """All rounds together, from a uniform start."""
@@ -115,6 +123,7 @@ class PromiseRule:
             "most_leverage": self.most_leverage,
             "guarded": self.guarded or None,
             "exact": self.exact or None,
+            "between": None if self.between == "cells" else self.between,
         }
         return {name: value for name, value in values.items() if value is not None}
 

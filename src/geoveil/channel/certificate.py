@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import FLOAT_TOLERANCE, Channel, PrivacyLoss
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, LocalDifferentialPrivacy
+from geoveil.channel.guarantee import (
+    BetweenPositions,
+    GeoIndistinguishability,
+    Guarantee,
+    LocalDifferentialPrivacy,
+)
 from geoveil.channel.words import rounded_up
 from geoveil.errors import InvalidInput, Unsupported
 
@@ -79,6 +84,15 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         )
     claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
+    if loss is not None and loss.slack is not None:  # no table of cells says more about positions
+        found = BetweenPositions(loss.epsilon_per_km, loss.slack)
+        problem = None
+        if claim is not None and not loss.proves(claim):
+            problem = f"{found.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
+        return Certificate(
+            loss.epsilon_per_km, None, claim, problem is None,
+            None, False, loss.how, problem, channel.space.unit,
+        )  # fmt: skip
     answered = isinstance(claim, GeoIndistinguishability | None)
     if isinstance(claim, LocalDifferentialPrivacy) and loss is not None:
         answered = loss.epsilon is not None
@@ -86,10 +100,10 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
         return enumerated(channel, claim)
     if loss.exact or channel.space.size > _ENUMERATED:
         return _from_closed_form(loss, claim, channel.space.unit)
-    found = enumerated(channel, claim)
+    table = enumerated(channel, claim)
     # Floats this small have lost digits or are zero: there the law speaks, not its table.
-    worn = not found.holds and bool((channel.matrix() < _SMALLEST).any())
-    return _from_closed_form(loss, claim, channel.space.unit) if worn else found
+    worn = not table.holds and bool((channel.matrix() < _SMALLEST).any())
+    return _from_closed_form(loss, claim, channel.space.unit) if worn else table
 
 
 def check_claim(channel: Channel, claim: Guarantee) -> None:

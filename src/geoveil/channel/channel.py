@@ -15,6 +15,7 @@ from scipy.special import entr
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.channel import words
 from geoveil.channel.guarantee import (
+    BetweenPositions,
     GeoIndistinguishability,
     Guarantee,
     LocalDifferentialPrivacy,
@@ -46,10 +47,14 @@ class PrivacyLoss:
     exact: bool
     how: str
     """How it was found, in words."""
+    slack: float | None = None
+    """Where the loss is between positions: what rounding adds to it, whatever their distance."""
 
     def proves(self, claim: Guarantee) -> bool:
         """Whether a channel with this loss keeps what is claimed."""
         lower = 1 - FLOAT_TOLERANCE
+        if self.slack is not None:
+            return BetweenPositions(self.epsilon_per_km * lower, self.slack).implies(claim)
         if GeoIndistinguishability(self.epsilon_per_km * lower).implies(claim):
             return True
         return self.epsilon is not None and (
@@ -107,6 +112,17 @@ class Channel(Promising, Operator):
         """What reports tell about some cells; here the letters are the reports themselves."""
         laws = np.stack([np.asarray(self.row(int(cell)), np.float64) for cell in cells])
         return Excerpt(laws, lambda reports: reports, (), self.report_count)
+
+    positions_across: int = 1
+    """A cell has so many positions a side where the law depends on the position in it."""
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        """(cells, chosen): columns for people at one position in their cells, (east, north) in cells."""
+        return self.columns(chosen)
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> Reports:
+        """A report for each of the cells, from positions (k, 2) in them, (east, north) in cells."""
+        return self._sample(cells, randomness)
 
     # -- should be overridden for speed ----------------------------------------------------------
 
@@ -175,7 +191,12 @@ class Channel(Promising, Operator):
         likely from one as from the other; of 100 such reports from one, at least 24 on average \
         would also come from the other.
         """
-        return words.explain(self.guarantee, self.space, distance_km)
+        return words.explain(self.guarantee, self.told_apart, distance_km)
+
+    @property
+    def told_apart(self) -> Space | None:
+        """The places that the promise is about; ``None`` where these are the positions themselves."""
+        return self.space
 
     def _check_reports_are_cells(self) -> None:
         if self.report_count != self.space.size:
@@ -190,6 +211,15 @@ class Channel(Promising, Operator):
         """Count the reports, with the channel that made them."""
         numbers = indices("reports", reports, self.report_count)
         return Tally(self, np.bincount(numbers.ravel(), minlength=self.report_count))
+
+
+def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:
+    """Where along a side of its cell, −½ … ½, somebody spread evenly stands, and with which share.
+
+    Gauss and Legendre's places: two of them average every cubic exactly, where halves would not.
+    """
+    places, shares = np.polynomial.legendre.leggauss(across)
+    return places / 2.0, shares / 2.0
 
 
 def people_by_cell(cells: IntArray) -> Iterator[tuple[int, IntArray]]:

@@ -185,6 +185,55 @@ class GeoIndistinguishability(_WithEpsilon):
         return super().implies(other)
 
 
+@dataclass(frozen=True)
+class BetweenPositions(GeoIndistinguishability):
+    """ℓ(d) = ε·d + η for any two positions, wherever they stand in their cells; η is the same at every d > 0.
+
+    η stands for whole numbers: a position is taken to a fine lattice, and kernels are rounded.
+
+    >>> promise = BetweenPositions(epsilon_per_km=2.0, slack=0.015)
+    >>> promise + promise == 2 * promise == BetweenPositions(4.0, 0.03)
+    True
+    """
+
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not finite("slack", self.slack) >= 0:
+            raise InvalidInput(f"slack ({self.slack}) must not be negative")
+
+    def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
+        distance = np.asarray(distance_km, dtype=np.float64)
+        return np.where(distance > 0, super().loss(distance) + self.slack, 0.0)
+
+    def sentence(self, unit: str = "km") -> str:
+        return (
+            f"geo-indistinguishability between positions, {self.amount(unit)}: the loss between any two "
+            "positions is at most ε times their distance, and what rounding adds"
+        )
+
+    def amount(self, unit: str = "km") -> str:
+        return f"{super().amount(unit)} and {words.rounded_up(self.slack, 2)} for rounding"
+
+    def implies(self, other: Guarantee) -> bool:
+        if isinstance(other, BetweenPositions):
+            return self.exact <= other.exact and self.slack <= other.slack
+        return self.slack == 0 and super().implies(other)
+
+    def __mul__(self, reports: int) -> Self:
+        return super().__mul__(reports)._slackened(as_written(self.slack) * reports)
+
+    def plus(self, other: Self) -> Self:
+        slack = as_written(self.slack) + as_written(other.slack)
+        return super().plus(other)._slackened(slack)
+
+    def _slackened(self, slack: Fraction) -> Self:
+        """This one, just made, with its slack."""
+        object.__setattr__(self, "slack", _no_less(slack))
+        return self
+
+
 PerKilometre = GeoIndistinguishability
 """The same promise by its ℓ-privacy name: ℓ(d) = ε·d."""
 

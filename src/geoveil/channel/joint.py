@@ -9,9 +9,10 @@ from operator import add
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices
-from geoveil.channel.channel import RARE, Channel, Information, Tally
+from geoveil.channel.channel import RARE, Channel, Information, Tally, positions_on_a_side
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
@@ -25,6 +26,7 @@ class JointChannel(Channel):
     """A person makes one report through each channel; the combination is one report.
 
     Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
+    Where a law depends on the position in the cell, that is the mean over positions of such products.
     Guarantee: the sum of the parts', ``None`` where one has none.
     Cost: cells × combinations per product, up to 8,388,608 of them.
 
@@ -64,11 +66,15 @@ class JointChannel(Channel):
                 f"combinations ({self.report_count}) × cells ({self.space.size}) must be at most "
                 f"{_MOST_ENTRIES}; use their tally, which needs only those seen"
             )
-        law = np.ones((self.space.size, 1))
-        for channel in self.channels:
-            reports = np.maximum(channel.matrix(), 0.0)
-            law = (law[:, :, None] * reports[:, None, :]).reshape(self.space.size, -1)
-        return law
+        total = np.zeros((self.space.size, self.report_count))
+        for inside, share in _positions(self.channels):
+            law = np.full((self.space.size, 1), share)
+            for channel in self.channels:
+                reports = channel.columns_from(inside, np.arange(channel.report_count))
+                law = law[:, :, None] * np.maximum(reports, 0.0)[:, None, :]
+                law = law.reshape(self.space.size, -1)
+            total += law
+        return total
 
     def matrix(self) -> FloatArray:
         return self._matrix
@@ -83,12 +89,17 @@ class JointChannel(Channel):
         return self._matrix[row]
 
     def _column(self, column: int) -> FloatArray:
-        reports = np.unravel_index(column, self.sizes)
-        parts = [c._column(int(report)) for c, report in zip(self.channels, reports, strict=True)]
-        return np.prod(parts, axis=0)
+        combination = np.array([np.unravel_index(column, self.sizes)])
+        return np.exp(_log_products(self.channels, combination))[:, 0]
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        reports = tuple(channel._sample(cells, randomness) for channel in self.channels)
+        inside = np.zeros((cells.size, 2))
+        if any(channel.positions_across > 1 for channel in self.channels):
+            # where somebody stands, once for all reports
+            inside = randomness.uniform(2 * cells.size).reshape(-1, 2) - 0.5
+        reports = tuple(
+            channel._sample_from(cells, inside, randomness) for channel in self.channels
+        )
         return np.asarray(np.ravel_multi_index(reports, self.sizes))
 
     def __eq__(self, other: object) -> bool:
@@ -205,14 +216,35 @@ class JointTally(Tally):
         return both
 
 
-def _products(channels: tuple[Channel, ...], combinations: IntArray) -> FloatArray:
-    """(cells, combinations): products of columns, each scaled to a maximum of one."""
-    logs = np.zeros((channels[0].space.size, len(combinations)))
+def _positions(channels: Sequence[Channel]) -> list[tuple[FloatArray, float]]:
+    """Where in their cells people stand, (east, north) in cells, and how many of them: one is the middle."""
+    line, shares = positions_on_a_side(max(channel.positions_across for channel in channels))
+    return [
+        (np.array((east, north)), float(of_column * of_row))
+        for north, of_row in zip(line, shares, strict=True)
+        for east, of_column in zip(line, shares, strict=True)
+    ]
+
+
+def _log_products(channels: Sequence[Channel], combinations: IntArray) -> FloatArray:
+    """(cells, combinations): logarithms of the means over positions of products of columns."""
+    places = _positions(channels)
+    logs = np.zeros((len(places), channels[0].space.size, len(combinations)))
     for number, channel in enumerate(channels):
         reports, which = np.unique(combinations[:, number], return_inverse=True)
-        columns = [np.maximum(channel._column(int(report)), 0.0) for report in reports]
-        with np.errstate(divide="ignore"):
-            logs += np.log(np.stack(columns, axis=1))[:, which.ravel()] if columns else 0.0
+        for at, (inside, _) in enumerate(places):
+            columns = np.maximum(channel.columns_from(inside, reports), 0.0)
+            with np.errstate(divide="ignore"):
+                logs[at] += np.log(columns)[:, which.ravel()]
+    shares = np.array([share for _, share in places])
+    with np.errstate(divide="ignore"):
+        mean: FloatArray = logsumexp(logs, axis=0, b=shares[:, None, None])
+    return mean
+
+
+def _products(channels: tuple[Channel, ...], combinations: IntArray) -> FloatArray:
+    """(cells, combinations): the columns of combinations, each scaled to a maximum of one."""
+    logs = _log_products(channels, combinations)
     largest = logs.max(axis=0) if len(combinations) else np.zeros(0)
     if np.isneginf(largest).any():
         wrong = combinations[int(np.argmin(largest))].tolist()

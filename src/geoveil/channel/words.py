@@ -96,14 +96,14 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
     promises = [channel.guarantee for channel in channels if channel.guarantee is not None]
     if len(promises) < reports:
         return _NOTHING
-    space = channels[0].space
-    alike = all(channel.space == space for channel in channels)
+    space = channels[0].told_apart
+    alike = all(channel.told_apart == space for channel in channels)
     if not (alike or all(isinstance(channel.space, Grid) for channel in channels)):
         total = math.fsum(float(promise.loss(distance)) for promise in promises)
         return _sentence(_two_places(distance, reports), total, reports=reports)
     possible = _possible(space, distance)
     losses = (
-        loss_between(promise, channel.space, possible)
+        loss_between(promise, channel.told_apart, possible)
         for promise, channel in zip(promises, channels, strict=True)
     )
     pair = f"{_two_people(space, distance)}, who do not move"

@@ -10,6 +10,7 @@ from geoveil.channel.certificate import check_claim, promising
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel, Remapped
 from geoveil.channel.guarantee import (
+    BetweenPositions,
     GeoIndistinguishability,
     Guarantee,
     LocalDifferentialPrivacy,
@@ -23,6 +24,7 @@ from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.mechanism.planar import ContinuousLaplace
+from geoveil.position.positional import PositionalElastic
 from geoveil.space import space_from_dict
 
 VERSION = 1
@@ -31,6 +33,7 @@ _GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
     "per-km": (GeoIndistinguishability, ("epsilon_per_km",)),
     "local": (LocalDifferentialPrivacy, ("epsilon",)),
     "within-radius": (WithinRadius, ("radius_km", "epsilon")),
+    "between-positions": (BetweenPositions, ("epsilon_per_km", "slack")),
 }
 """The kinds of promise that have a document form, and their numbers."""
 _DESCRIBED = ("space", "guarantee")
@@ -76,7 +79,7 @@ def _kind(guarantee: Guarantee) -> str:
     for kind, (guarantees, _) in _GUARANTEES.items():
         if type(guarantee) is guarantees:
             return kind
-    raise Unsupported("only per-km, local and within-radius guarantees have a document form")
+    raise Unsupported(f"only the guarantees {', '.join(_GUARANTEES)} have a document form")
 
 
 def mechanism_from_dict(values: object) -> AnyMechanism:
@@ -138,7 +141,8 @@ def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, 
     space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
         return _kept(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
-    mechanisms = {IntegerElastic.name: IntegerElastic, **MECHANISMS}
+    more = (IntegerElastic, PositionalElastic)
+    mechanisms: dict[str, Any] = {**{kind.name: kind for kind in more}, **MECHANISMS}
     if name not in mechanisms:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
@@ -147,6 +151,8 @@ def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, 
     if {"beta_per_km", "kernel"} & parameters.keys() and "epsilon_per_km" in parameters:
         stated = GeoIndistinguishability(parameters.pop("epsilon_per_km"))
     law: Channel = mechanisms[name](space, **parameters)
+    if isinstance(claimed, BetweenPositions):
+        stated = claimed  # rounder than what the law was certified to lose
     own = law.guarantee if stated is None else stated
     if claimed is not None and (own is None or type(claimed) is not type(own)):
         wanted = "null" if own is None else f"of kind {_kind(own)}"

@@ -48,20 +48,26 @@ class TangentPlane:
         object.__setattr__(self, "lat", float(latitude))
         object.__setattr__(self, "lng", float(wrapped(east)))
 
-    def to_plane(self, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None) -> FloatArray:
+    def to_plane(
+        self, *, lat: ArrayLike, lng: Degrees = None, lon: Degrees = None, folded: bool = False
+    ) -> FloatArray:
         """Plane coordinates (…, 2) in km of places given in degrees; any real longitude is wrapped.
 
         The far side of the globe, which an orthographic map would fold back onto the near one, is
-        one place instead: due north of the origin, just beyond every point of the near side.
+        one place instead: due north of the origin, just beyond every point of the near side. Where it is
+        ``folded`` back, no two places anywhere on the globe come farther apart than they are.
         """
         latitude, longitude = coordinates(lat=lat, lng=lng, lon=lon)
         flat_lat, flat_lng = latitude.ravel(), longitude.ravel()
         plane = np.empty((flat_lat.size, 2))
         for block in blocks(flat_lat.size):
-            plane[block, 0], plane[block, 1] = self.project(flat_lat[block], flat_lng[block])
+            east, north = self.project(flat_lat[block], flat_lng[block], folded=folded)
+            plane[block, 0], plane[block, 1] = east, north
         return plane.reshape(*latitude.shape, 2)
 
-    def project(self, lat: FloatArray, lng: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def project(
+        self, lat: FloatArray, lng: FloatArray, *, folded: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """(east, north) in km of checked coordinates: one block, no chunking."""
         sine0, cosine0, normal0 = self._origin
         turn = np.deg2rad(wrapped(lng) - self.lng)
@@ -72,8 +78,9 @@ class TangentPlane:
         east = normal * (cosine * np.sin(turn))
         north = normal * (cosine0 * (1.0 - ECCENTRICITY_SQUARED) * sine - sine0 * axial)
         north += ECCENTRICITY_SQUARED * normal0 * sine0 * cosine0
-        hidden = cosine0 * axial + sine0 * sine < 0.0  # the surface faces away from the plane
-        east[hidden], north[hidden] = 0.0, _LIMB_KM
+        if not folded:
+            hidden = cosine0 * axial + sine0 * sine < 0.0  # the surface faces away from the plane
+            east[hidden], north[hidden] = 0.0, _LIMB_KM
         return east, north
 
     def to_latlng(self, xy: ArrayLike) -> tuple[FloatArray, FloatArray]:

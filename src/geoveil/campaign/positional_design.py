@@ -1,0 +1,189 @@
+"""Designing a mechanism between positions: a promise, a dial, and weights that make Z flat."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy import fft, optimize
+
+from geoveil.arrays import FloatArray, positive
+from geoveil.channel.certificate import promising
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.estimate.em import maximise
+from geoveil.estimate.stopping import Stop
+from geoveil.measure.information import mutual_information_bits
+from geoveil.mechanism.mechanism import Promise
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+from geoveil.position.positional import (
+    STEEPEST_CELL,
+    PositionalElastic,
+    lattice_step,
+    whole_weights,
+)
+from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.root import NeverSafe, safe_root
+from geoveil.space.grid import Grid
+from geoveil.space.space import Space
+
+_RIM_BELOW = 0.25
+"""Camouflage below which a rim makes a sharper law; above, it makes a worse one."""
+_CLOSE, _INSIDE = 1e-3, 1e-6
+"""How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
+_RANGE = 2.0**10
+_LEAST_SHARE = 0.05
+"""Of the mean weight: every centre stays reportable."""
+_SLOPE_WEIGHT = 3.0
+"""How much more a slope of Z counts than its height: slopes are what costs ε."""
+_STEPS = 300
+
+
+class DesignedPositional(PositionalElastic):
+    """A mechanism between positions designed for a prior, with what the design achieved."""
+
+    prior: FloatArray
+
+    @cached_property
+    def leakage_bits(self) -> float:
+        """Mutual information of true cell and report under the prior."""
+        return mutual_information_bits(self, self.prior)
+
+    @cached_property
+    def mean_distance_km(self) -> float:
+        """Mean distance of true position and report under the prior, people spread in their cells."""
+        return float(self.prior @ self.mean_of_distance(lambda distance: distance))
+
+    @property
+    def certified_epsilon_per_km(self) -> float:
+        """ε between any two positions, as certified."""
+        return self.certificate.epsilon_per_km
+
+
+def positional(
+    space: Space, prior: FloatArray, promise: Promise, *, camouflage: float, stop: Stop
+) -> DesignedPositional:
+    """c = (1 − κ)·c_flat + κ·c_BA under the steepest cone whose certificate meets the promise (to 0.1 %).
+
+    With a mean distance, the largest ε is found that still has it.
+    """
+    if not isinstance(space, Grid):
+        raise Unsupported("a promise between positions needs a grid; use between='cells'")
+    if promise.mean_distance_km is None:
+        return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
+    wanted = positive("mean_distance_km", promise.mean_distance_km)
+    steepest = STEEPEST_CELL / space.cell_km
+    try:
+        return safe_root(
+            lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
+            lambda tried: 1.0 - tried.mean_distance_km / wanted,
+            [min(2.0 / wanted, steepest)],
+            within=(steepest, steepest / _RANGE),
+            tolerance=_CLOSE,
+        ).made
+    except NeverSafe as error:
+        raise InvalidInput(
+            f"mean_distance_km ({wanted:g}) must be reachable; ε = {error.at:.3g} per km gives "
+            f"{wanted * (1.0 - error.excess):.6g} km"
+        ) from None
+
+
+def _promising(
+    space: Grid, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
+) -> DesignedPositional:
+    steepness = epsilon_per_km * space.cell_km
+    if steepness > STEEPEST_CELL * (1.0 + 1e-9):
+        raise InvalidInput(
+            f"epsilon_per_km × cell ({steepness:.4g}) must be at most {STEEPEST_CELL:g} for a promise "
+            "between positions; make the cells smaller"
+        )
+    rim = 1 if camouflage < _RIM_BELOW else 0
+    step = lattice_step(epsilon_per_km, space.cell_km)
+
+    def build(beta: float) -> DesignedPositional:
+        size = (space.rows + 2 * rim) * (space.columns + 2 * rim)
+        start = np.ones(size, dtype=np.int64)
+        plain = DesignedPositional(space, beta_per_km=beta, weights=start, step=step, rim=rim)
+        weights = np.zeros(plain.report_count)
+        if camouflage < 1.0:
+            weights += (1.0 - camouflage) * flat_weights(plain.centres, plain.cone)
+        if camouflage > 0.0:
+            layers = layers_of(plain.centres, 2)
+            kernel = SpreadKernel(plain.centres, plain.cone, layers)
+            seen = np.concatenate([prior * layer.share for layer in layers])
+            weights += camouflage * maximise(kernel, seen, stop=stop).distribution
+        return DesignedPositional(
+            space, beta_per_km=beta, weights=whole_weights(weights), step=step, rim=rim
+        )
+
+    def excess(tried: DesignedPositional) -> float:
+        return tried.certificate.epsilon_per_km / (epsilon_per_km * (1.0 - _INSIDE)) - 1.0
+
+    if space.size == 1:
+        designed = build(epsilon_per_km)
+    else:
+        start = [epsilon_per_km * (1.0 - 0.4 * camouflage), epsilon_per_km / 2.0]
+        within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
+        designed = safe_root(build, excess, start, within=within, tolerance=_CLOSE).made
+    designed = promising(designed, BetweenPositions(epsilon_per_km, designed.slack))
+    designed.prior = prior
+    return designed
+
+
+def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
+    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0, by least squares, at every half cell.
+
+    Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells.
+    Cost: some hundred steps of twelve FFTs.
+    """
+    lattice = centres.lattice
+    if lattice is None:
+        raise InvalidInput("only weights on a grid can be flattened")
+    cell_km, shape = lattice.step * centres.pitch_km, lattice.shape
+    size = (lattice.rows + 1, lattice.columns + 1)
+    mean = (
+        2.0 * np.pi / (cone.beta_per_km * cell_km) ** 2 + 1.0
+    )  # about Σ k, so that weights are about 1
+    terms = []
+    for east_at in (0.0, -0.5):
+        for north_at in (0.0, -0.5):
+            east, north = lattice.offsets(east_at, north_at)
+            slopes = cone.slopes(east * cell_km, north * cell_km)
+            steep = -_SLOPE_WEIGHT * slopes.value * slopes.rate / cone.beta_per_km * cell_km
+            inside = np.outer(
+                _within(
+                    size[0], north_at, lattice.rim, lattice.step, centres.low[1], centres.high[1]
+                ),
+                _within(
+                    size[1], east_at, lattice.rim, lattice.step, centres.low[0], centres.high[0]
+                ),
+            )
+            for kernel, target in ((slopes.value, 1.0), (steep * east, 0.0), (steep * north, 0.0)):
+                terms.append((fft.rfft2(kernel / mean), target, inside))
+
+    def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+        spectrum = fft.rfft2(lattice.spread(weights), shape)
+        total, gradient = 0.0, np.zeros_like(spectrum)
+        for kernel, target, inside in terms:
+            off = (fft.irfft2(spectrum * kernel, shape)[: size[0], : size[1]] - target) * inside
+            total += float((off**2).sum())
+            gradient += fft.rfft2(off, shape) * kernel.conj()
+        return total, 2.0 * lattice.gather(fft.irfft2(gradient, shape))
+
+    result = optimize.minimize(
+        loss,
+        np.ones(centres.size),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(_LEAST_SHARE, None)] * centres.size,
+        options={"maxiter": _STEPS, "maxcor": 20, "ftol": 1e-10},
+    )
+    flat: FloatArray = result.x / result.x.sum()
+    return flat
+
+
+def _within(size: int, at: float, rim: int, step: int, low: int, high: int) -> FloatArray:
+    """Which nodes, so far from the centres of one row or column, lie in the rectangle: 1 or 0."""
+    places = (np.arange(size) - rim + at) * step
+    return ((places >= low) & (places <= high)).astype(np.float64)

@@ -1,0 +1,138 @@
+"""Where reports lie: the cells of a grid and the rim around it, or any list of places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import fft
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Places that a report may name, in whole steps of ``pitch_km`` east and north of an origin.
+
+    A position outside the rectangle ``low`` … ``high`` is first moved to its nearest point, which brings
+    no two positions farther apart. ``lattice`` says that the places lie on a grid, for products by FFT.
+    """
+
+    pitch_km: float
+    points: IntArray
+    """(n, 2): east and north, in steps."""
+    low: tuple[int, int]
+    high: tuple[int, int]
+    lattice: Lattice | None = None
+
+    @classmethod
+    def of_grid(
+        cls,
+        rows: int,
+        columns: int,
+        *,
+        step: int,
+        pitch_km: float,
+        rim: int = 0,
+        mask: BoolArray | None = None,
+    ) -> Centres:
+        """The cells of a grid that exist, row by row from the south-west, then the rim of the whole grid.
+
+        The origin is the centre of cell 0, and neighbours are ``step`` apart, an even number. With a rim,
+        positions are moved into the rectangle of the centres of the cells; without one, of the cells.
+        """
+        inside = (
+            np.ones((rows, columns), dtype=bool) if mask is None else mask.reshape(rows, columns)
+        )
+        if not inside.any():
+            raise InvalidInput("mask must leave a cell")
+        wide = np.pad(np.zeros((rows, columns), dtype=bool), rim, constant_values=True)
+        cells = np.concatenate((np.argwhere(inside), np.argwhere(wide) - rim))
+        north, east = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+        lattice = Lattice(rows + 2 * rim, columns + 2 * rim, step, rim, frozen(cells + rim))
+        beyond = 0 if rim else step // 2
+        low = int(east[0]) * step - beyond, int(north[0]) * step - beyond
+        high = int(east[-1]) * step + beyond, int(north[-1]) * step + beyond
+        return cls(pitch_km, frozen(cells[:, ::-1] * step), low, high, lattice)
+
+    @classmethod
+    def of_places(cls, points: IntArray, *, pitch_km: float) -> Centres:
+        """Any places; positions are moved into their bounding rectangle."""
+        low, high = points.min(axis=0), points.max(axis=0)
+        return cls(
+            pitch_km,
+            frozen(np.array(points, dtype=np.int64)),
+            (int(low[0]), int(low[1])),
+            (int(high[0]), int(high[1])),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many places there are."""
+        return len(self.points)
+
+    @cached_property
+    def points_km(self) -> FloatArray:
+        """(n, 2): east and north of the origin."""
+        return frozen(self.points * self.pitch_km)
+
+    @cached_property
+    def rectangle_km(self) -> FloatArray:
+        """((west, south), (east, north)) of the rectangle that positions are moved into."""
+        return frozen(np.array((self.low, self.high)) * self.pitch_km)
+
+    def moved_inside(self, steps: IntArray) -> IntArray:
+        """(…, 2) positions in steps, moved to the nearest point of the rectangle."""
+        return np.clip(steps, self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """A grid that the places lie on: ``cells`` are their (row, column) from 0, the rim's included."""
+
+    rows: int
+    columns: int
+    step: int
+    rim: int
+    cells: IntArray
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Of arrays for products by FFT: room for every offset."""
+        rows, columns = (
+            fft.next_fast_len(2 * size + 1, real=True) for size in (self.rows, self.columns)
+        )
+        return rows, columns
+
+    @property
+    def plain(self) -> bool:
+        """Whether every place of the grid is there, row by row."""
+        return not self.rim and len(self.cells) == self.rows * self.columns
+
+    def offsets(self, east: float, north: float) -> tuple[FloatArray, FloatArray]:
+        """East and north, in cells, from the centres to places so far from a node, in the order of FFTs."""
+        ranges = [
+            np.where(np.arange(length) <= size, np.arange(length), np.arange(length) - length) + at
+            for length, size, at in zip(
+                self.shape, (self.rows, self.columns), (north, east), strict=True
+            )
+        ]
+        up, right = np.meshgrid(*ranges, indexing="ij")
+        return right, up
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """(…, n) values of places → (…, rows, columns), zero where there is none."""
+        if self.plain:
+            return values.reshape(*values.shape[:-1], self.rows, self.columns)
+        array = np.zeros((*values.shape[:-1], self.rows, self.columns))
+        array[..., self.cells[:, 0], self.cells[:, 1]] = values
+        return array
+
+    def gather(self, array: FloatArray) -> FloatArray:
+        """(…, rows, columns) → (…, n)."""
+        if self.plain:
+            return array[..., : self.rows, : self.columns].reshape(*array.shape[:-2], -1)
+        taken: FloatArray = array[..., self.cells[:, 0], self.cells[:, 1]]
+        return taken

@@ -1,0 +1,316 @@
+"""The elastic mechanism between positions: its law, its promise and its draws, in whole numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, count, frozen, positive
+from geoveil.channel.channel import PrivacyLoss
+from geoveil.channel.guarantee import BetweenPositions, Guarantee
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.mechanism.mechanism import Mechanism
+from geoveil.position.centres import Centres
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
+from geoveil.position.position_certificate import Law, PositionCertificate
+from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.randomness import SYSTEM, Randomness, checked_randomness
+from geoveil.space.grid import Grid
+from geoveil.space.space import Space
+
+_FINE = 0.004
+"""ε times the pitch of the lattice of positions, at most."""
+_FINEST = 1 << 16
+"""Steps of the lattice in a cell, at most."""
+MOST_SLACK = 0.02
+"""η, at most, of a mechanism that was designed."""
+KERNEL_BITS = 32
+WEIGHT_BITS = 30
+"""Weights sum to about 2³⁰, so that a row of weight × kernel sums below 2⁶³."""
+STEEPEST_CELL = 8.0
+"""ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
+_SPREAD = 4
+"""Positions a side of a cell from which distances are averaged."""
+_ROWS = 1 << 22
+"""How many entries of rows are held at once while drawing."""
+
+
+class PositionalElastic(Mechanism):
+    """Report a cell y from a position x with probability ∝ c(y)·k(|x − y|); the promise is between positions.
+
+    Law: k is a rounded cone of slope β (:class:`RoundedCone`), x any position, taken to a fine lattice and,
+    from outside, to the nearest point of the rectangle; y a cell of the grid or of its rim, which is numbered
+    after the cells. ``row``, ``push`` and ``pull`` take people as spread evenly in their cells.
+    Guarantee: P(y|x) ≤ e^{ε|x − x′| + η}·P(y|x′) for any two positions, ε certified over all of them, and η
+    (below 0.02) for the lattice and the rounding of the kernel.
+    Cost: a product takes one FFT more than a cell has positions (4 up to ε·cell = 1, then 9); a draw, a row.
+    Units: ε and β per km; positions in degrees, or in km from the centre of cell 0.
+    Reference: docs/guarantee.md.
+    """
+
+    name = "elastic-positions"
+    reference = "Geoveil, docs/guarantee.md: Blahut–Arimoto weights under a rounded cone"
+    space: Grid
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        beta_per_km: float,
+        weights: npt.ArrayLike,
+        step: int,
+        rim: int = 0,
+    ) -> None:
+        if not isinstance(space, Grid):
+            raise Unsupported("a promise between positions needs a grid; use between='cells'")
+        self.space = space
+        self.beta_per_km = positive("beta_per_km", beta_per_km)
+        self.rim = count("rim", rim, least=0)
+        self.step = count("step", step, least=2)
+        if self.rim > 1 or self.step % 2 or self.step > _FINEST:
+            raise InvalidInput(
+                f"rim ({rim}) must be 0 or 1, and step ({step}) an even number up to {_FINEST}"
+            )
+        self.centres = Centres.of_grid(
+            space.rows, space.columns, step=self.step, pitch_km=space.cell_km / self.step, rim=rim
+        )
+        self.report_count = self.centres.size
+        self.weights = frozen(_checked_weights(weights, self.report_count))
+        self.cone = RoundedCone(self.beta_per_km, ROUNDING_CELLS * space.cell_km)
+
+    # -- the promise ---------------------------------------------------------------------------
+
+    @cached_property
+    def certificate(self) -> PositionCertificate:
+        """What was shown about every two positions, from the whole-number weights."""
+        return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
+
+    @cached_property
+    def slack(self) -> float:
+        """η, rounded up: two moves to the lattice, two whole steps of distance, the rounding of the table."""
+        pitch, epsilon = self.centres.pitch_km, self.certificate.epsilon_per_km
+        moved = math.sqrt(2.0) * pitch * epsilon + 2.0 * pitch * self.beta_per_km
+        return math.ceil((moved + 2.0 / float(self.table.min())) * 1e4 + 1e-6) / 1e4
+
+    def _promise(self) -> Guarantee | None:
+        if hasattr(self, "_fixed"):
+            return self._fixed
+        return BetweenPositions(self.certificate.epsilon_per_km, self.slack)
+
+    @property
+    def told_apart(self) -> None:
+        """The positions themselves."""
+        return None
+
+    def closed_form_loss(self) -> PrivacyLoss:
+        """The certificate, a little above the exact loss."""
+        return PrivacyLoss(
+            self.certificate.epsilon_per_km,
+            None,
+            None,
+            False,
+            "a bound over all positions",
+            self.slack,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "beta_per_km": self.beta_per_km,
+            "weights": self.weights.tolist(),
+            "step": self.step,
+            "rim": self.rim,
+        }
+
+    # -- the law in whole numbers --------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> IntArray:
+        """k at half a step, one and a half, …, as whole numbers; the last one goes on for ever."""
+        pitch, scale = self.centres.pitch_km, 2.0**KERNEL_BITS
+        flat = math.log(2.0 * scale) / self.beta_per_km + self.cone.radius_km  # e^{−ψ} < 2⁻³³
+        points = self.centres.points
+        widest = math.isqrt(int(((points.max(axis=0) - points.min(axis=0)) ** 2).sum())) + 1
+        length = min(math.ceil(flat / pitch), widest) + 1
+        values = self.cone.values((np.arange(length, dtype=np.float64) + 0.5) * pitch)
+        return frozen(np.rint(values * scale).astype(np.int64))
+
+    def rows_at(self, steps: IntArray) -> IntArray:
+        """(k, 2) positions in steps of the lattice → (k, reports): weight × kernel, whole numbers."""
+        offsets = self.centres.moved_inside(steps)[:, None] - self.centres.points
+        square = (offsets**2).sum(axis=-1)
+        distance = np.sqrt(square.astype(np.float64)).astype(np.int64)
+        distance -= (
+            distance**2 > square
+        )  # a root of floats may have been rounded up to a whole number
+        return self.weights * self.table[np.minimum(distance, self.table.size - 1)]
+
+    def steps_of(self, places_km: npt.ArrayLike) -> IntArray:
+        """(…, 2) places in the plane of the space, in km → whole steps from the centre of cell 0.
+
+        Moved into the rectangle first, so that the ends of the world fit whole numbers too.
+        """
+        low, high = self.centres.rectangle_km
+        from_origin = np.clip(np.asarray(places_km, np.float64) - self.space.centres[0], low, high)
+        return np.rint(from_origin / self.centres.pitch_km).astype(np.int64)
+
+    # -- draws ---------------------------------------------------------------------------------
+
+    def sample_at(
+        self,
+        *,
+        lat: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        randomness: Randomness = SYSTEM,
+    ) -> IntArray:
+        """One report for each position in degrees, wherever on the globe it is."""
+        places = self.space.plane.to_plane(lat=lat, lng=lng, lon=lon, folded=True)
+        return self.sample_at_km(places, randomness=randomness)
+
+    def sample_at_km(
+        self, places_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM
+    ) -> IntArray:
+        """One report for each place (…, 2) in the plane of the space, in km."""
+        steps = self.steps_of(places_km)
+        drawn = self._draw(steps.reshape(-1, 2), checked_randomness(randomness))
+        return drawn.reshape(steps.shape[:-1])
+
+    def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
+        """From a position drawn evenly in each cell first."""
+        inside = randomness.uniform(2 * cells.size).reshape(-1, 2) - 0.5
+        return self._sample_from(cells, inside, randomness)
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
+        steps = self.centres.points[cells] + np.rint(inside * self.step).astype(np.int64)
+        return self._draw(steps, randomness)
+
+    def _draw(self, steps: IntArray, randomness: Randomness) -> IntArray:
+        reports = np.empty(len(steps), dtype=np.int64)
+        width = max(1, _ROWS // self.report_count)
+        for start in range(0, len(steps), width):
+            sums = np.cumsum(self.rows_at(steps[start : start + width]), axis=1)
+            at = below_each(sums[:, -1], randomness)
+            reports[start : start + width] = (sums <= at[:, None]).sum(axis=1)
+        return reports
+
+    # -- products ------------------------------------------------------------------------------
+
+    @cached_property
+    def positions_across(self) -> int:  # type: ignore[override]
+        """Two up to ε·cell = 1, then three: so that error bars cover (docs/guarantee.md)."""
+        return 2 if self.certificate.epsilon_per_km * self.space.cell_km <= 1.0 + 1e-9 else 3
+
+    @cached_property
+    def _spread(self) -> SpreadKernel:
+        layers = layers_of(self.centres, self.positions_across)
+        return SpreadKernel(self.centres, self.cone, layers)
+
+    @cached_property
+    def _shares(self) -> FloatArray:
+        """(layers, cells): the share of each position of a cell over its Z."""
+        shares = np.stack([layer.share for layer in self._spread.layers])
+        return shares / self._spread.push(self.weights.astype(np.float64)).reshape(shares.shape)
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)
+        return self._spread._pull(spread) * self.weights
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)
+        return self._spread._pull_noise(spread) * self.weights
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        laws = self._spread._push(values * self.weights)
+        return (laws.reshape(*values.shape[:-1], *self._shares.shape) * self._shares).sum(axis=-2)
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._spread._push_noise(values * self.weights) * self._shares.sum(axis=0)
+
+    def _row(self, row: int) -> FloatArray:
+        columns = row + self._spread.cells * np.arange(len(self._spread.layers))
+        law = self._shares[:, row] @ np.stack([self._spread._column(int(at)) for at in columns])
+        return law * self.weights
+
+    def _column(self, column: int) -> FloatArray:
+        law = self._spread._row(column).reshape(self._shares.shape) * self._shares
+        return law.sum(axis=0) * float(self.weights[column])
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        places = self.centres.points_km[: self.space.size] + inside * self.space.cell_km
+        law, total = np.empty((self.space.size, chosen.size)), np.empty(self.space.size)
+        step = max(1, _ROWS // self.report_count)
+        for start in range(0, self.space.size, step):
+            rows = self._rows_from(places[start : start + step])
+            law[start : start + step] = rows[:, chosen]
+            total[start : start + step] = rows.sum(axis=1)
+        return law / total[:, None]
+
+    def _rows_from(self, places_km: FloatArray) -> FloatArray:
+        """(k, 2) places from the centre of cell 0 → (k, reports): weight × kernel."""
+        inside = np.clip(places_km, *self.centres.rectangle_km)[:, None]
+        offsets = inside - self.centres.points_km
+        return self.weights * self.cone.values(np.hypot(offsets[..., 0], offsets[..., 1]))
+
+    def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Σ_y of f(distance from a position of the cell to the centre of y), people spread evenly."""
+        line = ((np.arange(_SPREAD) + 0.5) / _SPREAD - 0.5) * self.space.cell_km
+        middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
+        step = max(1, _ROWS // self.report_count)
+        for inside in np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2):
+            for start in range(0, self.space.size, step):
+                places = middle[start : start + step] + inside
+                rows = self._rows_from(places)
+                apart = places[:, None] - self.centres.points_km
+                values = function(np.hypot(apart[..., 0], apart[..., 1]))
+                total[start : start + step] += (rows * values).sum(axis=1) / rows.sum(axis=1)
+        return total / _SPREAD**2
+
+    @property
+    def leverage(self) -> float:
+        """The largest 1/C[x, x] over the cells, people spread evenly; the rim is nobody's cell."""
+        stays = min(float(self._column(cell)[cell]) for cell in range(self.space.size))
+        return 1 / stays
+
+
+def lattice_step(epsilon_per_km: float, cell_km: float) -> int:
+    """How many steps of the lattice make a cell: an even number, fine enough for the promise."""
+    return max(2, 2 * math.ceil(epsilon_per_km * cell_km / _FINE / 2.0))
+
+
+def whole_weights(weights: FloatArray) -> IntArray:
+    """Weights as whole numbers that sum to about 2³⁰, none below one."""
+    scaled = np.rint(weights / weights.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
+    return np.maximum(scaled, 1)
+
+
+def _checked_weights(weights: npt.ArrayLike, size: int) -> IntArray:
+    array = np.asarray(weights)
+    if array.dtype.kind not in "iu" or array.shape != (size,):
+        raise InvalidInput(
+            f"weights must be {size} whole numbers, one for each cell and for the rim"
+        )
+    if (array < 1).any() or array.sum(dtype=np.float64) >= 2.0 ** (WEIGHT_BITS + 1):
+        raise InvalidInput("weights must be at least 1 each and sum to less than 2^31")
+    return array.astype(np.int64)
+
+
+def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
+    """A whole number exactly even in 0 … total − 1 for each total below 2⁶³, by rejection."""
+    bits = np.frexp(totals.astype(np.float64))[1].astype(
+        np.uint64
+    )  # 2^bits ≥ total, up to rounding
+    drawn = np.full(totals.size, -1, dtype=np.int64)
+    left = np.arange(totals.size)
+    while left.size:
+        words = randomness.words(left.size) >> (
+            np.uint64(64) - np.minimum(bits[left], np.uint64(63))
+        )
+        tried = words.astype(np.int64)
+        drawn[left] = np.where(tried < totals[left], tried, -1)
+        left = left[drawn[left] < 0]
+    return drawn

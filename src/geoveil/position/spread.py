@@ -1,0 +1,144 @@
+"""People spread evenly in their cells: the kernel from every centre to some positions in every cell."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.channel import positions_on_a_side
+from geoveil.channel.kernel import fft_workers
+from geoveil.channel.operator import Operator
+from geoveil.errors import InvalidInput
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+
+_NOISE = 1e-15
+"""What an FFT product may be off by, in units of the norms of its factors."""
+
+
+class Layer(NamedTuple):
+    """Positions at one offset from the centres of their cells, in cells; ``share`` (cells,) of each cell."""
+
+    east: float
+    north: float
+    share: FloatArray
+
+
+def layers_of(centres: Centres, across: int) -> list[Layer]:
+    """``across``² positions in every cell of a grid, each moved into the rectangle of ``centres``.
+
+    Cells at an edge of the rectangle have several positions moved to the same place.
+    """
+    lattice = centres.lattice
+    if lattice is None:
+        raise InvalidInput("only the cells of a grid can be spread over")
+    inside, shares = positions_on_a_side(across)
+    axes = []
+    for cells, low, high in zip(
+        (lattice.columns - 2 * lattice.rim, lattice.rows - 2 * lattice.rim),
+        centres.low,
+        centres.high,
+        strict=True,
+    ):
+        middle = np.arange(cells)
+        moved = np.clip(middle[:, None] + inside, low / lattice.step, high / lattice.step)
+        offsets = np.round(moved - middle[:, None], 9)  # (cells, across)
+        axes.append({at: (offsets == at) @ shares for at in np.unique(offsets).tolist()})
+    return [
+        Layer(east, north, np.outer(rows, columns).ravel())
+        for north, rows in axes[1].items()
+        for east, columns in axes[0].items()
+    ]
+
+
+class SpreadKernel(Operator):
+    """K[y, (l, x)] = k(|x + o_l − y|): rows are centres, columns the positions of every layer in every cell.
+
+    Cost: one FFT for each layer and one more, for a product.
+    """
+
+    def __init__(self, centres: Centres, cone: RoundedCone, layers: list[Layer]) -> None:
+        if centres.lattice is None:
+            raise InvalidInput("only the cells of a grid can be spread over")
+        self.centres, self.cone, self.layers = centres, cone, layers
+        self.lattice = centres.lattice
+        self.cell_km = self.lattice.step * centres.pitch_km
+        rim = self.lattice.rim
+        self._inside = self.lattice.rows - 2 * rim, self.lattice.columns - 2 * rim
+        self.cells = self._inside[0] * self._inside[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.centres.size, len(self.layers) * self.cells
+
+    @cached_property
+    def _spectra(self) -> npt.NDArray[np.complex128]:
+        """(layers, …): of the kernel at the offsets of each layer."""
+        return np.stack([fft.rfft2(self._values(layer)) for layer in self.layers])
+
+    def _values(self, layer: Layer) -> FloatArray:
+        east, north = self.lattice.offsets(layer.east, layer.north)
+        return self.cone.values(self.cell_km * np.hypot(east, north))
+
+    @cached_property
+    def _norm(self) -> float:
+        return float(np.linalg.norm(self._values(self.layers[0])))
+
+    def _inner(self, array: FloatArray) -> FloatArray:
+        rim = self.lattice.rim
+        return array[..., rim : self.lattice.rows - rim, rim : self.lattice.columns - rim]
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        """(…, centres) → (…, layers · cells)."""
+        shape = self.lattice.shape
+        workers = fft_workers(shape[0] * shape[1])
+        spectrum = fft.rfft2(self.lattice.spread(theta), shape, workers=workers)
+        laws = np.empty((*theta.shape[:-1], len(self.layers), *self._inside))
+        for number, own in enumerate(self._spectra):
+            product = fft.irfft2(spectrum * own, shape, workers=workers, overwrite_x=True)
+            laws[..., number, :, :] = self._inner(product)
+        return laws.reshape(*theta.shape[:-1], -1)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        """(…, layers · cells) → (…, centres)."""
+        lattice = self.lattice
+        workers = fft_workers(lattice.shape[0] * lattice.shape[1])
+        wide = np.zeros((*values.shape[:-1], lattice.rows, lattice.columns))
+        length = lattice.shape[0], lattice.shape[1] // 2 + 1
+        total = np.zeros((*values.shape[:-1], *length), dtype=np.complex128)
+        layered = values.reshape(*values.shape[:-1], len(self.layers), *self._inside)
+        for number, own in enumerate(self._spectra):
+            self._inner(wide)[...] = layered[..., number, :, :]
+            # the sum of v̂·k̂*, as its conjugate
+            total += fft.rfft2(wide, lattice.shape, workers=workers).conj() * own
+        np.conjugate(total, out=total)
+        return lattice.gather(fft.irfft2(total, lattice.shape, workers=workers, overwrite_x=True))
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return _NOISE * self._norm * np.linalg.norm(theta, axis=-1, keepdims=True)
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._push_noise(values)
+
+    def positions_km(self, layer: Layer, cells: IntArray | slice = slice(None)) -> FloatArray:
+        """(cells, 2): where the positions of a layer are."""
+        return self.centres.points_km[: self.cells][cells] + self.cell_km * np.array(
+            (layer.east, layer.north)
+        )
+
+    def _row(self, row: int) -> FloatArray:
+        centre = self.centres.points_km[row]
+        return np.concatenate([self._between(self.positions_km(at), centre) for at in self.layers])
+
+    def _column(self, column: int) -> FloatArray:
+        layer, cell = divmod(column, self.cells)
+        at = self.positions_km(self.layers[layer], slice(cell, cell + 1))
+        return self._between(self.centres.points_km, at)
+
+    def _between(self, places: FloatArray, one: FloatArray) -> FloatArray:
+        return self.cone.values(np.hypot(*np.moveaxis(places - one, -1, 0)))
