@@ -17,9 +17,15 @@ from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import Address, Collector, Network, Patience, Transport
 from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
-from geoveil.client.location import Beyond, Locate, Whereabouts, whereabouts
+from geoveil.client.location import (
+    Beyond,
+    Locate,
+    Whereabouts,
+    in_words,
+    space_id,
+    whereabouts,
+)
 from geoveil.client.refusal import Refused, Unacknowledged
-from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -175,16 +181,11 @@ class Device:
         if earlier is not None:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
-        mechanism, grid = document.mechanism, document.mechanism.space
-        middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
-        mean_km = float(mechanism.row(middle) @ grid.distances_from_km(middle))
+        cost = document.mechanism.guarantee
         return (
-            f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: one "
-            f"of {grid.size} cells of {1000 * grid.cell_km:.0f} m would be sent, drawn at random around "
-            "yours, with a random number and the id of the rule it was drawn by; nothing else. From "
-            f"the middle of the map it lies {mean_km:.2g} km away on average. "
-            f"{mechanism.explain(NEARBY_KM)} This report costs {mechanism.guarantee.amount()}; "
-            f"{self.limits.left_in_words(spent)}. {self._operator(spent, mechanism.guarantee)} "
+            f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
+            f"{in_words(document)} This report costs {cost.amount()}; "
+            f"{self.limits.left_in_words(spent)}. {self._operator(spent, cost)} "
             f"{_AGAIN[self.again]}{_AHEAD if spent.ahead else ''}"
         )
 
@@ -243,9 +244,13 @@ class Device:
             elif refused.reason == "expired":
                 self.ledger.forget_ended(now_s)
             raise
-        space, cost = document_id(document.mechanism.space.to_dict()), document.epsilon_per_km
         return document, Round(
-            name, space, document.round, document.id, cost, expires_s=document.expires_s
+            campaign=name,
+            space=space_id(document),
+            number=document.round,
+            mechanism=document.id,
+            epsilon_per_km=document.epsilon_per_km,
+            expires_s=document.expires_s,
         )
 
     def _now_s(self) -> float:

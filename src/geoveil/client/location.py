@@ -10,8 +10,10 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal
 
+from geoveil.channel.words import NEARBY_KM
 from geoveil.client.ledger_book import Drawn
 from geoveil.client.refusal import Refused
+from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import OutsideSpace
 
@@ -88,7 +90,12 @@ def _is_fine(accuracy_km: Any, document: MechanismDocument) -> bool:
     return _is_number(accuracy_km) and 0 <= accuracy_km <= cell_km(document)
 
 
-# --- The law of the document: the one place that knows how a position becomes a report
+# --- The law of a document: all that a device asks of it, and the one place that knows how
+
+
+def space_id(document: MechanismDocument) -> str:
+    """SHA-256 of where reports can lie, which a campaign must not change."""
+    return document_id(document.mechanism.space.to_dict())
 
 
 def cell_km(document: MechanismDocument) -> float:
@@ -107,3 +114,16 @@ def draw_at(
     reported = document.mechanism.draw(int(cells), bits)
     centre_lat, centre_lng = grid.plane.to_latlng(grid.centres[reported])
     return reported, float(centre_lat), float(centre_lng)
+
+
+def in_words(document: MechanismDocument) -> str:
+    """What a report sends, how far from the truth it lies, and what it tells about two people."""
+    mechanism, grid = document.mechanism, document.mechanism.space
+    middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
+    mean_km = float(mechanism.row(middle) @ grid.distances_from_km(middle))
+    return (
+        f"one of {grid.size} cells of {1000 * grid.cell_km:.0f} m would be sent, drawn at random "
+        "around yours, with a random number and the id of the rule it was drawn by; nothing else. "
+        f"From the middle of the map it lies {mean_km:.2g} km away on average. "
+        f"{mechanism.explain(NEARBY_KM)}"
+    )
