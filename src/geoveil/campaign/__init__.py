@@ -9,20 +9,7 @@ from geoveil.campaign.simulation import Crowd, RoundResult, Simulation, simulate
 from geoveil.campaign.weights import equalising_weights
 
 __all__ = [
-    "Advice",
-    "Campaign",
-    "Choice",
-    "Closing",
-    "Crowd",
-    "DesignedElastic",
-    "PromiseRule",
-    "PublishedRule",
-    "Round",
-    "RoundResult",
-    "Simulation",
-    "advise",
-    "blahut_arimoto",
-    "elastic",
-    "equalising_weights",
-    "simulate",
-]
+    "Advice", "Campaign", "Choice", "Closing", "Crowd", "DesignedElastic", "PromiseRule",
+    "PublishedRule", "Round", "RoundResult", "Simulation", "advise", "blahut_arimoto",
+    "elastic", "equalising_weights", "simulate",
+]  # fmt: skip

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console as RichConsole
 from rich.markup import escape
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.channel.words import rounded_down
-from geoveil.cli.choice import describe, promise_in_words
-from geoveil.cli.console import Console, json_number, two_columns
+from geoveil.cli import choice, prior_file
+from geoveil.cli.console import Console, Screen, json_number, two_columns
 from geoveil.cli.options import machine_options
-from geoveil.cli.prior_file import PriorFile, prior_options
 from geoveil.document.saved import load_mechanism_and_claim
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.table import locations
@@ -32,7 +30,7 @@ _GAIN_CELLS = 2048
     "--false-alarm", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-3,
     show_default=True, help="Chance that a sound mechanism is blamed.",
 )  # fmt: skip
-@prior_options(
+@prior_file.prior_options(
     "Where people are, for distance and manipulation gain; everywhere alike unless given."
 )
 @click.option("--gain", "with_gain", is_flag=True,
@@ -40,7 +38,7 @@ _GAIN_CELLS = 2048
 @machine_options
 @click.pass_context
 def command(
-    context: click.Context, document: str, draws: int, false_alarm: float, prior: PriorFile | None,
+    context: click.Context, document: str, draws: int, false_alarm: float, prior: prior_file.PriorFile | None,
     with_gain: bool, machine: bool,
 ) -> None:  # fmt: skip
     """Check a mechanism document: its exact loss, its structure and its sampler.
@@ -74,9 +72,9 @@ def command(
         "prior": "uniform" if prior is None else "given",
         "mean_distance_km": distance,
         "manipulation_gain": gain and {"worst": gain.gain, "target": gain.target},
-        **describe(mechanism),
+        **choice.describe(mechanism),
     }
-    promise, unit = promise_in_words(mechanism), mechanism.space.unit
+    promise, unit = choice.promise_in_words(mechanism), mechanism.space.unit
     if claim is not None and not report.passed:  # nothing is said in the name of a broken claim
         promise = {"claim": claim.sentence(unit)}
         values |= {"guarantee": promise["claim"], "explanation": None}
@@ -95,7 +93,9 @@ def command(
     context.exit(0 if report.passed else 1)
 
 
-def _people(mechanism: gv.Channel, prior: PriorFile | None, console: Console) -> FloatArray:
+def _people(
+    mechanism: gv.Channel, prior: prior_file.PriorFile | None, console: Console
+) -> FloatArray:
     """Where people are: as the file says, in the cells of the mechanism, or everywhere alike."""
     if prior is None:
         return uniform(mechanism.space.size)
@@ -137,9 +137,7 @@ def _values(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def _show(
-    screen: RichConsole, lines: dict[str, str | None], report: AuditReport, unit: str
-) -> None:
+def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, unit: str) -> None:
     fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
     lines |= _certificate_lines(report.certificate)
     lines["sampler"] = (

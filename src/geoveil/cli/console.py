@@ -25,7 +25,10 @@ if TYPE_CHECKING:  # what this module loads, every command loads
 _PATIENCE_SECONDS = 1.0
 _WIDTH = 120  # of what is printed into a file or a pipe
 
-Shown = Mapping[str, str | None] | Callable[[RichConsole], None]
+Screen = RichConsole
+"""What a result for people is printed on."""
+
+Shown = Mapping[str, str | None] | Callable[[Screen], None]
 """A result for people: lines by name, those without text left out, or a function that prints it."""
 
 
@@ -47,7 +50,7 @@ class Console:
             click.echo(json.dumps(values, indent=2, ensure_ascii=False), file=stream)
             return
         width = None if stream.isatty() else _WIDTH
-        screen = RichConsole(file=stream, width=width, soft_wrap=True, highlight=False)
+        screen = Screen(file=stream, width=width, soft_wrap=True, highlight=False)
         if callable(shown):
             shown(screen)
         else:
@@ -117,7 +120,7 @@ class ProgressBar:
             BarColumn(),
             TextColumn("{task.fields[detail]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
-            console=RichConsole(stderr=True),
+            console=Screen(stderr=True),
             transient=True,
         )
         self._task = self._progress.add_task(description, total=None, detail="")

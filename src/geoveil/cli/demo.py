@@ -11,12 +11,11 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console as RichConsole
 from rich.markup import escape
 
 import geoveil as gv
 from geoveil.channel.words import rounded_up
-from geoveil.cli.console import Console, columns_of_numbers
+from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.cli.options import machine_options
 from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.errors import require
@@ -125,7 +124,7 @@ def _values(story: Story, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _show(screen: RichConsole, story: Story, files: dict[str, str]) -> None:
+def _show(screen: Screen, story: Story, files: dict[str, str]) -> None:
     verdict = "[green]holds[/]" if story.certificate.holds else "[red]DOES NOT HOLD[/]"
     rounds = columns_of_numbers(
         ("round", "certified ε per km", "report off by", "leaks", "map off by"), indent=2

@@ -6,15 +6,14 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console as RichConsole
 
 import geoveil as gv
 from geoveil.campaign import Advice, DesignedElastic
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
+from geoveil.cli import prior_file
 from geoveil.cli.choice import describe, promise_in_words
-from geoveil.cli.console import Console, columns_of_numbers, json_number
-from geoveil.cli.prior_file import PriorFile, prior_options
+from geoveil.cli.console import Console, Screen, columns_of_numbers, json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.plot import curves, maps
 from geoveil.table import locations, writer
@@ -29,7 +28,7 @@ _FORETELLS = 10
 
 
 @click.command()
-@prior_options(
+@prior_file.prior_options(
     "What is believed: an estimate, or a table of cells or places with an amount each.",
     required=True,
 )
@@ -53,7 +52,7 @@ _FORETELLS = 10
 @shared.location_options
 @shared.machine_options
 def command(
-    prior: PriorFile, area: shared.Area, reading: locations.Reading, machine: bool, advice: bool,
+    prior: prior_file.PriorFile, area: shared.Area, reading: locations.Reading, machine: bool, advice: bool,
     optimal: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Design a mechanism for what is believed, at a certified promise and a camouflage.
@@ -210,7 +209,7 @@ def _tell_advice(console: Console, advice: Advice) -> None:
         "sentence": advice.sentence(),
     }
 
-    def show(screen: RichConsole) -> None:
+    def show(screen: Screen) -> None:
         headings = (
             "distance (km)", "leakage (bits)", "error (km)", "isolated place", "fake weighs"
         )  # fmt: skip

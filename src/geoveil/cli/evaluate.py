@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console as RichConsole
 from rich.table import Table
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
-from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport
 from geoveil.plot import maps
@@ -170,7 +169,7 @@ def _coverage(result: results.Result, truth: FloatArray) -> dict[str, Any] | Non
 
 
 def _show(
-    screen: RichConsole,
+    screen: Screen,
     values: dict[str, Any],
     distances: dict[str, dict[str, float | None]],
     outside: OutsideCount,

@@ -12,7 +12,8 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
-from geoveil.table import geojson, locations, results
+from geoveil.table import geojson, results
+from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01
@@ -26,11 +27,7 @@ class PriorFile:
     column: str | None
 
     def read(
-        self,
-        console: Console,
-        reading: locations.Reading,
-        area: Area | None = None,
-        on: Space | None = None,
+        self, console: Console, reading: Reading, area: Area | None = None, on: Space | None = None
     ) -> results.Result:
         """The share of every cell: of the file's own map, else of ``on``, else of the area's grid."""
         try:
@@ -40,12 +37,7 @@ class PriorFile:
             return results.result_of(document, self.source)
 
     def _read(
-        self,
-        reader: TableReader,
-        console: Console,
-        reading: locations.Reading,
-        area: Area,
-        on: Space | None,
+        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
     ) -> results.Result:
         columns, carried = reader.columns, reader.metadata
         if carried is not None and "estimate" not in carried:
@@ -53,9 +45,7 @@ class PriorFile:
                 f"{self.source} must be a prior; it holds reports: estimate them first"
             )
         if self.column is None and "share" not in columns:
-            raise click.UsageError(
-                f"--column must name the amounts; {locations.list_columns(columns)}"
-            )
+            raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
         if carried is not None and area.box is not None:
             raise click.UsageError("--box is of no use here: the prior brings its own map")
         if "cell" not in columns:
@@ -70,21 +60,16 @@ class PriorFile:
         """Rows that name cells of a map which the file does not have."""
         amounts = results.amount_column(reader, self.column)
         table = results.read_numbers(reader, ["cell", amounts])
-        cells = locations.cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
+        cells = cell_numbers(table["cell"], space.size, self.source, f" of {space!r}")
         return self._result(space, cells, table[amounts], amounts)
 
     def _located(
-        self,
-        reader: TableReader,
-        console: Console,
-        reading: locations.Reading,
-        area: Area,
-        on: Space | None,
+        self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
     ) -> results.Result:
         """Rows that are places, put into the cells of a map."""
         amounts = results.amount_column(reader, self.column)
         parts = list(reading.locations(reader, keep=[amounts]))
-        extent = locations.Extent()
+        extent = Extent()
         for part in parts:
             extent.add(part.lat, part.lng)
         box = extent.box(self.source)  # refuses a table without places
@@ -95,7 +80,7 @@ class PriorFile:
             )
         lat = np.concatenate([part.lat for part in parts])
         lng = np.concatenate([part.lng for part in parts])
-        values = np.concatenate([locations.numbers(part.kept.column(amounts)) for part in parts])
+        values = np.concatenate([numbers(part.kept.column(amounts)) for part in parts])
         results.checked_amounts(values, amounts, self.source)
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.console import Console as RichConsole
 
-from geoveil.cli.console import Console, ProgressBar, two_columns
+from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.papers import PAPERS, run
 from geoveil.papers.data import MissingData
@@ -55,7 +54,7 @@ def _teller(progress: ProgressBar, paper: str) -> Any:
     return tell
 
 
-def _show(screen: RichConsole, reports: list[Report]) -> None:
+def _show(screen: Screen, reports: list[Report]) -> None:
     for report in reports:
         screen.print(report.paper.title, style="bold")
         lines = {}

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from rich.console import Console as RichConsole
 
 import geoveil as gv
 from geoveil.arrays import IntArray
 from geoveil.campaign import Crowd, Simulation
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
-from geoveil.cli.console import Console, ProgressBar, columns_of_numbers
+from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.plot import curves
@@ -201,7 +200,7 @@ def _run(
     )
 
 
-def _show(screen: RichConsole, simulation: Simulation, sentences: list[str]) -> None:
+def _show(screen: Screen, simulation: Simulation, sentences: list[str]) -> None:
     table = columns_of_numbers(
         ("round", "reports", "error (km)", "no privacy (km)", "best stop (km)", "mean distance (km)",
          "leakage (bits)", "steps")

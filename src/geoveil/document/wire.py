@@ -11,8 +11,7 @@ from typing import Any
 from geoveil.arrays import IntArray
 from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.document.campaign_ids import NAMED_PATTERN
-from geoveil.document.canonical import canonical_bytes, document_id, strict_json
+from geoveil.document import campaign_ids, canonical
 from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.mechanism.elastic import Elastic
@@ -65,7 +64,7 @@ class MechanismDocument:
     @cached_property
     def id(self) -> str:
         """SHA-256 of the canonical bytes, in hexadecimal."""
-        return document_id(self.to_dict())
+        return canonical.document_id(self.to_dict())
 
     @property
     def epsilon_per_km(self) -> float:
@@ -88,11 +87,11 @@ class MechanismDocument:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes, which the id is the hash of."""
-        return canonical_bytes(self.to_dict())
+        return canonical.canonical_bytes(self.to_dict())
 
     def served(self) -> bytes:
         """The canonical bytes with the id among them: what a collector answers."""
-        return canonical_bytes({"id": self.id, **self.to_dict()})
+        return canonical.canonical_bytes({"id": self.id, **self.to_dict()})
 
     @classmethod
     def read(cls, given: bytes | Mapping[str, Any]) -> MechanismDocument:
@@ -161,13 +160,13 @@ def _require(sound: bool, reason: str, sentence: str) -> None:
 def _parsed(given: bytes) -> Any:
     _require(len(given) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
     try:
-        return strict_json(given)
+        return canonical.strict_json(given)
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
 
 
 def _campaign(value: Any) -> str:
-    named = isinstance(value, str) and re.fullmatch(NAMED_PATTERN, value) is not None
+    named = isinstance(value, str) and re.fullmatch(campaign_ids.NAMED_PATTERN, value) is not None
     _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
     return value
 

@@ -12,12 +12,10 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate.bars import ErrorBars
+from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, Ascent, maximise
-from geoveil.estimate.fitted import Estimate, Fit, Observations
 from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, em_path, full_support
-from geoveil.estimate.stopping import CrossValidated, Progress, Stop
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 
 _LEAST_STEPS = 50
@@ -47,23 +45,23 @@ class IterativeBayesianUpdate:
     'certified within 1e-09 nats per report of the maximum, after ... steps'
     """
 
-    stop: Stop = field(default_factory=CrossValidated)
+    stop: stopping.Stop = field(default_factory=stopping.CrossValidated)
     start: ArrayLike | None = None
     accelerate: Accelerator | None = None
     uncertainty: Uncertainty | None = None
-    progress: Progress | None = None
+    progress: stopping.Progress | None = None
 
     def __post_init__(self) -> None:
-        if self.accelerate is not None and isinstance(self.stop, CrossValidated):
+        if self.accelerate is not None and isinstance(self.stop, stopping.CrossValidated):
             raise InvalidInput(
                 "accelerate must go with a rule that seeks the maximum, because cross-validation "
                 "counts plain steps; pass stop=CertifiedWithin(1e-9)"
             )
 
     @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from one tally or from several of the same space."""
-        observations = Observations(tallies)
+        observations = fitted.Observations(tallies)
         ascent = maximise(
             observations.operator,
             observations.counts,
@@ -72,18 +70,18 @@ class IterativeBayesianUpdate:
             accelerate=self.accelerate,
             progress=self.progress,
         )
-        return Estimate(
+        return fitted.Estimate(
             space=observations.space,
             distribution=ascent.distribution,
             total=observations.total,
             steps=ascent.steps,
             stopped=ascent.stopped,
-            find_fit=lambda: Fit(ascent.log_likelihood, ascent.certificate),
+            find_fit=lambda: fitted.Fit(ascent.log_likelihood, ascent.certificate),
             find_errors=lambda: self._errors(observations, ascent),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
         )
 
-    def _errors(self, observations: Observations, ascent: Ascent) -> ErrorBars:
+    def _errors(self, observations: fitted.Observations, ascent: Ascent) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
         operator, cells = observations.operator, observations.space.size
 

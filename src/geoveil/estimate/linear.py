@@ -14,9 +14,7 @@ from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, one_blas_thread, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate import mixture
-from geoveil.estimate.bars import DiagonalErrors, GaussianErrors
-from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
+from geoveil.estimate import bars, fitted, mixture
 from geoveil.estimate.identifiability import Identifiability, null_space, tell_apart_by
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
@@ -173,10 +171,10 @@ class MatrixInversion(_Repaired):
     """
 
     @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from one tally, or from several of one mechanism."""
-        observations = Observations(tallies)
-        mechanisms = by_mechanism(observations.tallies)
+        observations = fitted.Observations(tallies)
+        mechanisms = fitted.by_mechanism(observations.tallies)
         if len(mechanisms) > 1:
             raise InvalidInput(
                 f"tallies (of {len(mechanisms)} mechanisms) must come from one mechanism to invert it; "
@@ -192,13 +190,13 @@ class MatrixInversion(_Repaired):
         system = LinearSystem(tally.channel)
         solution = system.solve(tally.counts / tally.total)
         distribution = REPAIRS[self.repair](solution)
-        return Estimate(
+        return fitted.Estimate(
             space=observations.space,
             distribution=distribution,
             total=observations.total,
             steps=0,
             stopped=f"{system.how}, then {self._words(solution)}",
-            find_fit=lambda: fit_of(observations, distribution),
+            find_fit=lambda: fitted.fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
             find_identifiability=lambda: tell_apart_by(tally.channel),
         )
@@ -206,7 +204,7 @@ class MatrixInversion(_Repaired):
 
 def _errors(
     system: LinearSystem, total: int, solution: FloatArray, distribution: FloatArray
-) -> GaussianErrors:
+) -> bars.GaussianErrors:
     """Cov(v) = Pᵀ(diag(p) − pᵀp)P/n with p = θC, where v = qP.
 
     Each count has a variance n·p(1 − p) of at least ``RARE``: a report that nearly everybody makes is
@@ -216,7 +214,7 @@ def _errors(
     own = np.maximum(total * law * (1.0 - law), RARE) + total * np.square(law)
     spread = system.solve(np.diag(np.sqrt(own) / total))
     mean = system.solve(law)
-    return GaussianErrors(
+    return bars.GaussianErrors(
         method="delta method on the solution before its repair",
         distribution=distribution,
         centre=solution,
@@ -243,9 +241,9 @@ class _ClosedForm(_Repaired):
         """Of one report, as a vector of bits: d and u with covariance diag(d) − u·uᵀ."""
 
     @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies over one space, all of the mechanism this estimator is for."""
-        given = [tally for tally in checked_tallies(tallies) if tally.total]
+        given = [tally for tally in fitted.checked_tallies(tallies) if tally.total]
         groups = []
         for tally in given:
             if not isinstance(tally.channel, self._kind):
@@ -262,20 +260,20 @@ class _ClosedForm(_Repaired):
         said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
         reason = f"identifiable: every level above 0 tells all {cells} cells apart"
         nowhere = frozen(np.zeros(cells, dtype=np.bool_))
-        return Estimate(
+        return fitted.Estimate(
             space=given[0].space,
             distribution=distribution,
             total=int(total),
             steps=0,
             stopped=f"solved exactly for {said}, then {self._words(solution)}",
-            find_fit=lambda: fit_of(Observations(given), distribution),
+            find_fit=lambda: fitted.fit_of(fitted.Observations(given), distribution),
             find_errors=lambda: self._errors(groups, solution, distribution),
             find_identifiability=lambda: Identifiability(cells, cells, nowhere, (), reason),
         )
 
     def _errors(
         self, groups: Sequence[mixture.Mixture], solution: FloatArray, distribution: FloatArray
-    ) -> DiagonalErrors:
+    ) -> bars.DiagonalErrors:
         """Reports are independent, so their covariances add, group by group; ``RARE`` is the least."""
         overall = mixture.pooled(groups)
         scale = overall.people * overall.gain
@@ -284,7 +282,7 @@ class _ClosedForm(_Repaired):
         )
         people = np.array([group.people for group in groups])
         shared = people @ np.square(factors)
-        return DiagonalErrors(
+        return bars.DiagonalErrors(
             method="exact variances at the estimate, before its repair",
             distribution=distribution,
             centre=solution,

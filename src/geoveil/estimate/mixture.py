@@ -17,14 +17,13 @@ from geoveil.arrays import ArrayLike, FloatArray, count, distribution, one_blas_
 from geoveil.channel.channel import Tally
 from geoveil.channel.composed import AverageChannel
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.bars import AveragedErrors
-from geoveil.estimate.fitted import Estimate, Observations, by_mechanism, checked_tallies, fit_of
+from geoveil.estimate import bars, fitted
 
 
 class Estimator(Protocol):
     """Whatever turns tallies into an estimate."""
 
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from one tally or several."""
 
 
@@ -49,23 +48,25 @@ class AverageOfEstimates:
     estimator: Estimator
 
     @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies of one space, whatever their mechanisms."""
-        each = by_mechanism(checked_tallies(tallies))
+        each = fitted.by_mechanism(fitted.checked_tallies(tallies))
         parts = [self.estimator.fit(tally) for tally in each]
         weights = np.array([part.total for part in parts], dtype=np.float64)
         weights /= weights.sum()
         distribution = weights @ np.stack([part.distribution for part in parts])
         reasons = list(dict.fromkeys(part.stopped for part in parts))
         more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other ways)"
-        return Estimate(
+        return fitted.Estimate(
             space=parts[0].space,
             distribution=distribution,
             total=sum(part.total for part in parts),
             steps=max(part.steps for part in parts),
             stopped=f"average of {len(parts)} estimates, each {reasons[0]}{more}",
-            find_fit=lambda: fit_of(Observations(each), distribution),
-            find_errors=lambda: AveragedErrors.of(distribution, [p.errors for p in parts], weights),
+            find_fit=lambda: fitted.fit_of(fitted.Observations(each), distribution),
+            find_errors=lambda: bars.AveragedErrors.of(
+                distribution, [p.errors for p in parts], weights
+            ),
             find_identifiability=lambda: min(
                 (part.identifiable for part in parts), key=lambda found: found.rank
             ),
@@ -95,9 +96,9 @@ class AverageMechanism:
     estimator: Estimator
 
     @one_blas_thread()
-    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+    def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies of one space whose channels have the same reports."""
-        observations = Observations(by_mechanism(checked_tallies(tallies)))
+        observations = fitted.Observations(fitted.by_mechanism(fitted.checked_tallies(tallies)))
         several = len(observations.tallies)
         if not all(tally.complete for tally in observations.tallies):
             raise Unsupported(
@@ -108,13 +109,13 @@ class AverageMechanism:
         average = AverageChannel([tally.channel for tally in observations.tallies], shares)
         counts = sum(tally.counts for tally in observations.tallies)
         inner = self.estimator.fit(Tally(average, counts))
-        return Estimate(
+        return fitted.Estimate(
             space=inner.space,
             distribution=inner.distribution,
             total=inner.total,
             steps=inner.steps,
             stopped=f"{inner.stopped}, under the average of {several} mechanisms",
-            find_fit=lambda: fit_of(observations, inner.distribution),
+            find_fit=lambda: fitted.fit_of(observations, inner.distribution),
             find_errors=lambda: inner.errors,
             find_identifiability=lambda: inner.identifiable,
         )

@@ -12,10 +12,7 @@ from scipy.linalg import eigh, lapack
 from geoveil.arrays import FloatArray, count
 from geoveil.channel.channel import Information
 from geoveil.errors import TooLarge
-from geoveil.estimate.bars import BootstrapErrors, DrawnErrors, ErrorBars, GaussianErrors
-from geoveil.estimate.fitted import Observations
-from geoveil.estimate.identifiability import lost_directions
-from geoveil.estimate.stopping import Meter, Progress
+from geoveil.estimate import bars, fitted, identifiability, stopping
 from geoveil.space.space import MATRIX_LIMIT
 
 MATRIX_CELLS = 2_048
@@ -40,11 +37,11 @@ class Uncertainty(Protocol):
 
     def errors(
         self,
-        observations: Observations,
+        observations: fitted.Observations,
         distribution: FloatArray,
         refit: Refit,
-        progress: Progress | None,
-    ) -> ErrorBars:
+        progress: stopping.Progress | None,
+    ) -> bars.ErrorBars:
         """The error bars of ``distribution``, which was estimated from ``observations``."""
 
 
@@ -73,18 +70,18 @@ class FisherInformation:
 
     def errors(
         self,
-        observations: Observations,
+        observations: fitted.Observations,
         distribution: FloatArray,
         refit: Refit,
-        progress: Progress | None,
-    ) -> DrawnErrors | GaussianErrors:
+        progress: stopping.Progress | None,
+    ) -> bars.DrawnErrors | bars.GaussianErrors:
         parts = informations(observations, distribution)
         how = "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
         if distribution.size > MATRIX_CELLS:
             solver = _Solver(parts, observations.total, np.random.default_rng(self.seed))
-            return solver.errors(distribution, how, Meter(progress))
+            return solver.errors(distribution, how, stopping.Meter(progress))
         covariance, lost = tangent_inverse(np.asarray(sum(part.matrix() for part in parts)))
-        return GaussianErrors(
+        return bars.GaussianErrors(
             method=f"Fisher information, one unbiased step from the estimate{how}",
             distribution=distribution,
             centre=distribution + covariance @ sum(part.score for part in parts),
@@ -94,7 +91,7 @@ class FisherInformation:
         )
 
 
-def informations(observations: Observations, distribution: FloatArray) -> list[Information]:
+def informations(observations: fitted.Observations, distribution: FloatArray) -> list[Information]:
     """The information of every tally with reports, at a distribution."""
     return [tally.information(distribution) for tally in observations.tallies if tally.total]
 
@@ -120,7 +117,7 @@ class _Solver:
         self._ridge = np.maximum(diagonal / most, 1.0) ** 2  # 1/u²
         self._scale = diagonal + self._ridge
 
-    def errors(self, distribution: FloatArray, how: str, meter: Meter) -> DrawnErrors:
+    def errors(self, distribution: FloatArray, how: str, meter: stopping.Meter) -> bars.DrawnErrors:
         sides = np.stack([self._score, np.ones(self._cells)])
         (step, ones), steps, settled = self.solve(sides)
         least, most = _DRAWS
@@ -132,7 +129,7 @@ class _Solver:
             """Brought to a sum of zero, as all changes of a distribution have; ones solves for 1."""
             return np.asarray(values - values.sum(axis=-1, keepdims=True) * (ones / ones.sum()))
 
-        return DrawnErrors(
+        return bars.DrawnErrors(
             method=(
                 f"Fisher information, one nearly unbiased step from the estimate and {draws} draws by "
                 f"conjugate gradients{early}, because {self._cells:,} cells are more than the "
@@ -169,7 +166,7 @@ class _Solver:
             tell(len(gains))
         return values, len(gains), settled
 
-    def _drawn(self, draws: int, expected: int, meter: Meter) -> Iterator[FloatArray]:
+    def _drawn(self, draws: int, expected: int, meter: stopping.Meter) -> Iterator[FloatArray]:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
         sizes = [min(self._chunk, draws - first) for first in range(0, draws, self._chunk)]
         for number, size in enumerate(sizes):
@@ -260,11 +257,11 @@ class Bootstrap:
 
     def errors(
         self,
-        observations: Observations,
+        observations: fitted.Observations,
         distribution: FloatArray,
         refit: Refit,
-        progress: Progress | None,
-    ) -> BootstrapErrors:
+        progress: stopping.Progress | None,
+    ) -> bars.BootstrapErrors:
         cells = distribution.size
         if self.replicates * cells > _MOST_ENTRIES:
             raise TooLarge(
@@ -279,7 +276,7 @@ class Bootstrap:
             replicates[first : first + chunk] = refit(drawn[first : first + chunk], self.carry_on)
             if progress is not None:
                 progress(min(first + chunk, self.replicates), self.replicates)
-        return BootstrapErrors(
+        return bars.BootstrapErrors(
             method=f"parametric bootstrap, {self.replicates} replicates",
             distribution=distribution,
             centre=centre,
@@ -288,7 +285,7 @@ class Bootstrap:
             lost=_lost(observations),
         )
 
-    def _resampled(self, observations: Observations, centre: FloatArray) -> FloatArray:
+    def _resampled(self, observations: fitted.Observations, centre: FloatArray) -> FloatArray:
         """(replicates, observations): new counts of every tally."""
         generator = np.random.default_rng(self.seed)
         drawn = []
@@ -304,7 +301,7 @@ class Bootstrap:
         return np.concatenate(drawn, axis=1).astype(np.float64)
 
 
-def _lost(observations: Observations) -> FloatArray:
+def _lost(observations: fitted.Observations) -> FloatArray:
     """(cells, k): the directions that no tally shows; none are looked for above 4,096 cells."""
     cells = observations.space.size
     if cells > MATRIX_LIMIT:
@@ -313,5 +310,5 @@ def _lost(observations: Observations) -> FloatArray:
     for tally in observations.tallies:
         if tally.total and lost.shape[1]:
             told.append(tally.telling_columns())
-            lost = lost_directions(np.concatenate(told, axis=1))
+            lost = identifiability.lost_directions(np.concatenate(told, axis=1))
     return lost

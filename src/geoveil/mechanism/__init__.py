@@ -12,29 +12,14 @@ from geoveil.mechanism.remap import bayesian_remap, nearest_remap
 MECHANISMS: dict[str, Any] = {
     kind.name: kind
     for kind in (
-        PlanarGeometric,
-        PlanarLaplace,
-        ContinuousLaplace,
-        Exponential,
-        Elastic,
-        RandomizedResponse,
-        Rappor,
-        LinearGeometric,
+        PlanarGeometric, PlanarLaplace, ContinuousLaplace, Exponential, Elastic, RandomizedResponse,
+        Rappor, LinearGeometric,
     )
-}
+}  # fmt: skip
 """Every mechanism by the name that documents and the command line use."""
 
 __all__ = [
-    "MECHANISMS",
-    "ContinuousLaplace",
-    "Elastic",
-    "Exponential",
-    "LinearGeometric",
-    "Mechanism",
-    "PlanarGeometric",
-    "PlanarLaplace",
-    "RandomizedResponse",
-    "Rappor",
-    "bayesian_remap",
+    "MECHANISMS", "ContinuousLaplace", "Elastic", "Exponential", "LinearGeometric", "Mechanism",
+    "PlanarGeometric", "PlanarLaplace", "RandomizedResponse", "Rappor", "bayesian_remap",
     "nearest_remap",
-]
+]  # fmt: skip

@@ -20,22 +20,8 @@ from geoveil.optimal.regularity import (
 from geoveil.optimal.strategy import OptimalStrategy, StrategyOptimality, optimal_strategy
 
 __all__ = [
-    "CircularNoise",
-    "NoiseOptimality",
-    "OptimalMechanism",
-    "OptimalNoise",
-    "OptimalStrategy",
-    "Optimality",
-    "PrivacyCheck",
-    "Region",
-    "Regularity",
-    "StrategyOptimality",
-    "TablePrivacy",
-    "Theorems",
-    "applicable_theorems",
-    "optimal_mechanism",
-    "optimal_noise",
-    "optimal_strategy",
-    "regularity",
-    "superadditive_from_km",
-]
+    "CircularNoise", "NoiseOptimality", "OptimalMechanism", "OptimalNoise", "OptimalStrategy",
+    "Optimality", "PrivacyCheck", "Region", "Regularity", "StrategyOptimality", "TablePrivacy",
+    "Theorems", "applicable_theorems", "optimal_mechanism", "optimal_noise", "optimal_strategy",
+    "regularity", "superadditive_from_km",
+]  # fmt: skip

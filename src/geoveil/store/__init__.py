@@ -16,20 +16,7 @@ from geoveil.store.records import (
 )
 
 __all__ = [
-    "CampaignRecord",
-    "ClosingRecord",
-    "Contents",
-    "EstimateRecord",
-    "GroupWriter",
-    "NewerSchema",
-    "Overloaded",
-    "RoundRecord",
-    "Snapshot",
-    "Store",
-    "StoreFailed",
-    "Upload",
-    "copy_store",
-    "open_store",
-    "restore_backup",
-    "write_backup",
-]
+    "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter",
+    "NewerSchema", "Overloaded", "RoundRecord", "Snapshot", "Store", "StoreFailed", "Upload",
+    "copy_store", "open_store", "restore_backup", "write_backup",
+]  # fmt: skip

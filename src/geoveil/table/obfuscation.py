@@ -22,7 +22,7 @@ from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
-from geoveil.table.geojson import geometry_columns
+from geoveil.table import geojson
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
 
@@ -236,7 +236,7 @@ def _in_degrees(frame: Any) -> Any:
 def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     """Those of the named columns that hold geometry: true places in another form."""
     if _is(frame, "pyarrow", "Table"):
-        return geometry_columns(frame.schema, "the table")
+        return geojson.geometry_columns(frame.schema, "the table")
 
     def is_geometry(values: Any) -> bool:
         first = next((value for value in values if value is not None), None)

@@ -12,10 +12,8 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.space import Points, Space, space_from_dict
-from geoveil.table.geojson import PlainDocument
-from geoveil.table.locations import check_column, find_column, numbers
+from geoveil.table import geojson, locations, writer
 from geoveil.table.reader import DOCUMENT, Format, TableReader, format_of, open_table
-from geoveil.table.writer import binary_sink, table_into
 
 VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
@@ -65,7 +63,7 @@ def write_result(path: str, result: Result, *, format: str | None = None) -> Non
     kind = format_of(path, format)
     if kind is Format.GEOJSON and not _centres(result.space):
         raise Unsupported(f"{result.space!r} has no map; write the estimate as .csv or .parquet")
-    with binary_sink(path) as sink:
+    with writer.binary_sink(path) as sink:
         put_result(sink, kind, result)
 
 
@@ -86,7 +84,7 @@ def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
     # What is not known has no number: an empty field, or null.
     arrays = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in columns.items()}
     batch = pa.RecordBatch.from_pydict(arrays)
-    with table_into(sink, kind, batch.schema, document) as table:
+    with writer.table_into(sink, kind, batch.schema, document) as table:
         table.write(batch)
 
 
@@ -102,7 +100,7 @@ def read_result(
     try:
         with open_table(path, format=format, delimiter=delimiter) as reader:
             return read_cells(reader, column)
-    except PlainDocument as found:
+    except geojson.PlainDocument as found:
         return result_of(found, path)
 
 
@@ -133,7 +131,9 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
     """Whole columns of an open table, as numbers."""
     batches = list(reader.batches(names))
     return {
-        name: np.concatenate([numbers(batch.column(name)) for batch in batches] or [np.empty(0)])
+        name: np.concatenate(
+            [locations.numbers(batch.column(name)) for batch in batches] or [np.empty(0)]
+        )
         for name in names
     }
 
@@ -141,8 +141,8 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
 def amount_column(reader: TableReader, column: str | None) -> str:
     """The column that says how many people are where: the one given, or ``share``."""
     if column is not None:
-        return check_column(reader.columns, column, reader.name)
-    return find_column(reader.columns, ("share",), "share of people", reader.name)
+        return locations.check_column(reader.columns, column, reader.name)
+    return locations.find_column(reader.columns, ("share",), "share of people", reader.name)
 
 
 def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
@@ -155,7 +155,7 @@ def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
     return values
 
 
-def result_of(found: PlainDocument, path: str) -> Result:
+def result_of(found: geojson.PlainDocument, path: str) -> Result:
     """The estimate of a JSON file that is no FeatureCollection: as the service keeps it."""
     if found.values.get("kind") != "estimate":
         raise found

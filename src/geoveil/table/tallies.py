@@ -19,11 +19,9 @@ from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.space import MapSpace, Outside, OutsideCount, Space
+from geoveil.table import obfuscation, persons, writer
 from geoveil.table.locations import LocationTable, Reading, cell_numbers, numbers
-from geoveil.table.obfuscation import Reporter, TableSummary, placed_rows
-from geoveil.table.persons import PersonLimit, Reporting
 from geoveil.table.reader import PIPE, Source, TableReader, unpacking
-from geoveil.table.writer import binary_sink
 
 VERSION = 1
 """Of tally documents; a reader refuses any other."""
@@ -62,7 +60,7 @@ def tally_from_dict(values: object) -> Tally:
 
 def save_tally(tally: Tally, path: str | Path) -> None:
     """Write the tally's document; ``-`` is standard output."""
-    with binary_sink(str(path)) as sink:
+    with writer.binary_sink(str(path)) as sink:
         sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
 
 
@@ -159,11 +157,11 @@ def tally_table(
     mechanism: Channel,
     *,
     outside: Outside = "drop",
-    limit: PersonLimit | None = None,
+    limit: persons.PersonLimit | None = None,
     seed: int | None = None,
     processes: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[Tally, TableSummary]:
+) -> tuple[Tally, obfuscation.TableSummary]:
     """One noisy report for each location of a file, counted at once; the reports are not kept.
 
     Guarantee: that of the mechanism, for each report; reports about one person add up, and ``limit``
@@ -183,14 +181,16 @@ def tally_table(
             advance(locations.read)
     else:
         randomness = SYSTEM if seed is None else seeded(seed)
-        reporter = Reporter(mechanism, outside=outside, randomness=randomness)
-        reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-        for rows in reporting.reports(placed_rows(locations, reporter.place, reporting, advance)):
+        reporter = obfuscation.Reporter(mechanism, outside=outside, randomness=randomness)
+        reporting = persons.Reporting(limit, draw=reporter.draw, randomness=randomness)
+        for rows in reporting.reports(
+            obfuscation.placed_rows(locations, reporter.place, reporting, advance)
+        ):
             counts += np.bincount(rows.places, minlength=counts.size)
         spend, elsewhere = reporting.spend, reporter.outside
     locations.check(elsewhere)
     total = int(counts.sum())
-    summary = TableSummary(locations.read, total, locations.bad, elsewhere, spend)
+    summary = obfuscation.TableSummary(locations.read, total, locations.bad, elsewhere, spend)
     return Tally(mechanism, counts), summary
 
 
@@ -240,7 +240,7 @@ class BatchCounter:
 
     def __init__(self, mechanism: Channel, outside: Outside, seed: int | None) -> None:
         self._size = mechanism.report_count
-        self._reporter = Reporter(mechanism, outside=outside)
+        self._reporter = obfuscation.Reporter(mechanism, outside=outside)
         self._seed = seed
 
     def __call__(self, part: Part) -> Counted:
