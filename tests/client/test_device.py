@@ -173,8 +173,9 @@ def test_no_randomness_no_report(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_too_few_random_bytes_are_no_report(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector()
-    it = device(collector, path)
+    Ledger(path)
     monkeypatch.setattr("os.urandom", lambda size: bytes(size - 1))
+    it = device(collector, path)
     with pytest.raises(GeoveilError, match="nothing was sampled"):
         it.report(**PLACE)
     assert collector.attempts == []

@@ -18,7 +18,7 @@ from client.crashes import Machine, everything_in, on
 from client.world import CUT, NOW_S, Collector, device, document, problem
 from geoveil.client import Device, Refused, Unacknowledged
 from geoveil.client.collector import Answer
-from geoveil.client.ledger_book import Period
+from geoveil.client.ledger_book import Period, moved_on
 from geoveil.document.wire import MechanismDocument
 
 GRID = gv.Grid.from_box(south=45.70, west=4.74, north=45.80, east=4.94, cell_km=0.25)
@@ -312,10 +312,12 @@ def test_the_true_cell_cannot_be_worked_out_from_the_ledger(again: Any, tmp_path
         content = everything_in(path.parent)
         for true in (str(LAT), str(LNG), *DIGITS):
             assert true.encode() not in content
-        made = gv.seeded(seed).bytes(32)  # the key that it was drawn with
+        first = gv.seeded(seed).bytes(32)
+        made = moved_on(first, again == "round")  # the key that it was drawn with
         number = {"never": 0, "day": NOW_S // 86_400, "round": 1}[again]
         assert Period(again, number).bits(made, receipt.mechanism)[0] == receipt.report
         assert made not in content
+        assert first not in content
         # control: with that key the cells it can have been drawn from are few
         bits = Period(again, number).bits(made, receipt.mechanism)[1]
         possible = [c for c in range(GRID.size) if mechanism.draw(c, bits) == receipt.cell]

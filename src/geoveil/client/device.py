@@ -27,7 +27,7 @@ from geoveil.client.location import (
 )
 from geoveil.client.refusal import Refused, Unacknowledged
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, RandomnessFailed
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 
 Word = TypeVar("Word", bound=str)
@@ -119,8 +119,11 @@ class Device:
         self._collector = Collector(self.address, network, patience or Patience())
         self._randomness = checked_randomness(randomness)
         self._clock = clock
-        with suppress(Refused):  # a ledger or a clock that fails says so when it is needed
-            self.ledger.forget_ended(self._now_s())
+        with suppress(Refused, RandomnessFailed):  # what fails here says so when it is needed
+            now_s = self._now_s()
+            self.ledger.open_campaign(
+                self.address.name, self._period(now_s), now_s, self._randomness
+            )
 
     def report(
         self,

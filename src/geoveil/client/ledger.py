@@ -99,6 +99,14 @@ class Ledger:
 
     # -- reporting -------------------------------------------------------------------------------
 
+    def open_campaign(
+        self, name: str, period: Period, now_s: float, randomness: Randomness = SYSTEM
+    ) -> None:
+        """A key for a campaign seen for the first time; those of campaigns that have ended are erased."""
+        with self._book(write=True) as book:
+            tables.forget_ended(book, now_s)
+            tables.open_campaign(book, name, period, randomness)
+
     def check(self, current: Round, limits: Limits, now_s: float) -> None:
         """Refuse another space than the first, and a report that the budget does not hold."""
         with self._book() as book:
@@ -218,9 +226,7 @@ class Ledger:
             _migrate(book)
             book.execute("INSERT INTO ledger VALUES (?)", (identity,))
             for name, space in spaces.items():
-                book.execute(
-                    "INSERT INTO campaign VALUES (?, ?, 0, NULL, NULL, NULL)", (name, space)
-                )
+                book.execute("INSERT INTO campaign (name, space) VALUES (?, ?)", (name, space))
             for charge in charges:
                 tables.add(book, charge)
             book.execute("COMMIT")

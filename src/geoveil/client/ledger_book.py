@@ -38,11 +38,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         """CREATE TABLE campaign (
             name TEXT PRIMARY KEY,       -- its link
-            space TEXT NOT NULL,         -- SHA-256 of its cells when they were first seen
-            expires_s INTEGER NOT NULL,  -- the last end of its documents, in seconds since 1970 (UTC)
-            again TEXT,                  -- what the key's numbers count: never, day or round
-            next INTEGER,                -- the least number that the key makes reports for
-            key BLOB                     -- 32 bytes; nothing once it is erased
+            space TEXT,         -- SHA-256 of its cells as first accepted
+            expires_s INTEGER,  -- the last end of its documents, in seconds since 1970 (UTC)
+            again TEXT,         -- what the key's numbers count: never, day or round
+            next INTEGER,       -- the least number that the key makes reports for
+            key BLOB            -- 32 bytes; nothing once it is erased
         ) WITHOUT ROWID""",
         f"""CREATE TABLE charge (
             number INTEGER PRIMARY KEY,    -- in order
@@ -240,7 +240,7 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
 def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float) -> None:
     """Refuse another space than the first, and a report that the budget does not hold."""
     row = book.execute("SELECT space FROM campaign WHERE name = ?", (current.campaign,)).fetchone()
-    if row is not None and row[0] != current.space:
+    if row is not None and row[0] not in (None, current.space):
         raise Refused("space")
     broken = limits.broken_by(spent(book, "", now_s), current.epsilon_per_km)
     if broken is not None:
@@ -250,20 +250,30 @@ def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float
 # --- Keys: they make the reports of one number and of all later ones, and only move forward
 
 
+def open_campaign(
+    book: sqlite3.Connection, name: str, period: Period, randomness: Randomness
+) -> None:
+    """A key for a campaign that the ledger does not know yet: the earlier, the more copies have it."""
+    known = book.execute("SELECT 1 FROM campaign WHERE name = ?", (name,)).fetchone()
+    if known is None:
+        told = (name, period.again, period.number, randomness.bytes(32))
+        book.execute("INSERT INTO campaign (name, again, next, key) VALUES (?, ?, ?, ?)", told)
+
+
 def key(book: sqlite3.Connection, current: Round, period: Period, randomness: Randomness) -> bytes:
     """The key of a report to come; a new one where there is none that reaches it."""
     name, number = current.campaign, period.number
-    known = "SELECT again, next, key, expires_s FROM campaign WHERE name = ?"
-    again, least, key, expires_s = book.execute(known, (name,)).fetchone() or (None, 0, None, 0)
-    reached = again == period.again and 0 <= number - least <= MOST_STEPS
-    if key is None or not reached:
-        key, least = randomness.bytes(32), number
-        told = (name, current.space, current.expires_s, period.again, least, key)
-        book.execute("REPLACE INTO campaign VALUES (?, ?, ?, ?, ?, ?)", told)
-    elif expires_s < current.expires_s:
-        longer = "UPDATE campaign SET expires_s = ? WHERE name = ?"
-        book.execute(longer, (current.expires_s, name))
-    return moved_on(key, number - least)
+    open_campaign(book, name, period, randomness)
+    known = "SELECT space, expires_s, again, next, key FROM campaign WHERE name = ?"
+    row = book.execute(known, (name,)).fetchone()
+    _, expires_s, again, least, secret = row
+    if secret is None or again != period.again or not 0 <= number - least <= MOST_STEPS:
+        again, least, secret = period.again, number, randomness.bytes(32)
+    told = (current.space, max(expires_s or 0, current.expires_s), again, least, secret)
+    if told != row:  # what stands there already need not be written again
+        names = "space = ?, expires_s = ?, again = ?, next = ?, key = ?"
+        book.execute(f"UPDATE campaign SET {names} WHERE name = ?", (*told, name))
+    return moved_on(secret, number - least)
 
 
 def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
