@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from client.crashes import Machine, everything_in, on
+from client.crashes import Crash, Machine, everything_in, on
 from client.world import CUT, NOW_S, Collector, device, document, problem
-from geoveil.client import Device, Refused, Unacknowledged
+from geoveil.client import Device, Refused, Unacknowledged, ledger_book
 from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import Period, moved_on
 from geoveil.document.wire import MechanismDocument
@@ -30,6 +30,12 @@ DIGITS = ("7654321", "8234567")
 
 def fine() -> MechanismDocument:
     return document(grid=GRID)
+
+
+def secrets_of_somebody() -> tuple[bytes, bytes]:
+    """The key and the bits of the report that ``somebody`` makes: beside the sent cell they tell where."""
+    key = gv.seeded(1).bytes(32)
+    return key, Period("never", 0).bits(key, fine().id)[1]
 
 
 def somebody(collector: Collector, path: Path, **options: Any) -> Device:
@@ -69,8 +75,9 @@ def _is_true(value: Any) -> bool:
         return any(abs(float(value) - true) < 1e-6 for true in PLANTED)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value) == TRUE
-    text = value if isinstance(value, str) else ""
-    return any(digits in text for digits in DIGITS)
+    if isinstance(value, bytes):
+        return value in secrets_of_somebody()
+    return isinstance(value, str) and any(digits in value for digits in DIGITS)
 
 
 def true_things(error: BaseException) -> list[str]:
@@ -117,12 +124,17 @@ def stopped(*_: Any, **__: Any) -> Any:
 
 
 class Full(Machine):
-    """A disk that fills up before the charge is committed."""
+    """A disk that fills up at some call."""
+
+    def __init__(self, stop_at: int, failure: type[BaseException]) -> None:
+        super().__init__(stop_at)
+        self.failure = failure
 
     def call(self, what: str, real: Callable[..., Any], *arguments: Any) -> Any:
-        if what == "INSERT":
-            raise sqlite3.OperationalError("database or disk is full")
-        return real(*arguments)
+        try:
+            return super().call(what, real, *arguments)
+        except Crash:
+            raise self.failure("database or disk is full") from None
 
 
 def cut_off(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
@@ -151,11 +163,24 @@ def interrupted_later(it: Any, collector: Collector, patch: pytest.MonkeyPatch) 
     patch.setattr(exact, "scan", stopped)
 
 
+def interrupted_at_the_key(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_book, "moved_on", stopped)
+
+
 def poor(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
     it.ledger.charge = stopped
 
 
-FAILURES = [cut_off, refused_for_good, hung_up, no_document, interrupted, interrupted_later, poor]
+FAILURES = [
+    cut_off,
+    refused_for_good,
+    hung_up,
+    no_document,
+    interrupted,
+    interrupted_later,
+    interrupted_at_the_key,
+    poor,
+]
 
 
 @pytest.mark.parametrize("how", ["numbers", "function"])
@@ -172,12 +197,23 @@ def test_no_location_in_what_is_raised(
     assert true_things(caught.value) == []
 
 
-def test_no_location_where_the_disk_is_full(path: Path) -> None:
-    it = somebody(Collector(fine().served()), path)
-    it.explain()
-    with on(Full()), pytest.raises(Refused) as caught:
-        it.report(lat=LAT, lng=LNG)
-    assert true_things(caught.value) == []
+@pytest.mark.parametrize("failure", [sqlite3.OperationalError, KeyboardInterrupt])
+def test_no_location_wherever_the_ledger_fails(
+    failure: type[BaseException], tmp_path: Path
+) -> None:
+    with on(Machine()) as whole:
+        somebody(Collector(fine().served()), tmp_path / "dry.db").report(lat=LAT, lng=LNG)
+    assert len(whole.calls) > 50
+    raised = []
+    for stop_at in range(1, len(whole.calls) + 1):
+        collector, path = Collector(fine().served()), tmp_path / f"{stop_at}.db"
+        try:
+            with on(Full(stop_at, failure)):
+                somebody(collector, path).report(lat=LAT, lng=LNG)
+        except (Refused, KeyboardInterrupt) as caught:
+            raised.append((stop_at, true_things(caught)))
+    assert [found for found in raised if found[1]] == []
+    assert len(raised) > 50
 
 
 WRONG: list[dict[str, Any]] = [
@@ -240,6 +276,7 @@ def test_the_search_finds_what_is_planted() -> None:
     with pytest.raises(Refused) as caught:
         space["report"](LAT, LNG)
     assert true_things(caught.value) == ["report: lat", "report: lng", "report: where"]
+    assert all(_holds({"kept": [secret]}) for secret in secrets_of_somebody())
     with pytest.raises(ValueError, match="no") as other:
         raise ValueError("no") from ValueError(f"at {LAT}")
     assert "message" in true_things(other.value)
@@ -253,6 +290,7 @@ def test_a_receipt_a_device_and_its_history_hold_nothing_true(path: Path) -> Non
     it = somebody(collector, path)
     receipt = it.report(lat=LAT, lng=LNG)
     assert receipt.cell != TRUE
+    assert receipt.cell == fine().mechanism.draw(TRUE, secrets_of_somebody()[1])
     text = f"{receipt!r}{it.history()!r}{it.explain()}{it.summary()}{vars(it)!r}"
     assert not [digits for digits in DIGITS if digits in text]
     assert not _holds((receipt, it.history()))

@@ -222,8 +222,10 @@ class Device:
             return accepted
         report, bits = accepted
         del accepted
-        drawn = where.draw(document, bits, outside)
-        del bits  # beside what was drawn they would tell where
+        try:
+            drawn = where.draw(document, bits, outside)
+        finally:
+            del bits  # beside what is sent, now or later, they would tell from where
         return self.ledger.charge(current, period, self.limits, now_s, report, drawn)
 
     def _earlier(self, now_s: float) -> Charge | None:

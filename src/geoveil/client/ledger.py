@@ -24,7 +24,7 @@ from geoveil.client.ledger_files import (
     move_durably,
     write_durably,
 )
-from geoveil.client.refusal import Refused
+from geoveil.client.refusal import Refused, without_frames
 from geoveil.randomness import SYSTEM, Randomness
 
 WAIT_S = 10.0
@@ -99,6 +99,7 @@ class Ledger:
 
     # -- reporting -------------------------------------------------------------------------------
 
+    @without_frames
     def open_campaign(
         self, name: str, period: Period, now_s: float, randomness: Randomness = SYSTEM
     ) -> None:
@@ -112,6 +113,7 @@ class Ledger:
         with self._book() as book:
             tables.check(book, current, limits, now_s)
 
+    @without_frames
     def accept(
         self,
         current: Round,
@@ -132,6 +134,7 @@ class Ledger:
             tables.forget_ended(book, now_s)
             return period.bits(tables.key(book, current, period, randomness), current.mechanism)
 
+    @without_frames
     def charge(
         self,
         current: Round,

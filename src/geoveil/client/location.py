@@ -1,8 +1,4 @@
-"""A location on its way to a drawn cell: read once, drawn from, and forgotten.
-
-Tracebacks keep the frames they went through, and frames keep what stood in them. So whatever is
-raised while a location is in reach is raised again where there is none, without those frames.
-"""
+"""A location on its way to a drawn cell: read once, drawn from, and forgotten."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, Literal
 
 from geoveil.channel.words import NEARBY_KM
 from geoveil.client.ledger_book import Drawn
-from geoveil.client.refusal import Refused
+from geoveil.client.refusal import Refused, without_frames
 from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import OutsideSpace
@@ -36,17 +32,9 @@ class Whereabouts:
         """Nothing is here any more."""
         self._read = None
 
+    @without_frames
     def draw(self, document: MechanismDocument, bits: bytes, outside: Beyond) -> Drawn:
-        """Read the location and draw from it; what failed is raised without the frames it came from."""
-        try:
-            return self._drawn(document, bits, outside)
-        except BaseException as caught:  # the end of the program among them
-            caught.__cause__ = caught.__context__ = None
-            failure = caught.with_traceback(None)
-        del bits
-        raise failure
-
-    def _drawn(self, document: MechanismDocument, bits: bytes, outside: Beyond) -> Drawn:
+        """Read the location and draw from it; what ``locate`` raises is raised as it is."""
         read, accuracy_km = self._read, self._accuracy_km
         self.forget()
         assert read is not None

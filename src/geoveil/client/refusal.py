@@ -1,14 +1,22 @@
-"""Why a device does not report: stable words for programs, one sentence each for people."""
+"""Why a device does not report: stable words for programs, one sentence each for people.
+
+Nothing that is raised may tell where somebody is: messages hold no location, and tracebacks no frames in
+which a location, or a key that would give it away, has stood.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from geoveil.errors import GeoveilError
 
 if TYPE_CHECKING:
     from geoveil.client.device import Receipt
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 REASONS: Mapping[str, str] = {
     "insecure": "the collector must be reached over https; plain http is for this machine only",
@@ -70,3 +78,23 @@ class Unacknowledged(GeoveilError):
         super().__init__(f"the report is not acknowledged yet: {why}; call flush() later")
         self.receipt = receipt
         self.problem = problem
+
+
+def without_frames(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, whose failures lose the frames, the cause and the context they came with.
+
+    Tracebacks keep the frames they went through, and frames keep what stood in them: for functions in
+    which a location or a key stands.
+    """
+
+    @wraps(function)
+    def call(*given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            return function(*given, **named)
+        except BaseException as caught:  # the end of the program among them
+            caught.__cause__ = caught.__context__ = None
+            failure = caught.with_traceback(None)
+        del given, named
+        raise failure
+
+    return call
