@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import geoveil as gv
 from client.crashes import everything_in
 from client.world import CUT, LYON, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
-from geoveil.client import Device, Ledger, Unacknowledged
+from geoveil.client import Device, Ledger, Receipt, Unacknowledged
 from geoveil.client.collector import Answer
 from geoveil.errors import InvalidInput
 
@@ -94,6 +95,19 @@ def test_a_person_who_reported_in_rounds_can_stop(path: Path) -> None:
     opens_round(collector, 2)
     assert device(collector, path).report(**PLACE) == first
     assert device(collector, path, again="round").report(**PLACE).round == 2
+
+
+def test_many_apps_at_once_from_many_places_make_one_report(path: Path) -> None:
+    collector = Collector()
+
+    def reports(number: int) -> Receipt:
+        return device(collector, path).report(lat=45.742 + number / 300, lng=4.83)
+
+    with ThreadPool(8) as pool:
+        receipts = pool.map(reports, range(10))
+    assert len({(receipt.report, receipt.cell) for receipt in receipts}) == 1
+    assert len({(attempt["id"], attempt["cell"]) for attempt in collector.attempts}) == 1
+    assert Ledger(path).spent_per_km == 2.0
 
 
 # -- again ---------------------------------------------------------------------------------------
