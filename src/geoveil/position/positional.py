@@ -41,15 +41,15 @@ _ROWS = 1 << 22
 
 
 class PositionalElastic(Mechanism):
-    """Report a cell y from a position x with probability ∝ c(y)·k(|x − y|); the promise is between positions.
+    """Report a cell y from a position x with probability ∝ c(y)·k(d(x, y)); the promise is between positions.
 
     Law: k is a rounded cone of slope β (:class:`RoundedCone`), x any position, taken to a fine lattice and,
     from outside, to the nearest point of the rectangle; y a cell of the grid or of its rim, which is numbered
     after the cells. ``row``, ``push`` and ``pull`` take people as spread evenly in their cells.
-    Guarantee: P(y|x) ≤ e^{ε|x − x′| + η}·P(y|x′) for any two positions, ε certified over all of them, and η
+    Guarantee: P(y|x) ≤ e^{ε·d(x, x′) + η}·P(y|x′) for any two positions, ε certified over all of them, and η
     (below 0.02) for the lattice and the rounding of the kernel.
     Cost: a product takes one FFT more than a cell has positions (4 up to ε·cell = 1, then 9); a draw, a row.
-    Units: ε and β per km; positions in degrees, or in km from the centre of cell 0.
+    Units: ε and β per km; positions in degrees, or in km in the plane of the space.
     Reference: docs/guarantee.md.
     """
 
