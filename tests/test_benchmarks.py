@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from benchmarks import timing
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.core import (
     bare_laplace,
@@ -76,32 +78,39 @@ def test_unknown_benchmarks_are_refused_with_the_known_ones(
     assert all(name in said for name in BENCHMARKS)
 
 
+class Clock:
+    """A clock that only work moves on: no figure of a test depends on the machine."""
+
+    def __init__(self) -> None:
+        self.now, self.order = 0.0, [""]
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float, name: str = "") -> Callable[[], None]:
+        def done() -> None:
+            self.now += seconds
+            self.order.append(name)
+
+        return done
+
+
 def test_best_of_measures_and_takes_turns() -> None:
-    order: list[str] = []
-
-    def quick() -> None:
-        order.append("quick")
-
-    def slow() -> None:
-        order.append("slow")
-        time.sleep(0.01)
-
-    quick_seconds, slow_seconds = best_of(quick, slow, repeats=3)
-    assert quick_seconds < 0.01 <= slow_seconds
-    assert order == ["quick", "slow"] * 4
+    clock = Clock()
+    works = clock.work(0.25, "quick"), clock.work(2.0, "slow")
+    assert best_of(*works, repeats=3, clock=clock) == [0.25, 2.0]
+    assert clock.order[1:] == ["quick", "slow"] * 4
 
 
-def test_figures_of_each_kind() -> None:
-    assert (
-        ratio(
-            "a", lambda: time.sleep(0.02), "b", lambda: time.sleep(0.01), limit=9, repeats=2
-        ).value
-        > 1
-    )
-    assert duration("a", lambda: time.sleep(0.01), limit=1).met
-    works = (lambda: time.sleep(0.01), lambda: time.sleep(0.1))
+def test_figures_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(timing, "best_of", partial(best_of, clock=clock))
+    twice = ratio("a", clock.work(2.0), "b", clock.work(1.0), limit=9, repeats=2)
+    assert twice.value == 2.0
+    assert duration("a", clock.work(0.5), limit=1).met
+    works = clock.work(0.125), clock.work(1.25)
     linear = slope("a", works, "bare", works, growth=10, limit=1.5, repeats=2)
-    assert 0.8 < linear.value < 1.2
+    assert linear.value == pytest.approx(1.0)
     assert "MISSED" in markdown([Figure("x", 1.0, 3.0, "×", 2.0)])
 
 

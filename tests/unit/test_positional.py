@@ -231,8 +231,9 @@ def test_what_cannot_be_designed_is_refused_in_a_sentence() -> None:
             gv.PositionalElastic(gv.Grid(rows=2, columns=3, cell_km=1.0), **{**good, **wrong})
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 7), (7, 1), (2, 2)])
-@pytest.mark.parametrize("cell_km", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(
+    ("rows", "columns", "cell_km"), [(1, 1, 0.01), (1, 5, 100.0), (5, 1, 0.01), (2, 2, 1.0)]
+)
 @pytest.mark.parametrize("camouflage", [0.0, 0.5])
 def test_small_and_narrow_grids_of_any_scale(
     rows: int, columns: int, cell_km: float, camouflage: float
