@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy import fft, optimize
+import scipy
+from scipy import fft
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.channel.certificate import promising
@@ -171,7 +172,7 @@ def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
             gradient += fft.rfft2(off, shape) * kernel.conj()
         return total, 2.0 * lattice.gather(fft.irfft2(gradient, shape))
 
-    result = optimize.minimize(
+    result = scipy.optimize.minimize(
         loss,
         np.ones(centres.size),
         jac=True,

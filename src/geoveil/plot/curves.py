@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.campaign import Advice, Simulation
 from geoveil.errors import InvalidInput
 from geoveil.plot.maps import picture
-from geoveil.release.comparator import CurvePoint
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a picture of one kind needs no other
     from matplotlib.axes import Axes
+
+    from geoveil.campaign import Advice, Simulation
+    from geoveil.release.comparator import CurvePoint
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
