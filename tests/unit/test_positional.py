@@ -12,6 +12,7 @@ from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.position.positional import below_each
+from geoveil.table.obfuscation import Reporter
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
 
@@ -88,6 +89,45 @@ def test_promises_between_positions_add_exactly() -> None:
     assert float(one.loss(0.0)) == 0.0
     with pytest.raises(InvalidInput, match="slack"):
         gv.BetweenPositions(0.1, -1.0)
+
+
+def test_nothing_over_cells_keeps_or_claims_a_promise_between_positions() -> None:
+    """Whoever is taken to a cell first is told apart from a neighbour by a whole cell."""
+    grid = gv.Grid.from_box(south=48.83, west=2.29, north=48.85, east=2.33, cell_km=1.0)
+    mechanism = gv.elastic(grid, epsilon_per_km=2.0, between="positions")
+    promise = mechanism.guarantee
+    with pytest.raises(InvalidInput, match="nothing between positions"):
+        gv.DenseChannel(grid, mechanism.matrix(), guarantee=promise)
+    assert not gv.certify(gv.elastic(grid, epsilon_per_km=1.0), claim=promise).holds
+    assert not gv.PerKilometre(1.0).implies(promise)
+    assert not (gv.PerKilometre(0.1) + gv.LocalDifferentialPrivacy(0.001)).implies(promise)
+    with pytest.raises(Unsupported, match="sample_at"):
+        gv.ExactTable(mechanism)
+    with pytest.raises(InvalidInput, match="sample_at"):
+        gv.Budget(limit_per_km=9.0).report(mechanism, 0)
+    with pytest.raises(Unsupported, match="sample_at"):
+        Reporter(mechanism)
+
+
+def test_reports_renamed_and_reports_together_are_certified_between_positions() -> None:
+    mechanism = gv.elastic(PARIS, epsilon_per_km=1.5, between="positions")
+    renamed = gv.Remapped(mechanism, np.arange(PARIS.size) // 2)
+    assert gv.certify(renamed).holds
+    assert not gv.certify(renamed, claim=gv.BetweenPositions(1.4, 0.02)).holds
+    assert renamed.explain(0.2) == mechanism.explain(0.2)
+    both = JointChannel([mechanism, mechanism])
+    assert both.guarantee == 2 * mechanism.guarantee
+    assert gv.certify(both).holds
+    assert not gv.certify(both, claim=gv.BetweenPositions(2.9, 0.04)).holds
+
+
+def test_a_table_reaches_from_every_corner_to_every_centre() -> None:
+    """Also beyond the centres, up to the edge of the box, on grids much smaller than the kernel."""
+    for rows, columns in ((1, 2), (2, 3)):
+        grid = gv.Grid(rows=rows, columns=columns, cell_km=1.0)
+        mechanism = gv.elastic(grid, epsilon_per_km=2.0, between="positions")
+        reach = np.hypot(*(mechanism.centres.rectangle_km[1] - mechanism.centres.points_km[0]))
+        assert mechanism.table.size > reach / mechanism.centres.pitch_km
 
 
 # -- draws -----------------------------------------------------------------------------------------

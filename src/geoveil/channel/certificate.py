@@ -93,6 +93,11 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
             loss.epsilon_per_km, None, claim, problem is None,
             None, False, loss.how, problem, channel.space.unit,
         )  # fmt: skip
+    if isinstance(claim, BetweenPositions):
+        told = "a law over cells promises nothing between positions"
+        return Certificate(
+            math.inf, None, claim, False, None, False, "its kind", told, channel.space.unit
+        )
     answered = isinstance(claim, GeoIndistinguishability | None)
     if isinstance(claim, LocalDifferentialPrivacy) and loss is not None:
         answered = loss.epsilon is not None

@@ -250,11 +250,15 @@ class StackedChannel(ByParts, StackedOperator, Channel):
         known = [loss for loss in losses if loss is not None]
         if len(known) < len(losses):
             return None
+        slacks = [loss.slack for loss in known if loss.slack is not None]
+        if slacks and len(slacks) < len(known):
+            return None  # some between positions, some between cells: nothing holds for all
         worst = max(known, key=lambda loss: loss.epsilon_per_km)
         epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
         epsilon = max(epsilons) if len(epsilons) == len(known) else None
         exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
-        return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how)
+        slack = max(slacks) if slacks else None
+        return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how, slack)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         chosen = np.searchsorted(np.cumsum(self.shares)[:-1], randomness.uniform(cells.size))
@@ -310,8 +314,12 @@ class Remapped(ByParts, Channel):
         if loss is None:
             return None
         return PrivacyLoss(
-            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map"
+            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map", loss.slack
         )
+
+    @property
+    def told_apart(self) -> Space | None:
+        return self.channel.told_apart
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._gathered(self.channel._push(theta))

@@ -66,6 +66,8 @@ class Guarantee(ABC):
         corners, 0 and ∞; for a general ℓ it is tested at 4,001 distances from a metre to 10,000 km.
         """
         checked_guarantee("other", other)
+        if isinstance(other, BetweenPositions):  # a distance of cells says nothing about positions
+            return isinstance(self, LocalDifferentialPrivacy) and self.epsilon <= other.slack
         ends = [1e-300, 1e-6, 1e300]
         distances = np.concatenate(
             (ends, np.geomspace(1e-3, 1e4, 4001), other._corners(), self._corners())
@@ -180,7 +182,7 @@ class GeoIndistinguishability(_WithEpsilon):
         return f"ε = {words.rounded_up(self.epsilon_per_km)} per {unit}"
 
     def implies(self, other: Guarantee) -> bool:
-        if isinstance(other, GeoIndistinguishability):
+        if isinstance(other, GeoIndistinguishability) and not isinstance(other, BetweenPositions):
             return self.exact <= other.exact
         return super().implies(other)
 

@@ -12,7 +12,14 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from geoveil.arrays import FloatArray, IntArray, frozen, indices
-from geoveil.channel.channel import RARE, Channel, Information, Tally, positions_on_a_side
+from geoveil.channel.channel import (
+    RARE,
+    Channel,
+    Information,
+    PrivacyLoss,
+    Tally,
+    positions_on_a_side,
+)
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
@@ -52,6 +59,16 @@ class JointChannel(Channel):
         promises = [channel.guarantee for channel in self.channels]
         known = [promise for promise in promises if promise is not None]
         return reduce(add, known) if len(known) == len(promises) else None
+
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """The sum of the parts', where all of them are between positions."""
+        losses = [channel.closed_form_loss() for channel in self.channels]
+        slacks = [loss.slack for loss in losses if loss is not None and loss.slack is not None]
+        if len(slacks) < len(losses):
+            return None
+        total = sum(loss.epsilon_per_km for loss in losses if loss is not None)
+        how = "the sum of bounds over all positions"
+        return PrivacyLoss(total * (1 + 1e-12), None, None, False, how, sum(slacks))
 
     @property
     def enumerable(self) -> bool:

@@ -120,6 +120,11 @@ class Budget:
 
 
 def _promise(mechanism: Channel) -> GeoIndistinguishability:
+    if mechanism.told_apart is None:
+        raise InvalidInput(
+            "the ledger draws from cells; a mechanism between positions must draw from the position itself "
+            "(sample_at)"
+        )
     if isinstance(mechanism.guarantee, GeoIndistinguishability):
         return mechanism.guarantee
     raise InvalidInput(

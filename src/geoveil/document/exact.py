@@ -14,7 +14,7 @@ from geoveil.channel.channel import Channel, PrivacyLoss, people_by_cell
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.operator import DenseOperator
-from geoveil.errors import InvalidInput, SolverFailed, TooLarge
+from geoveil.errors import InvalidInput, SolverFailed, TooLarge, Unsupported
 from geoveil.mechanism import Elastic, Mechanism
 from geoveil.randomness import Randomness
 from geoveil.space import MATRIX_LIMIT, Grid, Space
@@ -46,6 +46,11 @@ class ExactTable(ByParts, DenseOperator, Channel):
     _parts = ("space", "integers")
 
     def __init__(self, channel: Channel) -> None:
+        if channel.told_apart is None:
+            raise Unsupported(
+                "a table of cells cannot keep a promise between positions; sample_at draws in whole "
+                "numbers already"
+            )
         if channel.report_count > MATRIX_LIMIT or channel.space.size > MATRIX_LIMIT:
             raise TooLarge(
                 f"an exact table ({channel.space.size} × {channel.report_count}) must have at most "

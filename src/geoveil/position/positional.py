@@ -133,8 +133,8 @@ class PositionalElastic(Mechanism):
         """k at half a step, one and a half, …, as whole numbers; the last one goes on for ever."""
         pitch, scale = self.centres.pitch_km, 2.0**KERNEL_BITS
         flat = math.log(2.0 * scale) / self.beta_per_km + self.cone.radius_km  # e^{−ψ} < 2⁻³³
-        points = self.centres.points
-        widest = math.isqrt(int(((points.max(axis=0) - points.min(axis=0)) ** 2).sum())) + 1
+        ends = np.concatenate((self.centres.points, (self.centres.low, self.centres.high)))
+        widest = math.isqrt(int(((ends.max(axis=0) - ends.min(axis=0)) ** 2).sum())) + 1
         length = min(math.ceil(flat / pitch), widest) + 1
         values = self.cone.values((np.arange(length, dtype=np.float64) + 0.5) * pitch)
         return frozen(np.rint(values * scale).astype(np.int64))
@@ -181,7 +181,8 @@ class PositionalElastic(Mechanism):
         return drawn.reshape(steps.shape[:-1])
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        """From a position drawn evenly in each cell first."""
+        """From a position drawn evenly in each cell first: for simulations, since the promise is about
+        the position that is drawn from. A person's own report comes from :meth:`sample_at`."""
         inside = randomness.uniform(2 * cells.size).reshape(-1, 2) - 0.5
         return self._sample_from(cells, inside, randomness)
 

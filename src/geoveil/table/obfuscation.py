@@ -56,6 +56,11 @@ class Reporter:
         if not isinstance(mechanism, Channel):
             kind = type(mechanism).__name__
             raise InvalidInput(f"mechanism ({kind}) must be a mechanism, such as PlanarGeometric")
+        if mechanism.told_apart is None:
+            raise Unsupported(
+                "tables are drawn from cells, which would break a promise between positions; draw with "
+                "mechanism.sample_at, or use a mechanism between cells"
+            )
         space = mechanism.space
         if not isinstance(space, MapSpace):
             raise Unsupported(
