@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import geoveil as gv
+from geoveil.arrays import IntArray
 from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
-from geoveil.position.positional import below_each
+from geoveil.position.whole_law import below_each
 from geoveil.table.obfuscation import Reporter
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
+
+
+def steps_of(mechanism: gv.PositionalElastic, places_km: npt.ArrayLike) -> IntArray:
+    """Places in the plane of the space, in km → steps of the lattice."""
+    return mechanism.law.steps_of(np.asarray(places_km) - mechanism.space.centres[0])
 
 
 def crowd(size: int, seed: int = 3) -> np.ndarray:
@@ -51,7 +58,7 @@ def test_any_two_positions_keep_the_promise_in_whole_numbers(
     pairs.append((some, some[::-1]))
     promise = mechanism.guarantee
     for first, second in pairs:
-        one, other = (mechanism.rows_at(mechanism.steps_of(at)) for at in (first, second))
+        one, other = (mechanism.law.rows_at(steps_of(mechanism, at)) for at in (first, second))
         ratios = np.log(one) - np.log(other)
         ratios -= (np.log(one.sum(axis=1)) - np.log(other.sum(axis=1)))[:, None]
         allowed = promise.loss(np.linalg.norm(first - second, axis=1))
@@ -127,7 +134,7 @@ def test_a_table_reaches_from_every_corner_to_every_centre() -> None:
         grid = gv.Grid(rows=rows, columns=columns, cell_km=1.0)
         mechanism = gv.elastic(grid, epsilon_per_km=2.0, between="positions")
         reach = np.hypot(*(mechanism.centres.rectangle_km[1] - mechanism.centres.points_km[0]))
-        assert mechanism.table.size > reach / mechanism.centres.pitch_km
+        assert mechanism.law.table.size > reach / mechanism.centres.pitch_km
 
 
 # -- draws -----------------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ def test_draws_from_one_position_follow_its_row(mechanism: gv.PositionalElastic)
     from contract.statistics import assert_follows
 
     place = np.array([0.31, -0.2])
-    row = mechanism.rows_at(mechanism.steps_of(place)[None])[0].astype(float)
+    row = mechanism.law.rows_at(steps_of(mechanism, place)[None])[0].astype(float)
     drawn = mechanism.sample_at_km(np.tile(place, (20_000, 1)), randomness=gv.seeded(2))
     assert_follows(drawn, row / row.sum())
 
@@ -167,7 +174,7 @@ def test_neighbours_keep_the_promise_anywhere_on_the_globe(
     rows = []
     for at in ((lat, lng), other):
         places = PARIS.plane.to_plane(lat=at[0], lng=at[1], folded=True)
-        rows.append(mechanism.rows_at(mechanism.steps_of(places)).astype(float))
+        rows.append(mechanism.law.rows_at(steps_of(mechanism, places)).astype(float))
     shares = [np.log(row / row.sum(axis=1, keepdims=True)) for row in rows]
     turn = np.radians(near[1]) * np.cos(np.radians((lat + other[0]) / 2))
     apart = 6378.2 * np.hypot(np.radians(other[0] - lat), turn)  # not less than on the ellipsoid
@@ -177,8 +184,8 @@ def test_neighbours_keep_the_promise_anywhere_on_the_globe(
 
 
 def test_outside_is_moved_to_the_nearest_point(mechanism: gv.PositionalElastic) -> None:
-    far, edge = mechanism.steps_of([50.0, 0.0]), mechanism.steps_of([4.4, 0.0])
-    assert far.tolist() == mechanism.steps_of([5.0, 0.0]).tolist()
+    far, edge = steps_of(mechanism, [50.0, 0.0]), steps_of(mechanism, [4.4, 0.0])
+    assert far.tolist() == steps_of(mechanism, [5.0, 0.0]).tolist()
     assert far[0] >= edge[0]
 
 
@@ -316,7 +323,7 @@ def attacked(between: str, people: np.ndarray) -> np.ndarray:
             source = gv.seeded(100 * number + turn)
             if isinstance(mechanism, gv.PositionalElastic):
                 drawn = int(mechanism.sample_at_km(person - shift, randomness=source))
-                rows = mechanism.rows_at(mechanism.steps_of(places - shift)).astype(float)
+                rows = mechanism.law.rows_at(steps_of(mechanism, places - shift)).astype(float)
                 likelihood = rows[:, drawn] / rows.sum(axis=1)
             else:
                 side = (np.vstack((person, places)) - shift)[:, axis] > 0

@@ -18,13 +18,9 @@ from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.mechanism import Promise
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
-from geoveil.position.positional import (
-    STEEPEST_CELL,
-    PositionalElastic,
-    lattice_step,
-    whole_weights,
-)
+from geoveil.position.positional import STEEPEST_CELL, PositionalElastic, lattice_step
 from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.position.whole_law import whole_weights
 from geoveil.root import NeverSafe, safe_root
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space

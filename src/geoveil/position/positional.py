@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, count, frozen, positive
+from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.position.centres import Centres
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
-from geoveil.position.position_certificate import Law, PositionCertificate
+from geoveil.position.position_certificate import PositionCertificate
 from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space
@@ -29,9 +30,6 @@ _FINEST = 1 << 16
 """Steps of the lattice in a cell, at most."""
 MOST_SLACK = 0.02
 """η, at most, of a mechanism that was designed."""
-KERNEL_BITS = 32
-WEIGHT_BITS = 30
-"""Weights sum to about 2³⁰, so that a row of weight × kernel sums below 2⁶³."""
 STEEPEST_CELL = 8.0
 """ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
 _SPREAD = 4
@@ -80,22 +78,21 @@ class PositionalElastic(Mechanism):
             space.rows, space.columns, step=self.step, pitch_km=space.cell_km / self.step, rim=rim
         )
         self.report_count = self.centres.size
-        self.weights = frozen(_checked_weights(weights, self.report_count))
         self.cone = RoundedCone(self.beta_per_km, ROUNDING_CELLS * space.cell_km)
+        self.law = WholeLaw(self.centres, np.asarray(weights), self.cone)
+        self.weights = self.law.weights
 
     # -- the promise ---------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def certificate(self) -> PositionCertificate:
         """What was shown about every two positions, from the whole-number weights."""
-        return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
+        return self.law.certificate
 
-    @cached_property
+    @property
     def slack(self) -> float:
-        """η, rounded up: two moves to the lattice, two whole steps of distance, the rounding of the table."""
-        pitch, epsilon = self.centres.pitch_km, self.certificate.epsilon_per_km
-        moved = math.sqrt(2.0) * pitch * epsilon + 2.0 * pitch * self.beta_per_km
-        return math.ceil((moved + 2.0 / float(self.table.min())) * 1e4 + 1e-6) / 1e4
+        """η, rounded up."""
+        return self.law.slack
 
     def _promise(self) -> Guarantee | None:
         if hasattr(self, "_fixed"):
@@ -126,38 +123,6 @@ class PositionalElastic(Mechanism):
             "rim": self.rim,
         }
 
-    # -- the law in whole numbers --------------------------------------------------------------
-
-    @cached_property
-    def table(self) -> IntArray:
-        """k at half a step, one and a half, …, as whole numbers; the last one goes on for ever."""
-        pitch, scale = self.centres.pitch_km, 2.0**KERNEL_BITS
-        flat = math.log(2.0 * scale) / self.beta_per_km + self.cone.radius_km  # e^{−ψ} < 2⁻³³
-        ends = np.concatenate((self.centres.points, (self.centres.low, self.centres.high)))
-        widest = math.isqrt(int(((ends.max(axis=0) - ends.min(axis=0)) ** 2).sum())) + 1
-        length = min(math.ceil(flat / pitch), widest) + 1
-        values = self.cone.values((np.arange(length, dtype=np.float64) + 0.5) * pitch)
-        return frozen(np.rint(values * scale).astype(np.int64))
-
-    def rows_at(self, steps: IntArray) -> IntArray:
-        """(k, 2) positions in steps of the lattice → (k, reports): weight × kernel, whole numbers."""
-        offsets = self.centres.moved_inside(steps)[:, None] - self.centres.points
-        square = (offsets**2).sum(axis=-1)
-        distance = np.sqrt(square.astype(np.float64)).astype(np.int64)
-        distance -= (
-            distance**2 > square
-        )  # a root of floats may have been rounded up to a whole number
-        return self.weights * self.table[np.minimum(distance, self.table.size - 1)]
-
-    def steps_of(self, places_km: npt.ArrayLike) -> IntArray:
-        """(…, 2) places in the plane of the space, in km → whole steps from the centre of cell 0.
-
-        Moved into the rectangle first, so that the ends of the world fit whole numbers too.
-        """
-        low, high = self.centres.rectangle_km
-        from_origin = np.clip(np.asarray(places_km, np.float64) - self.space.centres[0], low, high)
-        return np.rint(from_origin / self.centres.pitch_km).astype(np.int64)
-
     # -- draws ---------------------------------------------------------------------------------
 
     def sample_at(
@@ -176,8 +141,9 @@ class PositionalElastic(Mechanism):
         self, places_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM
     ) -> IntArray:
         """One report for each place (…, 2) in the plane of the space, in km."""
-        steps = self.steps_of(places_km)
-        drawn = self._draw(steps.reshape(-1, 2), checked_randomness(randomness))
+        places = np.asarray(places_km, np.float64) - self.space.centres[0]
+        steps = self.law.steps_of(places)
+        drawn = self.law.sample(steps.reshape(-1, 2), checked_randomness(randomness))
         return drawn.reshape(steps.shape[:-1])
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
@@ -188,23 +154,16 @@ class PositionalElastic(Mechanism):
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         steps = self.centres.points[cells] + np.rint(inside * self.step).astype(np.int64)
-        return self._draw(steps, randomness)
-
-    def _draw(self, steps: IntArray, randomness: Randomness) -> IntArray:
-        reports = np.empty(len(steps), dtype=np.int64)
-        width = max(1, _ROWS // self.report_count)
-        for start in range(0, len(steps), width):
-            sums = np.cumsum(self.rows_at(steps[start : start + width]), axis=1)
-            at = below_each(sums[:, -1], randomness)
-            reports[start : start + width] = (sums <= at[:, None]).sum(axis=1)
-        return reports
+        return self.law.sample(steps, randomness)
 
     # -- products ------------------------------------------------------------------------------
 
     @cached_property
     def positions_across(self) -> int:  # type: ignore[override]
         """Two up to ε·cell = 1, then three: so that error bars cover (docs/guarantee.md)."""
-        return 2 if self.certificate.epsilon_per_km * self.space.cell_km <= 1.0 + 1e-9 else 3
+        promise = self.guarantee
+        assert isinstance(promise, BetweenPositions)
+        return 2 if promise.epsilon_per_km * self.space.cell_km <= 1.0 + 1e-9 else 3
 
     @cached_property
     def _spread(self) -> SpreadKernel:
@@ -281,37 +240,3 @@ class PositionalElastic(Mechanism):
 def lattice_step(epsilon_per_km: float, cell_km: float) -> int:
     """How many steps of the lattice make a cell: an even number, fine enough for the promise."""
     return max(2, 2 * math.ceil(epsilon_per_km * cell_km / _FINE / 2.0))
-
-
-def whole_weights(weights: FloatArray) -> IntArray:
-    """Weights as whole numbers that sum to about 2³⁰, none below one."""
-    scaled = np.rint(weights / weights.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
-    return np.maximum(scaled, 1)
-
-
-def _checked_weights(weights: npt.ArrayLike, size: int) -> IntArray:
-    array = np.asarray(weights)
-    if array.dtype.kind not in "iu" or array.shape != (size,):
-        raise InvalidInput(
-            f"weights must be {size} whole numbers, one for each cell and for the rim"
-        )
-    if (array < 1).any() or array.sum(dtype=np.float64) >= 2.0 ** (WEIGHT_BITS + 1):
-        raise InvalidInput("weights must be at least 1 each and sum to less than 2^31")
-    return array.astype(np.int64)
-
-
-def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
-    """A whole number exactly even in 0 … total − 1 for each total below 2⁶³, by rejection."""
-    bits = np.frexp(totals.astype(np.float64))[1].astype(
-        np.uint64
-    )  # 2^bits ≥ total, up to rounding
-    drawn = np.full(totals.size, -1, dtype=np.int64)
-    left = np.arange(totals.size)
-    while left.size:
-        words = randomness.words(left.size) >> (
-            np.uint64(64) - np.minimum(bits[left], np.uint64(63))
-        )
-        tried = words.astype(np.int64)
-        drawn[left] = np.where(tried < totals[left], tried, -1)
-        left = left[drawn[left] < 0]
-    return drawn

@@ -1,0 +1,181 @@
+"""The law of positions in whole numbers: what a device draws from, and what everybody certifies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, frozen
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.errors import InvalidInput
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+from geoveil.position.position_certificate import Law, PositionCertificate
+from geoveil.randomness import Randomness
+
+KERNEL_BITS = 31
+"""The kernel at distance 0 is about 2³¹, its flat tail 2¹⁰."""
+WEIGHT_BITS = 30
+"""Weights sum to about 2³⁰, so that a row of weight × kernel sums below 2⁶³."""
+DRAW_BYTES = 16
+"""Random bytes that one report of a device takes."""
+LONGEST_TABLE = 1 << 14
+"""Entries of the kernel, at most."""
+_OFF = 0.51
+"""How far an entry may lie from the kernel, in units: half of one, and the last digit of a logarithm."""
+_ROWS = 1 << 22
+"""How many entries of rows are held at once while drawing."""
+
+
+@dataclass(frozen=True, eq=False)
+class WholeLaw:
+    """P(y|x) ∝ c(y)·T[⌊|x − y|⌋], with whole numbers c and T and x on a lattice, all lengths in its steps.
+
+    A position is first moved into the rectangle of the ``centres``, then to the nearest point of the lattice.
+    T[j] is the kernel at (j + ½) steps in units of 2⁻³¹, off by 0.51 at most; the last one goes on for ever.
+    ``stated`` is the T of a document, which is checked; without one it is computed.
+    """
+
+    centres: Centres
+    weights: IntArray
+    """One for each centre."""
+    cone: RoundedCone
+    stated: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", frozen(_checked_weights(self.weights, self.centres)))
+        if self.stated is not None:
+            self._check(self.stated)
+
+    # -- the promise ---------------------------------------------------------------------------
+
+    @cached_property
+    def certificate(self) -> PositionCertificate:
+        """What was shown about every two positions, from the whole-number weights."""
+        return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
+
+    @property
+    def slack(self) -> float:
+        """η of the certified ε."""
+        return self.slack_at(self.certificate.epsilon_per_km)
+
+    def slack_at(self, epsilon_per_km: float) -> float:
+        """η, rounded up: two moves to the lattice, two whole steps of distance, the rounding of T."""
+        pitch = self.centres.pitch_km
+        moved = math.sqrt(2.0) * pitch * epsilon_per_km + 2.0 * pitch * self.cone.beta_per_km
+        return math.ceil((moved + 4.0 * _OFF / float(self.table.min())) * 1e4 + 1e-6) / 1e4
+
+    def keeps(self, promise: BetweenPositions) -> bool:
+        """Whether the certificate shows the promise."""
+        found = self.certificate.epsilon_per_km
+        return found <= promise.epsilon_per_km and self.slack_at(found) <= promise.slack
+
+    # -- the kernel ----------------------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> IntArray:
+        """T."""
+        if self.stated is not None:
+            return frozen(self.stated)
+        pitch = self.centres.pitch_km
+        flat = (KERNEL_BITS + 1) * math.log(2.0) / self.cone.beta_per_km + self.cone.radius_km
+        length = min(math.ceil(flat / pitch), self._widest) + 1
+        return frozen(np.rint(self._kernel(length)).astype(np.int64))
+
+    def _kernel(self, length: int) -> FloatArray:
+        """The kernel at half a step, one and a half, …, in the units of T."""
+        places = (np.arange(length, dtype=np.float64) + 0.5) * self.centres.pitch_km
+        return self.cone.values(places) * 2.0**KERNEL_BITS
+
+    @property
+    def _widest(self) -> int:
+        """No position is so many steps away from a centre, or more."""
+        centres = self.centres
+        ends = np.concatenate((centres.points, (centres.low, centres.high)))
+        return math.isqrt(int(((ends.max(axis=0) - ends.min(axis=0)) ** 2).sum())) + 1
+
+    def _check(self, table: IntArray) -> None:
+        """Raise unless a table is the kernel, rounded, as far as any position is from any centre."""
+        if table.ndim != 1 or not 1 <= table.size <= LONGEST_TABLE or table.dtype.kind != "i":
+            raise InvalidInput(f"kernel must be 1 to {LONGEST_TABLE} whole numbers")
+        kernel = self._kernel(table.size)
+        if not (np.abs(table - kernel) <= _OFF).all():
+            raise InvalidInput("kernel must be that of its β, rounded to whole numbers")
+        tail = self.cone.floor * 2.0**KERNEL_BITS
+        if table.size <= self._widest and not abs(float(table[-1]) - tail) <= _OFF:
+            raise InvalidInput("kernel must go on until it is flat")
+
+    # -- draws ---------------------------------------------------------------------------------
+
+    def steps_of(self, places_km: npt.ArrayLike) -> IntArray:
+        """(…, 2) places in km from the origin of the centres → whole steps.
+
+        Moved into the rectangle first, so that the ends of the world fit whole numbers too.
+        """
+        inside = np.clip(np.asarray(places_km, np.float64), *self.centres.rectangle_km)
+        return np.rint(inside / self.centres.pitch_km).astype(np.int64)
+
+    def rows_at(self, steps: IntArray) -> IntArray:
+        """(k, 2) positions in steps of the lattice → (k, reports): weight × kernel, whole numbers."""
+        offsets = self.centres.moved_inside(steps)[:, None] - self.centres.points
+        square = (offsets**2).sum(axis=-1)
+        distance = np.sqrt(square.astype(np.float64)).astype(np.int64)
+        distance -= distance**2 > square  # a root may have been rounded up to a whole number
+        return self.weights * self.table[np.minimum(distance, self.table.size - 1)]
+
+    def draw(self, steps: IntArray, random_bytes: bytes) -> int:
+        """The report from one position (2,) for 16 random bytes (big-endian).
+
+        The place of ⌊u·S/2¹²⁸⌋ among the running sums of the row: the same work wherever it is.
+        """
+        if len(random_bytes) != DRAW_BYTES:
+            raise InvalidInput(f"a draw must take exactly {DRAW_BYTES} random bytes")
+        sums = np.cumsum(self.rows_at(steps[None])[0])
+        target = int.from_bytes(random_bytes, "big") * int(sums[-1]) >> 8 * DRAW_BYTES
+        return int((sums <= target).sum())
+
+    def sample(self, steps: IntArray, randomness: Randomness) -> IntArray:
+        """One report for each position (k, 2)."""
+        reports = np.empty(len(steps), dtype=np.int64)
+        width = max(1, _ROWS // self.centres.size)
+        for start in range(0, len(steps), width):
+            sums = np.cumsum(self.rows_at(steps[start : start + width]), axis=1)
+            at = below_each(sums[:, -1], randomness)
+            reports[start : start + width] = (sums <= at[:, None]).sum(axis=1)
+        return reports
+
+
+def whole_weights(weights: FloatArray) -> IntArray:
+    """Weights as whole numbers that sum to about 2³⁰, none below one."""
+    scaled = np.rint(weights / weights.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
+    return np.maximum(scaled, 1)
+
+
+def _checked_weights(weights: npt.ArrayLike, centres: Centres) -> IntArray:
+    array = np.asarray(weights)
+    if array.dtype.kind not in "iu" or array.shape != (centres.size,):
+        raise InvalidInput(
+            f"weights must be {centres.size} whole numbers, one for each cell and for the rim"
+        )
+    if (array < 1).any() or array.sum(dtype=np.float64) >= 2.0 ** (WEIGHT_BITS + 1):
+        raise InvalidInput("weights must be at least 1 each and sum to less than 2^31")
+    return array.astype(np.int64)
+
+
+def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
+    """A whole number exactly even in 0 … total − 1 for each total below 2⁶³, by rejection."""
+    bits = np.frexp(totals.astype(np.float64))[1].astype(
+        np.uint64
+    )  # 2^bits ≥ total, up to rounding
+    drawn = np.full(totals.size, -1, dtype=np.int64)
+    left = np.arange(totals.size)
+    while left.size:
+        kept = np.uint64(64) - np.minimum(bits[left], np.uint64(63))
+        tried = (randomness.words(left.size) >> kept).astype(np.int64)
+        drawn[left] = np.where(tried < totals[left], tried, -1)
+        left = left[drawn[left] < 0]
+    return drawn
