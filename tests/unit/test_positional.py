@@ -14,7 +14,6 @@ from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.position.whole_law import below_each
-from geoveil.table.obfuscation import Reporter
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
 
@@ -112,8 +111,6 @@ def test_nothing_over_cells_keeps_or_claims_a_promise_between_positions() -> Non
         gv.ExactTable(mechanism)
     with pytest.raises(InvalidInput, match="sample_at"):
         gv.Budget(limit_per_km=9.0).report(mechanism, 0)
-    with pytest.raises(Unsupported, match="sample_at"):
-        Reporter(mechanism)
 
 
 def test_reports_renamed_and_reports_together_are_certified_between_positions() -> None:

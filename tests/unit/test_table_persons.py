@@ -86,3 +86,13 @@ def test_limits_that_cannot_be() -> None:
         PersonLimit("who", 1, "first")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="per_person"):
         PersonLimit("who", 0)
+
+
+def test_a_batch_of_places_beyond_the_limit_gives_no_reports_of_the_same_kind() -> None:
+    reporting = Reporting(PersonLimit("user", 1, "memoise"), draw=lambda places: places + 100)
+    batches = [
+        Rows(np.array([place]), np.array([place]), reporting.number(["a"])) for place in (0, 1)
+    ]
+    first, second = reporting.reports(batches)
+    assert first.places.tolist() == [100]
+    assert np.bincount(second.places).size == 0  # whole numbers, as the others

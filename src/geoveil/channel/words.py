@@ -75,16 +75,19 @@ def spend_in_words(
     return f"Every person has spent at most {(guarantee * reports).amount(unit)}, in {often}."
 
 
-def explain(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
+def explain(
+    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, who: str = ""
+) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 
-    Without a space they come in with their exact positions, as in continuous noise.
+    Without a space they come in with their exact positions, as in continuous noise; ``who`` says which
+    people these are, where the promise is not about everybody.
     """
     wanted = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
-    distance = _possible(space, wanted)
-    return _sentence(_two_people(space, wanted), loss_between(guarantee, space, distance))
+    pair, distance = _two_people(space, wanted), _possible(space, wanted)
+    return _sentence(f"{pair}{who and f', {who}'}", loss_between(guarantee, space, distance))
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import geoveil as gv
-from geoveil.channel.words import NEARBY_KM, spend_in_words
+from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
 from geoveil.cli.options import Decorator, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
@@ -98,23 +98,29 @@ class MechanismChoice:
             raise click.UsageError(f"only one promise must be given, not {_flags(self.promise)}")
 
 
-def describe(mechanism: AnyMechanism) -> dict[str, Any]:
+def describe(mechanism: AnyMechanism, who: str = "") -> dict[str, Any]:
     """The mechanism for machines: its document, the document's name, and its promise in words."""
-    document = mechanism_to_dict(mechanism)
-    promise = promise_in_words(mechanism)["promise"] if mechanism.guarantee else None
-    said = {"guarantee": promise, "explanation": mechanism.explain(NEARBY_KM)}
-    return {**said, "mechanism_id": document_id(document), "mechanism": document}
+    document, said = mechanism_to_dict(mechanism), promise_in_words(mechanism, who=who)
+    promise = said["promise"] if mechanism.guarantee else None
+    told = {"guarantee": promise, "explanation": said["so"]}
+    return {**told, "mechanism_id": document_id(document), "mechanism": document}
 
 
 def promise_in_words(
-    mechanism: AnyMechanism, reports_per_person: int | None = None
+    mechanism: AnyMechanism, reports_per_person: int | None = None, *, who: str = ""
 ) -> dict[str, str]:
-    """What the mechanism promises, what it means at a walking distance, and what a person spends."""
+    """What the mechanism promises, what it means at a walking distance, and what a person spends.
+
+    ``who`` says whom alone it is about, where some were left out.
+    """
     guarantee = mechanism.guarantee
     unit = mechanism.space.unit if isinstance(mechanism, gv.Channel) else "km"
+    apart = mechanism.told_apart if isinstance(mechanism, gv.Channel) else None
     return {
         "promise": "none" if guarantee is None else guarantee.sentence(unit),
-        "so": mechanism.explain(NEARBY_KM),
+        "so": explain(guarantee, apart, NEARBY_KM, who=who)
+        if who
+        else mechanism.explain(NEARBY_KM),
         "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
     }
 

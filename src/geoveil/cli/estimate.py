@@ -20,6 +20,7 @@ from geoveil.plot import maps
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
+from geoveil.table.report_places import rim_reports
 from geoveil.table.tallies import count_reports, is_tally
 
 _RULES: dict[str, tuple[str, type]] = {
@@ -254,6 +255,9 @@ def command(
             "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in "
             f"{in_words(output)}",
             "stopped": estimate.stopped,
+            "beside the map": _beside_words(
+                description.get("reports_beside_the_map"), estimate.total
+            ),
             "certificate": most if math.isfinite(estimate.certificate) else none,
             "error bars": str(description["error_bars"]),
             # where it is not, a warning has said so
@@ -296,12 +300,22 @@ def _estimated(
         "error_bars": _bars_words(estimate) if with_bars else "none: they were not asked for",
         "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
     }
-    # How often each cell was reported, where all reports are cells.
-    cells = all(tally.channel.report_count == tally.channel.space.size for tally in tallies)
-    bars["reports"] = sum(tally.counts for tally in tallies) if cells else None
+    beyond = [rim_reports(tally.channel) for tally in tallies]
+    if None not in beyond:  # all reports are places: cells of the map, or beside it
+        bars["reports"] = sum(tally.counts[: tally.space.size] for tally in tallies)
+    if any(beyond):
+        beside = sum(int(tally.counts[tally.space.size :].sum()) for tally in tallies)
+        description["reports_beside_the_map"] = beside
     return estimate, results.Result(
         estimate.space, estimate.distribution, description=description, **bars
     )
+
+
+def _beside_words(reports: int | None, total: int) -> str:
+    """How many reports name no cell, but a place beside the map; empty where none can."""
+    if reports is None:
+        return ""
+    return f"{reports:,} of {total:,} reports ({100 * reports / max(total, 1):.3g} %) name no cell of it"
 
 
 def _bars_words(estimate: gv.Estimate) -> str:

@@ -26,6 +26,10 @@ from geoveil.table import locations, obfuscation, persons, tallies, writer
 from geoveil.table.reader import PIPE, format_of
 
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
+_ON_THE_MAP = (
+    "that somebody who is reported on was on it no promise covers; --outside clamp draws for "
+    "everybody"
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,9 @@ class Request:
         ``reports`` is the machines' name of the number of reports; lines go before and after the rest.
         """
         console.warn_of_outside(summary.outside)
-        bad, spend = summary.bad_rows_dropped, summary.spend
+        bad, spend, who = summary.bad_rows_dropped, summary.spend, ""
+        if isinstance(mechanism, gv.Channel) and mechanism.told_apart is None:
+            who = "" if self.outside == "clamp" else "both on the map"
         values = {
             "output": self.output,
             "rows_read": summary.rows_read,
@@ -87,7 +93,7 @@ class Request:
             "outside_dropped": summary.outside.dropped,
             "outside_clamped": summary.outside.clamped,
             "per_person": spend_values(spend, mechanism.guarantee),
-            **describe(mechanism),
+            **describe(mechanism, who),
             "seed": self.seed,
         }
         lines: dict[str, str | None] = {
@@ -95,7 +101,8 @@ class Request:
             "left out": f"{bad:,} without usable values" if bad else "",
             "outside": summary.outside.sentence(),
             "mechanism": repr(mechanism),
-            **promise_in_words(mechanism, None if spend is None else spend.largest),
+            **promise_in_words(mechanism, None if spend is None else spend.largest, who=who),
+            "map": who and _ON_THE_MAP,
         }
         if spend is not None and self.limit is not None:
             lines["persons"] = persons_in_words(spend, self.limit, mechanism.guarantee)
@@ -145,7 +152,9 @@ def command(
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         progress.stage("obfuscating")
-        sampler = gv.ExactTable(built) if exact and isinstance(built, gv.Channel) else built
+        sampler = built
+        if exact and isinstance(built, gv.Channel) and built.told_apart is not None:
+            sampler = gv.ExactTable(built)  # those between positions are drawn from integers anyway
         document = mechanism_to_dict(built)
         with reading.open(source) as reader:
             summary = obfuscation.obfuscate_table(
@@ -210,7 +219,10 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
             )
         tallies.save_tally(counted, output)
     rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
-    cells = f"{int((counted.counts > 0).sum()):,} of {counted.counts.size:,} cells were reported"
+    named = counted.counts[: built.space.size]
+    cells = f"{int((named > 0).sum()):,} of {named.size:,} cells were reported"
+    if counted.counts.size > named.size:
+        cells += f", and {counted.total - int(named.sum()):,} reports name a place beside the map"
     first = {"counted": rows, "seen": cells}
     request.tell(console, summary, built, "reports_counted", first, {})
 

@@ -140,7 +140,7 @@ location_options = together(
 
 outside_option = click.option(
     "--outside", type=click.Choice(["drop", "clamp", "raise"]), default="drop", show_default=True,
-    help="Places outside the box: left out and counted, to the nearest cell, or an error.",
+    help="Places outside the box: left out and counted, moved onto the map, or an error.",
 )  # fmt: skip
 
 person_options = together(
@@ -149,7 +149,7 @@ person_options = together(
     click.option(
         "--limit-by", type=click.Choice(["sample", "cap", "memoise"]),
         help="Which: rows at random (sample, unless given), the first rows (cap), or different "
-        "cells, each of which always gives the same report (memoise).",
+        "places, each of which always gives the same report (memoise).",
     ),
     name="limit", make=person_limit,
 )  # fmt: skip

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput, OutsideSpace
 
-if TYPE_CHECKING:
-    from geoveil.space.space import MapSpace
-
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""
+
+
+class Findable(Protocol):
+    """Where places are looked up: a map, or all that reports about one may name."""
+
+    def nearest_cells(self, *, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
+        """The nearest of its cells for each place, and which of the places are inside."""
+
+    def inside(self, *, lat: FloatArray, lng: FloatArray) -> BoolArray:
+        """Which places are inside."""
+
 
 SWAPPED = "latitude and longitude look swapped"
 _LOOKED_AT = 1000  # places are enough to see what they are
@@ -96,7 +104,7 @@ _READINGS: tuple[
 )
 
 
-def elsewhere(space: MapSpace, lat: FloatArray, lng: FloatArray) -> str:
+def elsewhere(space: Findable, lat: FloatArray, lng: FloatArray) -> str:
     """What places outside a space look like: a reading that puts nearly all of them inside."""
     for words, reading in _READINGS:
         with np.errstate(over="ignore"):
@@ -134,9 +142,11 @@ class OutsideCount:
     places: int = 0
     outside: int = 0
     hint: str = ""
+    moved: str = "to the nearest cell"
+    """Where the rule ``"clamp"`` takes them, in words."""
 
     def locate(
-        self, space: MapSpace, lat: FloatArray, lng: FloatArray
+        self, space: Findable, lat: FloatArray, lng: FloatArray
     ) -> tuple[IntArray, BoolArray]:
         """The nearest cells of some more places, and which of the places are to be taken."""
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
@@ -166,7 +176,7 @@ class OutsideCount:
 
     @property
     def clamped(self) -> int:
-        """How many were moved to the nearest cell."""
+        """How many were moved onto the map."""
         return self.outside if self.rule == "clamp" else 0
 
     @property
@@ -179,7 +189,7 @@ class OutsideCount:
         if not self.outside:
             return ""
         share = f"{100 * self.outside / self.places:.3g}"
-        fate = "left out" if self.rule == "drop" else "moved to the nearest cell"
+        fate = "left out" if self.rule == "drop" else f"moved {self.moved}"
         return (
             f"{self.outside:,} of {self.places:,} places ({share} %) lie outside the map and were "
             f"{fate}"

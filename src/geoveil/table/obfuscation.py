@@ -6,15 +6,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.channel import Channel
+from geoveil.channel.composed import Remapped
 from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.planar import ContinuousLaplace
@@ -25,6 +25,7 @@ from geoveil.space.space import MapSpace
 from geoveil.table import geojson
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
+from geoveil.table.report_places import ReportPlaces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,14 +34,25 @@ if TYPE_CHECKING:
 Columns = dict[str, npt.NDArray[Any]]
 
 
+@runtime_checkable
+class DrawsAtPositions(Protocol):
+    """A mechanism whose promise is between positions: a report is drawn where somebody stands."""
+
+    def sample_at(
+        self, *, lat: FloatArray, lng: FloatArray, randomness: Randomness = SYSTEM
+    ) -> IntArray:
+        """One report for each position in degrees."""
+
+
 class Reporter:
     """Turns true latitudes and longitudes into columns of noisy reports, in three steps.
 
-    ``place`` says what is reported on (cells, or degrees for continuous noise) and which of the places
-    are taken; ``draw`` draws a report for each; ``columns`` writes reports as columns: ``cell`` and its
-    centre, or the point. Nothing but the report is in them. ``outside`` counts the places outside the
-    map; for continuous noise nothing is outside.
-    Guarantee: that of the mechanism, for each report; reports about one person add up.
+    ``place`` says what is reported on (cells; degrees for continuous noise and where the promise is
+    between positions) and which of the places are taken; ``draw`` draws a report for each; ``columns``
+    writes reports as columns: ``cell`` and its centre, or the point. Nothing but the report is in them.
+    ``outside`` counts the places outside the map; for continuous noise nothing is outside.
+    Guarantee: that of the mechanism, for each report; reports about one person add up. Where places
+    outside are left out, whoever is reported on was on the map, and no promise covers that.
     """
 
     def __init__(
@@ -56,27 +68,23 @@ class Reporter:
         if not isinstance(mechanism, Channel):
             kind = type(mechanism).__name__
             raise InvalidInput(f"mechanism ({kind}) must be a mechanism, such as PlanarGeometric")
-        if mechanism.told_apart is None:
-            raise Unsupported(
-                "tables are drawn from cells, which would break a promise between positions; draw with "
-                "mechanism.sample_at, or use a mechanism between cells"
-            )
-        space = mechanism.space
-        if not isinstance(space, MapSpace):
-            raise Unsupported(
-                f"{space!r} has no map; use a mechanism on a Grid.from_box or on Points"
-            )
-        self._space = space
-        if mechanism.report_count != space.size:
-            raise Unsupported(f"reports of {mechanism!r} are not cells; use its sample method")
+        self._places = ReportPlaces(mechanism)
+        self._space = cast(MapSpace, mechanism.space)
         self.column_names = ["cell", "lat", "lng"]
+        if mechanism.told_apart is None:
+            self.outside.moved = (
+                "onto the map"  # as the law does; to the nearest point of it, if near
+            )
 
     def place(self, lat: FloatArray, lng: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
         """What is reported on, for places in degrees, and which of the places are taken."""
         if isinstance(self.mechanism, ContinuousLaplace):
             places = np.column_stack(coordinates(lat=lat, lng=lng))
             return places, np.ones(len(places), dtype=np.bool_)
-        return self.outside.locate(self._space, lat, lng)
+        cells, taken = self.outside.locate(self._space, lat, lng)
+        if self.mechanism.told_apart is None:
+            return np.column_stack((lat, lng)), taken
+        return cells, taken
 
     def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """One noisy report for each."""
@@ -85,18 +93,28 @@ class Reporter:
             return np.column_stack(
                 self.mechanism.sample_latlng(lat=lat, lng=lng, randomness=self.randomness)
             )
+        if self.mechanism.told_apart is None:
+            return drawn_at(self.mechanism, places[:, 0], places[:, 1], self.randomness)
         return self.mechanism.sample(places, randomness=self.randomness)
 
     def columns(self, drawn: npt.NDArray[Any]) -> Columns:
         """The reports as columns of a table; centres to a centimetre."""
         if isinstance(self.mechanism, ContinuousLaplace):
             return {"lat": drawn[:, 0], "lng": drawn[:, 1]}
-        lat, lng = self._centres
+        lat, lng = self._places.latlng
         return {"cell": drawn, "lat": lat[drawn], "lng": lng[drawn]}
 
-    @cached_property
-    def _centres(self) -> list[FloatArray]:
-        return [np.round(degrees, 7) for degrees in self._space.centres_latlng()]
+
+def drawn_at(
+    mechanism: Channel, lat: FloatArray, lng: FloatArray, randomness: Randomness
+) -> IntArray:
+    """A report for each position, of a mechanism between positions, or of one whose reports are renamed."""
+    if isinstance(mechanism, Remapped):
+        renamed: IntArray = mechanism.map[drawn_at(mechanism.channel, lat, lng, randomness)]
+        return renamed
+    if not isinstance(mechanism, DrawsAtPositions):
+        raise Unsupported(f"{mechanism!r} cannot be drawn from positions; use its sample method")
+    return mechanism.sample_at(lat=lat, lng=lng, randomness=randomness)
 
 
 # --- Noisy reports from whatever holds the locations in memory: frames, tables, dictionaries
@@ -121,18 +139,21 @@ def obfuscate(
 ) -> Any:
     """One noisy report for each row of a DataFrame, GeoDataFrame, pyarrow Table or dict of arrays.
 
-    The result is of the same kind, in the same order, and holds the report only: ``cell``, ``lat``
-    and ``lng`` (the centre of the reported cell), or ``lat`` and ``lng`` of continuous noise, and
-    points for a GeoDataFrame. Other columns, and the index, may tell who somebody is and are left
-    behind; name the ones to ``keep``, which must not be geometry. Columns are found by their usual
-    names unless given. Places outside the map are left out, with a warning that says how many; it is
-    an error when all are.
+    Where the promise is between positions, a report is drawn from the position of the row itself. The
+    result is of the same kind, in the same order, and holds the report only: ``cell``, ``lat``
+    and ``lng`` (the centre of the reported cell; from ``space.size`` on, of one beside the map), or
+    ``lat`` and ``lng`` of continuous noise, and points for a GeoDataFrame. Other columns, and the
+    index, may tell who somebody is and are left behind; name the ones to ``keep``, which must not be
+    geometry. Columns are found by their usual names unless given. Places outside the map are left out,
+    with a warning that says how many; it is an error when all are. ``outside="clamp"`` moves them to
+    the nearest cell, or, between positions, onto the map as the law does.
 
     Rows about one ``person`` (the column that says who) are held to ``per_person`` reports: rows at
     random (``limit_by="sample"``), the first (``"cap"``), or as many different places, each of which
     always gives the same report (``"memoise"``).
 
-    Guarantee: that of the mechanism, for each report; reports about one person add up.
+    Guarantee: that of the mechanism, for each report; reports about one person add up. That somebody
+    who is reported on was on the map no promise covers, unless ``outside="clamp"``.
     Cost: that of sampling, and of locating: about 0.2 µs a row.
 
     >>> import geoveil as gv

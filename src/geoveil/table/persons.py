@@ -174,15 +174,14 @@ class Reporting:
         keys, first, which = np.unique(keyed, axis=0, return_index=True, return_inverse=True)
         names = list(map(tuple, keys.tolist()))
         new = [k for k in np.argsort(first).tolist() if self._is_new(names[k])]
-        drawn = self._draw(rows.places[first[new]]).tolist()
-        self._remembered |= dict(zip([names[k] for k in new], drawn, strict=True))
+        drawn = self._draw(rows.places[first[new]])
+        self._remembered |= dict(zip([names[k] for k in new], drawn.tolist(), strict=True))
         answered = np.array([name in self._remembered for name in names], dtype=np.bool_)
-        reports = np.array([self._remembered[name] for name in names if name in self._remembered])
+        known = [self._remembered[name] for name in names if name in self._remembered]
+        reports = np.array(known, dtype=drawn.dtype).reshape(-1, *drawn.shape[1:])
         taken = answered[which.ravel()]
         positions = (np.cumsum(answered) - 1)[which.ravel()[taken]]
-        return replace(
-            rows.take(taken), places=reports.reshape(-1, *rows.places.shape[1:])[positions]
-        )
+        return replace(rows.take(taken), places=reports[positions])
 
     def _is_new(self, name: tuple[float, ...]) -> bool:
         """Whether a place of a person is to be drawn for; if so, it is charged."""

@@ -39,7 +39,7 @@ class Result:
 
     @property
     def reported_share(self) -> FloatArray | None:
-        """The share of the reports that name each cell; ``None`` where there are none."""
+        """Of the reports that name a cell, the share that names each; ``None`` where there are none."""
         if self.reports is None or not self.reports.any():
             return None
         return self.reports / self.reports.sum()

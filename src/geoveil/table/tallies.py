@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, seeded
-from geoveil.space import MapSpace, Outside, OutsideCount, Space
+from geoveil.space import MapSpace, Outside, OutsideCount
 from geoveil.table import obfuscation, persons, writer
 from geoveil.table.locations import LocationTable, Reading, cell_numbers, numbers
 from geoveil.table.reader import PIPE, Source, TableReader, unpacking
+from geoveil.table.report_places import ReportPlaces, rim_reports
 
 VERSION = 1
 """Of tally documents; a reader refuses any other."""
@@ -102,16 +104,16 @@ def count_reports(
 ) -> tuple[Tally, OutsideCount]:
     """Count the noisy reports of a file: its column ``cell``, else its coordinates put in cells.
 
-    Coordinates are those of reports, so a report outside the space belongs to the nearest cell; they
-    are counted, and a file all of whose reports lie outside is refused.
+    Coordinates are those of reports, so a report outside of all that the channel may report belongs to
+    the nearest of it; such reports are counted, and a file all of whose reports are is refused.
     Cost: one pass, memory for one batch.
     """
-    if channel.report_count != channel.space.size:
+    if rim_reports(channel) is None:
         raise Unsupported(f"reports of {channel!r} are not cells; use its tally method")
     outside = OutsideCount("clamp")
     counts = np.zeros(channel.report_count, dtype=np.int64)
     rows = 0
-    for cells in _reported(reader, channel.space, reading, outside):
+    for cells in _reported(reader, channel, reading, outside):
         counts += np.bincount(cells, minlength=counts.size)
         rows += cells.size
         advance(rows)
@@ -121,21 +123,24 @@ def count_reports(
 
 
 def _reported(
-    reader: TableReader, space: Space, reading: Reading, outside: OutsideCount
+    reader: TableReader, channel: Channel, reading: Reading, outside: OutsideCount
 ) -> Iterator[IntArray]:
-    """The cells of a file of reports, batch by batch."""
+    """The reports of a file, batch by batch."""
+    space = channel.space
     if "cell" in reader.columns and reading.lat is None and reading.lng is None:
         rows, why = 0, "; was the file made by another mechanism?"
+        if channel.report_count > space.size:
+            why = f", of which {space.size} and up lie beside the map{why}"
         for batch in reader.batches(["cell"]):
             named = numbers(batch.column("cell"))
-            yield cell_numbers(named, space.size, reader.name, why, rows)
+            yield cell_numbers(named, channel.report_count, reader.name, why, rows)
             rows += named.size
         return
     if not isinstance(space, MapSpace):
         raise InvalidInput(f"{reader.name} must have a column 'cell', since {space!r} has no map")
-    locations = reading.locations(reader)
+    locations, places = reading.locations(reader), ReportPlaces(channel)
     for part in locations:
-        yield outside.locate(space, part.lat, part.lng)[0]
+        yield outside.locate(places, part.lat, part.lng)[0]
     if outside.places:
         locations.check(outside)
 
@@ -147,7 +152,7 @@ Part = tuple[int, int, FloatArray, FloatArray]
 """Number of a batch, how many places came before it, its latitudes, its longitudes."""
 
 Counted = tuple[IntArray, OutsideCount]
-"""How often each cell was reported in a batch, and how many of its places lie outside."""
+"""How often each report came in a batch, and how many of its places lie outside."""
 
 _AHEAD = 2  # batches that wait for each process
 
@@ -170,7 +175,9 @@ def tally_table(
     """
     if not isinstance(mechanism, Channel):
         raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), OutsideCount(outside)
+    randomness = SYSTEM if seed is None else seeded(seed)
+    reporter = obfuscation.Reporter(mechanism, outside=outside, randomness=randomness)
+    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), reporter.outside
     spend = None
     if limit is None:
         for counted, beyond in _counted(
@@ -180,14 +187,12 @@ def tally_table(
             elsewhere.add(beyond)
             advance(locations.read)
     else:
-        randomness = SYSTEM if seed is None else seeded(seed)
-        reporter = obfuscation.Reporter(mechanism, outside=outside, randomness=randomness)
         reporting = persons.Reporting(limit, draw=reporter.draw, randomness=randomness)
         for rows in reporting.reports(
             obfuscation.placed_rows(locations, reporter.place, reporting, advance)
         ):
             counts += np.bincount(rows.places, minlength=counts.size)
-        spend, elsewhere = reporting.spend, reporter.outside
+        spend = reporting.spend
     locations.check(elsewhere)
     total = int(counts.sum())
     summary = obfuscation.TableSummary(locations.read, total, locations.bad, elsewhere, spend)
@@ -249,7 +254,7 @@ class BatchCounter:
             own = np.random.SeedSequence([self._seed, number]).generate_state(1)[0]
             self._reporter.randomness = seeded(int(own))
         # An error names a place by its number in the whole file.
-        outside = OutsideCount(self._reporter.outside.rule, places=before)
+        outside = replace(self._reporter.outside, places=before, outside=0, hint="")
         self._reporter.outside = outside
         cells, taken = self._reporter.place(lat, lng)
         outside.places -= before
