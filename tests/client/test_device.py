@@ -291,7 +291,7 @@ PASSING = [
     (404, "unknown-campaign"),
     (404, "unknown-mechanism"),
     (405, "method-not-allowed"),
-    (409, "mechanism-not-yet-valid"),
+    (409, "round-too-small"),
     (413, "body-too-large"),
     (415, "unsupported-media-type"),
     (422, "of-a-later-version"),

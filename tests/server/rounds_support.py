@@ -12,7 +12,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import conclude
+from geoveil.server.conclusion import Work, conclude
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import RoundRecord, Store, Upload
@@ -33,6 +33,8 @@ class Clock:
     """Seconds since 1970, when somebody says so."""
 
     now: float = NOON
+    in_doubt: bool = False
+    certain: bool = True
 
     def __call__(self) -> float:
         return self.now
@@ -41,7 +43,8 @@ class Clock:
 def campaign_settings(**changed: Any) -> CampaignSettings:
     """48 cells of a kilometre; by hand, from 100 reports on."""
     given: dict[str, Any] = {
-        "name": "Paris", "id": "paris", "box": BOX, "cell_km": 1.0, "epsilon_per_km": 2.0, **changed,
+        "name": "Paris", "id": "paris", "box": BOX, "cell_km": 1.0, "epsilon_per_km": 2.0,
+        "minimum_round_hours": 0.0, **changed,
     }  # fmt: skip
     return CampaignSettings(**given)
 
@@ -84,8 +87,12 @@ class City:
 
     def work(self) -> None:
         """One look at the campaigns, and the work it found, done here."""
-        for work in self.campaigns.tick():
+        for work in self.due():
             assert self.campaigns.publish(work, conclude(work))
+
+    def due(self) -> list[Work]:
+        """One look at the campaigns, and the work it found."""
+        return [self.campaigns.work(closing) for closing in self.campaigns.tick()]
 
     def estimated(self, number: int | None = None) -> dict[str, Any]:
         """The body of an estimate."""

@@ -157,8 +157,9 @@ def storm(
                         assert not each.done() or each.result() is None
                     time.sleep(0.01)
                 assert service.post("/api/campaigns/lyon/rounds", operator=True).status_code == 202
-                for work in service.service.campaigns.tick():
-                    service.service.campaigns.publish(work, conclude(work))
+                campaigns = service.service.campaigns
+                for work in map(campaigns.work, campaigns.tick()):
+                    campaigns.publish(work, conclude(work))
                 mechanisms.append(service.mechanism())
         finally:
             over.set()

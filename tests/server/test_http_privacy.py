@@ -15,6 +15,7 @@ from geoveil.server.conclusion import conclude
 from geoveil.store import open_store, write_backup
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id
+from server.rounds_support import NOON, Clock
 
 ADDRESS = "127.0.0.77"
 CANARIES = {
@@ -89,11 +90,11 @@ def test_nothing_linkable_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small(inside: Callable[..., InProcess]) -> tuple[InProcess, list[float]]:
-    now_s = [1_700_000_000.0]
-    service = inside(clock=lambda: now_s[0])
+def small(inside: Callable[..., InProcess]) -> tuple[InProcess, Clock]:
+    clock = Clock()
+    service = inside(clock=clock)
     service.campaign(minimum_reports=50, round_hours=1.0, mechanism_hours=5.0)
-    return service, now_s
+    return service, clock
 
 
 def send(service: InProcess, number: int) -> None:
@@ -104,8 +105,9 @@ def send(service: InProcess, number: int) -> None:
 
 
 def work(service: InProcess) -> int:
-    done = service.service.campaigns.tick()
-    return sum(service.service.campaigns.publish(each, conclude(each)) for each in done)
+    campaigns = service.service.campaigns
+    done = [campaigns.work(closing) for closing in campaigns.tick()]
+    return sum(campaigns.publish(each, conclude(each)) for each in done)
 
 
 def readings(service: InProcess) -> list[Any]:
@@ -118,18 +120,18 @@ def readings(service: InProcess) -> list[Any]:
 
 
 def test_one_report_below_the_minimum_releases_nothing(
-    small: tuple[InProcess, list[float]],
+    small: tuple[InProcess, Clock],
 ) -> None:
-    service, now_s = small
+    service, clock = small
     send(service, 49)
     first = service.mechanism()["id"]
     assert service.post("/api/campaigns/lyon/rounds", operator=True).status_code == 409
     for hours in (0.5, 1.5, 4.0):
-        now_s[0] = 1_700_000_000.0 + 3600 * hours
+        clock.now = NOON + 3600 * hours
         assert work(service) == 0
         assert {answer.status_code for answer in readings(service)} == {404}
         assert service.mechanism()["id"] == first
-    now_s[0] += 2
+    clock.now += 2
     send(service, 1)
     assert work(service) == 1
     assert {answer.status_code for answer in readings(service)} == {200}
@@ -137,21 +139,21 @@ def test_one_report_below_the_minimum_releases_nothing(
 
 
 def test_a_mechanism_that_expires_below_the_minimum_is_replaced_without_a_release(
-    small: tuple[InProcess, list[float]],
+    small: tuple[InProcess, Clock],
 ) -> None:
-    service, now_s = small
+    service, clock = small
     send(service, 49)
     before = service.mechanism()
-    now_s[0] += 3600 * 6
+    clock.now += 3600 * 6
     assert work(service) == 0
-    now_s[0] += 2
+    clock.now += 2
     after = service.mechanism()
     assert (after["round"], after["weights"]) == (2, before["weights"])
     assert {answer.status_code for answer in readings(service)} == {404}
 
 
 def test_read_apis_tell_totals_and_never_counts_of_cells(
-    small: tuple[InProcess, list[float]],
+    small: tuple[InProcess, Clock],
 ) -> None:
     service, _ = small
     send(service, 49)

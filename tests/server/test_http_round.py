@@ -48,7 +48,9 @@ def told_until(server: Live, campaign: str, name: str, wanted: Any) -> None:
 
 def test_a_round_closes_by_count_and_its_estimate_is_published(tmp_path: Path) -> None:
     with Live(tmp_path, tick_s=0.1) as server:
-        campaign = server.campaign(epsilon_per_km=3.0, round_size=4000, minimum_reports=100)
+        campaign = server.campaign(
+            epsilon_per_km=3.0, round_size=4000, minimum_reports=100, minimum_round_hours=0
+        )
         first = server.mechanism(campaign)
         report_all(server, campaign, 4000)
         told_until(server, campaign, "round", lambda said: said["round"] == 2)

@@ -40,8 +40,9 @@ def send(service: InProcess, number: int, campaign: str = "lyon") -> None:
 def estimate(service: InProcess, campaign: str = "lyon") -> None:
     """Close the round and make its estimate, as the worker would."""
     assert service.post(f"/api/campaigns/{campaign}/rounds", operator=True).status_code == 202
-    for work in service.service.campaigns.tick():
-        assert service.service.campaigns.publish(work, conclude(work))
+    campaigns = service.service.campaigns
+    for work in map(campaigns.work, campaigns.tick()):
+        assert campaigns.publish(work, conclude(work))
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ def test_a_closing_below_the_minimum_is_never_concluded() -> None:
     city = City()
     city.report(120)
     city.campaigns.close("paris")
-    (work,) = city.campaigns.tick()
+    (work,) = city.due()
     stricter = type(work)(
         work.campaign, work.round, work.closed_at_s, campaign_settings(minimum_reports=121),
         work.documents, work.counts,
@@ -243,10 +243,10 @@ def test_the_same_closing_gives_the_same_bytes_whenever_it_is_worked_on() -> Non
     city = City()
     city.report(400)
     city.campaigns.close("paris")
-    (work,) = city.campaigns.tick()
+    (work,) = city.due()
     city.report(100)
     city.wait(5 * HOUR)
-    (again,) = city.campaigns.tick()
+    (again,) = city.due()
     first, second = conclude(work), conclude(again)
     assert first.body == second.body
     assert first.following == second.following

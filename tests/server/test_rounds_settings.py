@@ -83,7 +83,7 @@ def test_what_is_not_such_a_body_is_refused(body: bytes) -> None:
 def test_the_schema_shows_the_bounds_that_are_enforced() -> None:
     schema = msgspec.json.schema(CampaignSettings)["$defs"]["CampaignSettings"]["properties"]
     bounded = {name: field for name, field in schema.items() if "minimum" in str(field)}
-    assert len(bounded) == 10
+    assert len(bounded) == 11
     assert schema["camouflage"] == {
         "type": "number", "minimum": 0.0, "maximum": 1.0, "default": 0.5,
         "description": schema["camouflage"]["description"],

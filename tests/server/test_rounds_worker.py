@@ -37,7 +37,7 @@ from geoveil.server.worker import (
     WorkedElsewhere,
     Worker,
 )
-from geoveil.store import StoreFailed
+from geoveil.store import ClosingRecord, StoreFailed
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any
 
@@ -52,7 +52,11 @@ class Watched:
         self.events: Queue[str] = Queue()
         self.traces: list[Trace] = []
         self.worker = Worker(
-            campaigns, event=self.events.put, fault=self._fault, estimator=estimator
+            campaigns,
+            event=self.events.put,
+            fault=self._fault,
+            estimator=estimator,
+            uptime=campaigns.clock,
         )
         self.worker.start()
 
@@ -100,19 +104,19 @@ def watched(city: City) -> Iterator[Watched]:
     assert made.worker.stop(PATIENCE_S)
 
 
-def closed(city: City, reports: int = 200) -> Work:
+def closed(city: City, reports: int = 200) -> ClosingRecord:
     """A closing to work on."""
     city.report(reports)
     city.campaigns.close(city.campaign)
-    (work,) = city.campaigns.tick()
-    return work
+    (closing,) = city.campaigns.tick()
+    return closing
 
 
 def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city: City, watched: Watched
 ) -> None:
     work = closed(city)
-    expected = conclude(work)
+    expected = conclude(city.campaigns.work(work))
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     first = watched.worker.pid
@@ -121,7 +125,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city.wait(2)
 
     work = closed(city)
-    expected = conclude(work)
+    expected = conclude(city.campaigns.work(work))
     assert first is not None
     os.kill(first, signal.SIGSTOP)  # so that it is killed before it answers, not after
     assert watched.worker.submit(work)
@@ -237,8 +241,15 @@ def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
     assert watched.worker.stop(PATIENCE_S)
 
 
-def test_what_fails_is_tried_again_after_longer_and_longer(city: City, here: Watched) -> None:
-    bad = replace(closed(city), documents={1: b"{}"})
+def test_what_fails_is_tried_again_after_longer_and_longer(
+    city: City, here: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, loaded = closed(city), city.campaigns.work
+    monkeypatch.setattr(
+        city.campaigns,
+        "work",
+        lambda c: replace(loaded(c), documents={1: b"{}"}) if c == bad else loaded(c),
+    )
     for wait_s in (0.0, 1.0, 2.0, 4.0):
         assert here.worker.submit(bad)
         assert here.next() == "estimate-failed"
@@ -352,7 +363,7 @@ if __name__ == "__main__":
     city, estimator = City(), Estimator()
     city.report(100)
     city.campaigns.close("paris")
-    estimator.conclude(city.campaigns.tick()[0], limit_s=60.0)
+    estimator.conclude(city.due()[0], limit_s=60.0)
     sys.stdout.write(str(estimator.pid))
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -380,7 +391,7 @@ LATE = campaign_settings(mechanism_hours=1.0, grace_hours=0.5)
 @pytest.mark.parametrize("late_s", [0, HOUR // 2])
 def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int) -> None:
     city = City(LATE)
-    work = closed(city)
+    work = city.campaigns.work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
     assert city.campaigns.publish(work, conclusion)
@@ -392,7 +403,7 @@ def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int)
 @pytest.mark.parametrize("late_s", [HOUR // 2 + 1, HOUR + 1, 100 * HOUR])
 def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     city = City(LATE)
-    work = closed(city)
+    work = city.campaigns.work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
     elsewhere = MemoryStore()
@@ -423,7 +434,7 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
 
 def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -> None:
     estimator, looks = Estimator(), []
-    work = closed(city)
+    work = city.campaigns.work(closed(city))
     with pytest.raises(EstimatorLost):
         estimator.conclude(work, limit_s=0.0)
     assert estimator.pid is None

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from geoveil.errors import InvalidInput
-from geoveil.store import EstimateRecord, Store, StoreFailed, Upload
+from geoveil.store import ClosingRecord, EstimateRecord, Store, StoreFailed, Upload
+from geoveil.store.records import TABLES
 from store.devices import a_campaign, a_round, counts, device_id, kept_ids, plain, start, totals
 
 MISSING = "no-such-campaign"
@@ -16,6 +17,11 @@ MISSING = "no-such-campaign"
 
 def estimate_of(campaign: str, number: int) -> EstimateRecord:
     return EstimateRecord(campaign, number, 1_000, 7, b'{"distribution":[1]}')
+
+
+def counts_at(store: Store, number: int) -> dict[int, list[int]]:
+    """The counts when a round of Paris closed."""
+    return {n: plain(c) for n, c in store.closing_counts("paris", number).items()}
 
 
 class StoreContract:
@@ -160,8 +166,8 @@ class StoreContract:
         store.close_round("paris", 1, minimum=1, at_s=500)
         store.add([Upload("paris", 1, device_id(1), 0)])
         (closing,) = store.closings()
-        assert (closing.campaign, closing.round, closing.closed_at_s) == ("paris", 1, 500)
-        assert {n: plain(c) for n, c in closing.counts.items()} == {1: [0, 1]}
+        assert closing == ClosingRecord("paris", 1, 500)
+        assert counts_at(store, 1) == {1: [0, 1]}
         assert counts(store) == {1: [1, 1]}
 
     def test_the_next_closing_keeps_late_reports_of_earlier_rounds(self, store: Store) -> None:
@@ -172,8 +178,11 @@ class StoreContract:
         late, current = Upload("paris", 1, device_id(1), 0), Upload("paris", 2, device_id(2), 0)
         store.add([late, current])
         assert store.close_round("paris", 2, minimum=1, at_s=600)
-        (closing,) = store.closings()
-        assert {n: plain(c) for n, c in closing.counts.items()} == {1: [1, 1], 2: [1, 0]}
+        assert counts_at(store, 2) == {1: [1, 1], 2: [1, 0]}
+        assert counts_at(store, 1) == {1: [0, 1]}  # every closing can be estimated again
+        store.add([Upload("paris", 1, device_id(3), 0)])
+        assert counts(store) == {1: [2, 1], 2: [1, 0]}
+        assert counts_at(store, 2) == {1: [1, 1], 2: [1, 0]}
 
     def test_closings_wait_oldest_first(self, store: Store) -> None:
         for name, at_s in (("rome", 900), ("oslo", 700), ("bonn", 900)):
@@ -194,6 +203,25 @@ class StoreContract:
         assert store.claim("paris", 1, now_s=1_061, for_s=60)
         store.publish(estimate_of("paris", 1), a_round(number=2))
         assert not store.claim("paris", 1, now_s=9_000, for_s=60)
+
+    def test_a_claim_of_a_clock_that_was_wrong_is_none(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        assert store.claim("paris", 1, now_s=300_000_000, for_s=60)
+        assert store.claim("paris", 1, now_s=1_000, for_s=60)
+        assert not store.claim("paris", 1, now_s=1_001, for_s=60)
+
+    def test_the_last_round_and_how_many_were_concluded(self, store: Store) -> None:
+        assert store.last_round(MISSING) is None
+        assert store.rounds_concluded(MISSING) == 0
+        start(store)
+        store.replace_document(a_round(number=2), after=1, at_s=300)
+        assert store.last_round("paris") == a_round(number=2)
+        assert store.rounds_concluded("paris") == 0
+        store.add([Upload("paris", 2, device_id(0), 0)])
+        store.close_round("paris", 2, minimum=1, at_s=500)
+        assert store.rounds_concluded("paris") == 1
 
     def test_whoever_has_a_closing_may_have_it_longer(self, store: Store) -> None:
         start(store)
@@ -260,24 +288,109 @@ class StoreContract:
 
     def test_an_expired_document_is_replaced_without_an_estimate(self, store: Store) -> None:
         start(store)
-        assert store.replace_document(a_round(number=2), at_s=800)
-        assert not store.replace_document(replace(a_round(number=2), mechanism=64 * "3"), at_s=900)
-        assert not store.replace_document(a_round(MISSING, 2), at_s=900)
+        assert store.replace_document(a_round(number=2), after=1, at_s=800)
+        assert not store.replace_document(
+            replace(a_round(number=2), mechanism=64 * "3"), after=1, at_s=900
+        )
+        assert not store.replace_document(a_round(MISSING, 2), after=1, at_s=900)
         assert [one.closed_at_s for one in store.rounds("paris")] == [800, None]
         assert store.closings() == []
         assert not store.close_round("paris", 1, minimum=0, at_s=900)
 
-    def test_a_closed_round_is_not_replaced_while_it_waits(self, store: Store) -> None:
+    def test_a_round_opens_while_the_one_before_waits_for_its_estimate(self, store: Store) -> None:
         start(store)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert not store.replace_document(a_round(number=2), at_s=900)
+        assert store.replace_document(a_round(number=40), after=1, at_s=900)
+        assert not store.replace_document(a_round(number=41), after=1, at_s=900)
+        with pytest.raises(InvalidInput, match="after"):
+            store.replace_document(a_round(number=40), after=40, at_s=900)
+        assert [(one.number, one.closed_at_s) for one in store.rounds("paris")] == [
+            (1, 500),
+            (40, None),
+        ]
+        assert store.publish(estimate_of("paris", 1), a_round(number=2))
+        assert [one.number for one in store.rounds("paris")] == [1, 40]
+
+    def test_an_estimate_that_fails_is_given_up_and_the_next_round_opens(
+        self, store: Store
+    ) -> None:
+        start(store, cells=2)
+        store.add([Upload("paris", 1, device_id(0), 1)])
+        assert store.failed("paris", 1) == 0
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        assert [store.failed("paris", 1) for _ in range(3)] == [1, 2, 3]
+        assert store.closings() == [ClosingRecord("paris", 1, 500, failures=3)]
+        assert store.give_up("paris", 1, a_round(number=2, cells=2), at_s=600)
+        assert not store.give_up("paris", 1, a_round(number=3, cells=2), at_s=600)
+        assert store.closings() == []
+        assert not store.claim("paris", 1, now_s=700, for_s=60)
+        store.add([Upload("paris", 2, device_id(1), 0)])
+        store.close_round("paris", 2, minimum=1, at_s=800)
+        assert counts_at(store, 2) == {1: [0, 1], 2: [1, 0]}
+
+    # -- campaigns that change ---------------------------------------------------------------------
+
+    def test_a_campaign_is_renamed_paused_and_ended(self, store: Store) -> None:
+        start(store)
+        assert store.change_campaign("paris", name="Île-de-France")
+        assert store.change_campaign("paris", state="paused")
+        assert store.campaign("paris") == replace(
+            a_campaign(), name="Île-de-France", state="paused"
+        )
+        assert not store.change_campaign(MISSING, state="ended")
+        assert store.change_campaign("paris", state="ended")
+        assert not store.replace_document(a_round(number=2), after=1, at_s=800)
+
+    def test_an_ended_campaign_keeps_its_last_estimate_and_opens_nothing(
+        self, store: Store
+    ) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(0), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        store.change_campaign("paris", state="ended")
+        assert store.publish(estimate_of("paris", 1), a_round(number=2))
+        assert [one.number for one in store.rounds("paris")] == [1]
+
+    def test_a_deleted_campaign_leaves_nothing(self, store: Store, monkeypatch) -> None:
+        monkeypatch.setattr("geoveil.store.contract._AT_A_TIME", 7)
+        start(store, "rome")
+        start(store)
+        store.add(
+            [Upload(name, 1, device_id(n), 0) for n in range(20) for name in ("paris", "rome")]
+        )
+        store.close_round("paris", 1, minimum=1, at_s=500)
+        store.publish(estimate_of("paris", 1), a_round(number=2))
+        store.add([Upload("paris", 2, device_id(30), 0)])
+        assert store.delete_campaign("paris")
+        assert not store.delete_campaign("paris")
+        with store.snapshot() as snapshot:
+            rows = {table: len(list(snapshot(table))) for table in TABLES}
+        expected = {"campaign": 1, "round": 1, "report": 20, "tally": 1, "round_total": 1}
+        assert rows == {table: expected.get(table, 0) for table in TABLES}
+        for number in (1, 2):
+            with pytest.raises(InvalidInput):
+                store.add([Upload("paris", number, device_id(40), 0)])
+        start(store)
+        assert store.add([Upload("paris", 1, device_id(0), 0)]) == [True]
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def test_the_time_is_kept_and_a_copy_is_marked(self, store: Store) -> None:
+        assert (store.time_kept(), store.copied_at_s()) == (None, None)
+        store.keep_time(5_000)
+        store.keep_time(4_000)
+        assert (store.time_kept(), store.copied_at_s()) == (4_000, None)
+        store.mark_copy(4_500)
+        assert (store.time_kept(), store.copied_at_s()) == (4_000, 4_500)
+        store.mark_copy(None)
+        assert (store.time_kept(), store.copied_at_s()) == (4_000, None)
 
     # -- forgetting ------------------------------------------------------------------------------
 
     def test_ids_are_forgotten_when_their_round_is_over_and_counts_stay(self, store: Store) -> None:
         store.create_campaign(a_campaign(), a_round(until_s=1_000))
-        store.replace_document(a_round(number=2, until_s=5_000), at_s=900)
+        store.replace_document(a_round(number=2, until_s=5_000), after=1, at_s=900)
         store.add([Upload("paris", 1 + n % 2, device_id(n), 0) for n in range(10)])
         assert store.forget_ids(now_s=1_000) == 0
         assert store.forget_ids(now_s=1_001) == 5
@@ -287,7 +400,7 @@ class StoreContract:
 
     def test_a_round_without_its_ids_takes_no_reports(self, store: Store) -> None:
         store.create_campaign(a_campaign(), a_round(until_s=1_000))
-        store.replace_document(a_round(number=2), at_s=900)
+        store.replace_document(a_round(number=2), after=1, at_s=900)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.forget_ids(now_s=2_000)
         for again in (device_id(0), device_id(1)):
@@ -298,7 +411,7 @@ class StoreContract:
     def test_many_ids_are_forgotten_in_parts(self, store: Store, monkeypatch) -> None:
         monkeypatch.setattr("geoveil.store.contract._AT_A_TIME", 7)
         store.create_campaign(a_campaign(), a_round(until_s=1_000))
-        store.replace_document(a_round(number=2), at_s=900)
+        store.replace_document(a_round(number=2), after=1, at_s=900)
         store.add([Upload("paris", 1 + n % 2, device_id(n), 0) for n in range(100)])
         assert store.forget_ids(now_s=2_000) == 50
         assert kept_ids(store) == {device_id(n) for n in range(1, 100, 2)}

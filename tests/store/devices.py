@@ -9,6 +9,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray
 from geoveil.store import CampaignRecord, RoundRecord, Store, Upload
+from geoveil.store.statements import unpacked
 
 FOREVER_S = 4_000_000_000
 
@@ -57,7 +58,9 @@ def assert_explained(store: Store, campaign: str = "paris") -> set[bytes]:
     """Every count of round 1 is that of the ids kept, and so is the total; the ids."""
     with store.snapshot() as snapshot:
         ids = {row[1] for row in snapshot("report")}
-        tally = {row[1]: row[2] for row in snapshot("tally")}
+        tally = Counter({row[1]: row[2] for row in snapshot("tally")})
+        for _, _, taken in snapshot("closing_tally"):
+            tally.update(unpacked(taken))  # type: ignore[arg-type]
         totals = [row[1] for row in snapshot("round_total")]
     cells = store.rounds(campaign)[0].cells
     assert tally == Counter(cell_of(id, cells) for id in ids)  # type: ignore[arg-type]

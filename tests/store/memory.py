@@ -22,11 +22,11 @@ from geoveil.store.records import (
     RoundRecord,
     Row,
     Snapshot,
+    State,
     StoreFailed,
     Upload,
-    packed,
-    unpacked,
 )
+from geoveil.store.statements import packed, unpacked
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class KeptRound:
     closed_at_s: int | None = None
     closing: ClosingRecord | None = None
     claimed_until_s: int = 0
+    given_up_at_s: int | None = None
     estimate: EstimateRecord | None = None
     ids_dropped: bool = False
 
@@ -54,6 +55,8 @@ class KeptCampaign:
     record: CampaignRecord
     rounds: list[KeptRound]
     ids: dict[bytes, int] = field(default_factory=dict)
+    at_closings: dict[int, dict[int, IntArray]] = field(default_factory=dict)
+    """Round that closed → the counts of all rounds then."""
 
     def counts(self) -> dict[int, IntArray]:
         """Round number → counts now."""
@@ -71,31 +74,51 @@ def tables_of(campaigns: Iterable[KeptCampaign], tokens: Tokens) -> Tables:
     for key, kept in enumerate(campaigns, start=1):
         record = kept.record
         tables["campaign"].append(
-            (key, record.id, record.name, record.settings, record.created_at_s)
+            (key, record.id, record.name, record.settings, record.created_at_s, record.state)
         )
         keys = {one.record.number: one.key for one in kept.rounds}
         for one in kept.rounds:
-            _add_round(tables, key, one, keys)
+            _add_round(tables, key, one)
+        _add_counts(tables, kept, keys)
         tables["report"] += [(key, id, keys[number]) for id, number in kept.ids.items()]
     tables["token"] += [(digest, *rest) for digest, rest in tokens.items()]
     return tables
 
 
-def _add_round(
-    tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound, keys: Mapping[int, int]
-) -> None:
+def _add_counts(tables: dict[str, list[Row]], kept: KeptCampaign, keys: Mapping[int, int]) -> None:
+    """What each closing took, and what was counted since the last."""
+    taken = {one.record.number: np.zeros_like(one.counts) for one in kept.rounds}
+    for closed, counts in sorted(kept.at_closings.items()):
+        for number, then in counts.items():
+            if (then > taken[number]).any():
+                fresh = then - taken[number]
+                cells = {int(cell): int(fresh[cell]) for cell in np.flatnonzero(fresh)}
+                tables["closing_tally"].append((keys[closed], keys[number], packed(cells)))
+                taken[number] = then
+    for one in kept.rounds:
+        live = one.counts - taken[one.record.number]
+        for cell in np.flatnonzero(live):
+            tables["tally"].append((one.key, int(cell), int(live[cell])))
+
+
+def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound) -> None:
     r = kept.record
     facts = (r.number, r.mechanism, r.document, r.cells)
     times = (r.opened_at_s, r.expires_at_s, r.accept_until_s, kept.closed_at_s)
     tables["round"].append((kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped))
-    for cell in np.flatnonzero(kept.counts):
-        tables["tally"].append((kept.key, int(cell), int(kept.counts[cell])))
     if total := int(kept.counts.sum()):
         tables["round_total"].append((kept.key, total))
     if kept.closing:
-        tables["closing"].append((kept.key, kept.closing.closed_at_s, kept.claimed_until_s))
-        for number, counts in kept.closing.counts.items():
-            tables["closing_tally"].append((kept.key, keys[number], packed(counts)))
+        closing = kept.closing
+        tables["closing"].append(
+            (
+                kept.key,
+                closing.closed_at_s,
+                kept.claimed_until_s,
+                closing.failures,
+                kept.given_up_at_s,
+            )
+        )
     if made := kept.estimate:
         tables["estimate"].append((kept.key, made.made_at_s, made.reports, made.body))
 
@@ -114,28 +137,43 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
     for campaign_key, id, round_key in tables["report"]:
         campaigns[campaign_key].ids[id] = rounds[round_key].record.number
     for round_key, cell, count in tables["tally"]:
-        rounds[round_key].counts[cell] = count
+        rounds[round_key].counts[cell] += count
     _read_ends(tables, rounds)
+    for owner in campaigns.values():
+        _read_counts(owner, tables, rounds)
     tokens = {digest: (label, at_s) for digest, label, at_s in tables["token"]}
     return {kept.record.id: kept for kept in campaigns.values()}, tokens
 
 
 def _read_ends(tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
-    kept_counts: dict[int, dict[int, IntArray]] = {}
-    for closing_key, round_key, counts in tables["closing_tally"]:
-        number = rounds[round_key].record.number
-        kept_counts.setdefault(closing_key, {})[number] = unpacked(counts)
-    for key, closed_at_s, claimed_until_s in tables["closing"]:
+    for key, closed_at_s, claimed_until_s, failures, given_up_at_s in tables["closing"]:
         kept = rounds[key]
-        kept.claimed_until_s = claimed_until_s
+        kept.claimed_until_s, kept.given_up_at_s = claimed_until_s, given_up_at_s
         kept.closing = ClosingRecord(
-            kept.record.campaign, kept.record.number, closed_at_s, kept_counts[key]
+            kept.record.campaign, kept.record.number, closed_at_s, failures
         )
     for key, made_at_s, reports, body in tables["estimate"]:
         record = rounds[key].record
         rounds[key].estimate = EstimateRecord(
             record.campaign, record.number, made_at_s, reports, body
         )
+
+
+def _read_counts(owner: KeptCampaign, tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
+    closed = [one for one in owner.rounds if one.closing]
+    so_far = {one.record.number: np.zeros_like(one.counts) for one in owner.rounds}
+    for one in closed:
+        for closing_key, round_key, counts in tables["closing_tally"]:
+            if closing_key == one.key:
+                fresh = np.zeros_like(rounds[round_key].counts)
+                for cell, count in unpacked(counts).items():
+                    fresh[cell] = count
+                so_far[rounds[round_key].record.number] = (
+                    so_far[rounds[round_key].record.number] + fresh
+                )
+                rounds[round_key].counts += fresh
+        upto = one.record.number
+        owner.at_closings[upto] = {n: then for n, then in so_far.items() if n <= upto}
 
 
 # --- A store that forgets everything when it ends: the model the others are compared with
@@ -160,6 +198,8 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._campaigns: Campaigns = {}
         self._tokens: Tokens = {}
+        self._seen_at_s: int | None = None
+        self._copied_at_s: int | None = None
         self._closed = False
 
     # -- campaigns and rounds --------------------------------------------------------------------
@@ -185,11 +225,39 @@ class MemoryStore:
             kept = self._campaigns.get(campaign)
             return kept.record if kept else None
 
+    def change_campaign(
+        self, campaign: str, *, name: str | None = None, state: State | None = None
+    ) -> bool:
+        """Another name or state for a campaign."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None:
+                return False
+            old = kept.record
+            kept.record = replace(old, name=name or old.name, state=state or old.state)
+            return True
+
+    def delete_campaign(self, campaign: str) -> bool:
+        """Remove a campaign and all it holds."""
+        with self._lock:
+            return self._campaigns.pop(campaign, None) is not None
+
     def rounds(self, campaign: str) -> list[RoundRecord]:
         """All rounds of a campaign, oldest first, with their totals now."""
         with self._lock:
             kept = self._campaigns.get(campaign)
             return [one.now() for one in kept.rounds] if kept else []
+
+    def last_round(self, campaign: str) -> RoundRecord | None:
+        """The newest round of a campaign."""
+        rounds = self.rounds(campaign)
+        return rounds[-1] if rounds else None
+
+    def rounds_concluded(self, campaign: str) -> int:
+        """How many rounds have closed with enough reports."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return sum(one.closing is not None for one in kept.rounds) if kept else 0
 
     def round_of(self, mechanism: str) -> RoundRecord | None:
         """The round that published this document."""
@@ -227,15 +295,21 @@ class MemoryStore:
             if last.record.number != number or last.closed_at_s is not None or not enough:
                 return False
             last.closed_at_s = at_s
-            last.closing = ClosingRecord(campaign, number, at_s, kept.counts())
+            last.closing = ClosingRecord(campaign, number, at_s)
+            kept.at_closings[number] = kept.counts()
             return True
 
     def closings(self) -> list[ClosingRecord]:
         """Closed rounds that have no estimate yet, oldest first."""
         with self._lock:
             rounds = sorted(self._rounds(), key=lambda one: one.key)
-            waiting = [one.closing for one in rounds if one.closing and not one.estimate]
+            waiting = [one.closing for one in rounds if _waits(one) and one.closing]
             return sorted(waiting, key=lambda closing: closing.closed_at_s)
+
+    def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
+        """Round number → counts by cell, as they were when a round closed."""
+        with self._lock:
+            return dict(self._campaigns[campaign].at_closings[number])
 
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
@@ -243,9 +317,12 @@ class MemoryStore:
         """Take the work on a closing for a while, or have it longer."""
         with self._lock:
             kept = self._find(campaign, number)
-            if not kept or not kept.closing or kept.estimate:
+            if not kept or not _waits(kept):
                 return False
-            if now_s < kept.claimed_until_s != held_until_s:
+            if (
+                now_s < kept.claimed_until_s <= now_s + for_s + 3600
+                and kept.claimed_until_s != held_until_s
+            ):
                 return False
             kept.claimed_until_s = now_s + for_s
             return True
@@ -269,22 +346,49 @@ class MemoryStore:
             if kept.estimate is not None:
                 return False
             if following is not None:
-                self._campaigns[following.campaign].rounds.append(self._new_round(following))
+                self._open_after(estimate.round, following)
             kept.estimate = estimate
             return True
 
-    def replace_document(self, following: RoundRecord, *, at_s: int) -> bool:
-        """Close the last round of a campaign without an estimate and open the next one."""
+    def failed(self, campaign: str, number: int) -> int:
+        """One more attempt at the estimate of a closing has failed; how many have."""
+        with self._lock:
+            kept = self._find(campaign, number)
+            if kept is None or kept.closing is None:
+                return 0
+            kept.closing = replace(kept.closing, failures=kept.closing.failures + 1)
+            return kept.closing.failures
+
+    def give_up(self, campaign: str, number: int, following: RoundRecord, *, at_s: int) -> bool:
+        """Wait no longer for the estimate of a closing."""
+        with self._lock:
+            kept = self._find(campaign, number)
+            if kept is None or not _waits(kept):
+                return False
+            self._open_after(number, following)
+            kept.given_up_at_s = at_s
+            return True
+
+    def replace_document(self, following: RoundRecord, *, after: int, at_s: int) -> bool:
+        """Open a round without waiting for an estimate."""
+        if following.number <= after:
+            raise InvalidInput("following must come after the round it replaces")
         with self._lock:
             kept = self._campaigns.get(following.campaign)
             if kept is None:
                 return False
             last = kept.rounds[-1]
-            if last.record.number != following.number - 1 or last.closed_at_s is not None:
+            if not self._open_after(after, following):
                 return False
-            kept.rounds.append(self._new_round(following))
-            last.closed_at_s = at_s
+            last.closed_at_s = at_s if last.closed_at_s is None else last.closed_at_s
             return True
+
+    def _open_after(self, after: int, following: RoundRecord) -> bool:
+        kept = self._campaigns[following.campaign]
+        if kept.record.state == "ended" or kept.rounds[-1].record.number != after:
+            return False
+        kept.rounds.append(self._new_round(following))
+        return True
 
     def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord | None:
         """The estimate made at the close of a round; of the last one that has any, without a number."""
@@ -321,6 +425,26 @@ class MemoryStore:
         with self._lock:
             return bool(self._tokens)
 
+    # -- time ------------------------------------------------------------------------------------
+
+    def keep_time(self, at_s: int) -> None:
+        """Keep the time of now."""
+        self._seen_at_s = at_s
+
+    def time_kept(self) -> int | None:
+        """The time when a service last looked."""
+        return self._seen_at_s
+
+    def mark_copy(self, at_s: int | None) -> None:
+        """Say that this is a copy, or no longer one."""
+        self._copied_at_s = at_s
+        if self._seen_at_s is None:
+            self._seen_at_s = at_s
+
+    def copied_at_s(self) -> int | None:
+        """Of which time this is a backup."""
+        return self._copied_at_s
+
     # -- the store itself ------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -333,6 +457,8 @@ class MemoryStore:
         """Everything as of one moment."""
         with self._lock:
             tables = tables_of(self._campaigns.values(), self._tokens)
+            if self._seen_at_s is not None:
+                tables["upkeep"].append((1, self._seen_at_s, self._copied_at_s))
         yield tables.__getitem__
 
     def fill(self, snapshot: Snapshot) -> None:
@@ -341,6 +467,8 @@ class MemoryStore:
             if self._campaigns or self._tokens:
                 raise InvalidInput("the store must be empty to take over another one")
             self._campaigns, self._tokens = read_tables(snapshot)
+            for _, seen_at_s, copied_at_s in snapshot("upkeep"):
+                self._seen_at_s, self._copied_at_s = seen_at_s, copied_at_s
 
     def close(self) -> None:
         """Nothing is kept open; what was kept stays readable."""
@@ -354,7 +482,8 @@ class MemoryStore:
 
     def _find(self, campaign: str, number: int) -> KeptRound | None:
         kept = self._campaigns.get(campaign)
-        return kept.rounds[number - 1] if kept and 1 <= number <= len(kept.rounds) else None
+        rounds = kept.rounds if kept else []
+        return next((one for one in rounds if one.record.number == number), None)
 
     def _new_round(self, record: RoundRecord) -> KeptRound:
         if any(kept.record.mechanism == record.mechanism for kept in self._rounds()):
@@ -379,8 +508,15 @@ class MemoryStore:
         if upload.id in kept.ids:
             return False
         kept.ids[upload.id] = upload.round
-        kept.rounds[upload.round - 1].counts[upload.cell] += 1
+        one = self._find(upload.campaign, upload.round)
+        assert one is not None
+        one.counts[upload.cell] += 1
         return True
+
+
+def _waits(kept: KeptRound) -> bool:
+    """Whether a round is closed and its estimate is to be made."""
+    return bool(kept.closing) and not kept.estimate and kept.given_up_at_s is None
 
 
 def open_any(address: str) -> Store:

@@ -117,6 +117,10 @@ def test_the_layout_names_every_column_in_order(database: str) -> None:
     for step in migrations(database):
         for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)^\)", step.up, re.M | re.S):
             found[table] = [m["name"] for line in body.splitlines() if (m := COLUMN.match(line))]
+        for table, line in re.findall(r"ALTER TABLE (\w+) ADD COLUMN\n(.*)", step.up):
+            added = COLUMN.match(line)
+            assert added, line
+            found[table].append(added["name"])
     found.pop("schema_version", None)
     plain = {table: [c for c in columns if c != "shard"] for table, columns in found.items()}
     assert plain == {table: list(columns) for table, columns in TABLES.items()}
@@ -132,20 +136,49 @@ def test_a_store_of_an_older_program_is_brought_up_to_date(
         store = open_store(raw.address)
         start(store)
         store.add([upload(number) for number in range(100)])
-        before = assert_counts(store)
         store.close()
-    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 3"):
+        before = dict(raw.run("SELECT cell, count FROM tally"))
+    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 4"):
         open_store(raw.address, create=False)
     store = open_store(raw.address)
-    assert assert_counts(store) == before
+    by_cell = store.counts("paris")[1].tolist()
+    assert {cell: count for cell, count in enumerate(by_cell) if count} == before
+    assert sum(by_cell) == store.rounds("paris")[0].total == 100
     assert store.close_round("paris", 1, minimum=1, at_s=5)
     store.close()
 
 
-def assert_counts(store: Any) -> list[int]:
-    by_cell = store.counts("paris")[1].tolist()
-    assert sum(by_cell) == store.rounds("paris")[0].total == 100
-    return by_cell
+@each
+def test_copies_of_counts_become_counts_kept_once(
+    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rome has its estimate, Paris waits for it: both as the program before kept them."""
+    with monkeypatch.context() as patch:
+        use_steps(patch, raw.steps[:3])
+        store = open_store(raw.address)
+        for name in ("paris", "rome"):
+            start(store, name)
+            store.add([upload(number, campaign=name) for number in range(50)])
+        store.close()
+    blob = "zeroblob(512)" if database == "sqlite" else f"'\\x{'00' * 512}'::bytea"
+    for key in (1, 2):
+        raw.run(f"UPDATE round SET closed_at_s = 5 WHERE key = {key}")
+        raw.run(f"INSERT INTO closing (round_key, closed_at_s) VALUES ({key}, 5)")
+        raw.run(f"INSERT INTO closing_tally VALUES ({key}, {key}, {blob})")
+    text = "x'7b7d'" if database == "sqlite" else "'{}'::bytea"
+    raw.run(f"INSERT INTO estimate VALUES (2, 6, 50, {text})")
+    store = open_store(raw.address)
+    expected = {name: store.counts(name)[1].tolist() for name in ("paris", "rome")}
+    assert [sum(each) for each in expected.values()] == [50, 50]
+    assert [closing.campaign for closing in store.closings()] == ["paris"]
+    assert store.closing_counts("paris", 1)[1].tolist() == expected["paris"]
+    store.close()
+    for step in reversed(raw.steps[3:]):
+        raw.run(step.down)
+    for key, name in ((1, "paris"), (2, "rome")):
+        rows = raw.run(f"SELECT cell, count FROM tally WHERE round_key = {key}")
+        assert dict(rows) == {n: count for n, count in enumerate(expected[name]) if count}
+    assert raw.run("SELECT closed_at_s FROM round ORDER BY key") == [(None,), (5,)]
 
 
 def use_steps(patch: pytest.MonkeyPatch, steps: tuple[Migration, ...]) -> None:
@@ -159,7 +192,7 @@ def test_a_migration_that_fails_changes_nothing(
 ) -> None:
     open_store(raw.address).close()
     before = raw.schema()
-    broken = Migration(4, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
+    broken = Migration(5, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, broken))
         with pytest.raises(geoveil.store.StoreFailed):
@@ -172,13 +205,13 @@ def test_a_migration_that_fails_changes_nothing(
 def test_a_newer_schema_is_refused_and_left_alone(
     database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = Migration(4, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
+    newer = Migration(5, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, newer))
         open_store(raw.address).close()
     before = raw.schema()
     for create in (True, False):
-        with pytest.raises(NewerSchema, match=r"\(4\) must be at most 3"):
+        with pytest.raises(NewerSchema, match=r"\(5\) must be at most 4"):
             open_store(raw.address, create=create)
     assert raw.schema() == before
 

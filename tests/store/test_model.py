@@ -45,6 +45,8 @@ class Comparison:
             *[self.close_round, self.claim, self.publish] * 2,
             self.create,
             self.replace_document,
+            self.change,
+            self.delete,
             self.forget,
             self.reopen,
             self.move,
@@ -86,9 +88,7 @@ class Comparison:
         """Ids sent before, also under another round and cell."""
         if self.sent:
             again = self.random.choices(self.sent, k=self.few())
-            other = [
-                one._replace(round=len(self.model.rounds(one.campaign)), cell=0) for one in again
-            ]
+            other = [one._replace(round=self.number(one.campaign), cell=0) for one in again]
             self.send(again + other)
 
     def few(self) -> int:
@@ -100,12 +100,12 @@ class Comparison:
 
     def close_round(self) -> None:
         name, minimum, at_s = self.campaign(), self.random.randrange(4), self.now_s
-        number = max(len(self.model.rounds(name)), 1)
+        number = self.number(name)
         self.both(lambda s: s.close_round(name, number, minimum=minimum, at_s=at_s))
 
     def claim(self) -> None:
         name, at_s = self.campaign(), self.now_s
-        number = max(len(self.model.rounds(name)), 1)
+        number = self.number(name)
         self.both(lambda store: store.claim(name, number, now_s=at_s, for_s=300))
         if self.random.random() < 0.3:
             held, later = at_s + self.random.choice([0, 300]), at_s + 10
@@ -120,6 +120,11 @@ class Comparison:
             made = EstimateRecord(closed.campaign, closed.round, self.now_s, 5, b"{}")
             last = self.random.random() < 0.1
             following = None if last else self.following(closed.campaign)
+            if self.random.random() < 0.3:
+                self.both(lambda store: store.failed(closed.campaign, closed.round))
+            if following is not None and self.random.random() < 0.2:
+                where, at_s = (closed.campaign, closed.round), self.now_s
+                self.both(lambda store: store.give_up(*where, following, at_s=at_s))
             self.both(lambda store: store.publish(made, following))
             self.both(lambda store: store.publish(made, following))
 
@@ -127,10 +132,25 @@ class Comparison:
         name, at_s = self.campaign(), self.now_s
         if self.model.rounds(name):
             following = self.following(name)
-            self.both(lambda store: store.replace_document(following, at_s=at_s))
+            after = self.number(name) - self.random.choice((0, 0, 1))
+            self.both(lambda store: store.replace_document(following, after=after, at_s=at_s))
+
+    def change(self) -> None:
+        name, state = self.campaign(), self.random.choice(("running", "paused", "ended", None))
+        title = self.random.choice((None, "Other"))
+        self.both(lambda store: store.change_campaign(name, name=title, state=state))
+
+    def delete(self) -> None:
+        name = self.campaign()
+        if self.random.random() < 0.2:
+            self.both(lambda store: store.delete_campaign(name))
+
+    def number(self, name: str) -> int:
+        """Of the last round."""
+        return max((one.number for one in self.model.rounds(name)), default=1)
 
     def following(self, name: str):
-        number = len(self.model.rounds(name)) + 1
+        number = self.number(name) + self.random.choice((1, 1, 1, 50))
         return a_round(name, number, cells=CELLS, until_s=self.until_s())
 
     def forget(self) -> None:
@@ -171,7 +191,7 @@ def outcome(act: Callable[[Store], object], store: Store) -> object:
 
 def everything_waiting(store: Store) -> list[object]:
     return [
-        (one.campaign, one.round, one.closed_at_s, {n: plain(c) for n, c in one.counts.items()})
+        (one, {n: plain(c) for n, c in store.closing_counts(one.campaign, one.round).items()})
         for one in store.closings()
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def eventful(store: Store) -> Store:
     """Something in every table, an open claim and forgotten ids included."""
     start(store, cells=300)
     start(store, "rome")
+    store.add([Upload("rome", 1, device_id(900), 3)])
     store.add([Upload("paris", 1, device_id(n), n) for n in range(300)])
     store.close_round("paris", 1, minimum=1, at_s=500)
     store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), a_round(number=2, until_s=700))
@@ -59,6 +61,7 @@ def eventful(store: Store) -> Store:
     store.claim("paris", 2, now_s=660, for_s=100)
     store.forget_ids(now_s=900)
     store.add_token(bytes(range(32)), label="laptop", at_s=3)
+    store.keep_time(1_000)
     return store
 
 
@@ -71,7 +74,7 @@ def everything(store: Store) -> dict[str, list[tuple[object, ...]]]:
 @pytest.mark.parametrize("target", KINDS)
 def test_a_copy_holds_everything_and_goes_on(source: str, target: str, opens: Opens) -> None:
     original, copy = eventful(opens(source)), opens(target)
-    assert copy_store(original, copy) == Contents(campaigns=2, rounds=3, reports=310)
+    assert copy_store(original, copy) == Contents(campaigns=2, rounds=3, reports=311)
     assert everything(copy) == everything(original)
     assert all(everything(copy).values())
     for store in (original, copy):
@@ -96,7 +99,7 @@ def test_a_copy_that_fails_half_way_keeps_nothing(target: str, opens: Opens) -> 
     def half(table: str):
         if table == "round":
             raise InvalidInput("torn")
-        return [(1, "paris", "Paris", b"{}", 0)]
+        return [(1, "paris", "Paris", b"{}", 0, "running")]
 
     copy = opens(target)
     with pytest.raises(InvalidInput, match="torn"):
@@ -195,7 +198,7 @@ def test_a_file_that_is_no_backup_is_refused(content: bytes, tmp_path: Path, ope
 
 
 def test_the_command_line(tmp_path: Path, address: str) -> None:
-    store = eventful(open_store(address))  # stays open: a server is running
+    store, began_s = eventful(open_store(address)), int(time.time())  # open: a server is running
     backup, other = str(tmp_path / "monday.db"), f"sqlite:///{tmp_path}/restored.db"
     run = CliRunner().invoke
     written = run(program, ["backup", address, backup, "--json"])
@@ -204,17 +207,20 @@ def test_the_command_line(tmp_path: Path, address: str) -> None:
         "written": backup,
         "campaigns": 2,
         "rounds": 3,
-        "reports": 310,
+        "reports": 311,
     }
     again = run(program, ["backup", address, backup])
     assert again.exit_code == 2
     assert "must be a new file" in again.stderr
     restored = run(program, ["backup", "--restore", backup, other])
     assert restored.exit_code == 0, restored.stderr
-    assert "310 reports in 2 campaigns, 3 rounds" in restored.stdout
+    assert "311 reports in 2 campaigns, 3 rounds" in restored.stdout
     assert run(program, ["backup", "--restore", backup, other]).exit_code == 2
     copy = open_store(other)
-    assert everything(copy) == everything(store)
+    kept, found = everything(store), everything(copy)
+    ((_, _, copied_at_s),) = found.pop("upkeep")
+    assert copied_at_s >= began_s
+    assert found == {table: rows for table, rows in kept.items() if table != "upkeep"}
     copy.close()
     store.close()
 

@@ -23,6 +23,7 @@ from geoveil.server.limits import Limits
 from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
 from geoveil.server.settings import Settings, Tokens
+from geoveil.server.trusted_clock import Clock, TrustedClock
 from geoveil.server.uploads import PREFIX, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
 from geoveil.store import GroupWriter, Store
@@ -56,17 +57,17 @@ class Service:
         *,
         base_url: str = "",
         log: Log | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.base_url = (settings.base_url or base_url).rstrip("/")
         self.log = log or Log(settings.log_level)
-        self.clock = clock
-        self.campaigns = Campaigns(store, clock=clock)
+        self.clock: Clock = clock or TrustedClock(tell=self.log.event)
+        self.campaigns = Campaigns(store, clock=self.clock)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
-        self.tokens = Tokens(store, clock=clock)
+        self.tokens = Tokens(store, clock=self.clock)
         self.metrics = Metrics()
         self.limits = Limits(
             requests_per_minute=settings.requests_per_minute,
@@ -137,8 +138,8 @@ class Service:
             await asyncio.sleep(seconds)
 
     def _look(self) -> None:
-        for work in self.campaigns.tick():
-            self.worker.submit(work)
+        for closing in self.campaigns.tick():
+            self.worker.submit(closing)
 
     def _estimated(self, name: str) -> None:
         self.metrics.estimates["made"] += 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -14,6 +13,7 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.server import conclusion as conclusions
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.trusted_clock import Clock, TrustedClock
 from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, Store
 
 FRESH_S = 1.0
@@ -22,6 +22,8 @@ FORGET_EVERY_S = 60.0
 """How often the ids of rounds that accept nothing any more are dropped."""
 QUEUED_S = 600
 """How long after its end a round keeps its ids: reports taken in time may still wait for a commit."""
+MOST_ROUNDS_A_SECOND = 10
+"""More than can be opened in one campaign: each needs a look at the store and an estimate."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
 
 
@@ -29,17 +31,19 @@ class Campaigns:
     """All campaigns of a store. Thread-safe; every call blocks but :meth:`find` of a known mechanism.
 
     What never changes (settings, published rounds) is kept here; what changes is read from the store
-    again when it is more than a second old by ``clock``, which says the time in seconds since 1970.
+    again when it is more than a second old by ``clock``. While that is in doubt no round is closed or
+    opened, and no id is forgotten.
     """
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self._store = store
-        self.clock = clock
+        self.clock: Clock = clock or TrustedClock()
         self._lock = Lock()
         self._settings: dict[str, CampaignSettings] = {}
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
-        self._forgot_at = clock()
+        self._looked_at = self.clock()
+        self._began = False
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -113,7 +117,8 @@ class Campaigns:
             return state
         now, settings = self.clock(), self.settings(campaign)
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
-        state = described(settings, every, latest, int(now))
+        concluded = self._store.rounds_concluded(campaign)
+        state = described(settings, every, latest, concluded, int(now))
         self._states[campaign] = (now, state)
         return state
 
@@ -150,23 +155,55 @@ class Campaigns:
                 )
         return current.number
 
-    def tick(self) -> list[conclusions.Work]:
+    def next_round(self, campaign: str) -> int:
+        """Open the next round now, with the mechanism of this one; its number.
+
+        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign``.
+        """
+        current = self._look(campaign)
+        self._renew(current, self.settings(campaign), current.number + 1)
+        return self._look(campaign).number
+
+    def tick(self) -> list[ClosingRecord]:
         """Look at every campaign once: close what is due, renew what expired, drop old ids.
 
         Returns the closings without an estimate, for a ``Worker``.
         """
-        for campaign in self._store.campaigns():
-            self._roll_over(self._look(campaign.id), self.settings(campaign.id))
-        if self.clock() - self._forgot_at >= FORGET_EVERY_S:
-            self._forgot_at = self.clock()
-            self._store.forget_ids(now_s=int(self.clock()) - QUEUED_S)
-        return [self._work(closing) for closing in self._store.closings()]
+        if not self.clock.in_doubt:
+            if not self._began:
+                self._open_above()
+            for campaign in self._store.campaigns():
+                self._roll_over(self._look(campaign.id), self.settings(campaign.id))
+            self._keep_house()
+        return self._store.closings()
 
-    def claim(self, work: conclusions.Work, *, for_s: int, held_until_s: int = 0) -> int:
+    def _open_above(self) -> None:
+        """Where the store is a backup, open rounds above all that may have been published since."""
+        copied_at_s = self._store.copied_at_s()
+        if copied_at_s is not None:
+            passed = MOST_ROUNDS_A_SECOND * max(0, int(self.clock()) - copied_at_s)
+            for campaign in self._store.campaigns():
+                current, settings = self._look(campaign.id), self.settings(campaign.id)
+                if not self._finished(current, settings):
+                    self._renew(current, settings, current.number + 1 + passed)
+            self._store.mark_copy(None)
+        self._began = True
+
+    def _keep_house(self) -> None:
+        """Once a minute: keep the time, and drop the ids of rounds that accept nothing any more."""
+        now = self.clock()
+        if 0 <= now - self._looked_at < FORGET_EVERY_S:
+            return
+        self._looked_at = now
+        self._store.keep_time(int(now))
+        if self.clock.certain:
+            self._store.forget_ids(now_s=int(now) - QUEUED_S)
+
+    def claim(self, closing: ClosingRecord, *, for_s: int, held_until_s: int = 0) -> int:
         """Take a closing for a while, or have it longer: until when; 0 where another process has it."""
         now = int(self.clock())
         claimed = self._store.claim(
-            work.campaign, work.round, now_s=now, for_s=for_s, held_until_s=held_until_s
+            closing.campaign, closing.round, now_s=now, for_s=for_s, held_until_s=held_until_s
         )
         return now + for_s if claimed else 0
 
@@ -196,17 +233,14 @@ class Campaigns:
         return since is not None and 0 <= self.clock() - since < FRESH_S
 
     def _look(self, campaign: str) -> RoundRecord:
-        """The current round as the store has it now: the last one.
-
-        A round that is open is the last; only a closed one is worth reading all rounds for.
-        """
-        settings, now = self.settings(campaign), self.clock()
+        """The current round as the store has it now: the last one."""
+        self.settings(campaign)  # raises where there is none
+        now = self.clock()
         _, before = self._current.get(campaign, (None, None))
         current = None if before is None else self._store.round_of(before.mechanism)
-        if current is None or (
-            current.closed_at_s is not None and not settings.ends_with(current.number)
-        ):
-            current = self._store.rounds(campaign)[-1]
+        if current is None or current.closed_at_s is not None:
+            current = self._store.last_round(campaign)
+            assert current is not None
         self._current[campaign] = (now, current)
         return current
 
@@ -221,32 +255,56 @@ class Campaigns:
         self._forget(current.campaign)
         return closed
 
+    def _finished(self, current: RoundRecord, settings: CampaignSettings) -> bool:
+        """Whether the last round of a campaign is closed, or would be if it had enough reports."""
+        concluded = self._store.rounds_concluded(current.campaign)
+        if current.closed_at_s is not None:
+            return settings.ends_with(concluded)
+        return settings.ends_with(concluded + 1) and self.clock() >= current.expires_at_s
+
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = int(self.clock())
-        if current.closed_at_s is not None or not settings.is_due(current, now):
+        if current.closed_at_s is not None:
             return
-        if current.total >= settings.minimum_reports:
+        if current.opened_at_s > now + conclusions.SLOW_CLOCKS_S:  # the clock was wrong then
+            self._renew(current, settings, current.number + 1)
+        elif not settings.is_due(current, now):
+            return
+        elif current.total >= settings.minimum_reports:
             self._close(current, settings.minimum_reports)
-        elif now >= current.expires_at_s and not settings.ends_with(current.number):
-            following = conclusions.renewed(MechanismDocument.read(current.document), settings, now)
-            self._store.replace_document(conclusions.record_of(following, settings, now), at_s=now)
-            self._forget(current.campaign)
+        elif now >= current.expires_at_s and not self._finished(current, settings):
+            self._renew(current, settings, current.number + 1)
 
-    def _work(self, closing: ClosingRecord) -> conclusions.Work:
+    def _renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
+        """Open a round from now on with the mechanism of the last."""
+        now, document = int(self.clock()), MechanismDocument.read(current.document)
+        following = conclusions.renewed(document, settings, now, number)
+        record = conclusions.record_of(following, settings, now)
+        self._store.replace_document(record, after=current.number, at_s=now)
+        self._forget(current.campaign)
+
+    def work(self, closing: ClosingRecord) -> conclusions.Work:
+        """A closing with all that its estimate is made from."""
+        campaign, counts = (
+            closing.campaign,
+            self._store.closing_counts(closing.campaign, closing.round),
+        )
         documents = {
             each.number: each.document
-            for each in self._store.rounds(closing.campaign)
-            if each.number in closing.counts and closing.counts[each.number].any()
+            for each in self._store.rounds(campaign)
+            if each.number in counts and counts[each.number].any()
         }
-        before = self._store.estimate(closing.campaign)
+        before = self._store.estimate(campaign)
+        settings = self.settings(campaign)
         return conclusions.Work(
-            closing.campaign,
+            campaign,
             closing.round,
             closing.closed_at_s,
-            self.settings(closing.campaign),
+            settings,
             documents,
-            closing.counts,
+            {number: counts[number] for number in documents},
             None if before is None else (before.round, before.body),
+            settings.ends_with(self._store.rounds_concluded(campaign)),
         )
 
 
@@ -261,16 +319,18 @@ def described(
     settings: CampaignSettings,
     rounds: Sequence[RoundRecord],
     latest: EstimateRecord | None,
+    concluded: int,
     now_s: int,
 ) -> dict[str, Any]:
     """A campaign as plain JSON values: where it stands, what was counted, the latest estimate.
 
     ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
-    ``manipulation_gain``; all null before the first. The last round ends a campaign with its estimate,
+    ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
+    enough reports. The last round ends a campaign with its estimate,
     or without one when its document has expired.
     """
     current = rounds[-1]
-    last = settings.ends_with(current.number)
+    last = settings.ends_with(concluded + (current.closed_at_s is None))
     if current.closed_at_s is None:
         state = "finished" if last and now_s >= current.expires_at_s else "open"
     else:

@@ -53,6 +53,8 @@ class Work:
     """Round number → counts by cell as of the closing, at least for the same rounds."""
     before: tuple[int, bytes] | None = None
     """The last round that has an estimate, and the body of that."""
+    last: bool = False
+    """Whether the campaign ends with this round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def conclude(work: Work) -> Conclusion:
     Cost: one fit over all rounds with the minimum of reports, its error bars, the alarm, the
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
-    settings, last = work.settings, work.settings.ends_with(work.round)
+    settings, last = work.settings, work.last
     documents = {
         number: MechanismDocument.read(work.documents[number]) for number in sorted(work.documents)
     }
@@ -140,22 +142,24 @@ def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
 
 
 def renewed(
-    document: MechanismDocument, settings: CampaignSettings, now_s: int
+    document: MechanismDocument, settings: CampaignSettings, now_s: int, number: int
 ) -> MechanismDocument:
-    """The same mechanism in a round of its own, for one that expired with too few reports.
+    """The same mechanism in a round of its own, from now on.
 
     What is believed has not changed, and a design is a function of what is believed.
     """
     since_s, until_s = _validity(settings, now_s)
-    return replace(document, round=document.round + 1, not_before_s=since_s, expires_s=until_s)
+    return replace(document, round=number, not_before_s=since_s, expires_s=until_s)
 
 
 def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> RoundRecord:
     """The next round as it opens now; with a lifetime counted from now where half of its own is over.
 
-    Its document was made for the moment of the closing, and the estimate may have come much later.
+    Its document was made for the moment of the closing, and the estimate may have come much later, or
+    the clock has been put right since.
     """
-    if 2 * (following.expires_at_s - now_s) >= settings.mechanism_s:
+    left_s, ahead_s = following.expires_at_s - now_s, following.opened_at_s - now_s
+    if 2 * left_s >= settings.mechanism_s and ahead_s <= SLOW_CLOCKS_S:
         return replace(following, opened_at_s=now_s)
     since_s, until_s = _validity(settings, now_s)
     document = MechanismDocument.read(following.document)

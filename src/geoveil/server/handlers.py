@@ -150,7 +150,7 @@ OPERATIONS.append(
         Audience.PARTICIPANT,
         None,
         {200: ("Stored: the answer comes after the commit.", {JSON: api.Counted | api.Results})},
-        ("unknown-mechanism", "mechanism-expired", "mechanism-not-yet-valid", "cell-out-of-range",
+        ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
          "overloaded"),
         body=api.Report | api.Reports,
     )

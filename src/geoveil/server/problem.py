@@ -42,7 +42,6 @@ PROBLEMS: Mapping[str, Kind] = {
     "not-acceptable": Kind(406, "None of the accepted formats is offered"),
     "campaign-exists": Kind(409, "A campaign with this id exists"),
     "round-too-small": Kind(409, "The round has too few reports to close"),
-    "mechanism-not-yet-valid": Kind(409, "The mechanism is not valid yet"),
     "mechanism-expired": Kind(410, "The mechanism has expired; fetch the current one"),
     "body-too-large": Kind(413, "The body is too long"),
     "unsupported-media-type": Kind(415, "The body must be plain JSON"),

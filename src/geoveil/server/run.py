@@ -26,6 +26,7 @@ from geoveil.server.app import Application, Service
 from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.problem import ARRIVED, Problem
 from geoveil.server.settings import Settings, Tokens
+from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import Store, StoreFailed, open_store
 
 DRAIN_S = 5
@@ -265,8 +266,13 @@ class Server(uvicorn.Server):
         """Open the store, begin to look after rounds, listen, and say so."""
         store = await asyncio.to_thread(open_store, self._settings.database)
         started = await asyncio.to_thread(_started, self._settings, store)
+        seen_s = await asyncio.to_thread(store.time_kept)
         self._service = Service(
-            store, self._settings, base_url=url_of(self._settings), log=self._log
+            store,
+            self._settings,
+            base_url=url_of(self._settings),
+            log=self._log,
+            clock=TrustedClock(seen_s=seen_s, tell=self._log.event),
         )
         self.config.loaded_app = Application(self._service)
         await self._service.start()

@@ -71,11 +71,20 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     round_hours: Annotated[
         float | None, _between(MINUTE_HOURS, YEAR_HOURS, "A round closes after this long.")
     ] = None
+    minimum_round_hours: Annotated[
+        float,
+        _between(
+            0.0,
+            YEAR_HOURS,
+            "A round that is full stays open at least this long; by hand it may close.",
+        ),
+    ] = 1.0
     minimum_reports: Annotated[
         int, _between(1, MOST_REPORTS, "No round with fewer reports is released or used.")
     ] = MINIMUM_REPORTS
     rounds: Annotated[
-        int | None, _between(1, 100_000, "The campaign ends after so many rounds.")
+        int | None,
+        _between(1, 100_000, "The campaign ends after so many rounds with the minimum of reports."),
     ] = None
     mechanism_hours: Annotated[
         float, _between(MINUTE_HOURS, YEAR_HOURS, "How long a mechanism may be used.")
@@ -118,13 +127,14 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             exact=True,
         )
 
-    def ends_with(self, number: int) -> bool:
-        """Whether the campaign ends with this round."""
-        return self.rounds is not None and number >= self.rounds
+    def ends_with(self, concluded: int) -> bool:
+        """Whether the campaign ends with the round that is the n-th with enough reports."""
+        return self.rounds is not None and concluded >= self.rounds
 
     def is_due(self, current: RoundRecord, now_s: int) -> bool:
         """Whether an open round should end: enough reports, enough time, or its document has expired."""
-        full = self.round_size is not None and current.total >= self.round_size
+        young = now_s < current.opened_at_s + round(self.minimum_round_hours * 3600)
+        full = self.round_size is not None and current.total >= self.round_size and not young
         over = self.round_hours is not None and (
             now_s >= current.opened_at_s + round(self.round_hours * 3600)
         )

@@ -11,7 +11,6 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from geoveil.errors import InvalidInput
-from geoveil.server.conclusion import SLOW_CLOCKS_S
 from geoveil.server.openapi import Report, Reports, Result, Results
 from geoveil.server.problem import Problem, decode, problem_of
 from geoveil.store import Upload
@@ -101,13 +100,9 @@ class Uploads:
             raise await self._unknown(campaign)
         if report.cell >= published.cells:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
-        now_s = self._service.clock()
-        if now_s > published.accept_until_s:
+        clock = self._service.clock
+        if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        if now_s < published.opened_at_s - SLOW_CLOCKS_S:
-            raise Problem(
-                "mechanism-not-yet-valid", "the clocks of the service and its store differ"
-            )
         return Upload(campaign, published.number, bytes.fromhex(report.id), report.cell)
 
     async def _unknown(self, campaign: str) -> Problem:

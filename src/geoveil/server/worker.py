@@ -18,7 +18,8 @@ from geoveil.errors import GeoveilError
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
-from geoveil.store import StoreFailed
+from geoveil.server.trusted_clock import uptime_s
+from geoveil.store import ClosingRecord, StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
@@ -30,6 +31,7 @@ LONGEST_WAIT_S = 300.0
 """Between two attempts at the same closing."""
 ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
+_DOUBT_S = 1.0
 _NICE = 10
 
 
@@ -158,12 +160,14 @@ class WorkedElsewhere(GeoveilError):
 
 @dataclass(slots=True)
 class _Attempts:
-    """Where the work on one closing stands, in seconds of the campaigns' clock."""
+    """Where the work on one closing stands."""
 
     queued: bool = False
     failures: int = 0
     not_before_s: float = 0.0
+    """By the uptime, which no clock moves."""
     claimed_until_s: int = 0
+    """By the campaigns' clock."""
 
 
 class Worker:
@@ -182,12 +186,14 @@ class Worker:
         event: Callable[[str], None],
         fault: Callable[[str, Trace], None],
         estimator: Estimator | None = None,
+        uptime: Callable[[], float] = uptime_s,
     ) -> None:
         self._campaigns = campaigns
+        self._uptime = uptime
         self._event = event
         self._fault = fault
         self._estimator = estimator or Estimator()
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[ClosingRecord | None] = SimpleQueue()
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._lock = Lock()
         self._stopping = Event()
@@ -207,18 +213,18 @@ class Worker:
         """Begin to work; the process is started with the first closing."""
         self._thread.start()
 
-    def submit(self, work: Work) -> bool:
+    def submit(self, closing: ClosingRecord) -> bool:
         """Take a closing, unless it is being worked on or must wait; whether it was taken."""
-        now = self._campaigns.clock()
+        now = self._uptime()
         with self._lock:
             for key, old in list(self._attempts.items()):  # those another process has finished
                 if not old.queued and now - old.not_before_s > LONGEST_WAIT_S:
                     del self._attempts[key]
-            attempts = self._attempts.setdefault((work.campaign, work.round), _Attempts())
+            attempts = self._attempts.setdefault((closing.campaign, closing.round), _Attempts())
             if attempts.queued or now < attempts.not_before_s:
                 return False
             attempts.queued = True
-        self._queue.put(work)
+        self._queue.put(closing)
         return True
 
     def stop(self, timeout_s: float = 5.0) -> bool:
@@ -242,16 +248,19 @@ class Worker:
     # -- inside ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None and not self._stopping.is_set():
-            self._try(work, self._attempts[work.campaign, work.round])
+        while (closing := self._queue.get()) is not None and not self._stopping.is_set():
+            self._try(closing, self._attempts[closing.campaign, closing.round])
 
-    def _try(self, work: Work, attempts: _Attempts) -> None:
+    def _try(self, closing: ClosingRecord, attempts: _Attempts) -> None:
         """Work on a closing once, and tell what became of it."""
         try:
-            self._claim(work, attempts)
+            self._claim(closing, attempts)
+            work = self._campaigns.work(closing)
             conclusion = self._estimator.conclude(
-                work, limit_s=LIMIT_S, keep=lambda: self._keep(work, attempts)
+                work, limit_s=LIMIT_S, keep=lambda: self._keep(closing, attempts)
             )
+            while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
+                self._keep(closing, attempts)  # no round opens while nobody knows the time
             published = self._campaigns.publish(work, conclusion)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
@@ -264,24 +273,24 @@ class Worker:
                 self._fault(_FAULTS.get(type(error), "estimate-not-kept"), trace_of(error))
         else:
             with self._lock:
-                del self._attempts[work.campaign, work.round]
+                del self._attempts[closing.campaign, closing.round]
             if published and not self._stopping.is_set():
                 self._event("estimate-made")
 
-    def _claim(self, work: Work, attempts: _Attempts) -> None:
+    def _claim(self, closing: ClosingRecord, attempts: _Attempts) -> None:
         """Take a closing, or have it as long again."""
         attempts.claimed_until_s = self._campaigns.claim(
-            work, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
+            closing, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
         )
         if not attempts.claimed_until_s:
-            raise WorkedElsewhere(f"round {work.round} must be left to the process that has it")
+            raise WorkedElsewhere(f"round {closing.round} must be left to the process that has it")
 
-    def _keep(self, work: Work, attempts: _Attempts) -> None:
+    def _keep(self, closing: ClosingRecord, attempts: _Attempts) -> None:
         """The claim outlives the estimate; a store that is gone for a moment does not end either."""
         with suppress(StoreFailed):
-            self._claim(work, attempts)
+            self._claim(closing, attempts)
 
     def _put_off(self, attempts: _Attempts, wait_s: float) -> None:
         with self._lock:
-            attempts.not_before_s = self._campaigns.clock() + wait_s
+            attempts.not_before_s = self._uptime() + wait_s
             attempts.queued = False

@@ -6,63 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import ClassVar, NamedTuple, Protocol
-
-import numpy as np
+from typing import ClassVar, NamedTuple
 
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import records
+from geoveil.store import statements as sql
 
 _AT_A_TIME = 10_000
 """Ids looked at in one transaction that forgets: reports are counted between two of these."""
-
-_CAMPAIGN = "SELECT id, name, settings, created_at_s FROM campaign"
-_TOTAL = """
-    CAST(coalesce((SELECT sum(t.count) FROM round_total t WHERE t.round_key = r.key), 0) AS bigint)
-"""
-_ROUND = f"""
-    SELECT c.id, r.number, r.mechanism, r.document, r.cells, r.opened_at_s, r.expires_at_s,
-           r.accept_until_s, r.closed_at_s, {_TOTAL}
-    FROM round r JOIN campaign c ON c.key = r.campaign_key
-"""
-_LAST_ROUND = f"""
-    SELECT r.key, r.number, r.closed_at_s, {_TOTAL}
-    FROM round r WHERE r.campaign_key = :campaign_key ORDER BY r.number DESC LIMIT 1
-"""
-_ROUND_KEY = """
-    (SELECT r.key FROM round r JOIN campaign c ON c.key = r.campaign_key
-     WHERE c.id = :campaign AND r.number = :number)
-"""
-_COUNTS = """
-    SELECT r.key, r.number, r.cells, t.cell, CAST(sum(t.count) AS bigint)
-    FROM round r JOIN campaign c ON c.key = r.campaign_key LEFT JOIN tally t ON t.round_key = r.key
-    WHERE c.id = :campaign GROUP BY r.key, r.number, r.cells, t.cell ORDER BY r.number
-"""
-_CLOSINGS = """
-    SELECT c.id, r.number, k.closed_at_s, o.number, t.counts
-    FROM closing k JOIN round r ON r.key = k.round_key JOIN campaign c ON c.key = r.campaign_key
-    JOIN closing_tally t ON t.closing_key = k.round_key JOIN round o ON o.key = t.round_key
-    WHERE NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = k.round_key)
-    ORDER BY k.closed_at_s, k.round_key, o.number
-"""
-_CLAIM = f"""
-    UPDATE closing SET claimed_until_s = :until_s
-    WHERE (claimed_until_s <= :now_s OR claimed_until_s = :held_until_s) AND round_key = {_ROUND_KEY}
-    AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)
-    RETURNING round_key
-"""
-_ESTIMATE = """
-    SELECT c.id, r.number, e.made_at_s, e.reports, e.body
-    FROM estimate e JOIN round r ON r.key = e.round_key JOIN campaign c ON c.key = r.campaign_key
-    WHERE c.id = :campaign
-"""
-
-
-class Run(Protocol):
-    """Runs one statement inside a transaction; its rows."""
-
-    def __call__(self, statement: str, **values: object) -> list[records.Row]: ...
 
 
 class RoundKeys(NamedTuple):
@@ -87,8 +39,10 @@ class Store(ABC):
 
     engine: str
     """What it is built on, with its version: ``SQLite 3.54.1``."""
-    LOCKED: ClassVar[str] = "SELECT key FROM campaign WHERE id = :campaign"
-    """The key of a campaign whose rounds nobody else changes until the transaction ends."""
+    LOCKED: ClassVar[str] = "SELECT key, state FROM campaign WHERE id = :campaign"
+    """Key and state of a campaign whose rounds nobody else changes until the transaction ends."""
+    ALONE: ClassVar[str] = "SELECT 1"
+    """From here to the end of the transaction no other counts reports."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[str, int], RoundKeys] = {}
@@ -96,11 +50,11 @@ class Store(ABC):
     # -- what a database supplies ----------------------------------------------------------------
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Run]:
+    def reading(self) -> AbstractContextManager[sql.Run]:
         """A transaction that only reads, all of it from one moment."""
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Run]:
+    def writing(self) -> AbstractContextManager[sql.Run]:
         """A transaction that is committed at the end, or undone where anything was raised."""
 
     @abstractmethod
@@ -143,37 +97,88 @@ class Store(ABC):
                 **asdict(campaign),
             )
             if keys:
-                _open_round(run, keys[0][0], first)
+                sql.open_round(run, keys[0][0], first)
         return bool(keys)
 
     def campaigns(self) -> list[records.CampaignRecord]:
         """All campaigns, oldest first."""
-        return [records.CampaignRecord(*row) for row in self._read(f"{_CAMPAIGN} ORDER BY key")]
+        rows = self._read(f"{sql.CAMPAIGN} ORDER BY key")
+        return [records.CampaignRecord(*row) for row in rows]
 
     def campaign(self, campaign: str) -> records.CampaignRecord | None:
         """One campaign."""
-        rows = self._read(f"{_CAMPAIGN} WHERE id = :campaign", campaign=campaign)
+        rows = self._read(f"{sql.CAMPAIGN} WHERE id = :campaign", campaign=campaign)
         return records.CampaignRecord(*rows[0]) if rows else None
+
+    def change_campaign(
+        self, campaign: str, *, name: str | None = None, state: records.State | None = None
+    ) -> bool:
+        """Another name or state for a campaign; ``False`` where there is none."""
+        with self.writing() as run:
+            changed = run(
+                "UPDATE campaign SET name = coalesce(:name, name), state = coalesce(:state, state)"
+                " WHERE id = :campaign RETURNING key",
+                campaign=campaign,
+                name=name,
+                state=state,
+            )
+        return bool(changed)
+
+    def delete_campaign(self, campaign: str) -> bool:
+        """Remove a campaign and all it holds; ``False`` where there is none.
+
+        It ends first and its ids go in parts, so that others are counted meanwhile; where the program
+        is stopped half-way, the campaign is ended, and can be deleted again.
+        """
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=campaign)
+            if not locked:
+                return False
+            key = {"campaign_key": locked[0][0]}
+            run(self.ALONE)
+            run("UPDATE campaign SET state = 'ended' WHERE key = :campaign_key", **key)
+            run("UPDATE round SET ids_dropped = 2 WHERE campaign_key = :campaign_key", **key)
+        while self._write(sql.DELETE_IDS, size=_AT_A_TIME, **key):
+            pass
+        with self.writing() as run:
+            for statement in sql.DELETE_REST:
+                run(statement, **key)
+            for known in [known for known in self._keys if known[0] == campaign]:
+                del self._keys[known]
+        return True
 
     def rounds(self, campaign: str) -> list[records.RoundRecord]:
         """All rounds of a campaign, oldest first, with their totals now."""
-        rows = self._read(f"{_ROUND} WHERE c.id = :campaign ORDER BY r.number", campaign=campaign)
+        rows = self._read(
+            f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number", campaign=campaign
+        )
         return [records.RoundRecord(*row) for row in rows]
+
+    def last_round(self, campaign: str) -> records.RoundRecord | None:
+        """The newest round of a campaign."""
+        statement = f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
+        rows = self._read(statement, campaign=campaign)
+        return records.RoundRecord(*rows[0]) if rows else None
+
+    def rounds_concluded(self, campaign: str) -> int:
+        """How many rounds of a campaign have closed with enough reports for an estimate."""
+        rows = self._read(sql.CONCLUDED, campaign=campaign)
+        return int(rows[0][0])
 
     def round_of(self, mechanism: str) -> records.RoundRecord | None:
         """The round that published this document."""
-        rows = self._read(f"{_ROUND} WHERE r.mechanism = :mechanism", mechanism=mechanism)
+        rows = self._read(f"{sql.ROUND} WHERE r.mechanism = :mechanism", mechanism=mechanism)
         return records.RoundRecord(*rows[0]) if rows else None
 
     def counts(self, campaign: str) -> dict[int, IntArray]:
         """Round number → counts by cell, all from one moment."""
         with self.reading() as run:
-            return {number: counts for _, number, counts in _counts(run, campaign)}
+            return sql.counts_now(run, campaign)
 
     # -- closing ---------------------------------------------------------------------------------
 
     def close_round(self, campaign: str, number: int, *, minimum: int, at_s: int) -> bool:
-        """Close the open round and keep the counts of all rounds at that moment, in one transaction.
+        """Close the open round and keep apart what was counted until that moment, in one transaction.
 
         ``False``, and nothing changed, where it is closed already, is not the last one, or has fewer
         than ``minimum`` (and at least 1) reports.
@@ -182,46 +187,43 @@ class Store(ABC):
             keys = self._end_round(run, campaign, number, least=max(minimum, 1), at_s=at_s)
             if keys is None:
                 return False
-            _, key = keys
+            campaign_key, key = keys
             run(
                 "INSERT INTO closing (round_key, closed_at_s) VALUES (:key, :at_s)",
                 key=key,
                 at_s=at_s,
             )
-            for round_key, _, counts in _counts(run, campaign):
-                run(
-                    "INSERT INTO closing_tally (closing_key, round_key, counts)"
-                    " VALUES (:key, :round_key, :counts)",
-                    key=key,
-                    round_key=round_key,
-                    counts=records.packed(counts),
-                )
+            run(self.ALONE)
+            sql.take_counts(run, campaign_key, key)
         return True
 
     def closings(self) -> list[records.ClosingRecord]:
-        """Closed rounds that have no estimate yet, oldest first."""
-        waiting: dict[tuple[str, int, int], dict[int, IntArray]] = {}
-        for campaign, number, at_s, other, counts in self._read(_CLOSINGS):
-            waiting.setdefault((campaign, number, at_s), {})[other] = records.unpacked(counts)
-        return [records.ClosingRecord(*closed, counts) for closed, counts in waiting.items()]
+        """Closed rounds that wait for their estimate, oldest first."""
+        return [records.ClosingRecord(*row) for row in self._read(sql.CLOSINGS)]
+
+    def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
+        """Round number → counts by cell, as they were when round ``number`` closed."""
+        with self.reading() as run:
+            return sql.counts_at(run, campaign, number)
 
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
     ) -> bool:
         """Take the work on a closing for a while, so that several processes do not all do it.
 
+        One that ends an hour later than this would was made by a clock that was wrong, and is none.
         Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a closing
         end at the same time, since each begins after the one before, so that names the one.
         """
         times = {"now_s": now_s, "until_s": now_s + for_s, "held_until_s": held_until_s}
         with self.writing() as run:
-            return bool(run(_CLAIM, campaign=campaign, number=number, **times))
+            return bool(run(sql.CLAIM, campaign=campaign, number=number, **times))
 
     def release(self, campaign: str, number: int) -> None:
         """Give the work on a closing back, for whoever comes next; only whoever claimed it may."""
         with self.writing() as run:
             run(
-                f"UPDATE closing SET claimed_until_s = 0 WHERE round_key = {_ROUND_KEY}",
+                f"UPDATE closing SET claimed_until_s = 0 WHERE round_key = {sql.ROUND_KEY}",
                 campaign=campaign,
                 number=number,
             )
@@ -239,7 +241,7 @@ class Store(ABC):
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=estimate.campaign)
             closed = run(
-                f"SELECT round_key FROM closing WHERE round_key = {_ROUND_KEY}",
+                f"SELECT round_key FROM closing WHERE round_key = {sql.ROUND_KEY}",
                 campaign=estimate.campaign,
                 number=estimate.round,
             )
@@ -253,24 +255,63 @@ class Store(ABC):
                 **asdict(estimate),
             )
             if new and following is not None:
-                _open_round(run, locked[0][0], following)
+                _open_after(run, locked[0], estimate.round, following)
         return bool(new)
 
-    def replace_document(self, following: records.RoundRecord, *, at_s: int) -> bool:
-        """Close the last round of a campaign without an estimate (its document expired with too few
-        reports) and open the next one, in one transaction; ``False`` where another did so first."""
+    def failed(self, campaign: str, number: int) -> int:
+        """One more attempt at the estimate of a closing has failed; how many have."""
         with self.writing() as run:
-            keys = self._end_round(
-                run, following.campaign, following.number - 1, least=0, at_s=at_s
+            rows = run(
+                "UPDATE closing SET failures = failures + 1"
+                f" WHERE round_key = {sql.ROUND_KEY} RETURNING failures",
+                campaign=campaign,
+                number=number,
             )
-            if keys is not None:
-                _open_round(run, keys[0], following)
-        return keys is not None
+        return int(rows[0][0]) if rows else 0
+
+    def give_up(
+        self, campaign: str, number: int, following: records.RoundRecord, *, at_s: int
+    ) -> bool:
+        """Wait no longer for the estimate of a closing; the next round opens where none has.
+
+        Its counts enter the next closing. ``False`` where it has its estimate or was given up before.
+        """
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=campaign)
+            rows = run(
+                f"UPDATE closing SET given_up_at_s = :at_s WHERE round_key = {sql.ROUND_KEY}"
+                " AND given_up_at_s IS NULL AND NOT EXISTS"
+                " (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key) RETURNING round_key",
+                campaign=campaign,
+                number=number,
+                at_s=at_s,
+            )
+            if rows:
+                _open_after(run, locked[0], number, following)
+        return bool(rows)
+
+    def replace_document(self, following: records.RoundRecord, *, after: int, at_s: int) -> bool:
+        """Open a round without waiting for an estimate, in one transaction: round ``after``, the last
+        one, is closed where it was open. ``False`` where another did so first, or the campaign ended."""
+        if following.number <= after:
+            raise InvalidInput(f"following ({following.number}) must come after round {after}")
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=following.campaign)
+            opened = bool(locked) and _open_after(run, locked[0], after, following)
+            if opened:
+                run(
+                    "UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL"
+                    " AND campaign_key = :campaign_key AND number = :after",
+                    campaign_key=locked[0][0],
+                    after=after,
+                    at_s=at_s,
+                )
+        return opened
 
     def estimate(self, campaign: str, number: int | None = None) -> records.EstimateRecord | None:
         """The estimate made at the close of a round; of the last one that has any, without a number."""
         which = "" if number is None else "AND r.number = :number"
-        statement = f"{_ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
+        statement = f"{sql.ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
         rows = self._read(statement, campaign=campaign, number=number)
         return records.EstimateRecord(*rows[0]) if rows else None
 
@@ -288,7 +329,8 @@ class Store(ABC):
         ):
             after: bytes | None = b""
             while after is not None:
-                after, some = self._forget_some(campaign_key, round_key, after)
+                with self.writing() as run:
+                    after, some = sql.forget_some(run, campaign_key, round_key, after, _AT_A_TIME)
                 dropped += some
         return dropped
 
@@ -313,55 +355,51 @@ class Store(ABC):
         """Whether any operator's token was ever kept."""
         return bool(self._read("SELECT 1 FROM token LIMIT 1"))
 
+    # -- time ------------------------------------------------------------------------------------
+
+    def keep_time(self, at_s: int) -> None:
+        """Keep the time of now, for :meth:`time_kept` after the next start."""
+        self._write(sql.KEEP_TIME, at_s=at_s)
+
+    def time_kept(self) -> int | None:
+        """The time when a service last looked; ``None`` where none ever has."""
+        rows = self._read("SELECT seen_at_s FROM upkeep")
+        return int(rows[0][0]) if rows else None
+
+    def mark_copy(self, at_s: int | None) -> None:
+        """Say that this is a copy of a store as of some time, or (``None``) no longer one."""
+        if at_s is None:
+            self._write("UPDATE upkeep SET copied_at_s = NULL")
+        else:
+            self._write(sql.MARK_COPY, at_s=at_s)
+
+    def copied_at_s(self) -> int | None:
+        """Of which time this is a backup that was put back; ``None`` where it is none."""
+        rows = self._read("SELECT copied_at_s FROM upkeep")
+        return rows[0][0] if rows else None
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _read(self, statement: str, **values: object) -> list[records.Row]:
         with self.reading() as run:
             return run(statement, **values)
 
+    def _write(self, statement: str, **values: object) -> list[records.Row]:
+        with self.writing() as run:
+            return run(statement, **values)
+
     def _end_round(
-        self, run: Run, campaign: str, number: int, *, least: int, at_s: int
+        self, run: sql.Run, campaign: str, number: int, *, least: int, at_s: int
     ) -> tuple[int, int] | None:
         """Mark the open round as closed; the keys of campaign and round, or ``None`` where it cannot be."""
         locked = run(self.LOCKED, campaign=campaign)
         if not locked:
             return None
-        key, last, closed_at_s, total = run(_LAST_ROUND, campaign_key=locked[0][0])[0]
+        key, last, closed_at_s, total = run(sql.LAST_ROUND, campaign_key=locked[0][0])[0]
         if last != number or closed_at_s is not None or total < least:
             return None
         run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", key=key, at_s=at_s)
         return locked[0][0], key
-
-    def _forget_some(
-        self, campaign_key: int, round_key: int, after: bytes
-    ) -> tuple[bytes | None, int]:
-        """Drop ids from ``after`` on; the id to go on from (none: all done) and how many were dropped."""
-        with self.writing() as run:
-            mine = run(  # takes no more reports, and keeps other processes from the same work
-                "UPDATE round SET ids_dropped = 1 WHERE key = :key AND ids_dropped < 2 RETURNING key",
-                key=round_key,
-            )
-            if not mine:
-                return None, 0
-            further = run(
-                "SELECT id FROM report WHERE campaign_key = :campaign_key AND id > :after"
-                " ORDER BY id LIMIT 1 OFFSET :size",
-                campaign_key=campaign_key,
-                after=after,
-                size=_AT_A_TIME - 1,
-            )
-            stop: bytes | None = further[0][0] if further else None
-            some = (
-                "FROM report WHERE campaign_key = :campaign_key AND id > :after"
-                f"{' AND id <= :stop' if further else ''} AND round_key = :round_key"
-            )
-            values: dict[str, object] = {"campaign_key": campaign_key, "round_key": round_key}
-            values |= {"after": after, "stop": stop}
-            ((count,),) = run(f"SELECT count(*) {some}", **values)
-            run(f"DELETE {some}", **values)
-            if stop is None:
-                run("UPDATE round SET ids_dropped = 2 WHERE key = :key", key=round_key)
-        return stop, int(count)
 
     def _sorted(self, uploads: Sequence[records.Upload]) -> tuple[Pending, list[int]]:
         """Uploads by campaign and id, and the keys of all rounds they name; each cell checked."""
@@ -389,7 +427,7 @@ class Store(ABC):
         keys = self._keys.get((campaign, number))
         if keys is None:
             rows = self._read(
-                f"SELECT campaign_key, key, cells FROM round WHERE key = {_ROUND_KEY}",
+                f"SELECT campaign_key, key, cells FROM round WHERE key = {sql.ROUND_KEY}",
                 campaign=campaign,
                 number=number,
             )
@@ -404,26 +442,12 @@ def over() -> InvalidInput:
     return InvalidInput("round must still know its ids; reports for it came to an end")
 
 
-def _open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None:
-    """Keep a round that opens now; whatever the record says of its end or its total is not kept."""
-    new = run(
-        "INSERT INTO round (campaign_key, number, mechanism, document, cells, opened_at_s,"
-        " expires_at_s, accept_until_s) VALUES (:campaign_key, :number, :mechanism, :document,"
-        " :cells, :opened_at_s, :expires_at_s, :accept_until_s)"
-        " ON CONFLICT (mechanism) DO NOTHING RETURNING key",
-        campaign_key=campaign_key,
-        **asdict(opened),
-    )
-    if not new:
-        raise InvalidInput("mechanism must not be published twice; make a document of its own")
-
-
-def _counts(run: Run, campaign: str) -> list[tuple[int, int, IntArray]]:
-    """Key, number and counts of every round of a campaign; one statement, so of one moment."""
-    rounds: dict[int, tuple[int, int, IntArray]] = {}
-    for key, number, cells, cell, count in run(_COUNTS, campaign=campaign):
-        if key not in rounds:
-            rounds[key] = (key, number, np.zeros(cells, dtype=np.int64))
-        if cell is not None:
-            rounds[key][2][cell] = count
-    return list(rounds.values())
+def _open_after(
+    run: sql.Run, campaign: records.Row, after: int, following: records.RoundRecord
+) -> bool:
+    """Open a round where ``after`` is the last one and the campaign goes on."""
+    key, state = campaign
+    if state == "ended" or run(sql.LAST_ROUND, campaign_key=key)[0][1] != after:
+        return False
+    sql.open_round(run, key, following)
+    return True

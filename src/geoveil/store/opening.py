@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,8 @@ def copy_store(source: Store, target: Store) -> Contents:
 def write_backup(store: Store, path: Path | str) -> Contents:
     """Copy a store into a new SQLite file, on the disk when this returns.
 
-    The file appears whole or not at all, and never in the place of another.
+    The file appears whole or not at all, and never in the place of another. It says of which time it
+    is, so that a service that begins with it opens rounds above all that were published since.
     """
     from geoveil.store.sqlite import SqliteStore
 
@@ -109,7 +111,9 @@ def write_backup(store: Store, path: Path | str) -> Contents:
         copy = Path(folder) / final.name
         backup = SqliteStore(copy)
         try:
+            at_s = int(time.time())
             contents = copy_store(store, backup)
+            backup.mark_copy(at_s)
         finally:
             backup.close(whole=True)
         _sync(copy)

@@ -16,8 +16,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from geoveil.errors import InvalidInput
-from geoveil.store.contract import Run, Store, over
+from geoveil.store.contract import Store, over
 from geoveil.store.records import TABLES, Row, Snapshot, StoreFailed, Upload, migrations, missing
+from geoveil.store.statements import Run
 
 _PATIENCE_S = 5
 _SHARED = 4
@@ -39,7 +40,8 @@ _SHARDS = 64
 # What comes back is the exception: ids that were known, and nothing but nulls where a round is over.
 _ADD = """
     WITH over AS (
-        SELECT FROM round WHERE key = ANY(%(named)b::bigint[]) AND ids_dropped > 0
+        SELECT FROM unnest(%(named)b::bigint[]) AS n (key)
+        WHERE NOT EXISTS (SELECT FROM round r WHERE r.key = n.key AND r.ids_dropped = 0)
     ), given AS (
         SELECT * FROM unnest(
             %(campaign_keys)b::bigint[], %(ids)b::bytea[], %(round_keys)b::bigint[], %(cells)b::bigint[]
@@ -78,6 +80,7 @@ class PostgresStore(Store):
     """
 
     LOCKED = f"{Store.LOCKED} FOR UPDATE"
+    ALONE = "LOCK TABLE tally IN SHARE ROW EXCLUSIVE MODE"
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         super().__init__()

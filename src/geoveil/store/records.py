@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from geoveil.arrays import IntArray
 from geoveil.errors import GeoveilError, InvalidInput
 
 ID_BYTES = 16
 """Of the id of a report."""
+
+State = Literal["running", "paused", "ended"]
+"""Of a campaign, as its operator says."""
 
 Row = tuple[Any, ...]
 Snapshot = Callable[[str], Iterable[Row]]
@@ -43,6 +43,7 @@ class CampaignRecord:
     name: str
     settings: bytes
     created_at_s: int
+    state: State = "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class RoundRecord:
 
     campaign: str
     number: int
-    """From 1, without gaps."""
+    """From 1 on; after a backup was put back, above every number published before."""
     mechanism: str
     """Id of the document: SHA-256 of its bytes, in hexadecimal."""
     document: bytes
@@ -93,48 +94,35 @@ class EstimateRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClosingRecord:
-    """A round that is closed and waits for its estimate: the counts of every round at that moment."""
+    """A round that is closed and waits for its estimate."""
 
     campaign: str
     round: int
     closed_at_s: int
-    counts: Mapping[int, IntArray]
-    """Round number → counts by cell, as of the closing transaction."""
+    failures: int = 0
+    """Attempts that failed."""
 
 
 # --- The tables of a store as they travel from one database to another: names and columns, in order
 
 
 _COLUMNS = {
-    "campaign": "key id name settings created_at_s",
+    "campaign": "key id name settings created_at_s state",
     "round": "key campaign_key number mechanism document cells opened_at_s expires_at_s"
     " accept_until_s closed_at_s ids_dropped",
     "report": "campaign_key id round_key",
     "tally": "round_key cell count",
     "round_total": "round_key count",
-    "closing": "round_key closed_at_s claimed_until_s",
+    "closing": "round_key closed_at_s claimed_until_s failures given_up_at_s",
     "closing_tally": "closing_key round_key counts",
     "estimate": "round_key made_at_s reports body",
     "token": "digest label created_at_s",
+    "upkeep": "key seen_at_s copied_at_s",
 }
 TABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {table: tuple(columns.split()) for table, columns in _COLUMNS.items()}
 )
 """Table → columns; a table comes after those it refers to."""
-
-
-def packed(counts: IntArray) -> bytes:
-    """Counts by cell as ``closing_tally.counts`` keeps them: 8 bytes a cell, little-endian.
-
-    >>> packed(np.array([1, 0], dtype=np.int64)).hex()
-    '01000000000000000000000000000000'
-    """
-    return counts.astype("<i8").tobytes()
-
-
-def unpacked(counts: bytes) -> IntArray:
-    """The counts again."""
-    return np.frombuffer(counts, dtype="<i8").astype(np.int64)
 
 
 # --- Numbered steps from an empty database to the schema of this program, and back
@@ -158,7 +146,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3]
+    [1, 2, 3, 4]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

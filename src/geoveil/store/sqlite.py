@@ -15,8 +15,9 @@ import apsw
 
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.store import records
-from geoveil.store.contract import Pending, Run, Store, over
+from geoveil.store.contract import Pending, Store, over
 from geoveil.store.records import migrations
+from geoveil.store.statements import Run
 
 OLDEST = (3, 51, 3)
 """Older libraries can corrupt a file in WAL mode when two connections write (the WAL-reset bug)."""
@@ -83,16 +84,17 @@ class SqliteStore(Store):
         A handful of statements, whatever the number of reports: each statement lets go of the
         interpreter and has to win it back from the busy thread of the server.
         """
-        pending, round_keys = self._sorted(uploads)
         counted = [False] * len(uploads)
-        if pending:
-            with self.writing() as run:
+        if uploads:
+            with self.writing() as run:  # keys are looked up here, where no campaign can be deleted
+                pending, round_keys = self._sorted(uploads)
                 # a round whose ids are gone cannot tell a repeated report from a new one
-                if run(
-                    "SELECT 1 FROM json_each(:keys) j CROSS JOIN round r ON r.key = j.value"
-                    " WHERE r.ids_dropped > 0 LIMIT 1",
+                ((known,),) = run(
+                    "SELECT count(*) FROM json_each(:keys) j CROSS JOIN round r ON r.key = j.value"
+                    " WHERE r.ids_dropped = 0",
                     keys=json.dumps(round_keys),
-                ):
+                )
+                if known < len(round_keys):
                     raise over()
                 for position in _count(run, pending):
                     counted[position] = True

@@ -1,0 +1,128 @@
+"""The time, as far as it can be trusted: a clock that is put wrong for a moment moves nothing.
+
+Whoever can move a machine's clock, a broken time server included, could otherwise close every round, date
+documents years ahead and have ids forgotten that are still needed, within a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Protocol
+
+JUMP_S = 5.0
+"""A difference beyond this between two clocks that began together is no correction but a jump."""
+SETTLE_S = 30.0
+"""How long a clock that jumped must go on evenly before its time is taken."""
+CERTAIN_S = 86_400.0
+"""How long a clock must have gone on evenly before anything is done that cannot be taken back."""
+
+
+class Clock(Protocol):
+    """Seconds since 1970, and how far to trust them."""
+
+    def __call__(self) -> float:
+        """The time now."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the clock has just jumped: nothing is closed, opened or forgotten."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the clock has gone on evenly for a day, stops of the service included."""
+
+
+def uptime_s() -> float:
+    """A clock that nobody can set, and that goes on while the machine sleeps, where there is one."""
+    which = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if which is None else time.clock_gettime(which)
+
+
+class TrustedClock:
+    """The machine's time, checked at every look against a clock that nobody can set.
+
+    Small corrections are followed. After a jump the time goes on as before; once the clock has gone on
+    evenly for ``SETTLE_S`` seconds its time is taken, for it may as well have been put right.
+    ``seen_s`` is when a service last looked at the same store: a start within a day after that is no
+    jump. ``tell`` is told ``clock-jumped``, ``clock-back`` and ``clock-taken``.
+
+    >>> wall, uptime = [1000.0], [5.0]
+    >>> clock = TrustedClock(wall=lambda: wall[0], uptime=lambda: uptime[0])
+    >>> wall[0], uptime[0] = 300_000_000.0, 6.0
+    >>> clock(), clock.in_doubt
+    (1001.0, True)
+    >>> wall[0], uptime[0] = 1015.0, 20.0
+    >>> clock(), clock.in_doubt
+    (1015.0, False)
+    """
+
+    def __init__(
+        self,
+        *,
+        seen_s: float | None = None,
+        wall: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = uptime_s,
+        tell: Callable[..., None] = lambda name, **facts: None,
+    ) -> None:
+        self._wall, self._uptime, self._tell = wall, uptime, tell
+        self._lock = Lock()
+        now_s = uptime()
+        self._ahead_s = wall() - now_s
+        """Of the trusted time before the uptime."""
+        self._jumped: tuple[float, float] | None = None
+        """How far the clock is ahead since it jumped, and the uptime then."""
+        self._even_since_s = now_s - CERTAIN_S
+        if seen_s is not None and not -JUMP_S <= wall() - seen_s <= CERTAIN_S:
+            self._jump(now_s, self._ahead_s)
+            self._even_since_s = now_s
+
+    def __call__(self) -> float:
+        with self._lock:
+            return self._look()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the clock has just jumped."""
+        with self._lock:
+            self._look()
+            return self._jumped is not None
+
+    @property
+    def certain(self) -> bool:
+        """Whether the clock has gone on evenly for a day."""
+        with self._lock:
+            self._look()
+            return self._jumped is None and self._uptime() - self._even_since_s >= CERTAIN_S
+
+    def _look(self) -> float:
+        now_s = self._uptime()
+        ahead_s = self._wall() - now_s
+        if self._jumped is None:
+            if abs(ahead_s - self._ahead_s) <= JUMP_S:
+                self._ahead_s = ahead_s
+            else:
+                self._jump(now_s, ahead_s)
+        else:
+            self._settle(now_s, ahead_s, *self._jumped)
+        return now_s + self._ahead_s
+
+    def _settle(self, now_s: float, ahead_s: float, jumped_s: float, since_s: float) -> None:
+        """Take the time of a clock that jumped, where it has gone on evenly for long enough."""
+        if abs(ahead_s - jumped_s) > JUMP_S:
+            if abs(ahead_s - self._ahead_s) <= JUMP_S:
+                self._jumped, self._ahead_s = None, ahead_s
+                self._say("clock-back")
+            else:
+                self._jump(now_s, ahead_s)
+        elif now_s - since_s >= SETTLE_S:
+            self._jumped, self._ahead_s, self._even_since_s = None, ahead_s, now_s
+            self._say("clock-taken")
+
+    def _jump(self, now_s: float, ahead_s: float) -> None:
+        self._jumped = (ahead_s, now_s)
+        self._say("clock-jumped", by_s=round(ahead_s - self._ahead_s))
+
+    def _say(self, name: str, **facts: Any) -> None:
+        self._tell(name, level="warning", **facts)

@@ -1,0 +1,209 @@
+"""The statements that SQLite and PostgreSQL share, and the counts they add up to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Protocol
+
+import numpy as np
+
+from geoveil.arrays import IntArray
+from geoveil.errors import InvalidInput
+from geoveil.store import records
+
+CAMPAIGN = "SELECT id, name, settings, created_at_s, state FROM campaign"
+_TOTAL = """
+    CAST(coalesce((SELECT sum(t.count) FROM round_total t WHERE t.round_key = r.key), 0) AS bigint)
+"""
+ROUND = f"""
+    SELECT c.id, r.number, r.mechanism, r.document, r.cells, r.opened_at_s, r.expires_at_s,
+           r.accept_until_s, r.closed_at_s, {_TOTAL}
+    FROM round r JOIN campaign c ON c.key = r.campaign_key
+"""
+LAST_ROUND = f"""
+    SELECT r.key, r.number, r.closed_at_s, {_TOTAL}
+    FROM round r WHERE r.campaign_key = :campaign_key ORDER BY r.number DESC LIMIT 1
+"""
+ROUND_KEY = """
+    (SELECT r.key FROM round r JOIN campaign c ON c.key = r.campaign_key
+     WHERE c.id = :campaign AND r.number = :number)
+"""
+_SIZES = """
+    SELECT r.number, r.cells FROM round r JOIN campaign c ON c.key = r.campaign_key
+    WHERE c.id = :campaign ORDER BY r.number
+"""
+_LIVE = """
+    SELECT r.number, t.cell, CAST(sum(t.count) AS bigint)
+    FROM tally t JOIN round r ON r.key = t.round_key JOIN campaign c ON c.key = r.campaign_key
+    WHERE c.id = :campaign GROUP BY r.number, t.cell
+"""
+_TAKEN = """
+    SELECT o.number, t.counts
+    FROM closing_tally t JOIN round k ON k.key = t.closing_key JOIN round o ON o.key = t.round_key
+    JOIN campaign c ON c.key = k.campaign_key WHERE c.id = :campaign AND k.number <= :number
+"""
+_TAKE = """
+    DELETE FROM tally WHERE round_key IN (SELECT key FROM round WHERE campaign_key = :campaign_key)
+    RETURNING round_key, cell, count
+"""
+OUTDATED_S = 3600
+"""A claim that ends so much later than one of now would was made by a clock that was wrong."""
+CONCLUDED = """
+    SELECT count(*) FROM closing k JOIN round r ON r.key = k.round_key
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+"""
+CLOSINGS = """
+    SELECT c.id, r.number, k.closed_at_s, k.failures
+    FROM closing k JOIN round r ON r.key = k.round_key JOIN campaign c ON c.key = r.campaign_key
+    WHERE k.given_up_at_s IS NULL
+    AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = k.round_key)
+    ORDER BY k.closed_at_s, k.round_key
+"""
+CLAIM = f"""
+    UPDATE closing SET claimed_until_s = :until_s
+    WHERE (claimed_until_s <= :now_s OR claimed_until_s > :until_s + {OUTDATED_S}
+           OR claimed_until_s = :held_until_s) AND round_key = {ROUND_KEY} AND given_up_at_s IS NULL
+    AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)
+    RETURNING round_key
+"""
+ESTIMATE = """
+    SELECT c.id, r.number, e.made_at_s, e.reports, e.body
+    FROM estimate e JOIN round r ON r.key = e.round_key JOIN campaign c ON c.key = r.campaign_key
+    WHERE c.id = :campaign
+"""
+KEEP_TIME = """
+    INSERT INTO upkeep (key, seen_at_s) VALUES (1, :at_s)
+    ON CONFLICT (key) DO UPDATE SET seen_at_s = excluded.seen_at_s
+"""
+MARK_COPY = """
+    INSERT INTO upkeep (key, seen_at_s, copied_at_s) VALUES (1, :at_s, :at_s)
+    ON CONFLICT (key) DO UPDATE SET copied_at_s = excluded.copied_at_s
+"""
+_OF_ROUNDS = "IN (SELECT key FROM round WHERE campaign_key = :campaign_key)"
+DELETE_IDS = """
+    DELETE FROM report WHERE campaign_key = :campaign_key AND id IN
+    (SELECT id FROM report WHERE campaign_key = :campaign_key ORDER BY id LIMIT :size) RETURNING 1
+"""
+DELETE_REST = (
+    f"DELETE FROM tally WHERE round_key {_OF_ROUNDS}",
+    f"DELETE FROM round_total WHERE round_key {_OF_ROUNDS}",
+    f"DELETE FROM closing_tally WHERE closing_key {_OF_ROUNDS}",
+    f"DELETE FROM estimate WHERE round_key {_OF_ROUNDS}",
+    f"DELETE FROM closing WHERE round_key {_OF_ROUNDS}",
+    "DELETE FROM round WHERE campaign_key = :campaign_key",
+    "DELETE FROM campaign WHERE key = :campaign_key",
+)
+"""All but the ids of a campaign."""
+
+
+class Run(Protocol):
+    """Runs one statement inside a transaction; its rows."""
+
+    def __call__(self, statement: str, **values: object) -> list[records.Row]: ...
+
+
+def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None:
+    """Keep a round that opens now; whatever the record says of its end or its total is not kept."""
+    new = run(
+        "INSERT INTO round (campaign_key, number, mechanism, document, cells, opened_at_s,"
+        " expires_at_s, accept_until_s) VALUES (:campaign_key, :number, :mechanism, :document,"
+        " :cells, :opened_at_s, :expires_at_s, :accept_until_s)"
+        " ON CONFLICT (mechanism) DO NOTHING RETURNING key",
+        campaign_key=campaign_key,
+        **asdict(opened),
+    )
+    if not new:
+        raise InvalidInput("mechanism must not be published twice; make a document of its own")
+
+
+def forget_some(
+    run: Run, campaign_key: int, round_key: int, after: bytes, size: int
+) -> tuple[bytes | None, int]:
+    """Drop the ids of a round among ``size`` ids of its campaign from ``after`` on.
+
+    The id to go on from (none: all done) and how many were dropped.
+    """
+    mine = run(  # takes no more reports, and keeps other processes from the same work
+        "UPDATE round SET ids_dropped = 1 WHERE key = :key AND ids_dropped < 2 RETURNING key",
+        key=round_key,
+    )
+    if not mine:
+        return None, 0
+    further = run(
+        "SELECT id FROM report WHERE campaign_key = :campaign_key AND id > :after"
+        " ORDER BY id LIMIT 1 OFFSET :size",
+        campaign_key=campaign_key,
+        after=after,
+        size=size - 1,
+    )
+    stop: bytes | None = further[0][0] if further else None
+    some = (
+        "FROM report WHERE campaign_key = :campaign_key AND id > :after"
+        f"{' AND id <= :stop' if further else ''} AND round_key = :round_key"
+    )
+    values: dict[str, object] = {"campaign_key": campaign_key, "round_key": round_key}
+    values |= {"after": after, "stop": stop}
+    ((count,),) = run(f"SELECT count(*) {some}", **values)
+    run(f"DELETE {some}", **values)
+    if stop is None:
+        run("UPDATE round SET ids_dropped = 2 WHERE key = :key", key=round_key)
+    return stop, int(count)
+
+
+def take_counts(run: Run, campaign_key: int, closing_key: int) -> None:
+    """Move what was counted since the last closing of a campaign into this one."""
+    taken: dict[int, Counter[int]] = {}
+    for round_key, cell, count in run(_TAKE, campaign_key=campaign_key):
+        taken.setdefault(round_key, Counter())[cell] += count
+    for round_key, cells in taken.items():
+        run(
+            "INSERT INTO closing_tally (closing_key, round_key, counts)"
+            " VALUES (:closing_key, :round_key, :counts)",
+            closing_key=closing_key,
+            round_key=round_key,
+            counts=packed(cells),
+        )
+
+
+def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
+    """Round number → counts by cell when a round closed, of the rounds that were open until then."""
+    counts = {number: rest for number, rest in _empty(run, campaign).items() if number <= closing}
+    for number, cells in run(_TAKEN, campaign=campaign, number=closing):
+        _add(counts[number], unpacked(cells))
+    return counts
+
+
+def counts_now(run: Run, campaign: str) -> dict[int, IntArray]:
+    """Round number → counts by cell."""
+    counts = _empty(run, campaign)
+    for number, cells in run(_TAKEN, campaign=campaign, number=max(counts, default=0)):
+        _add(counts[number], unpacked(cells))
+    for number, cell, count in run(_LIVE, campaign=campaign):
+        counts[number][cell] += count
+    return counts
+
+
+def _empty(run: Run, campaign: str) -> dict[int, IntArray]:
+    sizes = run(_SIZES, campaign=campaign)
+    return {number: np.zeros(cells, dtype=np.int64) for number, cells in sizes}
+
+
+def _add(counts: IntArray, cells: Mapping[int, int]) -> None:
+    counts[list(cells)] += np.fromiter(cells.values(), dtype=np.int64, count=len(cells))
+
+
+def packed(cells: Mapping[int, int]) -> str:
+    """Counts by cell as ``closing_tally.counts`` keeps them.
+
+    >>> packed({7: 2, 3: 1})
+    '{"3":1,"7":2}'
+    """
+    return json.dumps(dict(sorted(cells.items())), separators=(",", ":"))
+
+
+def unpacked(counts: str) -> dict[int, int]:
+    """The counts again."""
+    return {int(cell): count for cell, count in json.loads(counts).items()}
