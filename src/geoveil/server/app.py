@@ -6,9 +6,10 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import ParamSpec, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,13 +25,16 @@ from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import Clock, TrustedClock
-from geoveil.server.uploads import PREFIX, SUFFIX, Uploads, campaign_of_upload
+from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
-from geoveil.store import GroupWriter, Store
+from geoveil.store import GroupWriter, Overloaded, Store, StoreFailed
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _SUMMARY_S = 60.0
+_READY_S = 1.0
+_THREADS = 16
+_MOST_ASKED = 256
 _ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
 ELSEWHERE = "(elsewhere)"
 """Stands for addresses that do not exist, in metrics and logs."""
@@ -76,6 +80,10 @@ class Service:
             trusted_proxy=settings.trusted_proxy,
         )
         self.listening = 0
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="geoveil-store")
+        self._asked = 0
+        self._ready: asyncio.Future[None] | None = None
+        self._ready_since_s = 0.0
         self.closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.metrics.gauges = {
@@ -97,8 +105,37 @@ class Service:
         return given
 
     async def blocking(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Run something that waits for the store outside the event loop."""
-        return await run_in_threadpool(call, *given, **named)
+        """Run something that waits for the store outside the event loop, and wait only so long."""
+        return await self._in_thread(STORE_S, partial(call, *given, **named))
+
+    async def working(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """The same for something that is computed, which may take longer."""
+        return await self._in_thread(None, partial(call, *given, **named))
+
+    async def _in_thread(self, patience_s: float | None, call: Callable[[], T]) -> T:
+        if self._asked >= _MOST_ASKED:
+            raise Overloaded("too many requests wait for the store; try again later")
+        future = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        self._asked += 1
+        future.add_done_callback(self._answered)
+        try:
+            return await asyncio.wait_for(asyncio.shield(future), patience_s)
+        except TimeoutError:
+            raise StoreFailed("the store must answer in time; try again later") from None
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        self._asked -= 1
+        if not future.cancelled():
+            future.exception()  # whoever asked may have gone
+
+    async def ready(self) -> None:
+        """Raise ``StoreFailed`` unless reports can be stored; looked at once a second, whoever asks."""
+        now_s = time.monotonic()
+        if self._ready is None or (self._ready.done() and now_s - self._ready_since_s >= _READY_S):
+            self._ready_since_s = now_s
+            self._ready = asyncio.ensure_future(self.blocking(self.store.check))
+            self._ready.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._ready)
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """The body of a request, plain JSON as far as its headers say, limited in length and time."""
@@ -124,17 +161,24 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.blocking(self.writer.close)
-        await self.blocking(self.worker.stop, timeout_s)
+        await asyncio.to_thread(self.writer.close)
+        await asyncio.to_thread(self.worker.stop, timeout_s)
         self.log.summary()
-        await self.blocking(self.store.close)
+        await asyncio.to_thread(self.store.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        failing = False
         while not self.closing.is_set():
             try:
-                await self.blocking(work)
+                await asyncio.to_thread(work)
+                if failing:
+                    self.log.event("upkeep goes on")
+                failing = False
             except Exception as error:
-                self.log.fault("upkeep failed", error)
+                if not failing:  # said once, not every second
+                    self.log.fault("upkeep failed", error)
+                failing = True
             await asyncio.sleep(seconds)
 
     def _look(self) -> None:

@@ -19,7 +19,7 @@ from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.problem import Problem, decode, preferred, tagged
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store import StoreFailed
+from geoveil.store import Overloaded, StoreFailed
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -70,7 +70,7 @@ async def create(service: Service, request: Request) -> Response:
     """Make a campaign and its first mechanism."""
     settings = decode(_SETTINGS, await service.body(request.scope, request.receive))
     try:
-        record = await service.blocking(service.campaigns.create, settings)
+        record = await service.working(service.campaigns.create, settings)
     except InvalidInput as error:
         raise Problem("invalid-campaign", str(error)) from None
     location = f"/api/campaigns/{record.id}"
@@ -137,7 +137,7 @@ async def mechanism(service: Service, request: Request) -> Response:
     """The current mechanism document."""
     campaign = service.campaign_id(request.path_params["campaign"])
     current = await service.blocking(service.campaigns.mechanism, campaign)
-    content = await service.blocking(served, current.mechanism, current.document)
+    content = await service.working(served, current.mechanism, current.document)
     cache = f"public, max-age={_MECHANISM_S}"
     return tagged(request, content, JSON, cache=cache, tag=current.mechanism)
 
@@ -212,7 +212,7 @@ async def _estimate(service: Service, request: Request, number: int | None, cach
         raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
     record = await service.blocking(service.campaigns.estimate, campaign, number)
     try:
-        content = await service.blocking(VIEWS[ending].render, record.body)
+        content = await service.working(VIEWS[ending].render, record.body)
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     name = f"{campaign}-round-{record.round}.{ending}"
@@ -291,7 +291,7 @@ async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> Asy
             if service.closing.is_set():
                 return
             state = await service.blocking(service.campaigns.state, campaign)
-    except StoreFailed:
+    except (StoreFailed, Overloaded):
         return
     finally:
         service.listening -= 1
@@ -333,7 +333,7 @@ async def readiness(service: Service, request: Request) -> Response:
     """The store can read and write, and the process is not about to stop."""
     if service.closing.is_set():
         raise Problem("overloaded", "the service is stopping")
-    await service.blocking(service.store.check)
+    await service.ready()
     return answer(api.Health("ready"))
 
 

@@ -51,7 +51,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "internal": Kind(500, "A fault of the service"),
     "overloaded": Kind(503, "The service has more work than it can take", retry_after_s=1),
     "storage-unavailable": Kind(
-        503, "The storage does not answer; nothing was kept", retry_after_s=2
+        503, "The storage does not answer; nothing is acknowledged", retry_after_s=2
     ),
 }
 """Name of the problem → what it is."""

@@ -13,13 +13,15 @@ from starlette.types import Receive, Scope
 from geoveil.errors import InvalidInput
 from geoveil.server.openapi import Report, Reports, Result, Results
 from geoveil.server.problem import Problem, decode, problem_of
-from geoveil.store import Upload
+from geoveil.store import StoreFailed, Upload
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
 
 Headers = list[tuple[bytes, bytes]]
 
+STORE_S = 4.5
+"""How long a request waits for the store before it is answered 503."""
 PREFIX, SUFFIX = "/api/campaigns/", "/reports"
 _SINGLE = msgspec.json.Decoder(Report)
 _BATCH = msgspec.json.Decoder(Reports)
@@ -117,7 +119,10 @@ class Uploads:
         metrics = self._service.metrics
         began_s = time.perf_counter()
         try:
-            new = await self._service.writer.submit_async(self._loop, uploads)
+            async with asyncio.timeout(STORE_S):
+                new = await self._service.writer.submit_async(self._loop, uploads)
+        except TimeoutError:  # whether they are kept will show when they are sent again
+            raise StoreFailed("the store must answer in time; try again later") from None
         except InvalidInput:  # checked above, so the time of the round ran out in the queue
             raise Problem("mechanism-expired") from None
         metrics.commit_s.observe(time.perf_counter() - began_s)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import select
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import Connection, IsolationLevel, sql
@@ -20,16 +21,20 @@ from geoveil.store.contract import Store, over
 from geoveil.store.records import TABLES, Row, Snapshot, StoreFailed, Upload, migrations, missing
 from geoveil.store.statements import Run
 
-_PATIENCE_S = 5
+V = TypeVar("V")
+
 _SHARED = 4
 _WAIT_S = 3
 """For a free connection, or for a lost server to come back, before the store says that it failed."""
+_COUNTING_S, _STATEMENT_S, _ALIVE_S, _LONG_S = 2.0, 10.0, 1.0, 3600.0
+"""How long a statement may take that counts, any other, a sign of life, and a migration or a copy."""
 _SETTINGS: dict[str, Any] = {
     "autocommit": True,
-    "connect_timeout": _PATIENCE_S,
-    "keepalives_idle": _PATIENCE_S,
+    "connect_timeout": _WAIT_S,
+    "keepalives_idle": _WAIT_S,
     "keepalives_interval": 1,
     "keepalives_count": 3,
+    "tcp_user_timeout": 5_000,
 }
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 _MIGRATING, _SHARD = 0x67766C31, 0x67766C32
@@ -71,6 +76,47 @@ _SUMMED = {
 }
 
 
+class TookTooLong(psycopg.OperationalError):
+    """The server did not answer in time."""
+
+
+class Patient(Connection[Row]):
+    """A connection on which nobody waits for ever.
+
+    The server ends statements that take too long. Where it does not even do that (it was stopped, the
+    network swallows everything), the connection is given up here, a second later.
+    """
+
+    patience_s = _STATEMENT_S
+
+    def wait(self, gen: Generator[Any, Any, V], *given: Any, **named: Any) -> V:
+        """Run what the driver does on the connection, up to the limit."""
+        try:
+            return super().wait(_limited(gen, time.monotonic() + self.patience_s), *given, **named)
+        except TookTooLong:
+            self.close()
+            raise
+
+    def limit(self, statement_s: float) -> None:
+        """No statement from here on takes longer."""
+        self.patience_s = statement_s + 1.0
+        self.execute(f"SET statement_timeout = {int(1000 * statement_s)}")
+
+
+def _limited(gen: Generator[Any, Any, V], until_s: float) -> Generator[Any, Any, V]:
+    """The same steps, and an end where nothing has come for too long."""
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and time.monotonic() >= until_s:
+                raise TookTooLong("the server must answer in time")
+            state = gen.send(ready)
+    except StopIteration as end:
+        result: V = end.value
+        return result
+
+
 class PostgresStore(Store):
     """Campaigns, rounds and counts in a PostgreSQL database.
 
@@ -91,23 +137,24 @@ class PostgresStore(Store):
                 "store must be an address such as postgresql://user@host/name"
             ) from None
         self._url = url
-        with _connected(url) as connection:
+        with _connected(url, statement_s=_LONG_S) as connection:
             _migrate(connection, create=create)
             version = connection.info.parameter_status("server_version") or ""
         self.engine = f"PostgreSQL {version}"
         self._closed = False
         self._counting = threading.Lock()
-        self._counter: Connection[Row] | None = None
+        self._counter: Patient | None = None
         self._shard = 0
         self._pool = ConnectionPool(
             url,
+            connection_class=Patient,
             kwargs=_SETTINGS,
             min_size=1,
             max_size=_SHARED,
             timeout=_WAIT_S,
             reconnect_timeout=1,
             configure=_configure,
-            check=ConnectionPool.check_connection,
+            check=_check_alive,
             open=True,
         )
 
@@ -135,20 +182,25 @@ class PostgresStore(Store):
 
     def _counted(self, **values: object) -> set[Row]:
         """Run the statement that counts, which is a transaction of its own."""
+        with self._counting_on() as connection:
+            return set(connection.execute(_ADD, values | {"shard": self._shard}))
+
+    @contextmanager
+    def _counting_on(self) -> Iterator[Patient]:
+        """The connection that counts; one that failed is given up."""
         with self._counting, _translated():
             if self._closed:
                 raise StoreFailed("the store is closed")
             try:
-                connection = self._ready_counter()
-                return set(connection.execute(_ADD, values | {"shard": self._shard}))
+                yield self._ready_counter()
             except psycopg.OperationalError:
                 self._let_go()
                 raise
 
-    def _ready_counter(self) -> Connection[Row]:
+    def _ready_counter(self) -> Patient:
         if self._counter is None or not _alive(self._counter):
             self._let_go()
-            connection = _connected(self._url)
+            connection = _connected(self._url, statement_s=_COUNTING_S)
             connection.execute("SET enable_nestloop = off")  # given and new are equally long lists
             self._shard = _free_shard(connection)
             self._counter = connection
@@ -183,9 +235,12 @@ class PostgresStore(Store):
                 yield run
 
     def check(self) -> None:
-        """Raise ``StoreFailed`` unless the store can read and write now: rewrites its version."""
-        with self.writing() as run:
-            run("UPDATE schema_version SET version = version")
+        """Raise ``StoreFailed`` unless the store can read and write now: rewrites its version.
+
+        By the connection that counts, as reports do, so that it is true for them.
+        """
+        with self._counting_on() as connection:
+            connection.execute("UPDATE schema_version SET version = version")
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -198,7 +253,7 @@ class PostgresStore(Store):
                 cursor.execute(_SUMMED.get(table, plain))
                 yield from cursor
 
-        with _translated(), _connected(self._url) as connection:
+        with _translated(), _connected(self._url, statement_s=_LONG_S) as connection:
             connection.isolation_level = IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             with connection.transaction():
@@ -207,7 +262,8 @@ class PostgresStore(Store):
 
     def fill(self, snapshot: Snapshot) -> None:
         """Take over everything of another store, in one transaction."""
-        with _translated(), _connected(self._url) as connection, connection.transaction():
+        long = _connected(self._url, statement_s=_LONG_S)
+        with _translated(), long as connection, connection.transaction():
             connection.execute("LOCK TABLE campaign, token IN EXCLUSIVE MODE")
             kept = connection.execute("SELECT FROM campaign UNION ALL SELECT FROM token LIMIT 1")
             if kept.fetchall():
@@ -247,17 +303,26 @@ def _dialect(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
 
 
-def _connected(url: str) -> Connection[Row]:
+def _connected(url: str, *, statement_s: float) -> Patient:
     """A connection whose commits are on the disk when they are acknowledged."""
     with _translated():
-        connection = psycopg.connect(url, **_SETTINGS)
-        _configure(connection)
+        connection = Patient.connect(url, **_SETTINGS)
+        _configure(connection, statement_s)
         return connection
 
 
-def _configure(connection: Connection[Row]) -> None:
+def _configure(connection: Patient, statement_s: float = _STATEMENT_S) -> None:
+    connection.limit(statement_s)
     connection.execute("SET synchronous_commit = on")
+    connection.execute("SET idle_in_transaction_session_timeout = 60000")
     connection.execute("SET client_min_messages = warning")
+
+
+def _check_alive(connection: Patient) -> None:
+    """Raise where a shared connection does not answer at once."""
+    connection.patience_s, usual_s = _ALIVE_S, connection.patience_s
+    connection.execute("")
+    connection.patience_s = usual_s
 
 
 def _alive(connection: Connection[Row]) -> bool:

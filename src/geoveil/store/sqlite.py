@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,6 +30,7 @@ APPLICATION_ID = 0x67_76_6C_31
 _PATIENCE_MS = 10_000
 _CHECKPOINT_PAGES = 4_000  # 16 MiB of log: a page written often is copied once
 _CACHE_KIB = 32_768
+_ROOM_BYTES = 1 << 20  # what a commit of some thousand reports adds to the log
 
 Synchronous = Literal["FULL", "NORMAL"]
 
@@ -141,7 +144,18 @@ class SqliteStore(Store):
                 raise
 
     def check(self) -> None:
-        """Raise ``StoreFailed`` unless the store can read and write now: rewrites the file's header."""
+        """Raise ``StoreFailed`` unless the store can read and write now: rewrites the file's header.
+
+        The log may have room for that in a file that is already there, and none for reports; so room is
+        asked for as well.
+        """
+        try:
+            with tempfile.TemporaryFile(dir=self.path.parent) as room:
+                os.posix_fallocate(room.fileno(), 0, _ROOM_BYTES)
+        except OSError as error:
+            raise records.StoreFailed(
+                f"the disk must have room for a commit ({error.strerror}); make some"
+            ) from None
         with self.writing() as run:
             ((version,),) = run("PRAGMA user_version")
             run(f"PRAGMA user_version = {int(version)}")

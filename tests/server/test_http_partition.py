@@ -1,0 +1,134 @@
+"""Promises 12 and 34: a database that is stopped or out of reach, and a full disk, fail closed and heal."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from databases import Cluster
+from partition import Proxy
+from server.live import Live, new_id
+from server.uploads import stored
+
+WITHIN_S = 5.0
+ASKED = (
+    "/readyz",
+    "/api/campaigns/lyon",
+    "/api/campaigns/lyon/mechanism",
+    "/api/campaigns/lyon/estimate",
+)
+
+
+def timed(client: httpx.Client, method: str, path: str, **given: Any) -> tuple[int, float]:
+    """The status of an answer, and how long it took."""
+    began = time.monotonic()
+    answer = client.request(method, path, **given)
+    return answer.status_code, time.monotonic() - began
+
+
+def report(mechanism: str) -> dict[str, Any]:
+    return {"mechanism": mechanism, "id": new_id(), "cell": 1}
+
+
+def until_ready(client: httpx.Client) -> float:
+    """How long until reports can be stored again."""
+    began = time.monotonic()
+    while client.get("/readyz").status_code != 200:
+        assert time.monotonic() - began < 60
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("how", ["hold", "cut"])
+def test_a_database_out_of_reach_is_answered_503_and_heals(
+    tmp_path: Path, postgres: Cluster, how: str
+) -> None:
+    with Proxy(postgres.database()) as proxy, Live(tmp_path, proxy.address) as server:
+        server.campaign()
+        mechanism, path = server.mechanism("lyon")["id"], "/api/campaigns/lyon/reports"
+        with server.client() as client:
+            told = [timed(client, "POST", path, json=report(mechanism))[0] == 200]
+            proxy.hold()
+            if how == "cut":
+                proxy.cut()
+            time.sleep(1.2)  # the answers that are kept for a second are over
+            with ThreadPoolExecutor(40) as pool:
+                many = [
+                    *[pool.submit(timed, client, "GET", asked) for asked in ASKED * 5],
+                    *[pool.submit(timed, client, "POST", path, json=report(mechanism)) for _ in range(20)],
+                ]  # fmt: skip
+                time.sleep(0.2)
+                alive = timed(client, "GET", "/healthz")
+                answers = [each.result() for each in many]
+            assert alive[0] == 200
+            assert alive[1] < 1.0
+            assert {status for status, _ in answers} == {503}
+            assert max(seconds for _, seconds in answers) < WITHIN_S
+            proxy.go_on()
+            assert until_ready(client) < WITHIN_S
+            told += [
+                timed(client, "POST", path, json=report(mechanism))[0] == 200 for _ in range(5)
+            ]
+            assert all(told)
+        server.stop()
+        kept = stored(proxy.address, "lyon")[1]
+        assert (
+            len(told) <= kept <= len(told) + 20
+        )  # what was not acknowledged may still be kept, once
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of eight MiB, where this machine lets a test mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("a file system can be mounted by root only")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_readiness_says_no_on_a_full_disk_and_heals(small_disk: Path, tmp_path: Path) -> None:
+    database = f"sqlite:///{small_disk / 'geoveil.db'}"
+    with Live(tmp_path, database) as server:
+        server.campaign()
+        mechanism, path = server.mechanism("lyon")["id"], "/api/campaigns/lyon/reports"
+        acknowledged = Counter[int]()
+
+        def send(client: httpx.Client, number: int) -> int:
+            reports = [report(mechanism) for _ in range(number)]
+            status = client.post(path, json={"reports": reports}).status_code
+            acknowledged[status] += number
+            return status
+
+        with server.client() as client:
+            assert client.get("/readyz").status_code == 200
+            assert send(client, 500) == 200
+            ballast = small_disk / "ballast"
+            with ballast.open("wb", buffering=0) as file:
+                try:
+                    while file.write(bytes(4096)):
+                        pass
+                except OSError:
+                    pass
+            time.sleep(1.1)
+            assert client.get("/readyz").status_code == 503
+            while send(client, 1_000) == 200:
+                pass
+            assert client.get("/healthz").status_code == 200
+            ballast.unlink()
+            assert until_ready(client) < WITHIN_S
+            assert send(client, 500) == 200
+        assert set(acknowledged) == {200, 503}
+        server.stop()
+        assert stored(database, "lyon").total() == acknowledged[200]
