@@ -30,7 +30,8 @@ from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS
 from geoveil.plot.maps import Panel, draw_maps
-from geoveil.verify.alarm import GuardedUpdate, PoisoningAlarm
+from geoveil.verify.alarm import PoisoningAlarm
+from geoveil.verify.guard import GuardedUpdate
 from geoveil.verify.manipulation import (
     campaign_manipulation_gain,
     expected_counts,

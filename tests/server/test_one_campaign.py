@@ -42,7 +42,10 @@ def assert_same(body: dict[str, Any], campaign: gv.Campaign) -> None:
     for name in ("raised", "p_value", "statistic", "threshold", "replicates"):
         assert alarm[name] == getattr(closing.alarm, name)
     assert alarm["suspicious"] == closing.alarm.suspicious.tolist()
-    assert alarm["left_out"]["found"] == [list(pair) for pair in closing.suspects]
+    assert alarm["overall_p_value"] == closing.alarm.overall_p_value
+    assert alarm["fakes"]["found"] == [list(found) for found in closing.fakes]
+    assert (alarm["fakes"]["least"], alarm["fakes"]["most"]) == closing.inspected.fake_range
+    assert alarm["fakes"]["named"] == list(closing.inspected.named)
     assert alarm["summary"] == closing.inspected.summary()
     bars, rounds = closing.error_bars()
     low, high = bars.interval(0.95)
@@ -75,7 +78,7 @@ def test_library_and_service_agree_bit_for_bit(changed: dict[str, Any], resumed:
         raised.append(campaign.closing.alarm.raised)
     assert raised[0]
     assert mechanism_of(city) == campaign.mechanism
-    assert bool(campaign.rounds[-1].suspects) is bool(changed.get("guarded"))
+    assert bool(campaign.rounds[-1].fakes) is bool(changed.get("guarded"))
 
 
 def test_both_have_the_same_defaults() -> None:

@@ -394,31 +394,35 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
     (guarded, target), (plain, _) = poisoned_city(True), poisoned_city(False)
     honest, _ = poisoned_city(True, fakes=0)
     alarm = guarded.estimated()["alarm"]
-    assert alarm["left_out"]["found"] == [[1, target]]
-    assert 110 <= alarm["left_out"]["reports"] <= 165
+    fakes = alarm["fakes"]
+    assert fakes["named"] == [target]
+    assert 80 <= fakes["least"] == fakes["left_out"] <= 150 <= fakes["most"] <= 200
+    assert fakes["found"] == [[1, target, fakes["least"], fakes["most"]]]
     assert alarm["still_raised"] is False
-    assert f"took out {alarm['left_out']['reports']} reports" in alarm["summary"]
+    assert f"the guard took out {fakes['least']}." in alarm["summary"]
     shares = [city.estimated()["distribution"][target] for city in (honest, guarded, plain)]
-    assert shares[1] - shares[0] < 0.2 * (shares[2] - shares[0])
+    assert shares[1] - shares[0] < 0.5 * (shares[2] - shares[0])
+    interval = guarded.estimated()["interval"]
+    assert interval["low"][target] <= shares[0] <= interval["high"][target]
     weights = [
         MechanismDocument.read(city.campaigns.mechanism("paris").document).mechanism.weights[target]
         for city in (honest, guarded, plain)
     ]
-    assert abs(weights[1] - weights[0]) < 0.2 * (weights[2] - weights[0])
+    assert abs(weights[1] - weights[0]) < 0.5 * (weights[2] - weights[0])
 
 
 def test_fakes_of_a_round_long_past_stay_out() -> None:
     city, target = poisoned_city(True)
     before = city.estimated()["distribution"][target]
-    found = city.estimated()["alarm"]["left_out"]["reports"]
+    found = city.estimated()["alarm"]["fakes"]["least"]
     for _ in range(5):  # the alarm looks at the four newest rounds
         city.report(500)
         city.campaigns.close("paris")
         city.work()
     alarm = city.estimated()["alarm"]
     assert 1 not in alarm["rounds"]
-    assert alarm["left_out"]["found"] == [[1, target]]
-    assert abs(alarm["left_out"]["reports"] - found) < 15
+    assert [each[:2] for each in alarm["fakes"]["found"]] == [[1, target]]
+    assert abs(alarm["fakes"]["least"] - found) < 30
     assert city.estimated()["distribution"][target] < before + 0.01
 
 
@@ -438,7 +442,7 @@ def test_fakes_are_found_in_a_mechanism_that_was_renewed() -> None:
     city.work()
     body = city.estimated()
     assert [known["reports"] for known in body["rounds"]] == [200, 2090]
-    assert [3, target] in body["alarm"]["left_out"]["found"]
+    assert [3, target] in [each[:2] for each in body["alarm"]["fakes"]["found"]]
     assert body["interval"]["rounds"] == [1, 3]
 
 
@@ -454,7 +458,7 @@ def test_new_fakes_at_a_known_cell_are_an_alarm_again() -> None:
     city.work()
     alarm = city.estimated()["alarm"]
     assert alarm["raised"] is True
-    assert [3, target] in alarm["left_out"]["found"]
+    assert [3, target] in [each[:2] for each in alarm["fakes"]["found"]]
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 3])
@@ -475,7 +479,7 @@ def test_no_estimate_is_made_from_fewer_than_the_minimum() -> None:
     city.campaigns.close("paris")
     city.work()
     body = city.estimated()
-    assert body["reports"] - body["alarm"]["left_out"]["reports"] == 1000
+    assert body["reports"] - body["alarm"]["fakes"]["left_out"] == 1000
     assert body["alarm"]["still_raised"] is True
 
 
@@ -489,7 +493,7 @@ def test_what_is_left_out_still_counts_as_received() -> None:
 def test_an_unguarded_campaign_leaves_nothing_out() -> None:
     city, _ = poisoned_city(False)
     alarm = city.estimated()["alarm"]
-    assert alarm["left_out"] == {"reports": 0, "found": []}
+    assert alarm["fakes"] == {"least": 0, "most": 0, "left_out": 0, "named": [], "found": []}
     assert alarm["still_raised"] is True
 
 

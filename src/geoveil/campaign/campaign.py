@@ -19,7 +19,7 @@ from geoveil.arrays import (
     prior_over,
 )
 from geoveil.campaign.elastic_design import Between
-from geoveil.campaign.rounds import Closing, Round
+from geoveil.campaign.rounds import Closing, Round, found_fakes
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import Guarantee
@@ -29,6 +29,7 @@ from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
+from geoveil.verify.guard import Suspicion
 
 MINIMUM_REPORTS = 100
 """A round with fewer is neither released nor used, in the library and in the service, unless said."""
@@ -178,7 +179,7 @@ class Campaign:
         self._closed_from = tuple(done.tally for done in self._rounds)
         self._closing = self._concluded(self._rounds, self.rounds)
         current.distribution = self._closing.estimate.distribution
-        current.suspects = self._closing.suspects
+        current.fakes = self._closing.fakes
         if not last:
             self._open_round()
         return current
@@ -191,8 +192,8 @@ class Campaign:
     def _concluded(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
         """The close of the last of these rounds, from the counts as they were then.
 
-        ``before`` are the rounds that had an estimate before it. Suspects of the last of them stay out:
-        the alarm looks at the newest rounds alone.
+        ``before`` are the rounds that had an estimate before it. Fakes that were sure at the last of them
+        stay out: the alarm looks at the newest rounds alone.
         """
         as_then = [
             replace(done, tally=tally)
@@ -206,10 +207,14 @@ class Campaign:
             believed = _believed(before[-1]) if before else self.prior
             return Closing(used, self.rule.estimate(tallies, believed))
         mechanisms = {done.number: done.mechanism for done in used}
-        suspects = before[-1].suspects if before else ()
+        fakes = before[-1].fakes if before else ()
         guarded = guard.inspect(
             tallies,
-            suspects=[(mechanisms[n], report) for n, report in suspects if n in mechanisms],
+            remembered=[
+                Suspicion(mechanisms[number], *found)
+                for number, *found in fakes
+                if number in mechanisms
+            ],
         )
         return Closing(used, guarded.estimate, guarded)
 
@@ -306,12 +311,12 @@ def _as_saved(name: str, values: Any, size: int) -> FloatArray:
 
 
 def _round_to_dict(saved: Round) -> dict[str, Any]:
-    suspects = {"suspects": [list(pair) for pair in saved.suspects]} if saved.suspects else {}
+    fakes = {"fakes": [list(found) for found in saved.fakes]} if saved.fakes else {}
     return {
         "mechanism": mechanism_to_dict(saved.mechanism),
         "counts": saved.tally.counts.tolist(),
         "distribution": None if saved.distribution is None else saved.distribution.tolist(),
-        **suspects,
+        **fakes,
     }
 
 
@@ -329,9 +334,9 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
         believed = values["distribution"]
         if believed is not None:
             believed = frozen(_as_saved("distribution", believed, size))
-        suspects = tuple((int(n), int(report)) for n, report in values.get("suspects", ()))
+        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
         tally = Tally(mechanism, values["counts"])
-        rounds.append(Round(number, mechanism, tally, believed, suspects))
+        rounds.append(Round(number, mechanism, tally, believed, fakes))
     if not rounds or not all(done.closed for done in rounds[:-1]):
         raise InvalidFile("a saved campaign must have one open round, its last")
     return rounds

@@ -10,11 +10,12 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
-from geoveil.estimate import Estimate, FisherInformation
-from geoveil.estimate.bars import ErrorBars
+from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps
+from geoveil.estimate.bars import EitherErrors, ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.space.space import MATRIX_LIMIT
-from geoveil.verify.alarm import AlarmResult, Guarded, PoisoningAlarm
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
+from geoveil.verify.guard import Guarded
 from geoveil.verify.manipulation import Attack, ManipulationGain
 
 FAKE_SHARE = 0.01
@@ -31,8 +32,16 @@ _SETTING_UP = 5
 _ALARM_ROUNDS, _ALARM_REPLICATES = 4, (49, 199)
 _GAIN_ROUNDS, _GAIN_CELLS, _GAIN_REPORTS = 2, 16, 100_000
 
-Suspicion = tuple[int, int]
-"""The number of a round in which fakes were found, and the report they send."""
+_MOST_REMEMBERED = 1_000
+
+FoundFakes = tuple[int, int, int, int]
+"""The number of a round, a report that fakes send in it, and at least and at most how many are fakes."""
+
+
+def found_fakes(values: Iterable[int]) -> FoundFakes:
+    """Four whole numbers as they are kept, or a ``ValueError``."""
+    number, report, least, most = (int(value) for value in values)
+    return number, report, least, most
 
 
 @dataclass
@@ -44,8 +53,8 @@ class Round:
     tally: Tally
     distribution: FloatArray | None = None
     """The estimate made when the round was closed; ``None`` while it is open, or where none was made."""
-    suspects: tuple[Suspicion, ...] = ()
-    """Where that estimate left reports out as fake, in this round and those before."""
+    fakes: tuple[FoundFakes, ...] = ()
+    """What fakes the guard was sure of at that close, in this round and those before."""
 
     @property
     def closed(self) -> bool:
@@ -101,7 +110,7 @@ class Closing:
         tallies = tuple(Observations(done.tally for done in self.rounds).tallies)
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
         alarm = NewestRounds().check(tallies, self.estimate)
-        return Guarded(self.estimate, (alarm,), tallies, untouched)
+        return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
 
     @property
     def alarm(self) -> AlarmResult:
@@ -111,46 +120,61 @@ class Closing:
     @property
     def alarm_rounds(self) -> list[Round]:
         """The rounds that the alarm looked at."""
-        checked = {tally.channel for tally in self.inspected.left[-self.alarm.rounds :]}
+        checked = {tally.channel for tally in self.inspected.received[-self.alarm.rounds :]}
         return [done for done in self.rounds if done.mechanism in checked]
 
     @property
-    def suspects(self) -> tuple[Suspicion, ...]:
-        """Where reports were left out; of rounds with the same mechanism, the last is named."""
+    def fakes(self) -> tuple[FoundFakes, ...]:
+        """What fakes the guard is sure of; of rounds with the same mechanism, the last is named."""
         if self.guard is None:
             return ()
         numbers = {done.mechanism: done.number for done in self.rounds}
-        left = self.guard.left
-        return tuple((numbers[left[place].channel], cell) for place, cell in self.guard.suspects)
-
-    @cached_property
-    def without_fakes(self) -> tuple[Round, ...]:
-        """The rounds without what the guard took out."""
-        if self.guard is None:
-            return self.rounds
-        waiting = {tally.channel: tally.counts for tally in self.guard.left}
-        honest = []
-        for done in self.rounds:  # rounds with the same mechanism are one tally to the guard
-            counts = np.minimum(done.tally.counts, waiting[done.mechanism])
-            waiting[done.mechanism] = waiting[done.mechanism] - counts
-            honest.append(replace(done, tally=Tally(done.mechanism, counts)))
-        return tuple(honest)
+        found = sorted(self.guard.suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]
+        return tuple(
+            sorted((numbers[each.mechanism], each.report, each.least, each.most) for each in found)
+        )
 
     @one_blas_thread()
     def error_bars(self) -> tuple[ErrorBars, list[Round]]:
         """Error bars of the estimate, and the rounds they are made from: all, or the largest.
 
-        Bars from some of the rounds are wider than they could be, and hold what they claim.
+        Bars from some of the rounds are wider than they could be, and hold what they claim. Where fakes
+        were named, they hold what would be said without the fewest and without the most of them.
         """
-        distribution = self.estimate.distribution
+        guard = self.inspected
+        bars, chosen = self._bars(guard.left, self.estimate.distribution)
+        if not any(most.any() for most in guard.most):
+            return bars, chosen
+        steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
+        fewest = [tally for tally in guard.left_at_least if tally.total]
+        if not fewest:
+            return bars, chosen
+        other = IterativeBayesianUpdate(stop=steps).fit(fewest).distribution
+        without_most, _ = self._bars(guard.left_at_least, other)
+        return EitherErrors.of(self.estimate.distribution, (bars, without_most)), chosen
+
+    def _bars(
+        self, left: Iterable[Tally], distribution: FloatArray
+    ) -> tuple[ErrorBars, list[Round]]:
+        """Bars around a distribution, from what is left of the largest rounds."""
         most = max(1, _BAR_PRODUCTS // distribution.size**3)
-        largest = sorted(self.without_fakes, key=lambda done: -done.tally.total)[:most]
+        largest = sorted(self._without(left), key=lambda done: -done.tally.total)[:most]
         chosen = sorted(largest, key=lambda done: done.number)
         observations = Observations(done.tally for done in chosen)
         bars = FisherInformation().errors(
             observations, distribution, lambda counts, _: counts, None
         )
         return bars, chosen
+
+    def _without(self, left: Iterable[Tally]) -> list[Round]:
+        """The rounds with what is left of their reports; those with the same mechanism share it."""
+        waiting = {tally.channel: tally.counts for tally in left}
+        honest = []
+        for done in self.rounds:
+            counts = np.minimum(done.tally.counts, waiting[done.mechanism])
+            waiting[done.mechanism] = waiting[done.mechanism] - counts
+            honest.append(replace(done, tally=Tally(done.mechanism, counts)))
+        return honest
 
     @one_blas_thread()
     def manipulation_gain(self) -> tuple[ManipulationGain, list[Round]]:

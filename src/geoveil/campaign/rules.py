@@ -19,10 +19,7 @@ from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.mechanism.elastic import Elastic
 from geoveil.position.positional import MOST_SLACK
 from geoveil.space.space import Space
-from geoveil.verify.alarm import GuardedUpdate
-
-_GUARD_PASSES = 3
-"""Kinds of fakes that a guard takes out at one close, at most."""
+from geoveil.verify.guard import GuardedUpdate
 
 
 class Rule(Protocol):
@@ -54,9 +51,9 @@ class PromiseRule:
     """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
 
     ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``).
-    ``guarded`` estimates with :class:`~geoveil.verify.alarm.GuardedUpdate`: where the alarm is raised over
-    the newest rounds, what it finds fake is left out, then and at every later close, so that fakes steer
-    neither the map nor the next mechanism. It costs some hundred estimates at every close.
+    ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: of the reports that the alarm
+    names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
+    close. It costs some hundred estimates at every close.
     ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
     campaign of the service has this rule. ``between="positions"`` promises between any two positions.
     Reference: docs/privic.md.
@@ -105,7 +102,7 @@ class PromiseRule:
         """The same estimator behind the alarm of the newest rounds."""
         if not self.guarded:
             return None
-        return GuardedUpdate(NewestRounds(), self.estimator, most=_GUARD_PASSES, least=least)
+        return GuardedUpdate(NewestRounds(), self.estimator, least=least)
 
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound, the guard and whole numbers."""

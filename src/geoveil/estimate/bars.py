@@ -151,6 +151,36 @@ class AveragedErrors(ErrorBars):
 
 
 @dataclass(frozen=True, eq=False)
+class EitherErrors(ErrorBars):
+    """Error bars where it is not known which of several sets of reports is the right one.
+
+    An interval runs from the lowest of their low ends to the highest of their high ends.
+    """
+
+    parts: Sequence[ErrorBars]
+
+    @classmethod
+    def of(cls, distribution: FloatArray, parts: Sequence[ErrorBars]) -> ErrorBars:
+        """Those of an estimate that was made from the first of the sets."""
+        first = parts[0]
+        method = f"{first.method}; whatever the bars of {len(parts)} ways to count fakes hold"
+        people = min(part.people for part in parts)
+        return cls(method, distribution, first.centre, people, parts)
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        centre = combined(self.centre, combinations)
+        away = [combined(part.centre, combinations) - centre for part in self.parts]
+        errors = [part.standard_error(combinations) for part in self.parts]
+        return np.asarray(np.hypot(errors, away).max(axis=0))
+
+    def interval(
+        self, level: float, combinations: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        low, high = zip(*(part.interval(level, combinations) for part in self.parts), strict=True)
+        return self._held(level, combinations, np.min(low, axis=0), np.max(high, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
 class DrawnErrors(ErrorBars):
     """Error bars from draws (draws, cells) out of the covariance: no matrix, any number of cells.
 

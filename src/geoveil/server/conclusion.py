@@ -18,6 +18,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray, one_blas_thread
 from geoveil.campaign import Campaign, Closing, Round
+from geoveil.campaign.rounds import found_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.exact import IntegerElastic
@@ -101,11 +102,11 @@ def conclude(work: Work) -> Conclusion:
 def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
     """What was believed before, and where fakes were found."""
     estimate = read_body(body)
-    suspects = estimate["alarm"].get("left_out", {}).get("found", ())
+    fakes = estimate["alarm"].get("fakes", {}).get("found", ())
     for done in rounds:
         if done.number == number:
             done.distribution = np.array(estimate["distribution"])
-            done.suspects = tuple((n, report) for n, report in suspects)
+            done.fakes = tuple(found_fakes(found) for found in fakes)
 
 
 # --- Documents
@@ -237,15 +238,21 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
 
 
 def _alarm(closing: Closing) -> dict[str, Any]:
-    """Whether the newest rounds look like honest people, and what was left out where they do not."""
+    """Whether the newest rounds look like honest people; how many fakes, and what was left out."""
     alarm, inspected = closing.alarm, closing.inspected
-    names = ("raised", "p_value", "statistic", "threshold", "false_alarm", "replicates")
+    names = (
+        "raised", "p_value", "statistic", "threshold", "overall_p_value", "false_alarm", "replicates",
+    )  # fmt: skip
+    fewest, most = inspected.fake_range
     return {
         **{name: getattr(alarm, name) for name in names},
         "suspicious": alarm.suspicious.tolist(),
-        "left_out": {
-            "reports": int(inspected.fakes.sum()),
-            "found": [list(suspicion) for suspicion in closing.suspects],
+        "fakes": {
+            "least": fewest,
+            "most": most,
+            "left_out": int(inspected.fakes.sum()),
+            "named": list(inspected.named),
+            "found": [list(found) for found in closing.fakes],
         },
         "still_raised": inspected.alarms[-1].raised,
         "rounds": [done.number for done in closing.alarm_rounds],

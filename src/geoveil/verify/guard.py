@@ -1,0 +1,326 @@
+"""The guard: estimates without the fakes that no map of honest people explains, and only without those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaincc, gammaln
+
+from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
+from geoveil.channel.channel import Channel, Tally
+from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate
+from geoveil.estimate.fakes import FakesRange, MapAndFakes
+from geoveil.estimate.fitted import Observations
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
+
+LEVEL = 0.95
+"""Of each end of the range of fakes: 19 in 20 lie above the fewest, and 19 in 20 below the most."""
+MOST_NAMED = 40
+"""Reports that are named at one close, at most."""
+_MOST_TALLIES = 8
+_FIT_PRODUCTS = 1_200_000_000
+"""Of one step of a fit, cells and suspects squared times reports: some 0.1 s on one core."""
+
+
+class Alarm(Protocol):
+    """Whatever tells suspicious reports, in the newest tallies."""
+
+    def check(self, tallies: Iterable[Tally], estimate: Estimate) -> AlarmResult:
+        """Whether the reports fit the estimate."""
+
+
+class Suspicion(NamedTuple):
+    """A report of a mechanism that fakes were found to send, and how many of them are fakes."""
+
+    mechanism: Channel
+    report: int
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """An estimate made with a guard, and what the guard did.
+
+    Arrays go tally by tally, those of equal mechanisms added up.
+    """
+
+    estimate: Estimate
+    """From what was left."""
+    alarms: tuple[AlarmResult, ...]
+    """The reports as received, then with the likeliest fakes of those named so far set apart."""
+    received: tuple[Tally, ...]
+    taken: tuple[IntArray, ...]
+    """What was taken out: the fewest fakes that explain the reports."""
+    most: tuple[IntArray, ...]
+    """The most fakes that the reports leave room for, among those named."""
+    named: tuple[int, ...] = ()
+    """The reports that may be sent by fakes, in the order in which they were named."""
+    why_not: str = ""
+    """Why nothing was taken out although reports were named."""
+
+    @property
+    def left(self) -> tuple[Tally, ...]:
+        """What the estimate is made from."""
+        return _less(self.received, self.taken)
+
+    @property
+    def left_at_least(self) -> tuple[Tally, ...]:
+        """What would be left if all were fake that may be."""
+        return _less(self.received, self.most)
+
+    @property
+    def fakes(self) -> IntArray:
+        """How many of each report were taken out, over all rounds."""
+        return np.sum(self.taken, axis=0, dtype=np.int64)
+
+    @property
+    def fake_range(self) -> tuple[int, int]:
+        """The fewest and the most fakes among the reports named, over all rounds."""
+        fewest, most = (int(sum(each.sum() for each in part)) for part in (self.taken, self.most))
+        return fewest, most
+
+    @property
+    def suspicions(self) -> list[Suspicion]:
+        """What is to be remembered where fakes are sure: every report that may be fake."""
+        if not any(taken.any() for taken in self.taken):
+            return []
+        return [
+            Suspicion(tally.channel, int(y), int(taken[y]), int(most[y]))
+            for tally, taken, most in zip(self.received, self.taken, self.most, strict=True)
+            for y in np.flatnonzero(most)
+        ]
+
+    def summary(self) -> str:
+        """What the guard did, in words."""
+        found, (fewest, most) = self.alarms[0].summary(), self.fake_range
+        if not fewest:
+            because = f": {self.why_not}" if self.why_not else ""
+            return f"{found} The guard took nothing out{because}."
+        kinds = sum(1 for each in np.sum(self.most, axis=0) if each)
+        rest = "still does not fit" if self.alarms[-1].raised else "fits"
+        return (
+            f"{found} Of {kinds} kind{'' if kinds == 1 else 's'} of report at least {fewest} and at "
+            f"most {most} are fake, each with 95 % confidence; the guard took out {fewest}. Without "
+            f"the likeliest number of them, what is left {rest} a map of honest people."
+        )
+
+
+def _less(tallies: Sequence[Tally], taken: Sequence[IntArray]) -> tuple[Tally, ...]:
+    pairs = zip(tallies, taken, strict=True)
+    return tuple(Tally(tally.channel, tally.counts - less) if less.any() else tally
+                 for tally, less in pairs)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GuardedUpdate:
+    """The iterative Bayesian update, without the fakes that no map of honest people explains.
+
+    Law: estimate; where the alarm names a report, give it an unknown number of fakes in every round and
+    fit map and fakes together (:class:`~geoveil.estimate.fakes.MapAndFakes`); name what stands out from
+    both, up to ``most`` reports, and ask the alarm again about what is left. Then take out the *fewest* fakes
+    that explain the reports, a one-sided 95 % bound, and estimate from the rest. Where honest people
+    alone explain them nothing is taken out. ``most = 0`` only looks.
+    Guarantee: fewer reports are taken out than there are fakes, but for one time in twenty where the named
+    are the guilty; without an alarm it is the plain update. Fakes that honest people could have sent
+    stay, and so does some of every crowd of fakes beside people: docs/robustness.md measures it.
+    Cost: one alarm and some ten fits for up to ``most`` reports, of the newest tallies that a fit can
+    take (up to eight; none above some thousand cells, where nothing is taken out, which is said).
+
+    >>> import numpy as np
+    >>> import geoveil as gv
+    >>> from geoveil.verify.guard import GuardedUpdate
+    >>> mechanism = gv.LinearGeometric(gv.Line(30), epsilon_per_unit=0.7)
+    >>> people = np.repeat([5, 6, 20], 1500)
+    >>> honest = mechanism.tally(mechanism.sample(people, randomness=gv.seeded(1)))
+    >>> guarded = GuardedUpdate().inspect(honest + mechanism.tally(np.full(250, 13)))
+    >>> fewest, most = guarded.fake_range
+    >>> np.flatnonzero(guarded.fakes).tolist(), 200 < fewest <= 250 <= most < 300
+    ([13], True)
+    """
+
+    alarm: Alarm = field(default_factory=PoisoningAlarm)
+    estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
+    most: int = MOST_NAMED
+    passes: int = 2
+    """How often the alarm is asked again after what it named was set apart, at most."""
+    least: int = 1
+    """Reports that every round must keep: where fewer would be left, nothing is taken out."""
+
+    def __post_init__(self) -> None:
+        count("most", self.most, least=0)
+        count("passes", self.passes)
+        count("least", self.least)
+
+    @one_blas_thread()
+    def fit(self, tallies: Tally | Iterable[Tally]) -> Estimate:
+        """The estimate from what the guard left."""
+        return self.inspect(tallies).estimate
+
+    @one_blas_thread()
+    def inspect(
+        self, tallies: Tally | Iterable[Tally], *, remembered: Iterable[Suspicion] = ()
+    ) -> Guarded:
+        """The estimate, the alarms on the way to it, and how many reports were taken out.
+
+        ``remembered`` is what earlier closes found. Of mechanisms whose tallies are fitted now the
+        fakes are counted again; of older ones they stay out as they were; others are passed over.
+        """
+        inspection = _Inspection(self, Observations(tallies).tallies, list(remembered))
+        while inspection.named_more():
+            pass
+        return inspection.result()
+
+    def fitted_tallies(self, cells: int, tallies: int) -> int:
+        """How many of the newest tallies a fit can take."""
+        for number in range(min(tallies, _MOST_TALLIES), 0, -1):
+            if (cells + self.most * number) ** 2 * cells * number <= _FIT_PRODUCTS:
+                return number
+        return 0
+
+
+class _Inspection:
+    """One look of a guard at some tallies."""
+
+    def __init__(
+        self, guard: GuardedUpdate, received: Sequence[Tally], remembered: list[Suspicion]
+    ) -> None:
+        self.guard = guard
+        self.received = tuple(received)
+        places = {tally.channel: place for place, tally in enumerate(received)}
+        here = [each for each in remembered if each.mechanism in places]
+        fitted = guard.fitted_tallies(received[0].space.size, len(received))
+        self.first = len(received) - fitted
+        """The place of the oldest tally that is fitted."""
+        self.least, self.most = (_zeros(received) for _ in range(2))  # of those before that
+        suspects = []
+        for mechanism, report, least, most in here:
+            place = places[mechanism]
+            indices("suspects", report, received[place].counts.size)
+            if place >= self.first:
+                suspects.append((place - self.first, report))
+            else:
+                self.least[place][report] = min(least, received[place].counts[report])
+                self.most[place][report] = min(most, received[place].counts[report])
+        self.known = list(dict.fromkeys(each.report for each in here))
+        self.named: list[int] = []
+        self.model: MapAndFakes | None = None
+        if suspects:
+            self.model = MapAndFakes(self.received[self.first :], suspects)
+        self.alarms: list[AlarmResult] = []
+        self.estimate: Estimate | None = None
+
+    def named_more(self) -> bool:
+        """Ask the alarm about what is left without the likeliest fakes; whether it named others."""
+        apart = self._apart()
+        if any(tally.total == 0 for tally in _less(self.received, apart)):  # nothing to ask about
+            if self.alarms:
+                return False
+            apart = _zeros(self.received)
+        left = _less(self.received, apart)
+        estimate = self.guard.estimator.fit(left)
+        if not any(each.any() for each in apart):
+            self.estimate = estimate
+        self.alarms.append(self.guard.alarm.check(left, estimate))
+        again = len(self.alarms) <= self.guard.passes and self.first < len(self.received)
+        return again and bool(self.alarms[-1].suspicious.size) and self._name(self.alarms[-1])
+
+    def _name(self, alarm: AlarmResult) -> bool:
+        """Name the worst report, then all that stand out from map and fakes, fitted again after a few."""
+        before = len(self.named)
+        few = [y for y in alarm.suspicious.tolist() if y not in self.named][:1]
+        while few and len(self.named) < self.guard.most:
+            self._suspect(few)
+            assert self.model is not None
+            out = self.model.standing_out()
+            line = _standing_out_from(len(self.received) - self.first, alarm.false_alarm / out.size)
+            worst = np.argsort(-out, kind="stable")
+            above = [int(y) for y in worst if out[y] > line and y not in self.named]
+            few = above[: min(1 + len(self.named) // 4, self.guard.most - len(self.named))]
+        return len(self.named) > before
+
+    def _suspect(self, reports: list[int]) -> None:
+        fitted = self.received[self.first :]
+        suspects = [(place, y) for y in reports for place in range(len(fitted))]
+        if self.model is None:
+            self.model = MapAndFakes(fitted, suspects)
+        else:
+            self.model.suspect(suspects)
+        self.named += reports
+
+    def _apart(self) -> list[IntArray]:
+        """The likeliest fakes of the fitted tallies, and what was taken out of older ones."""
+        apart = [each.copy() for each in self.least]
+        if self.model is not None and self.model.suspects:
+            numbers = self.model.numbers_by_tally(self.model.fit().numbers)
+            for place, each in enumerate(numbers):
+                apart[self.first + place] = self._whole(np.rint(each), self.first + place)
+        return apart
+
+    def _whole(self, numbers: FloatArray, place: int) -> IntArray:
+        return np.minimum(numbers.astype(np.int64), self.received[place].counts)
+
+    def result(self) -> Guarded:
+        """The estimate without the fewest fakes."""
+        taken, most = self.least, self.most
+        why_not = self._unable()
+        if self.model is not None and self.model.suspects:
+            found = self.model.range(LEVEL)
+            taken, most = self._bounds(found)
+            if not found.sure:
+                why_not = "honest people alone explain these reports well enough"
+            elif self._too_few(taken):
+                why_not = f"fewer than {self.guard.least} reports of a round would be left"
+                taken = _zeros(self.received)
+        left = _less(self.received, taken)
+        untouched = not any(each.any() for each in taken)
+        estimate = self.estimate if untouched and self.estimate else self.guard.estimator.fit(left)
+        return Guarded(
+            estimate, tuple(self.alarms), self.received, tuple(taken), tuple(most),
+            tuple(dict.fromkeys([*self.known, *self.named])), why_not,
+        )  # fmt: skip
+
+    def _bounds(self, found: FakesRange) -> tuple[list[IntArray], list[IntArray]]:
+        """The fewest and the most fakes of every tally, in whole numbers."""
+        assert self.model is not None
+        taken, most = [each.copy() for each in self.least], [each.copy() for each in self.most]
+        ends = (self.model.numbers_by_tally(fit.numbers) for fit in (found.least, found.most))
+        for place, (fewest, greatest) in enumerate(zip(*ends, strict=True), start=self.first):
+            taken[place] = self._whole(np.floor(fewest + 1e-6), place)
+            most[place] = self._whole(np.ceil(np.maximum(greatest, fewest) - 1e-6), place)
+        return taken, most
+
+    def _too_few(self, taken: Sequence[IntArray]) -> bool:
+        least = self.guard.least
+        pairs = zip(self.received, _less(self.received, taken), strict=True)
+        return any(left.total < min(least, given.total) for given, left in pairs)
+
+    def _unable(self) -> str:
+        """Why reports that the alarm named were not looked into."""
+        if not self.alarms[0].suspicious.size:
+            return ""
+        if self.first == len(self.received):
+            cells = self.received[0].space.size
+            return f"fitting map and fakes together over {cells:,} cells would take too long"
+        return "it only looks" if not self.guard.most else ""
+
+
+@cache
+def _standing_out_from(rounds: int, chance: float) -> float:
+    """What Σ max(z, 0)² over so many rounds exceeds with a small chance, z standard normal."""
+    some = np.arange(1, rounds + 1)
+    shares = np.exp(gammaln(rounds + 1) - gammaln(some + 1) - gammaln(rounds - some + 1))
+
+    def beyond(value: float) -> float:
+        return float(shares @ gammaincc(some / 2, value / 2)) / 2**rounds - chance
+
+    return float(brentq(beyond, 0.0, 1e3)) if beyond(0.0) > 0 else 0.0
+
+
+def _zeros(tallies: Sequence[Tally]) -> list[IntArray]:
+    return [np.zeros_like(tally.counts) for tally in tallies]

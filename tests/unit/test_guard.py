@@ -1,0 +1,208 @@
+"""The guard takes out what no map of honest people explains, and says how many fakes there may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from geoveil.campaign.elastic_design import elastic
+from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import InvalidInput
+from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.space.grid import Grid
+from geoveil.verify import guard as guard_module
+from geoveil.verify.alarm import PoisoningAlarm
+from geoveil.verify.guard import GuardedUpdate, Suspicion
+
+GRID = Grid(rows=6, columns=6, cell_km=0.5)
+UPDATE = IterativeBayesianUpdate()
+QUICK = PoisoningAlarm(replicates=49)
+
+
+def town() -> np.ndarray:
+    """Two crowds and quiet streets."""
+    weights = sum(np.exp(-GRID.distances_from_km(cell) / 0.5) for cell in (8, 27)) + 0.01
+    return weights / weights.sum()
+
+
+@pytest.fixture(scope="module")
+def mechanism() -> Channel:
+    return elastic(GRID, town(), epsilon_per_km=3.0)
+
+
+@pytest.fixture(scope="module")
+def opening() -> Channel:
+    return elastic(GRID, None, epsilon_per_km=3.0)
+
+
+def counted(mechanism: Channel, seed: int, reports: int, **fakes: int) -> Tally:
+    """Honest reports, and fakes among them: ``at25=400``."""
+    law = mechanism.push(town())
+    sent = {int(name[2:]): number for name, number in fakes.items()}
+    counts = np.random.default_rng(seed).multinomial(reports - sum(sent.values()), law / law.sum())
+    for fake, number in sent.items():
+        counts[fake] += number
+    return Tally(mechanism, counts)
+
+
+def test_the_guard_takes_out_the_sure_fakes(mechanism: Channel) -> None:
+    tally = counted(mechanism, 4, 20_000, at25=400)
+    guarded = GuardedUpdate(QUICK).inspect(tally)
+    assert guarded.named == (25,)
+    fewest, most = guarded.fake_range
+    assert 200 < fewest <= 400 <= most < 500
+    assert guarded.fakes[25] == guarded.fakes.sum() == fewest
+    plain, kept = UPDATE.fit(tally).distribution, guarded.estimate.distribution
+    assert abs(kept[25] - town()[25]) < 0.7 * abs(plain[25] - town()[25])
+    assert np.abs(kept - town()).sum() < np.abs(plain - town()).sum()
+    (left,), (at_least,) = guarded.left, guarded.left_at_least
+    assert (tally.total - left.total, tally.total - at_least.total) == (fewest, most)
+    said = guarded.summary()
+    assert f"at least {fewest} and at most {most} are fake" in said
+    assert f"took out {fewest}" in said
+    assert "fits a map of honest people" in said
+
+
+def test_a_crowd_that_is_baited_keeps_its_people(mechanism: Channel, opening: Channel) -> None:
+    """Fakes sent to the largest crowd, to be found there: fewer are taken out than were sent."""
+    crowd = int(np.argmax(town()))
+    for seed in range(4):
+        tallies = [
+            counted(each, seed + number, 20_000, **{f"at{crowd}": 1_500})
+            for number, each in enumerate((opening, mechanism))
+        ]
+        guarded = GuardedUpdate(QUICK).inspect(tallies)
+        fewest, most = guarded.fake_range
+        assert fewest <= 3_450
+        assert most >= 2_500
+
+
+def test_several_kinds_are_named_and_fitted_together(mechanism: Channel, opening: Channel) -> None:
+    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
+    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    guarded = GuardedUpdate(QUICK).inspect(tallies)
+    assert set(guarded.named) == {4, 11, 25, 30}
+    fewest, most = guarded.fake_range
+    assert 3_000 < fewest <= 4_000 <= most < 5_000
+    assert [taken.sum() > 600 for taken in guarded.taken] == [True, True]
+
+
+def test_fakes_of_one_round_stay_fakes_of_that_round(mechanism: Channel, opening: Channel) -> None:
+    tallies = [counted(opening, 1, 8_000), counted(mechanism, 2, 12_000, at25=300)]
+    guarded = GuardedUpdate(QUICK).inspect(tallies)
+    clean, poisoned = (int(taken[25]) for taken in guarded.taken)
+    assert clean < 40
+    assert 150 < poisoned <= 310
+
+
+def test_without_an_alarm_the_guard_is_the_plain_update(mechanism: Channel) -> None:
+    tally = counted(mechanism, 5, 5_000)
+    guarded = GuardedUpdate(QUICK).inspect(tally)
+    assert not guarded.alarms[0].raised
+    assert (guarded.fake_range, guarded.named, guarded.suspicions) == ((0, 0), (), [])
+    np.testing.assert_array_equal(guarded.estimate.distribution, UPDATE.fit(tally).distribution)
+    assert guarded.summary().endswith("The guard took nothing out.")
+
+
+def test_where_honest_people_explain_it_nothing_is_taken_and_that_is_said(
+    mechanism: Channel,
+) -> None:
+    """A false alarm: a report that happens to stand out, and no more than honest people explain."""
+
+    class Mistaken(PoisoningAlarm):
+        def check(self, tallies, estimate):  # type: ignore[no-untyped-def]
+            from dataclasses import replace
+
+            found = super().check(tallies, estimate)
+            worst = int(np.argmin(found.excess))
+            excess = np.where(np.arange(36) == worst, 99.0, -99.0)
+            return replace(
+                found, raised=True, suspicious=np.array([worst]), excess=excess, threshold=98.0,
+            )  # fmt: skip
+
+    tally = counted(mechanism, 5, 20_000)
+    guarded = GuardedUpdate(Mistaken(replicates=49)).inspect(tally)
+    assert len(guarded.named) >= 1
+    assert guarded.fakes.sum() == 0
+    assert "took nothing out: honest people alone explain these reports" in guarded.summary()
+    np.testing.assert_array_equal(guarded.estimate.distribution, UPDATE.fit(tally).distribution)
+    assert guarded.suspicions == []
+
+
+def test_a_guard_that_only_looks_takes_nothing_out(mechanism: Channel) -> None:
+    tally = counted(mechanism, 4, 20_000, at25=400)
+    looked = GuardedUpdate(QUICK, most=0).inspect(tally)
+    assert [alarm.raised for alarm in looked.alarms] == [True]
+    assert looked.fake_range == (0, 0)
+    assert "it only looks" in looked.summary()
+    np.testing.assert_array_equal(looked.estimate.distribution, UPDATE.fit(tally).distribution)
+
+
+def test_too_many_cells_are_said_to_be_so(
+    mechanism: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "_FIT_PRODUCTS", 1_000)
+    guarded = GuardedUpdate(QUICK).inspect(counted(mechanism, 4, 20_000, at25=400))
+    assert guarded.alarms[0].raised
+    assert guarded.fake_range == (0, 0)
+    assert "over 36 cells would take too long" in guarded.summary()
+
+
+def test_a_fit_takes_as_many_rounds_as_it_can() -> None:
+    takes = GuardedUpdate().fitted_tallies
+    assert [takes(165, 4), takes(384, 4), takes(165, 200)] == [4, 4, 8]
+    assert takes(900, 4) in (1, 2)
+    assert takes(4_096, 4) == 0
+
+
+def test_known_fakes_stay_out_and_are_counted_again(mechanism: Channel) -> None:
+    tally = counted(mechanism, 4, 20_000, at25=400)
+    found = GuardedUpdate(QUICK).inspect(tally)
+    again = GuardedUpdate(QUICK).inspect(tally, remembered=[Suspicion(mechanism, 25)])
+    assert [alarm.raised for alarm in again.alarms] == [False]
+    assert abs(again.fakes.sum() - found.fakes.sum()) <= 2
+    assert [each[1:] for each in again.suspicions] == [(25, *again.fake_range)]
+    with pytest.raises(InvalidInput, match="suspects"):
+        GuardedUpdate(QUICK).inspect(tally, remembered=[Suspicion(mechanism, GRID.size)])
+
+
+def test_fakes_of_rounds_too_old_to_fit_stay_out_as_they_were(
+    mechanism: Channel, opening: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_module, "_MOST_TALLIES", 1)
+    old = counted(opening, 1, 8_000, at25=200)
+    new = counted(mechanism, 2, 8_000)
+    guarded = GuardedUpdate(QUICK).inspect(
+        [old, new], remembered=[Suspicion(opening, 25, 170, 230), Suspicion(opening, 3, 1, 10**6)]
+    )
+    assert guarded.taken[0][25] == 170
+    assert guarded.most[0][25] == 230
+    assert guarded.most[0][3] == old.counts[3]
+    assert {each.report for each in guarded.suspicions} == {25, 3}
+    assert guarded.estimate.total == 16_000 - 171
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 3])
+def test_nothing_but_fakes_is_an_alarm_and_an_estimate(mechanism: Channel, kinds: int) -> None:
+    tally = mechanism.tally(np.repeat([25, 3, 10][:kinds], 200))
+    guarded = GuardedUpdate(QUICK).inspect(tally)
+    assert guarded.alarms[0].raised
+    assert guarded.estimate.total >= 1
+    known = GuardedUpdate(QUICK).inspect(tally, remembered=[Suspicion(mechanism, 25)])
+    assert known.estimate.total >= 1
+
+
+def test_every_round_keeps_what_it_must(mechanism: Channel) -> None:
+    tally = counted(mechanism, 5, 460, at25=400)
+    free, kept = (GuardedUpdate(QUICK, least=least).inspect(tally) for least in (1, 100))
+    assert free.estimate.total < 100 <= kept.estimate.total
+    assert kept.fakes.sum() == 0
+    assert "fewer than 100 reports of a round would be left" in kept.summary()
+    assert kept.most[0][25] > 300
+
+
+def test_suspecting_honest_people_hardly_costs_them(mechanism: Channel) -> None:
+    tally = counted(mechanism, 5, 20_000)
+    crowd = int(np.argmax(town()))
+    suspected = GuardedUpdate(QUICK).inspect(tally, remembered=[Suspicion(mechanism, crowd)])
+    assert suspected.fakes.sum() < 0.02 * tally.counts[crowd]
