@@ -57,7 +57,7 @@ def designs() -> Iterator[Figure]:
 def _design(side: int) -> Callable[[], Any]:
     grid = Grid(rows=side, columns=side, cell_km=0.5)
     prior = city_prior(grid)
-    return lambda: elastic(grid, prior, epsilon_per_km=2.0, camouflage=0.5)
+    return lambda: elastic(grid, prior, epsilon_per_km=2.0, camouflage=0.5, between="cells")
 
 
 def paris_cycle() -> Figure:

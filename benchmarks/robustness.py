@@ -81,11 +81,13 @@ class Setting:
             epsilon_per_km=self.epsilon,
             camouflage=camouflage,
             most_leverage=most_leverage,
+            between="cells",
         )
 
     def campaign(self, **arguments: Any) -> gv.Campaign:
-        """A campaign at the default dial."""
-        return gv.Campaign(self.city.grid, epsilon_per_km=self.epsilon, camouflage=0.5, **arguments)
+        """A campaign at the default dial, between cells."""
+        dial = {"epsilon_per_km": self.epsilon, "camouflage": 0.5, "between": "cells"}
+        return gv.Campaign(self.city.grid, **{**dial, **arguments})
 
     def __str__(self) -> str:
         return f"{self.name} ε={self.epsilon:g}"
@@ -530,7 +532,14 @@ def island_mechanisms(paris: City, island: FloatArray) -> Iterator[tuple[str, Ch
     for dial in (0.0, 0.5, 0.9, 1.0):
         yield (
             f"camouflage {dial:g}",
-            gv.elastic(paris.grid, island, epsilon_per_km=0.8, camouflage=dial, stop=gv.Steps(7)),
+            gv.elastic(
+                paris.grid,
+                island,
+                epsilon_per_km=0.8,
+                camouflage=dial,
+                stop=gv.Steps(7),
+                between="cells",
+            ),
         )
     yield "planar Laplace", gv.PlanarLaplace(paris.grid, epsilon_per_km=0.8)
     yield "planar geometric", gv.PlanarGeometric(paris.grid, epsilon_per_km=0.8)

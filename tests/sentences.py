@@ -1,7 +1,8 @@
 """Reading sentences about privacy back, and the exact ratios they have to be true to.
 
 Nothing here uses how the sentences are made: ratios come from the rows of the channel, and which
-cells two people may be in from moving two points about the map and locating both.
+cells two people may be in from moving two points about the map and locating both. Where the promise is
+between positions, the ratios are those of the whole numbers that are drawn from at both points.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ RATIO = re.compile(
     r"|(?P<certain>may tell them apart with certainty))"
 )
 EPSILON = re.compile(
-    r"ε = (?P<epsilon>[\d.e+-]+) (?:per (?P<unit>km|unit)|(?P<any>whatever the distance))"
+    r"ε = (?P<epsilon>[\d.e+-]+) (?:per (?P<unit>km|unit)(?: and (?P<slack>[\d.e+-]+) for rounding)?"
+    r"|(?P<any>whatever the distance))"
 )
-_ANOTHER = r"ε = [\d.e+-]+ (?:per (?:km|unit)|whatever the distance)"
+_ANOTHER = (
+    r"ε = [\d.e+-]+ (?:per (?:km|unit)(?: and [\d.e+-]+ for rounding)?|whatever the distance)"
+)
 _SPEAKS = re.compile(r"times as likely|exactly as likely|tell them apart with certainty")
 
 
@@ -103,8 +107,60 @@ def located(grid: gv.Grid, xy: FloatArray) -> FloatArray:
     return np.asarray(grid.locate(lat=lat, lng=lng, outside="clamp"))
 
 
+def laws_at(channel: Channel, xy: FloatArray) -> FloatArray:
+    """(k, reports): the law of the reports at positions (k, 2) in km, in the numbers drawn from."""
+    if isinstance(channel, gv.Remapped):
+        inner = laws_at(channel.channel, xy)
+        return np.stack([np.bincount(channel.map, row, channel.report_count) for row in inner])
+    assert isinstance(channel, gv.PositionalElastic)
+    steps = channel.law.steps_of(xy - channel.space.centres[0])
+    rows = channel.law.rows_at(steps).astype(np.float64)
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+@cache
+def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, FloatArray]:
+    """Two people this far apart: corners, edges, middles, anywhere, outside, and far around the globe."""
+    generator = np.random.default_rng(6)
+    size = np.array([grid.columns, grid.rows]) * grid.cell_km
+    halves = np.stack(
+        np.meshgrid(*(np.arange(-1, 2 * n + 2) / 2 for n in grid.shape[::-1])), -1
+    ).reshape(-1, 2)
+    beside = np.array([[i, j] for i in (-1e-7, 1e-7) for j in (-1e-7, 1e-7)])
+    marked = (halves[:, None] * grid.cell_km + beside).reshape(-1, 2)
+    some = generator.uniform(-0.5, 1.5, (600, 2)) * size
+    far = generator.normal(size=(40, 2)) * 300.0
+    one = np.concatenate([marked, some, far]) + np.array(grid.corner_km)
+    angle = np.concatenate([np.arange(8) * np.pi / 4, generator.uniform(0, 2 * np.pi, 8)])
+    step = distance_km * np.stack([np.cos(angle), np.sin(angle)], -1)
+    pairs = [np.repeat(one, len(step), axis=0), (one[:, None] + step).reshape(-1, 2)]
+    if grid.box is None:
+        return pairs[0], pairs[1]
+    # around the globe: along a meridian no two places are nearer than their latitudes are apart
+    lat = np.concatenate([generator.uniform(-89.0, 89.0, 200), [-90.0, 89.0, 0.0, 0.0]])
+    lng = np.concatenate([generator.uniform(-180.0, 180.0, 200), [0.0, 0.0, 180.0, -180.0]])
+    north = np.minimum(lat + distance_km / 111.8, 90.0)
+    for index, latitude in enumerate((lat, north)):
+        on_globe = grid.plane.to_plane(lat=latitude, lng=lng, folded=True)
+        pairs[index] = np.concatenate([pairs[index], on_globe])
+    return pairs[0], pairs[1]
+
+
+@cache
+def worst_between_positions(channel: Channel, distance_km: float) -> float:
+    """The largest loss found between any two positions this far apart."""
+    assert isinstance(channel.space, gv.Grid)
+    one, other = (laws_at(channel, xy) for xy in position_pairs(channel.space, distance_km))
+    seen = (one > 0) & (other > 0)
+    assert ((one > 0) == (other > 0)).all()
+    return float(np.abs(np.log(one[seen]) - np.log(other[seen])).max())
+
+
 def worst_loss(channel: Channel, said: Said) -> float:
     """The exact largest loss between those whom a sentence speaks of."""
+    if channel.told_apart is None:
+        assert said.who == "people"
+        return worst_between_positions(channel, said.distance_km)
     between, space = losses(channel), channel.space
     if said.in_cells:
         assert isinstance(space, gv.Grid)
@@ -138,6 +194,9 @@ def _check_epsilons(text: str, channels: tuple[Channel, ...]) -> None:
     plain = " ".join(text.split())
     for part in re.finditer(rf"{EPSILON.pattern}(?: plus {_ANOTHER})*", plain):
         for channel in channels:
+            if channel.told_apart is None:
+                _check_positions(part[0], channel)
+                continue
             apart = channel.space.distances_km()
             allowed = np.zeros_like(apart)
             for term in EPSILON.finditer(part[0]):
@@ -146,3 +205,17 @@ def _check_epsilons(text: str, channels: tuple[Channel, ...]) -> None:
             excess = losses(channel) - allowed * (1 + 1e-9)
             np.fill_diagonal(excess, 0.0)
             assert excess.max() <= 1e-9, f"{part[0]} is {excess.max()} too little"
+
+
+def _check_positions(part: str, channel: Channel) -> None:
+    """The same between positions, near and far, with what is said of rounding."""
+    for distance in (1e-4, 0.01, 0.2, 1.0, 3.0):
+        allowed = 0.0
+        for term in EPSILON.finditer(part):
+            assert term["any"] or term["unit"] == channel.space.unit
+            allowed += float(term["epsilon"]) * (1.0 if term["any"] else distance)
+            allowed += float(term["slack"] or 0.0)
+        exact = worst_between_positions(channel, distance)
+        assert exact <= allowed + 1e-9, (
+            f"{part} is {exact - allowed} too little {distance} km apart"
+        )

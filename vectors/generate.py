@@ -39,7 +39,10 @@ def documents() -> Iterator[tuple[str, MechanismDocument]]:
             continue
         grid = gv.Grid.from_box(**box, cell_km=cell_km)
         hills = np.array([_fraction(f"{name}:prior:{cell}") ** 4 for cell in range(grid.size)])
-        made = gv.elastic(grid, hills / hills.sum(), epsilon_per_km=epsilon, camouflage=camouflage)
+        prior = hills / hills.sum()
+        made = gv.elastic(
+            grid, prior, epsilon_per_km=epsilon, camouflage=camouflage, between="cells"
+        )
         yield name, publish(made, campaign=name, round=1, not_before_s=0, expires_s=4102444800)
 
 

@@ -140,13 +140,14 @@ def test_a_broken_claim_ends_with_one(broken: Path) -> None:
     assert math.isclose(values["certificate"]["epsilon_per_km"], expected, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["planar", "elastic", "published"])
+@pytest.mark.parametrize("kind", ["planar", "elastic", "positions", "published"])
 def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_path: Path) -> None:
     map_grid = Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=0.5)
-    made = elastic(map_grid, epsilon_per_km=4.0)
+    made = elastic(map_grid, epsilon_per_km=4.0, between="cells")
     values = {
         "planar": lambda: mechanism_to_dict(PlanarGeometric(GRID, epsilon_per_km=4.0)),
         "elastic": lambda: mechanism_to_dict(made),
+        "positions": lambda: mechanism_to_dict(elastic(map_grid, epsilon_per_km=4.0)),
         "published": lambda: json.loads(
             publish(made, campaign="paris", round=1, not_before_s=0, expires_s=10).served()
         ),
@@ -158,7 +159,8 @@ def test_an_edited_document_says_what_it_claims_and_what_is_true(kind: str, tmp_
     assert result.exit_code == 1, result.output
     said = " ".join(result.stdout.split())
     assert "THE CLAIM IS BROKEN" in said
-    assert "claim geo-indistinguishability, ε = 0.125 per km" in said
+    positions = " between positions" if kind == "positions" else ""
+    assert f"claim geo-indistinguishability{positions}, ε = 0.125 per km" in said
     assert re.search(r"DOES NOT HOLD: the loss is (exactly|at most) (4|3\.99\d*) per km", said)
     assert "times as likely" not in said  # nothing is promised in the name of a false claim
     machine = json.loads(audit(path, *DRAWS, "--json").stdout)

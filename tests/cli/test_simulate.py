@@ -36,17 +36,21 @@ BOX = ("--box", "48.83,2.31,48.88,2.38")
 
 def test_a_campaign_comes_closer_every_round(checkins: Path, tmp_path: Path) -> None:
     curve, maps = tmp_path / "curve.png", tmp_path / "map.png"
-    result = geoveil("simulate", checkins, "--rounds", 3, "--epsilon-per-km", 4, *BOX, "--json",
-                     "--plot", curve, "--map", maps)  # fmt: skip
+    result = geoveil("simulate", checkins, "--rounds", 3, "--epsilon-per-km", 2, *BOX, "--cell-km", 1,
+                     "--json", "--plot", curve, "--map", maps)  # fmt: skip
     assert result.exit_code == 0, result.output
     values = json.loads(result.stdout)
     errors = [done["error_km"] for done in values["rounds"]]
     assert len(errors) == 3
     assert errors[-1] < values["start_error_km"] / 3
-    assert values["rounds"][-1]["reports"] == 1993
-    assert (values["outside_dropped"], values["outside_clamped"]) == (7, 0)
+    assert values["rounds"][-1]["reports"] == 1996
+    assert (values["outside_dropped"], values["outside_clamped"]) == (4, 0)
     assert values["reports_per_person"] is None  # the rows of a file may be one person's
-    assert values["spent"] == "Each report spends ε = 4 per km; the reports of one person add up."
+    spent = (
+        "Each report spends ε = 2 per km and 0.02 for rounding; the reports of one person add up."
+    )
+    assert values["spent"] == spent
+    assert values["rule"]["between"] == "positions"
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (curve, maps))
 
 
@@ -64,8 +68,12 @@ def test_the_papers_rule_and_everybody_each_round(checkins: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "reports", "spent"),
     [
-        (["--per-person", 2], 14, "at most ε = 16 per km, in at most 4 reports"),
-        (["--limit-by", "memoise"], 21, "at most ε = 24 per km, in at most 6 reports"),
+        (["--per-person", 2], 14, "ε = 8 per km and 0.08 for rounding, in at most 4 reports"),
+        (
+            ["--limit-by", "memoise", "--between", "cells"],
+            21,
+            "ε = 12 per km, in at most 6 reports",
+        ),
     ],
 )
 def test_persons_report_within_their_limit(
@@ -75,7 +83,7 @@ def test_persons_report_within_their_limit(
     path = tmp_path / "visits.csv"
     rows = [f"{k % 7},{48.84 + 0.01 * (k // 7 % 3)},2.34" for k in range(630)]
     path.write_text("\n".join(["user,lat,lon", *rows]) + "\n")
-    result = geoveil("simulate", path, "--rounds", 2, "--epsilon-per-km", 4, *BOX, "--cell-km", 1,
+    result = geoveil("simulate", path, "--rounds", 2, "--epsilon-per-km", 2, *BOX, "--cell-km", 1,
                      "--person", "user", *limit, "--everybody", "each-round")  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert f" {2 * reports} " in result.stdout
@@ -86,21 +94,23 @@ def test_persons_report_within_their_limit(
 
 def test_a_city_is_simulated_where_no_file_is_given() -> None:
     result = geoveil("simulate", "--people", 3000, "--rounds", 1, "--epsilon-per-km", 4,
-                     "--cell-km", 1, "--fakes", 0.1, "--churn", 0.2)  # fmt: skip
+                     "--cell-km", 1, "--fakes", 0.1, "--churn", 0.2, "--between", "cells")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "Every person has spent at most ε = 4 per km" in " ".join(result.stdout.split())
 
 
 def test_rounds_that_did_not_close_are_spent_all_the_same() -> None:
-    result = geoveil("simulate", "--people", 50, "--rounds", 3, "--epsilon-per-km", 4, "--cell-km", 2,
+    result = geoveil("simulate", "--people", 50, "--rounds", 3, "--epsilon-per-km", 1, "--cell-km", 2,
                      "--everybody", "each-round", "--minimum-reports", 1000)  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "at most ε = 12 per km, in at most 3 reports" in " ".join(result.stdout.split())
+    assert "at most ε = 3 per km and 0.06 for rounding, in at most 3 reports" in " ".join(
+        result.stdout.split()
+    )
 
 
 def test_fakes_are_bounded_and_left_out(checkins: Path) -> None:
     words = ("simulate", checkins, "--rounds", 2, "--epsilon-per-km", 4, *BOX, "--cell-km", 1,
-             "--fakes", 0.3, "--fake-cell", 0, "--json")  # fmt: skip
+             "--fakes", 0.3, "--fake-cell", 0, "--between", "cells", "--json")  # fmt: skip
     plain, guarded = (json.loads(geoveil(*words, *more).stdout) for more in ((), ("--guarded",)))
     assert guarded["rule"]["guarded"]
     assert guarded["rounds"][-1]["error_km"] < plain["rounds"][-1]["error_km"] / 2
@@ -110,7 +120,7 @@ def test_fakes_are_bounded_and_left_out(checkins: Path) -> None:
 
 def test_rounds_below_the_minimum_release_nothing(checkins: Path) -> None:
     result = geoveil("simulate", checkins, "--rounds", 1, "--epsilon-per-km", 4, *BOX,
-                     "--minimum-reports", 5000)  # fmt: skip
+                     "--minimum-reports", 5000, "--between", "cells")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "nothing was released" in result.stdout
 
@@ -123,6 +133,9 @@ def test_rounds_below_the_minimum_release_nothing(checkins: Path) -> None:
         ("--rounds", 1, "--epsilon-per-km", -1),
         ("--rounds", 1, "--epsilon-per-km", 1, "--camouflage", 2),
         ("--rounds", 1, "--epsilon-per-km", 1, "--plot", "curve.doc"),
+        ("--rounds", 1, "--epsilon-per-km", 1, "--as-published", "--between", "positions"),
+        ("--rounds", 1, "--epsilon-per-km", 1, "--most-leverage", 3),  # kept between cells only
+        ("--rounds", 1, "--epsilon-per-km", 100),  # too much for cells of 500 m
         ("--rounds", 1, "--epsilon-per-km", 1, "--fakes", 0.1, "--fake-cell", 10**6),
     ],
 )
@@ -148,12 +161,23 @@ def test_a_design_meets_its_promise_and_passes_the_audit(prior: Path, tmp_path: 
     assert result.exit_code == 0, result.output
     values = json.loads(result.stdout)
     assert 1.98 <= values["certified_epsilon_per_km"] <= 2
-    assert gv.certify(gv.load_mechanism(target)).holds
-    assert geoveil("audit", target, "--draws", 20000).exit_code == 0
+    mechanism = gv.load_mechanism(target)
+    assert isinstance(mechanism, gv.PositionalElastic)  # on a map, unless cells are asked for
+    assert gv.certify(mechanism).holds
+    assert values["slack"] == mechanism.slack
+    audited = geoveil("audit", target, "--draws", 20000)
+    assert audited.exit_code == 0
+    said = " ".join(audited.stdout.split())
+    assert (
+        f"{values['mean_distance_km']:.4g} km from the position of a person" not in said
+    )  # a prior
+    assert "km from the position of a person to the middle of the reported cell" in said
+    assert " for rounding, by a bound over all positions" in said
 
 
 def test_a_design_can_bound_what_a_fake_weighs(prior: Path, tmp_path: Path) -> None:
-    words = ("design", "--prior", prior, "--epsilon-per-km", 6, "-o", tmp_path / "m.json", "--json")
+    words = ("design", "--prior", prior, "--epsilon-per-km", 6, "--between", "cells",
+             "-o", tmp_path / "m.json", "--json")  # fmt: skip
     free = json.loads(geoveil(*words).stdout)["leverage"]
     sharpest = json.loads(geoveil(*words, "--camouflage", 0).stdout)["leverage"]
     limit = (free + sharpest) / 2
@@ -176,12 +200,17 @@ def test_advice_shows_the_whole_dial(prior: Path, tmp_path: Path) -> None:
     assert dial[0]["leakage_bits"] > dial[-1]["leakage_bits"]
     assert dial[0]["leverage"] < dial[2]["leverage"]
     assert values["recommended"] in (0, 0.25, 0.5, 0.75, 0.9)
-    assert "keeps the promise" in values["sentence"]
+    rounding = "between any two positions, for each report"
+    assert "keeps the promise, ε = 2 per km and 0.014 for rounding" in values["sentence"]
+    assert rounding in values["sentence"]
+    beside = [choice["name"] for choice in values["choices"] if choice["camouflage"] is None]
+    assert all(name.endswith(", between cells") for name in beside)  # a weaker promise
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_advice_keeps_a_bound_on_the_leverage(prior: Path) -> None:
-    words = ("design", "--prior", prior, "--epsilon-per-km", 8, "--advise", "--people", 100)
+    words = ("design", "--prior", prior, "--epsilon-per-km", 8, "--advise", "--people", 100,
+             "--between", "cells")  # fmt: skip
     sharpest = json.loads(geoveil(*words, "--json").stdout)["choices"][0]["leverage"]
     bounded = geoveil(*words, "--most-leverage", 2 * sharpest)
     assert bounded.exit_code == 0, bounded.output

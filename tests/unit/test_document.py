@@ -126,7 +126,7 @@ UNEVEN = np.array([[5, 3, 1, 1], [4, 4, 1, 1], [3, 4, 2, 1], [2, 4, 3, 1]]) / 10
 CLAIMED = {
     **{name: made for name, made in MECHANISMS.items() if name not in ("continuous-laplace", "dense")},
     "dense": gv.DenseChannel(LINE, UNEVEN, guarantee=gv.WithinRadius(2.0, 1.1)),
-    "integer-elastic": IntegerElastic.of(gv.elastic(PARIS, epsilon_per_km=2.0)),
+    "integer-elastic": IntegerElastic.of(gv.elastic(PARIS, epsilon_per_km=2.0, between="cells")),
 }  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def test_a_promise_among_the_parameters_is_a_claim_too(name: str) -> None:
 
 def test_a_published_document_can_be_audited_though_nobody_believes_it() -> None:
     times = {"not_before_s": 0, "expires_s": 10}
-    design = gv.elastic(PARIS, epsilon_per_km=2.0)
+    design = gv.elastic(PARIS, epsilon_per_km=2.0, between="cells")
     values = publish(design, campaign="paris", round=1, **times).to_dict() | {"epsilon_per_km": 0.5}
     with pytest.raises(InvalidFile, match="do not keep the promise"):
         mechanism_from_dict(values)

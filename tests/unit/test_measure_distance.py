@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import geoveil as gv
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure.distance import expected_loss, mean_distance_km
@@ -104,3 +105,18 @@ def test_reports_that_are_not_cells_have_no_distance_but_may_have_a_loss() -> No
 def test_a_loss_must_be_finite_and_of_the_right_shape(loss: object) -> None:
     with pytest.raises(InvalidInput, match="loss"):
         expected_loss(random_channel(GRID, 8), None, loss)  # type: ignore[arg-type]
+
+
+def test_between_positions_the_distance_is_from_where_people_stand() -> None:
+    """Checked by draws: positions even in a cell, the reported centres, also those of the rim."""
+    grid = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    mechanism = gv.elastic(grid, epsilon_per_km=2.0, camouflage=0.0)
+    assert isinstance(mechanism, gv.PositionalElastic)
+    generator, cell, draws = np.random.default_rng(3), 6, 20_000
+    places = grid.centres[cell] + generator.uniform(-0.25, 0.25, (draws, 2))
+    reports = mechanism.sample_at_km(places, randomness=gv.seeded(5))
+    named = mechanism.centres.points_km[reports] + grid.centres[0]
+    apart = np.linalg.norm(places - named, axis=1)
+    alone = np.eye(grid.size)[cell]
+    error = apart.std() / np.sqrt(draws)
+    assert abs(gv.mean_distance_km(mechanism, alone) - apart.mean()) < 5 * error + 0.005

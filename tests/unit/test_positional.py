@@ -80,7 +80,7 @@ def test_the_sentence_is_about_positions_and_true() -> None:
         "Two people 200 m apart: any report is at most 1.24 times"
     )
     assert math.exp(0.2 * 1.0 + mechanism.slack) <= 1.24
-    cells = gv.elastic(PARIS, epsilon_per_km=1.0)
+    cells = gv.elastic(PARIS, epsilon_per_km=1.0, between="cells")
     assert "wherever they stand in their cells: any report is at most 4.12 times" in cells.explain(
         0.2
     )
@@ -104,7 +104,9 @@ def test_nothing_over_cells_keeps_or_claims_a_promise_between_positions() -> Non
     promise = mechanism.guarantee
     with pytest.raises(InvalidInput, match="nothing between positions"):
         gv.DenseChannel(grid, mechanism.matrix(), guarantee=promise)
-    assert not gv.certify(gv.elastic(grid, epsilon_per_km=1.0), claim=promise).holds
+    assert not gv.certify(
+        gv.elastic(grid, epsilon_per_km=1.0, between="cells"), claim=promise
+    ).holds
     assert not gv.PerKilometre(1.0).implies(promise)
     assert not (gv.PerKilometre(0.1) + gv.LocalDifferentialPrivacy(0.001)).implies(promise)
     with pytest.raises(Unsupported, match="sample_at"):

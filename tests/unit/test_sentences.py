@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from geoveil.document.exact import IntegerElastic
-from sentences import cell_pairs, check, losses, read
+from sentences import cell_pairs, check, laws_at, losses, read
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
 ABSTRACT = gv.Grid(rows=3, columns=4, cell_km=0.5)
@@ -73,9 +74,19 @@ def mechanisms(name: str) -> dict[str, Channel]:
         made["planar geometric"] = gv.PlanarGeometric(space, epsilon_per_km=2.0)
         made["planar Laplace"] = gv.PlanarLaplace(space, epsilon_per_km=2.0)
         for camouflage in (0.0, 0.5, 1.0):
-            designed = elastic(space, prior(space), epsilon_per_km=2.0, camouflage=camouflage)
+            designed = elastic(
+                space, prior(space), epsilon_per_km=2.0, camouflage=camouflage, between="cells"
+            )
             made[f"camouflage {camouflage}"] = designed
         made["integer elastic"] = IntegerElastic.of(made["camouflage 0.5"])  # type: ignore[arg-type]
+    return made
+
+
+@cache
+def between_positions(camouflage: float, epsilon: float = 2.0) -> gv.PositionalElastic:
+    """What a map is given unless cells are asked for."""
+    made = elastic(MAP, prior(MAP), epsilon_per_km=epsilon, camouflage=camouflage)
+    assert isinstance(made, gv.PositionalElastic)
     return made
 
 
@@ -90,6 +101,49 @@ def test_every_mechanism_tells_the_truth(name: str) -> None:
             assert said.in_cells == isinstance(mechanism.space, gv.Grid)
         assert mechanism.guarantee is not None
         check_bare(mechanism)
+
+
+@pytest.mark.parametrize("camouflage", [0.0, 0.5, 1.0])
+def test_every_mechanism_between_positions_tells_the_truth(camouflage: float) -> None:
+    """Edges, corners, outside and around the globe, exactly as drawn; the rounding is charged."""
+    mechanism = between_positions(camouflage)
+    inward = np.arange(mechanism.report_count) % MAP.size
+    for told in (mechanism, gv.Remapped(mechanism, inward)):
+        for distance in (1e-3, *DISTANCES, 40.0):
+            (said,) = check(told.explain(distance), told)
+            assert (said.who, said.in_cells) == ("people", False)
+            needed = 2.0 * distance + mechanism.slack  # and no more than that
+            assert said.level <= needed * 1.01 + 0.011
+    promise = mechanism.guarantee
+    assert promise is not None
+    for text in (promise.sentence(), promise.amount(), words.spend_in_words(promise)):
+        check(f"{text} {promise.explain(0.2)}", mechanism)
+    certificate = gv.certify(mechanism)
+    check(f"ε = {certificate.found} {mechanism.explain(0.2)}", mechanism)
+    assert certificate.slack_nats == mechanism.slack
+    place = np.array([certificate.worst_place_km])
+    assert MAP.inside_km(place).all()
+    steps = 0.1 * np.stack(
+        [np.cos(np.arange(64) * np.pi / 32), np.sin(np.arange(64) * np.pi / 32)], -1
+    )
+    here, around = np.log(laws_at(mechanism, place)), np.log(laws_at(mechanism, place + steps))
+    found = np.abs(here - around).max() / 0.1  # people beside that place lose nearly all of it
+    assert 0.85 * certificate.epsilon_per_km <= found + mechanism.slack / 0.1
+
+
+def test_a_sentence_about_positions_that_says_too_little_fails_here() -> None:
+    mechanism = between_positions(0.5)
+    true = mechanism.explain(0.2)
+    with pytest.raises(AssertionError, match="is true"):
+        check(re.sub(r"at most [\d.]+ times", "at most 1.3 times", true), mechanism)
+    with pytest.raises(AssertionError, match="is true"):
+        check(re.sub(r"at least \d+ on", "at least 80 on", true), mechanism)
+    with pytest.raises(AssertionError, match="too little"):
+        check(f"{true} ε = 1.8 per km and 0.02 for rounding", mechanism)
+    with pytest.raises(
+        AssertionError, match="too little"
+    ):  # next to each other only rounding counts
+        check(f"{true} ε = 2 per km", mechanism)
 
 
 def check_bare(mechanism: Channel) -> None:
@@ -326,14 +380,19 @@ def test_design_from_every_file_format(kind: str, checkins: Path, tmp_path: Path
     tally, estimate = tmp_path / "tally.json", tmp_path / f"estimate.{kind}"
     geoveil("tally", checkins, "-o", tally, "--epsilon-per-km", 2, *BOX, "--seed", 3)
     geoveil("estimate", tally, "-o", estimate)
-    for number, extra in enumerate((("--camouflage", 0.7), ("--optimal",))):
+    designs = (("--camouflage", 0.7), ("--camouflage", 0.7, "--between", "cells"), ("--optimal",))
+    for number, extra in enumerate(designs):
         saved = tmp_path / f"mechanism{number}.json"
         asked = ("design", "--prior", estimate, "--epsilon-per-km", 2, *extra, "-o", saved)
         shown, values = geoveil(*asked), geoveil(*asked, "--json")
         mechanism = gv.load_mechanism(saved)
         assert isinstance(mechanism, Channel)
         for text in (shown, _sentences(values)):
-            assert all(said.level > math.log(2.71) for said in check(text, mechanism))
+            for said in check(text, mechanism):
+                between = mechanism.told_apart is None
+                assert between == ("--camouflage" in extra and "cells" not in extra)
+                assert said.in_cells != between
+                assert (said.level < math.log(1.6)) == between  # a cell's diagonal, or 200 m
 
 
 def test_advice_is_about_cells_and_reports() -> None:
@@ -364,10 +423,13 @@ def test_a_device_sums_up_its_ledger(tmp_path: Path) -> None:
 def test_a_simulation_counts_the_reports_of_its_people(checkins: Path) -> None:
     asked = ("--rounds", 2, "--epsilon-per-km", 3, "--cell-km", 1)
     rows = geoveil("simulate", checkins, *BOX, *asked)
-    assert words.spend_in_words(gv.GeoIndistinguishability(3.0)) in " ".join(rows.split())
+    promise = gv.BetweenPositions(3.0, 0.02)
+    assert words.spend_in_words(promise) in " ".join(rows.split())
     assert "person has" not in rows
+    cells = geoveil("simulate", checkins, *BOX, *asked, "--between", "cells")
+    assert words.spend_in_words(gv.GeoIndistinguishability(3.0)) in " ".join(cells.split())
     city = json.loads(
         geoveil("simulate", "--people", 200, *asked, "--everybody", "each-round", "--json")
     )
-    assert city["spent"] == words.spend_in_words(gv.GeoIndistinguishability(3.0), 2)
+    assert city["spent"] == words.spend_in_words(promise, 2)
     assert city["reports_per_person"] == 2

@@ -20,7 +20,7 @@ VECTORS = json.loads(
 
 
 def paris(epsilon_per_km: float = 2.0) -> MechanismDocument:
-    collection = gv.Campaign(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5)
+    collection = gv.Campaign(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5, between="cells")
     assert isinstance(collection.mechanism, gv.Elastic)
     return publish(collection.mechanism, campaign="paris", round=1, not_before_s=5, expires_s=99)
 
@@ -97,7 +97,11 @@ def test_the_largest_grid_fits_the_limit() -> None:
     grid = gv.Grid.from_box(south=48.5, west=2.0, north=48.93, east=2.662, cell_km=0.77)
     assert 3500 < grid.size <= 4096
     made = publish(
-        gv.elastic(grid, epsilon_per_km=0.5), campaign="a", round=1, not_before_s=0, expires_s=1
+        gv.elastic(grid, epsilon_per_km=0.5, between="cells"),
+        campaign="a",
+        round=1,
+        not_before_s=0,
+        expires_s=1,
     )
     assert len(made.served()) < LARGEST_BYTES / 2
 

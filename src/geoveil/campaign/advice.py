@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
-from geoveil.campaign.elastic_design import elastic
+from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
@@ -33,6 +33,7 @@ class Choice:
     """``None`` for the mechanisms beside the dial."""
     mechanism: Channel
     mean_distance_km: float
+    """From a person's position to the report, or from the cell, as the mechanism draws."""
     leakage_bits: float
     expected_error_km: float
     """Earth mover's distance of the estimate from one report of so many people each, on average."""
@@ -72,7 +73,14 @@ class Advice:
     @property
     def promise(self) -> str:
         """What every setting keeps, in words."""
-        unit = self.choices[0].mechanism.space.unit
+        unit, promises = (
+            self.dial[0].mechanism.space.unit,
+            [c.mechanism.guarantee for c in self.dial],
+        )
+        slacks = [each.slack for each in promises if isinstance(each, BetweenPositions)]
+        if slacks:
+            promise = BetweenPositions(self.epsilon_per_km, max(slacks))
+            return f"{promise.amount(unit)}, between any two positions, for each report"
         amount = GeoIndistinguishability(self.epsilon_per_km).amount(unit)
         return f"{amount} between cells for each report"
 
@@ -104,13 +112,16 @@ def advise(
     epsilon_per_km: float,
     people: int = 10_000,
     most_leverage: float | None = None,
+    between: Between | None = None,
     repeats: int = 3,
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Advice:
     """Every setting of the dial at a promise, beside planar geometric, Laplace and exponential.
 
-    All have the same worst-case promise (the exponential mechanism by its own accounting). The error is
+    All settings have the same worst-case promise, between positions or cells as in ``elastic``. Those beside
+    the dial have the same number between cells, whatever the dial's is between: a weaker promise on a map.
+    The error is
     measured: ``people`` are drawn from the prior, report, and are estimated, ``repeats`` times over.
     The most isolated place is sought among cells with at least half of an equal share.
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
@@ -121,8 +132,14 @@ def advise(
     number = count("people", people)
     lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
     alone = most_isolated_cell(space, lived_in / lived_in.sum())
+    meant = checked_between(between, space)
     at_promise = partial(
-        elastic, space, people_at, epsilon_per_km=epsilon, most_leverage=most_leverage
+        elastic,
+        space,
+        people_at,
+        epsilon_per_km=epsilon,
+        most_leverage=most_leverage,
+        between=meant,
     )
     makers: list[tuple[str, float | None, Callable[[], Channel]]] = [
         (f"camouflage {k:g}", k, partial(at_promise, camouflage=k)) for k in DIAL
@@ -130,8 +147,10 @@ def advise(
     beside: dict[str, Callable[..., Channel]] = {"exponential": Exponential}
     if isinstance(space, Grid):
         beside = {"planar geometric": PlanarGeometric, "planar Laplace": PlanarLaplace, **beside}
+    weaker = ", between cells" if meant == "positions" else ""
     makers += [
-        (name, None, partial(make, space, epsilon_per_km=epsilon)) for name, make in beside.items()
+        (f"{name}{weaker}", None, partial(make, space, epsilon_per_km=epsilon))
+        for name, make in beside.items()
     ]
     choices = []
     for done, (name, camouflage, make) in enumerate(makers, start=1):

@@ -18,7 +18,7 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
-from geoveil.campaign.elastic_design import Between
+from geoveil.campaign.elastic_design import Between, checked_between
 from geoveil.campaign.rounds import Closing, Round, found_fakes
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
@@ -45,7 +45,7 @@ class Campaign:
     its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
     ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
-    ``between="positions"`` promises between any two positions instead of centres of cells (see ``elastic``).
+    On a map the promise is between any two positions, unless ``between="cells"`` (see ``elastic``).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
     Reference: PRIVIC Alg. 1, with the corrections of docs/privic.md.
 
@@ -89,7 +89,7 @@ class Campaign:
                 0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
                 guarded=bool(guarded),
-                between=between or "cells",
+                between=checked_between(between, space),
             )
         self._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
         self._open_round()

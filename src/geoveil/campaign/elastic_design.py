@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,21 @@ from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
+from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 
 Between = Literal["cells", "positions"]
 """What a promise is between."""
+
+
+def checked_between(between: Between | None, space: Space) -> Between:
+    """What a promise is between: as asked, else positions on a map and cells where there is none."""
+    if between is None:
+        return "positions" if isinstance(space, Grid) and space.box is not None else "cells"
+    if between not in get_args(Between):
+        raise InvalidInput(f"between ({between!r}) must be 'cells' or 'positions'")
+    return between
+
 
 DESIGN_STEPS = Steps(8)
 """Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""
@@ -134,7 +145,7 @@ def elastic(
     camouflage: float = ...,
     most_leverage: float | None = ...,
     stop: Stop = ...,
-    between: Literal["cells"] = ...,
+    between: Literal["cells"],
 ) -> DesignedElastic: ...
 @overload
 def elastic(
@@ -148,7 +159,21 @@ def elastic(
     camouflage: float = ...,
     most_leverage: float | None = ...,
     stop: Stop = ...,
-    between: Between,
+    between: Literal["positions"],
+) -> DesignedPositional: ...
+@overload
+def elastic(
+    space: Space,
+    prior: npt.ArrayLike | None = ...,
+    *,
+    epsilon_per_km: float | None = ...,
+    level: float | None = ...,
+    radius_km: float | None = ...,
+    mean_distance_km: float | None = ...,
+    camouflage: float = ...,
+    most_leverage: float | None = ...,
+    stop: Stop = ...,
+    between: Between | None = ...,
 ) -> DesignedElastic | DesignedPositional: ...
 @one_blas_thread()
 def elastic(
@@ -162,7 +187,7 @@ def elastic(
     camouflage: float = 0.5,
     most_leverage: float | None = None,
     stop: Stop = DESIGN_STEPS,
-    between: Between = "cells",
+    between: Between | None = None,
 ) -> DesignedElastic | DesignedPositional:
     """The mechanism at a promise and a camouflage: 0 the sharpest map, 1 Blahut–Arimoto.
 
@@ -171,9 +196,12 @@ def elastic(
     ``most_leverage`` bounds what a fake report may weigh (``DesignedElastic.leverage``): cells that would
     exceed it are reported more often, and only where that is not enough the camouflage is lowered,
     as little as it must be.
-    Guarantee: ε per km, certified; the same worst case at every camouflage. It holds between the centres of
-    cells, or, with ``between="positions"``, between any two positions (:class:`PositionalElastic`).
-    Cost: some ten designs, each of a few FFT products; with a bound up to a hundred times that.
+    Guarantee: ε per km, certified; the same worst case at every camouflage. It holds between any two
+    positions (:class:`PositionalElastic`), unless ``between="cells"``: then it holds between the centres of
+    cells, as in the papers. Positions are the default on maps (``Grid.from_box``); lines, places and
+    grids without coordinates have cells only, or, where they are grids, on demand.
+    Cost: some ten designs, each of a few FFT products and, between positions, a certificate over all of
+    them (a second at 500 cells); with a bound up to a hundred times that.
     Reference: docs/privic.md, docs/guarantee.md.
 
     >>> import geoveil as gv
@@ -181,18 +209,23 @@ def elastic(
     >>> mechanism = elastic(grid, [1 / 16] * 16, epsilon_per_km=2.0, camouflage=0.5)
     >>> 1.99 < mechanism.certified_epsilon_per_km <= 2.0
     True
-    >>> elastic(grid, epsilon_per_km=2.0, between="positions").guarantee.epsilon_per_km
-    2.0
+    >>> paris = gv.Grid.from_box(south=48.85, west=2.3, north=48.87, east=2.33, cell_km=0.5)
+    >>> print(elastic(paris, epsilon_per_km=2.0).guarantee.amount())
+    ε = 2 per km and 0.012 for rounding
+    >>> print(elastic(paris, epsilon_per_km=2.0, between="cells").guarantee.amount())
+    ε = 2 per km
     """
-    if between not in ("cells", "positions"):
-        raise InvalidInput(f"between ({between!r}) must be 'cells' or 'positions'")
+    between = checked_between(between, space)
     if not 0.0 <= finite("camouflage", camouflage) <= 1.0:
         raise InvalidInput(f"camouflage ({camouflage!r}) must lie in [0, 1]")
     population = prior_over(prior, space.size)
     promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
     if between == "positions":
         if most_leverage is not None:
-            raise Unsupported("most_leverage is kept between cells only; use between='cells'")
+            raise Unsupported(
+                "most_leverage can be kept between cells only; use between='cells' (a weaker promise), "
+                "or leave the bound out"
+            )
         return positional(space, population, promise, camouflage=camouflage, stop=stop)
 
     def designed(share: float) -> DesignedElastic:

@@ -55,7 +55,8 @@ class PromiseRule:
     names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
     close. It costs some hundred estimates at every close.
     ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
-    campaign of the service has this rule. ``between="positions"`` promises between any two positions.
+    campaign of the service has this rule. ``between="positions"`` promises between any two positions,
+    which is what a :class:`Campaign` without a rule of its own does on a map.
     Reference: docs/privic.md.
     """
 

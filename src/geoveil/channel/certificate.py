@@ -34,7 +34,8 @@ class Certificate:
 
     ``epsilon_per_km`` is the largest loss per kilometre between two cells (nats), ``epsilon`` the
     largest loss between any two (``None`` where only the former has a closed form). ``holds`` says
-    whether the claim is met; without a claim it says whether the loss is finite.
+    whether the claim is met; without a claim it says whether the loss is finite. Between positions,
+    ``epsilon_per_km`` is a bound over any two of them, and ``slack_nats`` comes on top, once a report.
     """
 
     epsilon_per_km: float
@@ -48,13 +49,20 @@ class Certificate:
     """Why it does not hold, in words."""
     unit: str = "km"
     """That of the space: ``epsilon_per_km`` reads in it."""
+    slack_nats: float | None = None
+    """Between positions: what rounding adds to the loss at any distance; ``None`` between cells."""
+    worst_place_km: tuple[float, float] | None = None
+    """Between positions: around this place they lose most per km, in the plane of the space."""
 
     @property
     def found(self) -> str:
         """The loss in the unit of the claim: per km, or whatever the distance."""
         if isinstance(self.claimed, LocalDifferentialPrivacy) and self.epsilon is not None:
             return rounded_up(self.epsilon, 9)
-        return f"{rounded_up(self.epsilon_per_km, 9)} per {self.unit}"
+        rounding = (
+            "" if self.slack_nats is None else f" and {rounded_up(self.slack_nats, 2)} for rounding"
+        )
+        return f"{rounded_up(self.epsilon_per_km, 9)} per {self.unit}{rounding}"
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else f"DOES NOT HOLD: {self.problem}"
@@ -91,7 +99,7 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
             problem = f"{found.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
         return Certificate(
             loss.epsilon_per_km, None, claim, problem is None,
-            None, False, loss.how, problem, channel.space.unit,
+            None, False, loss.how, problem, channel.space.unit, loss.slack, loss.place_km,
         )  # fmt: skip
     if isinstance(claim, BetweenPositions):
         told = "a law over cells promises nothing between positions"

@@ -49,6 +49,8 @@ class PrivacyLoss:
     """How it was found, in words."""
     slack: float | None = None
     """Where the loss is between positions: what rounding adds to it, whatever their distance."""
+    place_km: tuple[float, float] | None = None
+    """The place around which positions lose most per km, east and north in the plane of the space."""
 
     def proves(self, claim: Guarantee) -> bool:
         """Whether a channel with this loss keeps what is claimed."""

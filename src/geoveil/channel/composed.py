@@ -314,8 +314,9 @@ class Remapped(ByParts, Channel):
         if loss is None:
             return None
         return PrivacyLoss(
-            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map", loss.slack
-        )
+            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map", loss.slack,
+            loss.place_km,
+        )  # fmt: skip
 
     @property
     def told_apart(self) -> Space | None:

@@ -218,6 +218,10 @@ class BetweenPositions(GeoIndistinguishability):
     def amount(self, unit: str = "km") -> str:
         return f"{super().amount(unit)} and {words.rounded_up(self.slack, 2)} for rounding"
 
+    def explain(self, distance_km: float) -> str:
+        """What the promise means for two people this far apart, in plain words."""
+        return words.explain(self, None, distance_km)
+
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, BetweenPositions):
             return self.exact <= other.exact and self.slack <= other.slack

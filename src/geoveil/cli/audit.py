@@ -83,7 +83,7 @@ def command(
         **promise,
         "people": "as in the prior" if prior else "everywhere alike; --prior says otherwise",
         "mean distance": None if distance is None
-        else f"{distance:.4g} km between the cell of a person and the report",
+        else choice.distance_in_words(mechanism, distance),
         "fake reports": None if gain is None
         else f"the worst attack found, 1 % fakes, moves {100 * gain.moved:.3g} % of the map onto one "
         f"place: a gain of {gain.gain:.2g}",
@@ -122,6 +122,8 @@ def _values(report: AuditReport) -> dict[str, Any]:
         "epsilon_per_km": json_number(found.epsilon_per_km),
         "epsilon": json_number(found.epsilon),
         "worst_pair": found.worst_pair,
+        "slack_nats": found.slack_nats,
+        "worst_place_km": found.worst_place_km,
         "exact": found.exact,
         "how": found.how,
         "problem": found.problem,
@@ -161,4 +163,7 @@ def _certificate_lines(certificate: gv.Certificate | None) -> dict[str, str]:
     loss = f"{verdict}: the loss is {kind} {certificate.found}, by {certificate.how}"
     pair = certificate.worst_pair
     worst = "" if pair is None else f"cells {pair[0]} and {pair[1]}"
+    place = certificate.worst_place_km
+    if place is not None:
+        worst = f"positions around {place[0]:.3g} km east and {place[1]:.3g} km north of the middle"
     return {"certificate": loss, "worst pair": worst}

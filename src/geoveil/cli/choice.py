@@ -5,17 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import geoveil as gv
 from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
-from geoveil.cli.options import Decorator, together
+from geoveil.cli.options import Decorator, between_option, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
 
+if TYPE_CHECKING:
+    from geoveil.campaign.elastic_design import Between
+
+ELASTIC = gv.Elastic.name
+"""The mechanism whose promise may be between positions or between cells."""
 ON_MAPS = tuple(name for name in MECHANISMS if name not in ("linear-geometric", "rappor"))
 """The mechanisms whose reports are places on a map."""
 
@@ -38,8 +43,9 @@ def mechanism_options(names: Iterable[str]) -> Decorator:
             help=f"One of {', '.join(names)}; or a mechanism document (.json).",
         ),
         *(click.option(_flag(name), type=float, help=text) for name, text in PROMISES.items()),
+        between_option,
         name="choice",
-        make=lambda mechanism, **promise: MechanismChoice.parse(mechanism, promise),
+        make=lambda mechanism, between, **promise: MechanismChoice.parse(mechanism, promise, between),
     )  # fmt: skip
 
 
@@ -49,12 +55,19 @@ class MechanismChoice:
 
     name: str
     promise: Mapping[str, float]
+    between: Between | None = None
 
     @classmethod
-    def parse(cls, name: str, promise: Mapping[str, float | None]) -> MechanismChoice:
+    def parse(
+        cls, name: str, promise: Mapping[str, float | None], between: Between | None = None
+    ) -> MechanismChoice:
         """Check a name (or a path that ends in .json) with the promises that were given."""
         given = {key: value for key, value in promise.items() if value is not None}
-        choice = cls(name, given)
+        choice = cls(name, given, between)
+        if between is not None and name != ELASTIC:
+            raise click.UsageError(
+                f"--between is for --mechanism {ELASTIC}; {name} has one kind of promise"
+            )
         if not choice.is_document:
             choice._check()
         elif given:
@@ -75,11 +88,23 @@ class MechanismChoice:
         """The mechanism, on the grid where it needs one."""
         if self.is_document:
             return gv.load_mechanism(self.name)
+        if self.name == ELASTIC and grid is not None and self._from_positions:
+            asked: dict[str, Any] = {**self.promise}
+            return gv.elastic(grid, **asked, between="positions")
         kind = MECHANISMS[self.name]
         built: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
         return built
 
+    @property
+    def _from_positions(self) -> bool:
+        """Whether the elastic mechanism is the one between positions; β is a number of that between cells."""
+        return self.between != "cells" and "beta_per_km" not in self.promise
+
     def _check(self) -> None:
+        if self.between == "positions" and "beta_per_km" in self.promise:
+            raise click.UsageError(
+                "--beta-per-km is for --between cells; promise --epsilon-per-km instead"
+            )
         if self.name not in ON_MAPS:
             raise click.UsageError(
                 f"mechanism ({self.name}) must be one of {', '.join(ON_MAPS)}, or a .json file"
@@ -123,6 +148,17 @@ def promise_in_words(
         else mechanism.explain(NEARBY_KM),
         "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
     }
+
+
+def distance_in_words(mechanism: gv.Channel, distance_km: float) -> str:
+    """How far a report is from its person, on average: from the position, or from the cell."""
+    unit = mechanism.space.unit
+    if isinstance(mechanism, gv.PositionalElastic):
+        return (
+            f"{distance_km:.4g} {unit} from the position of a person to the middle of the reported cell, "
+            "people standing anywhere in their cells"
+        )
+    return f"{distance_km:.4g} {unit} between the cell of a person and the report"
 
 
 def _flag(name: str) -> str:

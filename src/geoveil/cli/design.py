@@ -9,19 +9,22 @@ from click.core import ParameterSource
 
 import geoveil as gv
 from geoveil.campaign import Advice, DesignedElastic
-from geoveil.channel.words import rounded_up
+from geoveil.campaign.positional_design import DesignedPositional
 from geoveil.cli import options as shared
 from geoveil.cli import prior_file
-from geoveil.cli.choice import describe, promise_in_words
+from geoveil.cli.choice import describe, distance_in_words, promise_in_words
 from geoveil.cli.console import Console, Screen, columns_of_numbers, json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.plot import curves, maps
 from geoveil.table import locations, writer
+from geoveil.table.report_places import rim_reports
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""
 
-_OF_THE_DIAL = ("advice", "camouflage", "mean_distance_km", "most_leverage", "people", "plot")
+_OF_THE_DIAL = (
+    "advice", "between", "camouflage", "mean_distance_km", "most_leverage", "people", "plot"
+)  # fmt: skip
 _OF_THE_OPTIMUM = ("loss", "gap", "spanner")
 _FORETELLS = 10
 """Up to here the leverage is near the gain that fakes have: docs/robustness.md."""
@@ -35,6 +38,7 @@ _FORETELLS = 10
 @click.option("--epsilon-per-km", type=float, help="The promise, certified.")
 @click.option("--mean-distance-km", type=float, help="A mean distance; the promise is solved for.")
 @shared.camouflage_option
+@shared.between_option
 @shared.leverage_option
 @shared.output_option("Where the mechanism goes.", metavar="MECHANISM.json", required=False)
 @click.option("--advise", "advice", is_flag=True, help="Show the whole dial at the promise.")
@@ -58,7 +62,9 @@ def command(
     """Design a mechanism for what is believed, at a certified promise and a camouflage.
 
     Rows of the prior with a cell are cells; rows with a latitude and a longitude are put into the cells
-    of a grid (--box, --cell-km). Amounts are shares or counts of people.
+    of a grid (--box, --cell-km). Amounts are shares or counts of people. On a map the promise is between
+    any two positions, wherever people stand; elsewhere, and with --between cells, between cells. The
+    mechanism of --optimal is one between cells.
 
     \b
     geoveil design --prior estimate.geojson --epsilon-per-km 2 --camouflage 0.5 -o mechanism.json
@@ -72,7 +78,7 @@ def command(
     with console.progress("reading the prior") as progress:
         believed = prior.read(console, reading, area)
         space, share = believed.space, believed.share
-        dial = {name: options[name] for name in ("epsilon_per_km", "most_leverage")}
+        dial = {name: options[name] for name in ("epsilon_per_km", "most_leverage", "between")}
         if optimal:
             progress.stage("optimising")
             best = gv.optimal_mechanism(
@@ -162,31 +168,40 @@ def _tell_optimum(
     console.result(values, lines)
 
 
-def _tell_design(console: Console, designed: DesignedElastic, output: str) -> None:
+def _tell_design(
+    console: Console, designed: DesignedElastic | DesignedPositional, output: str
+) -> None:
     values = {
         "beta_per_km": designed.beta_per_km,
         "certified_epsilon_per_km": designed.certified_epsilon_per_km,
         "mean_distance_km": designed.mean_distance_km,
         "leakage_bits": designed.leakage_bits,
         "leverage": json_number(designed.leverage),
-        "cells_with_weight": designed.cells_with_weight,
-        "rank": designed.rank,
-        "warning": designed.warning,
-        **describe(designed),
     }
-    certified = rounded_up(designed.certified_epsilon_per_km)
+    certified = gv.GeoIndistinguishability(designed.certified_epsilon_per_km)
+    if isinstance(designed, DesignedPositional):
+        certified = gv.BetweenPositions(designed.certified_epsilon_per_km, designed.slack)
     lines = {
         **promise_in_words(designed),
-        "certified": f"ε = {certified} per km, β = {designed.beta_per_km:.6g}",
-        "mean distance": f"{designed.mean_distance_km:.4g} km between the cell of a person and the report",
+        "certified": f"{certified.amount()}, β = {designed.beta_per_km:.6g}",
+        "mean distance": distance_in_words(designed, designed.mean_distance_km),
         "leakage": f"{designed.leakage_bits:.4g} bits a report, on average",
         "fake reports": f"each may weigh for {_weight(designed.leverage)} honest ones; "
         "geoveil audit --prior measures what they move",
-        "reported cells": f"{designed.cells_with_weight} of {designed.space.size}",
-        "warning": designed.warning,
-        "saved": output,
     }
-    console.result(values, lines)
+    if isinstance(designed, DesignedElastic):
+        values |= {
+            "cells_with_weight": designed.cells_with_weight,
+            "rank": designed.rank,
+            "warning": designed.warning,
+        }
+        lines["reported cells"] = f"{designed.cells_with_weight} of {designed.space.size}"
+        lines["warning"] = designed.warning or ""
+    else:
+        values |= {"slack": designed.slack, "rim_reports": rim_reports(designed)}
+        lines["certified"] += ", a bound over all positions"
+    lines["saved"] = output
+    console.result(values | describe(designed), lines)
 
 
 def _weight(leverage: float) -> str:

@@ -177,5 +177,11 @@ camouflage_option = click.option(
 
 leverage_option = click.option(
     "--most-leverage", type=float, metavar="L",
-    help="What a fake report may weigh at most; a low bound costs camouflage.",
+    help="What a fake report may weigh at most; a low bound costs camouflage. With --between cells.",
+)  # fmt: skip
+
+between_option = click.option(
+    "--between", type=click.Choice(["positions", "cells"]),
+    help="What the promise of an elastic mechanism is between: any two positions (on maps, unless "
+    "given), or the centres of cells, as in the papers.",
 )  # fmt: skip

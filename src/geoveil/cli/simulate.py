@@ -39,6 +39,7 @@ class Population(NamedTuple):
 @click.option("--rounds", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option("--epsilon-per-km", type=float, required=True, help="The promise, certified.")
 @shared.camouflage_option
+@shared.between_option
 @click.option(
     "--as-published", is_flag=True,
     help="The paper's rule instead: Blahut–Arimoto at β = ε/2, the last round alone.",
@@ -117,7 +118,7 @@ def command(
             panels += [Panel("estimate", last.distribution) for last in simulation.rounds[-1:]]
             save_maps(maps, simulation.space, panels)
     console.warn_of_outside(people.outside)
-    promise, spend = gv.GeoIndistinguishability(options["epsilon_per_km"]), people.spend
+    promise, spend = simulation.campaign.rule.guarantee, people.spend
     if (
         spend is not None and options["everybody"] == "each-round"
     ):  # rounds that did not close as well
@@ -183,10 +184,21 @@ def _run(
                 raise click.UsageError(
                     f"{flag} must not go with --as-published: the paper has none"
                 )
+        if options["between"] == "positions":
+            raise click.UsageError(
+                "--between positions must not go with --as-published: the paper promises between cells"
+            )
         steps = {name: options[name] for name in ("design_steps", "update_steps")}
         campaign = gv.Campaign.as_published(grid, beta_per_km=epsilon / 2, **steps)
     else:
-        names = ("epsilon_per_km", "camouflage", "minimum_reports", "most_leverage", "guarded")
+        names = (
+            "epsilon_per_km",
+            "camouflage",
+            "minimum_reports",
+            "most_leverage",
+            "guarded",
+            "between",
+        )
         campaign = gv.Campaign(grid, **{name: options[name] for name in names})
     fake = middle if options["fake_cell"] is None else options["fake_cell"]
     everybody = options["everybody"].replace("-", " ")

@@ -130,7 +130,7 @@ class IntegerElastic(Mechanism):
 
     >>> import geoveil as gv
     >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
-    >>> exact = IntegerElastic.of(gv.elastic(grid, epsilon_per_km=2.0))
+    >>> exact = IntegerElastic.of(gv.elastic(grid, epsilon_per_km=2.0, between="cells"))
     >>> exact.certified_epsilon_per_km <= 2.0, exact.draw(5, bytes(16))
     (True, 0)
     """

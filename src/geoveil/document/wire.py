@@ -47,7 +47,8 @@ class MechanismDocument:
     >>> import geoveil as gv
     >>> grid = gv.Grid.from_box(south=48.8, west=2.3, north=48.83, east=2.35, cell_km=0.5)
     >>> document = publish(
-    ...     gv.elastic(grid, epsilon_per_km=2.0), campaign="paris", round=1, not_before_s=0, expires_s=10
+    ...     gv.elastic(grid, epsilon_per_km=2.0, between="cells"),
+    ...     campaign="paris", round=1, not_before_s=0, expires_s=10
     ... )
     >>> MechanismDocument.read(document.served()).id == document.id
     True

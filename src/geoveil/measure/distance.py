@@ -23,7 +23,8 @@ Loss = Callable[[Space, ArrayLike, ArrayLike], FloatArray]
 def mean_distance_km(channel: Channel, prior: ArrayLike | None = None) -> float:
     """The mean distance Σ π(x) C[x, y] d(x, y) between a person and their report, in km.
 
-    The prior is uniform when none is given. Reports must be cells.
+    The prior is uniform when none is given. Reports must be cells. Of a mechanism between positions it is
+    the distance from the position of a person, who stands anywhere in the cell.
 
     Cost: one row at a time unless the channel has a formula; never an m×m array.
 
@@ -52,7 +53,8 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     """
     weights = arrays.prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
-    if isinstance(loss, RadialLoss) and support.size > FEW_ROWS:
+    few = support.size <= FEW_ROWS and channel.told_apart is not None  # the distance is from a cell
+    if isinstance(loss, RadialLoss) and not few:
         return float(weights @ channel.mean_of_distance(loss.at))
     losses: Iterable[FloatArray]
     if callable(loss):

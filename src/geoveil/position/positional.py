@@ -106,6 +106,7 @@ class PositionalElastic(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """The certificate, a little above the exact loss."""
+        east, north = self.space.centres[0] + np.array(self.certificate.worst_km)
         return PrivacyLoss(
             self.certificate.epsilon_per_km,
             None,
@@ -113,6 +114,7 @@ class PositionalElastic(Mechanism):
             False,
             "a bound over all positions",
             self.slack,
+            (float(east), float(north)),
         )
 
     def parameters(self) -> dict[str, Any]:

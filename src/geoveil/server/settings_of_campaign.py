@@ -125,6 +125,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             most_leverage=self.most_leverage,
             guarded=self.guarded,
             exact=True,
+            between="cells",
         )
 
     def ends_with(self, concluded: int) -> bool:

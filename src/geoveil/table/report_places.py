@@ -29,7 +29,7 @@ class ReportPlaces:
     >>> grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.82, east=2.23, cell_km=1.0)
     >>> places = ReportPlaces(gv.PlanarGeometric(grid, epsilon_per_km=2.0))
     >>> places.nearest_cells(lat=np.array([48.815]), lng=np.array([2.201]))[0].tolist()
-    [4]
+    [6]
     """
 
     def __init__(self, channel: Channel) -> None:

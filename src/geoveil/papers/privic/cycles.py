@@ -381,7 +381,9 @@ def _same_promise(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
     for epsilon, seed in setting.each(jobs, "ε = {:g} per cell, seed {}"):
         rules = {PAPER: campaign.as_published(city, epsilon / 2)}
         for name, dial in DIALS.items():
-            rules[name] = Campaign(city.grid, epsilon_per_km=epsilon, camouflage=dial)
+            rules[name] = Campaign(
+                city.grid, epsilon_per_km=epsilon, camouflage=dial, between="cells"
+            )
         for name, rule in rules.items():
             run = simulate(rule, crowd, rounds=rounds, seed=setting.seed + seed, hindsight=False)
             runs.setdefault((epsilon, name), []).append(run)

@@ -194,7 +194,9 @@ def figure_2(setting: Setting) -> Measured:
                     city.grid, prior, beta_per_km=epsilon / 2, stop=cycles.DESIGN_UPDATES
                 ),
                 LAPLACE: wider_laplace(city, epsilon),
-                DIAL: elastic(city.grid, prior, epsilon_per_km=epsilon, camouflage=0.5),
+                DIAL: elastic(
+                    city.grid, prior, epsilon_per_km=epsilon, camouflage=0.5, between="cells"
+                ),
             }
             for name, channel in mechanisms.items():
                 from_a, from_b = inside(city, channel, a), inside(city, channel, b)
