@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,15 +16,17 @@ from io import StringIO
 from pathlib import Path
 from queue import Queue
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
+from geoveil.server.conclusion import SLOW_CLOCKS_S, VIEWS, Conclusion, Work, conclude
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
@@ -31,8 +34,11 @@ from geoveil.server.worker import (
     ELSEWHERE_S,
     KEEP_EVERY_S,
     LIMIT_S,
+    MOST_FAILURES,
+    QUICK_S,
     Estimator,
     EstimatorFailed,
+    EstimatorLate,
     EstimatorLost,
     WorkedElsewhere,
     Worker,
@@ -56,6 +62,7 @@ class Watched:
             event=self.events.put,
             fault=self._fault,
             estimator=estimator,
+            patient=estimator,
             uptime=campaigns.clock,
         )
         self.worker.start()
@@ -197,11 +204,168 @@ def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> 
     other, taken = Campaigns(city.store, clock=city.clock), []
     slow = Slow(city.clock, lambda: taken.append(other.claim(work, for_s=CLAIM_S)))
     watched = Watched(city.campaigns, slow)
+    watched.worker._slow.add("paris")
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     assert taken == [0] * int(LIMIT_S / KEEP_EVERY_S)
     assert watched.worker.stop(PATIENCE_S)
     city.store.close()
+
+
+class Unfinished(Here):
+    """A process that never gets beyond so many parts."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def conclude(self, work: Work, **asked: Any) -> Conclusion:
+        ready: list[Conclusion] = []
+        conclude(work, ready.append)
+        return ready[self.parts]
+
+
+@pytest.mark.parametrize(
+    ("parts", "missing"),
+    [
+        (0, ["error_bars", "alarm", "manipulation_gain"]),
+        (1, ["alarm", "manipulation_gain"]),
+        (2, ["manipulation_gain"]),
+    ],
+)
+def test_an_estimate_that_cannot_be_finished_is_published_and_says_what_it_lacks(
+    city: City, parts: int, missing: list[str]
+) -> None:
+    work = closed(city)
+    whole = conclude(city.campaigns.work(work))
+    watched = Watched(city.campaigns, Unfinished(parts))
+    assert watched.worker.submit(work)
+    assert [watched.next(), watched.next()] == ["estimate-unfinished", "estimate-made"]
+    assert watched.traces[0].where == tuple(missing)
+    record = city.campaigns.estimate("paris")
+    body, expected = msgspec.json.decode(record.body), msgspec.json.decode(whole.body)
+    assert body["unfinished"] == missing
+    assert expected.pop("unfinished") == []
+    assert {name: body[name] for name in body if name != "unfinished"} == {
+        name: expected[name] for name in expected if name in body
+    }
+    assert ("interval" in body, "alarm" in body) == (parts > 0, parts > 1)
+    for view in VIEWS.values():
+        assert view.render(record.body)
+    city.wait(2)
+    state = city.campaigns.state("paris")
+    assert (state["round"], state["alarm"]) == (2, body.get("alarm"))
+    city.report(200)
+    city.campaigns.close("paris")
+    city.work()  # and the next one remembers what there was
+    assert city.estimated(2)["unfinished"] == []
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_a_large_campaign_keeps_no_small_one_waiting(city: City) -> None:
+    class Late(Here):
+        def conclude(self, work: Work, **asked: Any) -> Conclusion:
+            if work.campaign == "paris" and asked["limit_s"] <= QUICK_S:
+                raise EstimatorLate("an estimate must be made in time")
+            if work.campaign == "paris":
+                assert self.gate.wait(PATIENCE_S)
+            return conclude(work)
+
+    estimator = Late()
+    estimator.gate.clear()
+    watched = Watched(city.campaigns, estimator)
+    assert watched.worker.submit(closed(city))
+    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    for number in (1, 2):
+        lyon.report(100)
+        lyon.campaigns.close("lyon")
+        for each in lyon.campaigns.tick():
+            watched.worker.submit(each)
+        assert watched.next() == "estimate-made"
+        lyon.wait(2)
+        assert lyon.campaigns.estimate("lyon").round == number
+    assert city.store.estimate("paris") is None
+    estimator.gate.set()
+    assert watched.next() == "estimate-made"
+    assert city.store.estimate("paris") is not None
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city: City) -> None:
+    class Failing(Here):
+        def conclude(self, work: Work, **asked: Any) -> Conclusion:
+            if work.round == 1:
+                raise EstimatorFailed(Trace("MemoryError", ()))
+            return super().conclude(work, **asked)
+
+    watched = Watched(city.campaigns, Failing())
+    first = closed(city)
+    told, began = [], city.clock.now
+    while "estimate-given-up" not in told:
+        (closing,) = city.campaigns.tick()
+        if watched.worker.submit(closing):
+            told.append(watched.next())
+            if len(told) == MOST_FAILURES:
+                told.append(watched.next())
+            while watched.worker.waiting:
+                time.sleep(0.001)
+        city.wait(1)
+    assert told == ["estimate-failed"] * MOST_FAILURES + ["estimate-given-up"]
+    assert city.clock.now - began > 2 ** (MOST_FAILURES - 3)  # pauses grew
+    assert city.campaigns.tick() == []
+    city.wait(2)
+    assert city.campaigns.mechanism("paris").number == 2
+    city.report(150)
+    assert watched.worker.submit(closed(city, 1))
+    assert watched.next() == "estimate-made"
+    body = city.estimated()
+    assert (body["round"], body["reports"]) == (2, 351)
+    assert [known["round"] for known in body["rounds"]] == [first.round, 2]
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_what_a_process_had_when_its_time_was_up_is_taken(city: City) -> None:
+    work, ready = city.campaigns.work(closed(city)), []
+    conclude(work, ready.append)
+
+    class Played(Estimator):
+        """The part of the process is played by this thread."""
+
+        fails = False
+
+        def _started(self) -> Any:
+            here, theirs = multiprocessing.Pipe()
+            self.ends, alive, over = [here, theirs], *multiprocessing.Pipe()
+            self.ends += [alive, over]
+            for each in ready[:2]:
+                theirs.send(each)
+            if self.fails:
+                theirs.send(Trace("MemoryError", ()))
+            return SimpleNamespace(sentinel=alive), here
+
+    for fails in (False, True):
+        estimator = Played()
+        estimator.fails = fails
+        conclusion = estimator.conclude(work, limit_s=0.5)
+        assert conclusion.unfinished == ("alarm", "manipulation_gain")
+        for each in estimator.ends:
+            each.close()
+
+
+def test_fewer_and_fewer_rounds_are_tried_where_all_are_too_many(city: City) -> None:
+    for _ in range(5):
+        city.report(100)
+        city.campaigns.close("paris")
+        city.work()
+        city.wait(2)
+    closing = closed(city)
+    used = [
+        sorted(city.campaigns.work(replace(closing, failures=failures)).documents)
+        for failures in range(4)
+    ]
+    assert used == [[1, 2, 3, 4, 5, 6]] * 2 + [[6]] * 2
+    body = conclude(city.campaigns.work(replace(closing, failures=2))).body
+    assert [known["round"] for known in msgspec.json.decode(body)["rounds"]] == [6]
 
 
 def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City) -> None:
@@ -308,7 +472,7 @@ async def _failing_service(city: City, said: StringIO, estimator: Estimator) -> 
     service = Service(
         city.store, Settings(tick_s=3600.0), log=Log("info", stream=said), clock=city.clock
     )
-    service.worker._estimator = estimator
+    service.worker._quick.estimator = service.worker._patient.estimator = estimator
     await service.start()
     outcomes = service.metrics.estimates
     for outcome in ("failed", "made"):

@@ -257,7 +257,8 @@ class MemoryStore:
         """How many rounds have closed with enough reports."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            return sum(one.closing is not None for one in kept.rounds) if kept else 0
+            rounds = kept.rounds if kept else []
+            return sum(_waits(one) or one.estimate is not None for one in rounds)
 
     def round_of(self, mechanism: str) -> RoundRecord | None:
         """The round that published this document."""

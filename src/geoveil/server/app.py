@@ -35,6 +35,8 @@ _SUMMARY_S = 60.0
 _READY_S = 1.0
 _THREADS = 16
 _MOST_ASKED = 256
+_OUTCOMES = {"estimate-unfinished": "unfinished", "estimate-given-up": "given up"}
+"""Of attempts at an estimate, by what the worker says; all else has failed."""
 _ID = re.compile(ID_PATTERN.replace("$", r"\Z"))
 ELSEWHERE = "(elsewhere)"
 """Stands for addresses that do not exist, in metrics and logs."""
@@ -190,7 +192,7 @@ class Service:
         self.log.event(name)
 
     def _not_estimated(self, name: str, trace: Trace) -> None:
-        self.metrics.estimates["failed"] += 1
+        self.metrics.estimates[_OUTCOMES.get(name, "failed")] += 1
         self.log.fault(name, trace)
 
 

@@ -283,16 +283,37 @@ class Campaigns:
         self._store.replace_document(record, after=current.number, at_s=now)
         self._forget(current.campaign)
 
+    def failed(self, closing: ClosingRecord) -> int:
+        """An attempt at the estimate of a closing has failed; how many have."""
+        return self._store.failed(closing.campaign, closing.round)
+
+    def give_up(self, closing: ClosingRecord) -> bool:
+        """Make no estimate of a closing: the campaign goes on with the mechanism it has.
+
+        Its reports enter the next estimate. ``False`` where another process has published or given up.
+        """
+        current, settings = self._look(closing.campaign), self.settings(closing.campaign)
+        now, document = int(self.clock()), MechanismDocument.read(current.document)
+        following = conclusions.renewed(document, settings, now, current.number + 1)
+        record = conclusions.record_of(following, settings, now)
+        given_up = self._store.give_up(closing.campaign, closing.round, record, at_s=now)
+        self._forget(closing.campaign)
+        return given_up
+
     def work(self, closing: ClosingRecord) -> conclusions.Work:
-        """A closing with all that its estimate is made from."""
-        campaign, counts = (
-            closing.campaign,
-            self._store.closing_counts(closing.campaign, closing.round),
-        )
+        """A closing with all that its estimate is made from.
+
+        After the second attempt that failed, and every further one, only a quarter of the rounds: the
+        estimate says which it is made from.
+        """
+        campaign = closing.campaign
+        counts = self._store.closing_counts(campaign, closing.round)
+        filled = [number for number in sorted(counts) if counts[number].any()]
+        newest = set(filled[-max(1, len(filled) >> 2 * max(0, closing.failures - 1)) :])
         documents = {
             each.number: each.document
             for each in self._store.rounds(campaign)
-            if each.number in counts and counts[each.number].any()
+            if each.number in newest
         }
         before = self._store.estimate(campaign)
         settings = self.settings(campaign)

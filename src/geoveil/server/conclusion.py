@@ -65,11 +65,20 @@ class Conclusion:
     body: bytes
     reports: int
     following: RoundRecord | None
+    unfinished: tuple[str, ...] = ()
+    """The parts that the body does not have, by their names in :data:`PARTS`."""
+
+
+def _nobody(conclusion: Conclusion) -> None:
+    """Nobody wants to know."""
 
 
 @one_blas_thread()
-def conclude(work: Work) -> Conclusion:
+def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclusion:
     """The estimate of a closing and the next document.
+
+    ``tell`` is told what there is, as soon as there is a map and a next document and after each part
+    but the last: whoever cannot wait takes that.
 
     Cost: one fit over all rounds with the minimum of reports, its error bars, the alarm, the
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
@@ -91,18 +100,23 @@ def conclude(work: Work) -> Conclusion:
         raise NothingToRelease(
             f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
         )
-    closing = campaign.closing
-    body = _body(work, documents, closing)
-    if last:
-        return Conclusion(body, closing.reports, None)
-    document = _published(campaign, settings, work.campaign, work.closed_at_s)
-    return Conclusion(body, closing.reports, record_of(document, settings, work.closed_at_s))
+    closing, following = campaign.closing, None
+    if not last:
+        document = _published(campaign, settings, work.campaign, work.closed_at_s)
+        following = record_of(document, settings, work.closed_at_s)
+    parts: dict[str, Any] = {}
+    for done, part in enumerate(PARTS.values()):
+        unfinished = tuple(PARTS)[done:]
+        body = _body(work, documents, closing, parts, unfinished)
+        tell(Conclusion(body, closing.reports, following, unfinished))
+        parts |= part(closing)
+    return Conclusion(_body(work, documents, closing, parts, ()), closing.reports, following)
 
 
 def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
     """What was believed before, and where fakes were found."""
     estimate = read_body(body)
-    fakes = estimate["alarm"].get("fakes", {}).get("found", ())
+    fakes = estimate.get("alarm", {}).get("fakes", {}).get("found", ())
     for done in rounds:
         if done.number == number:
             done.distribution = np.array(estimate["distribution"])
@@ -193,8 +207,14 @@ def served(mechanism: str, document: bytes) -> bytes:
 # --- The body of an estimate
 
 
-def _body(work: Work, documents: Mapping[int, MechanismDocument], closing: Closing) -> bytes:
-    """The estimate of a closed round with error bars, certificate, alarm and manipulation gain."""
+def _body(
+    work: Work,
+    documents: Mapping[int, MechanismDocument],
+    closing: Closing,
+    parts: Mapping[str, Any],
+    unfinished: tuple[str, ...],
+) -> bytes:
+    """The estimate of a closed round with the parts there are, and the names of those there are not."""
     newest, estimate = documents[work.round], closing.estimate
     return canonical_bytes(
         {
@@ -215,12 +235,11 @@ def _body(work: Work, documents: Mapping[int, MechanismDocument], closing: Closi
                 for done in closing.rounds
             ],
             "distribution": estimate.distribution.tolist(),
-            **_error_bars(closing),
             "certificate_nats_per_report": float(estimate.certificate),
             "steps": estimate.steps,
             "stopped": estimate.stopped,
-            "alarm": _alarm(closing),
-            "manipulation_gain": _gain(closing),
+            "unfinished": list(unfinished),
+            **parts,
         }
     )
 
@@ -244,7 +263,7 @@ def _alarm(closing: Closing) -> dict[str, Any]:
         "raised", "p_value", "statistic", "threshold", "overall_p_value", "false_alarm", "replicates",
     )  # fmt: skip
     fewest, most = inspected.fake_range
-    return {
+    described = {
         **{name: getattr(alarm, name) for name in names},
         "suspicious": alarm.suspicious.tolist(),
         "fakes": {
@@ -258,18 +277,28 @@ def _alarm(closing: Closing) -> dict[str, Any]:
         "rounds": [done.number for done in closing.alarm_rounds],
         "summary": inspected.summary(),
     }
+    return {"alarm": described}
 
 
 def _gain(closing: Closing) -> dict[str, Any]:
     """How far fake reports under the newest mechanisms would move this estimate."""
     gain, rounds = closing.manipulation_gain()
-    return {
+    described = {
         **{name: getattr(gain, name) for name in ("gain", "median", "target", "fake", "share")},
         "fakes_tried": gain.tried.size,
         "fakes_possible": gain.gains.size,
         "rounds": [done.number for done in rounds],
         "summary": gain.summary(),
     }
+    return {"manipulation_gain": described}
+
+
+PARTS: Mapping[str, Callable[[Closing], dict[str, Any]]] = {
+    "error_bars": _error_bars,
+    "alarm": _alarm,
+    "manipulation_gain": _gain,
+}
+"""What is said about a map, in the order in which it is missed; each can be left out."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:

@@ -159,8 +159,10 @@ class Metrics:
         self.requests: Counter[tuple[str, int]] = Counter()
         """(route template, status) → requests."""
         self.reports: Counter[str] = Counter(counted=0, repeated=0, refused=0)
-        self.estimates: Counter[str] = Counter(made=0, failed=0)
-        """Attempts by what became of them; one that failed is made again."""
+        self.estimates: Counter[str] = Counter(
+            {"made": 0, "failed": 0, "unfinished": 0, "given up": 0}
+        )
+        """Attempts by what became of them; one that failed is made again, until it is given up."""
         self.commit_s = Histogram()
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         """Name → a sentence, and a number that is read when somebody asks."""

@@ -221,13 +221,18 @@ ESTIMATE_SCHEMA = {
     "type": "object",
     "title": "Estimate",
     "description": "The distribution over cells brought back from the reports, as of the close of a round.",
-    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "distribution", "interval"],
+    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "distribution", "unfinished"],
     "properties": {
         "kind": {"const": "estimate"},
         "campaign": {"type": "string"},
         "round": {"type": "integer", "minimum": 1},
         "reports": {"type": "integer", "minimum": 1},
         "distribution": {"type": "array", "items": {"type": "number", "minimum": 0}},
+        "unfinished": {
+            "description": "What was left out for want of time.",
+            "type": "array",
+            "items": {"enum": ["error_bars", "alarm", "manipulation_gain"]},
+        },
     },
 }  # fmt: skip
 

@@ -25,8 +25,12 @@ KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
 CLAIM_S = 60
 """How long a closing is ours after the last sign of life; then another server process may take it."""
-LIMIT_S = 600.0
-"""How long an estimate may take before its process is stopped."""
+QUICK_S = 20.0
+"""How long an estimate may keep others waiting; a longer one goes to a process for such."""
+LIMIT_S = 120.0
+"""How long an estimate may take at all: what is ready then is published, and says what it lacks."""
+MOST_FAILURES = 10
+"""Attempts at an estimate that fail before the round is given up and the campaign goes on."""
 LONGEST_WAIT_S = 300.0
 """Between two attempts at the same closing."""
 ELSEWHERE_S = 5.0
@@ -36,7 +40,11 @@ _NICE = 10
 
 
 class EstimatorLost(GeoveilError):
-    """The process died, or was stopped because it took too long."""
+    """The process died before it had anything to show, or was stopped because it took too long."""
+
+
+class EstimatorLate(EstimatorLost):
+    """The process was stopped because it took too long."""
 
 
 class EstimatorFailed(GeoveilError):
@@ -50,6 +58,7 @@ class EstimatorFailed(GeoveilError):
 _FAULTS: dict[type[Exception], str] = {
     EstimatorFailed: "estimate-failed",
     EstimatorLost: "estimator-lost",
+    EstimatorLate: "estimator-late",
 }
 
 
@@ -81,28 +90,43 @@ class Estimator:
     ) -> Conclusion:
         """What :func:`geoveil.server.conclusion.conclude` answers, from the process.
 
-        ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
+        Where it takes too long, dies or fails on the way: what it had by then, with ``unfinished``
+        parts. ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
         """
-        process, pipe = self._started()
-        until = time.monotonic() + limit_s
+        ready: list[Conclusion] = []
         try:
-            pipe.send(work)
-            while not wait([pipe, process.sentinel], min(keep_every_s, until - time.monotonic())):
-                if time.monotonic() >= until:
-                    break
+            return self._answer(work, ready, time.monotonic() + limit_s, keep, keep_every_s)
+        except Exception as error:
+            if not isinstance(error, EstimatorFailed):
+                self.close()  # or it would answer a question that nobody asks any more
+            if isinstance(error, (EOFError, OSError)):
+                error = EstimatorLost("the process must live until it has answered")
+            if ready and not self._over and isinstance(error, (EstimatorLost, EstimatorFailed)):
+                return ready[-1]
+            raise error from None
+
+    def _answer(
+        self,
+        work: Work,
+        ready: list[Conclusion],
+        until_s: float,
+        keep: Callable[[], None],
+        keep_every_s: float,
+    ) -> Conclusion:
+        """The whole conclusion; those before it, less and less unfinished, go into ``ready``."""
+        process, pipe = self._started()
+        pipe.send(work)
+        while (left_s := until_s - time.monotonic()) > 0:
+            if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
                 keep()
-            answer: Conclusion | Trace | None = pipe.recv() if pipe.poll() else None
-        except (EOFError, OSError):
-            answer = None
-        except Exception:
-            self.close()  # or it would answer a question that nobody asks any more
-            raise
-        if answer is None:
-            self.close()
-            raise EstimatorLost("the process that estimates must live until it has answered")
-        if isinstance(answer, Trace):
-            raise EstimatorFailed(answer)
-        return answer
+                continue
+            answer: Conclusion | Trace = pipe.recv()
+            if isinstance(answer, Trace):
+                raise EstimatorFailed(answer)
+            if not answer.unfinished:
+                return answer
+            ready.append(answer)
+        raise EstimatorLate("an estimate must be made in time")
 
     def stop(self) -> None:
         """End the process whatever it is doing, and start no other; from any thread."""
@@ -146,16 +170,21 @@ def _serve(pipe: Connection) -> None:
             work = pipe.recv()
         except (EOFError, OSError):
             return
-        try:
-            answer: Conclusion | Trace = conclude(work)
-        except Exception as problem:
-            answer = trace_of(problem)
         with suppress(OSError):
-            pipe.send(answer)
+            try:
+                pipe.send(conclude(work, pipe.send))
+            except OSError:
+                raise
+            except Exception as problem:
+                pipe.send(trace_of(problem))
 
 
 class WorkedElsewhere(GeoveilError):
     """Another server process has this closing."""
+
+
+class _TooLongHere(GeoveilError):
+    """The estimate keeps others waiting."""
 
 
 @dataclass(slots=True)
@@ -170,13 +199,39 @@ class _Attempts:
     """By the campaigns' clock."""
 
 
+class _Lane:
+    """A queue of closings, the thread that works on them one after another, and its process."""
+
+    def __init__(self, name: str, estimator: Estimator, limit_s: float) -> None:
+        self.estimator = estimator
+        self.limit_s = limit_s
+        self.queue: SimpleQueue[ClosingRecord | None] = SimpleQueue()
+        self.name = name
+        self.thread: Thread | None = None
+
+    def start(self, work: Callable[[_Lane], None]) -> None:
+        self.thread = Thread(target=work, args=(self,), name=self.name, daemon=True)
+        self.thread.start()
+
+    def stop(self, until_s: float) -> bool:
+        """End the thread and the process; whether both ended in time."""
+        if self.thread is not None:
+            self.thread.join(max(0.0, until_s - time.monotonic()))
+            if self.thread.is_alive():
+                return False
+        self.estimator.close()
+        return True
+
+
 class Worker:
-    """Works on closings one after another and publishes what they lead to.
+    """Works on closings and publishes what they lead to.
 
     ``submit`` what ``Campaigns.tick`` returns, as often as it returns it: what waits, runs or failed a
-    moment ago is not taken twice. ``event`` is told "estimate-made"; ``fault`` is told
-    "estimate-failed", "estimator-lost" or "estimate-not-kept", and the trace of what was raised: no
-    counts, no cells.
+    moment ago is not taken twice. Estimates are made one after another; one that takes longer than
+    ``QUICK_S`` is left to a second process, as are the next ones of its campaign, so that a large
+    campaign keeps no small one waiting. ``event`` is told "estimate-made"; ``fault`` is told
+    "estimate-unfinished", "estimate-given-up", "estimate-failed", "estimator-lost", "estimator-late" or
+    "estimate-not-kept", and the trace of what was raised: no counts, no cells.
     """
 
     def __init__(
@@ -186,18 +241,20 @@ class Worker:
         event: Callable[[str], None],
         fault: Callable[[str, Trace], None],
         estimator: Estimator | None = None,
+        patient: Estimator | None = None,
         uptime: Callable[[], float] = uptime_s,
     ) -> None:
         self._campaigns = campaigns
         self._uptime = uptime
         self._event = event
         self._fault = fault
-        self._estimator = estimator or Estimator()
-        self._queue: SimpleQueue[ClosingRecord | None] = SimpleQueue()
+        self._quick = _Lane("geoveil-worker", estimator or Estimator(), QUICK_S)
+        self._patient = _Lane("geoveil-patient-worker", patient or Estimator(), LIMIT_S)
+        self._slow: set[str] = set()
+        """Campaigns whose last estimate took long."""
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._lock = Lock()
         self._stopping = Event()
-        self._thread = Thread(target=self._run, name="geoveil-worker", daemon=True)
 
     @property
     def waiting(self) -> int:
@@ -207,11 +264,12 @@ class Worker:
     @property
     def pid(self) -> int | None:
         """The number of the process that estimates; ``None`` before the first closing."""
-        return self._estimator.pid
+        return self._quick.estimator.pid
 
     def start(self) -> None:
-        """Begin to work; the process is started with the first closing."""
-        self._thread.start()
+        """Begin to work; a process is started with its first closing."""
+        self._quick.start(self._run)
+        self._patient.start(self._run)
 
     def submit(self, closing: ClosingRecord) -> bool:
         """Take a closing, unless it is being worked on or must wait; whether it was taken."""
@@ -224,19 +282,21 @@ class Worker:
             if attempts.queued or now < attempts.not_before_s:
                 return False
             attempts.queued = True
-        self._queue.put(closing)
+        lane = self._patient if closing.campaign in self._slow else self._quick
+        lane.queue.put(closing)
         return True
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Stop now: a closing under way is left for the next start. Whether all ended in time."""
         self._stopping.set()
-        self._queue.put(None)
-        self._estimator.stop()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        until_s = time.monotonic() + timeout_s
+        lanes = (self._quick, self._patient)
+        for lane in lanes:
+            lane.queue.put(None)
+            lane.estimator.stop()
+        ended = [lane.stop(until_s) for lane in lanes]
+        if not all(ended):
             return False
-        self._estimator.close()
         # what was taken and not finished is free at once, not when its time is up
         now = self._campaigns.clock()
         for key, attempts in self._attempts.items():
@@ -247,35 +307,62 @@ class Worker:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while (closing := self._queue.get()) is not None and not self._stopping.is_set():
-            self._try(closing, self._attempts[closing.campaign, closing.round])
+    def _run(self, lane: _Lane) -> None:
+        while (closing := lane.queue.get()) is not None and not self._stopping.is_set():
+            self._try(lane, closing, self._attempts[closing.campaign, closing.round])
 
-    def _try(self, closing: ClosingRecord, attempts: _Attempts) -> None:
+    def _try(self, lane: _Lane, closing: ClosingRecord, attempts: _Attempts) -> None:
         """Work on a closing once, and tell what became of it."""
+        began_s = time.monotonic()
         try:
-            self._claim(closing, attempts)
-            work = self._campaigns.work(closing)
-            conclusion = self._estimator.conclude(
-                work, limit_s=LIMIT_S, keep=lambda: self._keep(closing, attempts)
-            )
-            while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
-                self._keep(closing, attempts)  # no round opens while nobody knows the time
-            published = self._campaigns.publish(work, conclusion)
+            published = self._published(lane, closing, attempts)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
+        except _TooLongHere:
+            self._slow.add(closing.campaign)
+            self._patient.queue.put(closing)
         except Exception as error:
-            # once more at the next tick, then after 1, 2, 4 … seconds
-            wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
-            self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
-            attempts.failures += 1
             if not self._stopping.is_set():
                 self._fault(_FAULTS.get(type(error), "estimate-not-kept"), trace_of(error))
+            self._try_later(closing, attempts, isinstance(error, (EstimatorLost, EstimatorFailed)))
         else:
             with self._lock:
                 del self._attempts[closing.campaign, closing.round]
+            if lane is self._patient and time.monotonic() - began_s < QUICK_S / 2:
+                self._slow.discard(closing.campaign)
             if published and not self._stopping.is_set():
                 self._event("estimate-made")
+
+    def _published(self, lane: _Lane, closing: ClosingRecord, attempts: _Attempts) -> bool:
+        """Make and publish the estimate of a closing; ``False`` where another process has."""
+        self._claim(closing, attempts)
+        work = self._campaigns.work(closing)
+        try:
+            conclusion = lane.estimator.conclude(
+                work, limit_s=lane.limit_s, keep=lambda: self._keep(closing, attempts)
+            )
+        except EstimatorLate:
+            if lane is self._quick:
+                raise _TooLongHere from None
+            raise
+        if conclusion.unfinished:
+            if lane is self._quick:
+                raise _TooLongHere
+            self._fault("estimate-unfinished", Trace("Unfinished", conclusion.unfinished))
+        while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
+            self._keep(closing, attempts)  # no round opens while nobody knows the time
+        return self._campaigns.publish(work, conclusion)
+
+    def _try_later(self, closing: ClosingRecord, attempts: _Attempts, counts: bool) -> None:
+        """Once more at the next look, then after 1, 2, 4 … seconds, and not for ever."""
+        wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
+        attempts.failures += 1
+        if counts and not self._stopping.is_set():
+            with suppress(StoreFailed):
+                if self._campaigns.failed(closing) >= MOST_FAILURES:
+                    self._campaigns.give_up(closing)
+                    self._fault("estimate-given-up", Trace("GivenUp", ()))
+        self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
 
     def _claim(self, closing: ClosingRecord, attempts: _Attempts) -> None:
         """Take a closing, or have it as long again."""

@@ -161,7 +161,7 @@ class Store(ABC):
         return records.RoundRecord(*rows[0]) if rows else None
 
     def rounds_concluded(self, campaign: str) -> int:
-        """How many rounds of a campaign have closed with enough reports for an estimate."""
+        """How many rounds of a campaign have an estimate, or wait for it."""
         rows = self._read(sql.CONCLUDED, campaign=campaign)
         return int(rows[0][0])
 

@@ -53,7 +53,7 @@ OUTDATED_S = 3600
 """A claim that ends so much later than one of now would was made by a clock that was wrong."""
 CONCLUDED = """
     SELECT count(*) FROM closing k JOIN round r ON r.key = k.round_key
-    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign AND k.given_up_at_s IS NULL
 """
 CLOSINGS = """
     SELECT c.id, r.number, k.closed_at_s, k.failures

@@ -168,13 +168,18 @@ def result_of(found: geojson.PlainDocument, path: str) -> Result:
 def result_from_dict(values: Mapping[str, Any]) -> Result:
     """The estimate that the service released as JSON: arrays by cell, and the rest about them."""
     try:
-        interval = values["interval"]
-        table = {name: values[given] for name, given in _OF_DOCUMENT.items()}
-        table |= {name: interval[name] for name in _INTERVAL}
+        interval = values.get("interval", {})
+        table = {
+            name: values[given]
+            for name, given in _OF_DOCUMENT.items()
+            if interval or name == "share"
+        }
+        table |= {name: interval[name] for name in _INTERVAL if interval}
         arrays = {name: np.array(listed, dtype=np.float64) for name, listed in table.items()}
         about = {name: values[name] for name in values if name not in _BY_CELL}
-        about["interval_level"] = interval["level"]
-        about["interval"] = {name: interval[name] for name in interval if name not in _INTERVAL}
+        if interval:  # an estimate without bars says so
+            about["interval_level"] = interval["level"]
+            about["interval"] = {name: interval[name] for name in interval if name not in _INTERVAL}
     except (KeyError, TypeError, ValueError):
         raise InvalidFile(
             "an estimate of the service must have all its entries; it has not"
