@@ -35,8 +35,8 @@ format: $(READY) ## format the code and mend what the linter can
 demo: $(READY) ## the whole loop on a simulated city
 	$(BIN)/geoveil demo --once $(ARGS)
 
-benchmark: $(READY) ## each figure beside its yardstick
-	$(BIN)/python -m benchmarks $(ARGS)
+benchmark: $(READY) ## each figure beside its yardstick, on one core
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(READY) ## build the documentation into site/; warnings are errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet \

@@ -95,9 +95,16 @@ def share(
     return Figure(name, seconds, 100 * inside.seconds / whole, "%", limit, yardstick, beside, True)
 
 
-def duration(name: str, ours: Callable[[], Any], *, limit: float, repeats: int = 1) -> Figure:
+def duration(
+    name: str,
+    ours: Callable[[], Any],
+    *,
+    limit: float,
+    repeats: int = 1,
+    clock: Callable[[], float] = perf_counter,
+) -> Figure:
     """Our time alone, against a fixed line; the first run counts, since it may be the only one."""
-    (seconds,) = best_of(ours, repeats=repeats, warm=False)
+    (seconds,) = best_of(ours, repeats=repeats, warm=False, clock=clock)
     return Figure(name, seconds, seconds, "s", limit)
 
 

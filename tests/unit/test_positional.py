@@ -13,6 +13,7 @@ from geoveil.arrays import IntArray
 from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
+from geoveil.position.position_certificate import Law
 from geoveil.position.whole_law import below_each
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
@@ -69,6 +70,8 @@ def test_what_is_promised_is_certified_and_close(mechanism: gv.PositionalElastic
     assert certificate.holds
     assert 0.998 * 1.5 <= certificate.epsilon_per_km <= 1.5
     assert mechanism.guarantee == gv.BetweenPositions(1.5, mechanism.slack)
+    law = Law(mechanism.centres, mechanism.weights.astype(float), mechanism.cone)
+    assert law.certify(1.5).epsilon_per_km <= 1.5  # as a device asks
     assert 0 < mechanism.slack < 0.02
     assert not gv.certify(mechanism, claim=gv.BetweenPositions(1.4, 0.02)).holds
     assert not gv.certify(mechanism, claim=gv.PerKilometre(1.5)).holds  # rounding is not free

@@ -1,9 +1,10 @@
 """The largest loss per kilometre between any two positions, bounded over all of them.
 
 A report y from the position x has probability C(x, y) = c(y)·k(|x − y|)/Z(x). With φ = −log k, the row w,
-a_y = ∇φ(x − y) and g = Σ_y w_y·a_y, the gradient of log C(·, y) is g − a_y. Positions form a rectangle, so
-the loss per km is at most ε = sup_x max_y |a_y − g|. A square of centre q and half-diagonal ρ is bounded by
-Taylor's theorem around q, and is quartered while its bound lies above what was seen elsewhere.
+a_y = ∇φ(x − y) and g = Σ_y w_y·a_y = −∇Z/Z, the gradient of log C(·, y) is g − a_y. Positions form a
+rectangle, so the loss per km is at most ε = sup_x max_y |a_y − g|. A square of centre q and half-diagonal
+ρ is bounded by Taylor's theorem around q, and is quartered while its bound lies above what was seen
+elsewhere. docs/decisions/0011-positions.md has the steps, for whoever writes this again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from scipy import fft
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres, Lattice
-from geoveil.position.cone import Majorants, RoundedCone, Slopes
+from geoveil.position.cone import RoundedCone
 
 _TOLERANCE = 0.004
 """A square is quartered while its bound exceeds the worst place seen by this part, for each β·cell."""
@@ -28,19 +27,20 @@ _FIRST = 0.5
 """β times the side of the squares to begin with, at most."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
-_NEAR = 3
-"""On a grid, centres up to so many cells away are looked at one by one."""
-_SHELLS, _STEEP = (0.98, 0.9, 0.7, 0.4, 0.1, 0.0), 0.9
-"""Centres farther than near are bounded together while |a_y| falls to these shares of β; the worst of them
-is looked for among those of the steeper shells."""
-_AIMS, _PAD = (1.5, 2.5, 4.0, 6.0), 8
-"""How many cells ahead a centre is looked for, and the margin that this needs."""
-_ENTRIES = 1 << 17
-"""How many pairs of square and centre are looked at together."""
-_FEW, _FEW_PAIRS = 32, 1 << 15
-"""So few squares at one place of their cells, or pairs of those left, are looked at one by one."""
-_ROUNDING = 1e-14
-"""Of an FFT product, in units of the norms of its factors."""
+_REACH = 12.0
+"""On a grid, centres up to so many 1/β away are summed one by one, those beyond bounded together."""
+_BEYOND = 1 / 32
+"""The share of those beyond, at most, in parts of the tolerance; where it may be more, reach is doubled."""
+_ENTRIES = 1 << 16
+"""How many pairs of a square and a centre are looked at together."""
+_TOGETHER, _WINDOWS = 16, 1 << 21
+"""At so many places in a cell, and with so many weights, products are made together."""
+_LOOKS = 16
+"""How many places are looked at closely before others are left out for what was seen there."""
+_AHEAD, _LONG = 5, 0.1
+"""Where g is longer than this part of β and leaves the centres within so many cells, all are looked at."""
+_ROUNDING = 1e-11
+"""Of sums of up to 2¹⁶ numbers of one sign, relative, with a margin."""
 
 
 class PositionCertificate(NamedTuple):
@@ -56,20 +56,26 @@ class PositionCertificate(NamedTuple):
     """How many were looked at."""
 
 
-class _Means(NamedTuple):
-    """Means over the rows at places q, arrays of the shape of q."""
+class _Mean(NamedTuple):
+    """g = −∇Z/Z at places q and within ρ of them, arrays of one shape."""
 
     east: FloatArray
     north: FloatArray
-    """g."""
     east_east: FloatArray
-    north_north: FloatArray
     east_north: FloatArray
-    """J = E[∇²φ] − Cov(a), the derivative of g."""
-    third: FloatArray
-    """At most the second derivative of g in the square (decision 11)."""
-    rounding: FloatArray
-    """Error of the sums, relative to Z."""
+    north_north: FloatArray
+    """∇g."""
+    rest: FloatArray
+    """|g − g(q) − ∇g(q)·h|, at most."""
+
+    @property
+    def length(self) -> FloatArray:
+        """|g| at q."""
+        return _length(self.east, self.north)
+
+    def only(self, chosen: IntArray) -> _Mean:
+        """At some of the places."""
+        return _Mean(*(part[chosen] for part in self))
 
 
 class _Squares(NamedTuple):
@@ -81,11 +87,15 @@ class _Squares(NamedTuple):
     """(k, 2): east and north, 0 … parts − 1."""
     parts: int
 
-    def quartered(self) -> _Squares:
-        """Four for each."""
+    def only(self, chosen: IntArray) -> _Squares:
+        """Some of them."""
+        return _Squares(self.node[chosen], self.part[chosen], self.parts)
+
+    def quartered(self, chosen: IntArray) -> _Squares:
+        """Four for each of the chosen."""
         corners = np.array([(0, 0), (1, 0), (0, 1), (1, 1)])
-        part = (2 * self.part[:, None] + corners).reshape(-1, 2)
-        return _Squares(np.repeat(self.node, 4, axis=0), part, 2 * self.parts)
+        part = (2 * self.part[chosen, None] + corners).reshape(-1, 2)
+        return _Squares(np.repeat(self.node[chosen], 4, axis=0), part, 2 * self.parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,34 +112,48 @@ class Law:
         lattice = self.centres.lattice
         return lattice.step * self.centres.pitch_km if lattice else self.cone.radius_km
 
-    def certify(self) -> PositionCertificate:
+    def certify(self, claim_per_km: float = 0.0) -> PositionCertificate:
         """ε between any two positions, a little above the loss at the worst place looked at.
 
-        Cost: on a grid nine FFTs for each sub-position of a cell at which many squares are open (some
-        hundred); elsewhere a pass over all centres for every square.
+        With a claim, no square is cut whose bound is at most that: the answer is then at most the claim, or
+        a little above the loss. Cost: on a grid, ten to a hundred squares a cell, with the centres within
+        reach (some hundred) for each, and all centres for a few squares; elsewhere all of them for each.
         """
         if (self.weights <= 0).any():
             raise InvalidInput("weights must be positive")
-        tolerance = min(max(_TOLERANCE * self.cone.beta_per_km * self.side_km, 0.001), 0.02)
+        beta = self.cone.beta_per_km
+        tolerance = min(max(_TOLERANCE * beta * self.side_km, 0.001), 0.02)
         if self.centres.size == 1:
             return PositionCertificate(0.0, 0.0, (0.0, 0.0), 1)
-        open_squares, best, worst, closed, places = self._first(), 0.0, (0.0, 0.0), 0.0, 0
+        squares, best, worst, closed, looked = self._first(), 0.0, (0.0, 0.0), 0.0, 0
         for depth in range(_DEEPEST + 1):
-            seen, bound = self._evaluate(open_squares)
-            places += seen.size
-            if seen.max() > best:
-                best = float(seen.max())
-                east, north = self._place(open_squares)[int(seen.argmax())].tolist()
-                worst = (east, north)
-            done = (bound <= (1.0 + tolerance) * best) | (depth == _DEEPEST)
-            closed = max(closed, float(bound[done].max(initial=0.0)))
-            if done.all():
+            places, rho = self._places_km(squares), self._half_diagonal_km / squares.parts
+            mean = self._mean(squares, rho, tolerance)
+            alone = beta + mean.length  # at least max |a_y − g| at q, since |a_y| ≤ β
+            bound = beta + np.minimum(self._longest(mean, rho), beta)
+            looked += len(places)
+            # It matters which centres there are where none may lie ahead, in the direction of g.
+            edge, order, size = self._few_ahead(places, mean), np.argsort(-alone), _LOOKS
+            while True:
+                threshold = max((1.0 + tolerance) * best, claim_per_km)
+                above = edge[order] | (alone[order] > (1.0 - 0.75 * tolerance) * threshold)
+                order = order[above & (bound[order] > threshold)]
+                if not order.size:
+                    break
+                now, order = order[:size], order[size:]
+                seen, most = self._closely(places[now], mean.only(now), rho)
+                bound[now] = np.minimum(bound[now], most)
+                if seen.max() > best:
+                    best, at = float(seen.max()), places[now[int(seen.argmax())]]
+                    worst = float(at[0]), float(at[1])
+                size = max(_LOOKS, _ENTRIES // self.centres.size)
+            left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
+            bound[left] = 0.0
+            closed = max(closed, float(bound.max()))
+            if not left.size:
                 break
-            left = ~done
-            open_squares = _Squares(
-                open_squares.node[left], open_squares.part[left], open_squares.parts
-            ).quartered()
-        return PositionCertificate(min(closed, 2.0 * self.cone.beta_per_km), best, worst, places)
+            squares = squares.quartered(left)
+        return PositionCertificate(closed, best, worst, looked)
 
     # -- squares -------------------------------------------------------------------------------
 
@@ -146,9 +170,14 @@ class Law:
         low, high = self.centres.rectangle_km
         return (high - low) / np.maximum(self._extent, 1)
 
+    @property
+    def _half_diagonal_km(self) -> float:
+        return float(np.hypot(*self._sides_km)) / 2.0
+
     def _first(self) -> _Squares:
-        parts = 1
-        while self.cone.beta_per_km * self.side_km > _FIRST * parts:
+        """Flat enough for β, and with ρ at most the radius of the tip."""
+        parts, longest = 1, max(self.cone.beta_per_km / _FIRST, 0.75 / self.cone.radius_km)
+        while longest * self.side_km > parts:
             parts *= 2
         counts = np.maximum(self._extent, 1)
         nodes = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1).reshape(-1, 2)
@@ -158,299 +187,236 @@ class Law:
             np.repeat(nodes, len(inner), axis=0), np.tile(inner, (len(nodes), 1)), parts
         )
 
-    def _place(self, squares: _Squares) -> FloatArray:
-        """(k, 2): the centres q, in km."""
+    def _places_km(self, squares: _Squares) -> FloatArray:
+        """(k, 2): the centres q."""
         return self.centres.rectangle_km[0] + self._sides_km * (
             squares.node + (squares.part + 0.5) / squares.parts
         )
 
-    def _evaluate(self, squares: _Squares) -> tuple[FloatArray, FloatArray]:
-        """(k,), (k,): the loss per km at the centres of squares, and at most anywhere in them."""
-        rho = float(np.hypot(*self._sides_km)) / 2.0 / squares.parts
-        seen, bound = np.zeros(len(squares.node)), np.zeros(len(squares.node))
-        one_by_one = np.arange(len(squares.node))
-        lattice = self.centres.lattice
-        if lattice is not None:
-            code = squares.part @ (squares.parts, 1)
-            order = np.argsort(code, kind="stable")
-            starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-            direct = []
-            for group in np.split(order, starts[1:]):
-                if group.size <= _FEW:
-                    direct.append(group)
-                    continue
-                seen[group], bound[group] = self._by_fft(
-                    squares.node[group], squares.part[group[0]] + 0.5, squares.parts, rho
-                )
-            one_by_one = np.concatenate(direct) if direct else one_by_one[:0]
-        places, step = self._place(squares), max(1, _ENTRIES // self.centres.size)
-        for start in range(0, one_by_one.size, step):
-            chosen = one_by_one[start : start + step]
-            seen[chosen], bound[chosen] = self._directly(places[chosen], rho)
-        return seen, bound
+    # -- g and its change in a square ----------------------------------------------------------
 
-    # -- one place at a time -------------------------------------------------------------------
-
-    def _directly(self, places: FloatArray, rho: float) -> tuple[FloatArray, FloatArray]:
-        """As :meth:`_evaluate`, from every pair of a place and a centre."""
-        centres = self.centres.points_km
-        east, north = (places[:, axis] - centres[:, axis, None] for axis in (0, 1))  # (n, k)
-        offsets = _Offsets.of(self.cone, east, north, rho)
-        sums = np.einsum("n,fnk->fk", self.weights, offsets.integrands())
-        means = _means(self.cone, sums, rho, np.full(len(places), 1e-15 * self.centres.size))
-        return offsets.worst(means)
-
-    # -- by FFT on a grid ----------------------------------------------------------------------
-
-    @cached_property
-    def _spectrum(self) -> npt.NDArray[np.complex128]:
-        lattice = self._lattice
-        return fft.rfft2(lattice.spread(self.weights), lattice.shape)
-
-    @property
-    def _lattice(self) -> Lattice:
+    def _mean(self, squares: _Squares, rho: float, tolerance: float) -> _Mean:
+        """On a grid, from the centres within reach; those beyond, of share s, change g by 2βs at most."""
         if self.centres.lattice is None:
-            raise InvalidInput("places that lie on no grid have no products by FFT")
-        return self.centres.lattice
+            return self._mean_of(self._places_km(squares), rho)
+        sums, share = np.empty((11, len(squares.node))), np.zeros(len(squares.node))
+        unsure, reach_km = np.arange(share.size), _REACH / self.cone.beta_per_km
+        grows = math.exp(self.cone.beta_per_km * rho)  # Z falls at most so much in a square
+        while unsure.size:
+            near = _Near(self, self.centres.lattice, reach_km)
+            found, beyond = near.sums(squares.only(unsure), rho)
+            found[0] += self._floor
+            sums[:, unsure], share[unsure] = found, beyond * grows / found[0]
+            unsure = unsure[share[unsure] > _BEYOND * tolerance]
+            reach_km *= 2.0
+        return self._expanded(sums / sums[0], rho, share)
 
-    def _by_fft(
-        self, nodes: IntArray, part: FloatArray, parts: int, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """As :meth:`_evaluate`, for squares at the same place in their cells."""
-        lattice = self._lattice
-        # The rectangle begins at a centre or at the edge of its cell.
-        low = np.array(self.centres.low) / lattice.step
-        inner = low - np.ceil(low) + np.where(self._extent == 0, 0.0, part / parts)
-        east, north = lattice.offsets(*inner)
-        offsets = _Offsets.of(self.cone, east * self.side_km, north * self.side_km, rho)
-        integrands = offsets.integrands()
-        products = fft.irfft2(fft.rfft2(integrands) * self._spectrum, lattice.shape)
-        column, row = (nodes + np.ceil(low).astype(np.int64) + lattice.rim).T
-        norm = float(np.linalg.norm(self.weights)) * float(np.linalg.norm(integrands[0]))
-        sums = products[:, row, column]
-        error = _ROUNDING * norm / sums[0]
-        means = _means(self.cone, sums, rho, error)
-        seen, bound = self._ahead(row, column, inner, means, rho)
-        rest = np.flatnonzero(seen == 0.0)
-        if rest.size * self.centres.size > _FEW_PAIRS:
-            few = _Means(*(part[rest] for part in means))
-            seen[rest], bound[rest] = self._near_and_far(
-                row[rest], column[rest], inner * self.side_km, few, rho
-            )
-        elif rest.size:
-            places = np.stack((column[rest], row[rest]), axis=-1) - lattice.rim + inner
-            seen[rest], bound[rest] = self._directly(places * self.side_km, rho)
-        return seen, bound
-
-    def _ahead(
-        self, row: IntArray, column: IntArray, inner: FloatArray, means: _Means, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Where some centre lies in the direction of g: about the worst of all, and β + |g| bounds them.
-
-        Where none of those tried exists both are 0.
-        """
-        length, reach, _ = _lengths(means, rho)
-        seen = np.zeros(row.size)
-        safe = np.maximum(length, 1e-300)
-        for cells in _AIMS:
-            down = np.rint(inner[1] + cells * means.north / safe).astype(np.int64)
-            across = np.rint(inner[0] + cells * means.east / safe).astype(np.int64)
-            there = self._exists[row + down + _PAD, column + across + _PAD]
-            loss = self._loss(down, across, inner * self.side_km, means)
-            seen = np.where(there, np.maximum(seen, loss), seen)
-        return seen, np.where(seen > 0.0, self.cone.beta_per_km + reach + self._slack(means), 0.0)
+    def _mean_of(self, places: FloatArray, rho: float) -> _Mean:
+        """From all centres."""
+        sums, step = np.empty((11, len(places))), max(1, _ENTRIES // self.centres.size)
+        for start in range(0, len(places), step):
+            offsets = places[start : start + step, None] - self.centres.points_km
+            terms = self.cone.expansion(offsets[..., 0], offsets[..., 1], rho)
+            sums[:, start : start + step] = terms @ self.weights
+        sums[0] += self._floor
+        return self._expanded(sums / sums[0], rho, np.zeros(len(places)))
 
     @cached_property
-    def _exists(self) -> BoolArray:
-        """Whether a centre is there, by row and column, with a margin."""
-        lattice = self._lattice
-        return np.pad(lattice.spread(np.ones(self.centres.size)) > 0, _PAD)
+    def _floor(self) -> float:
+        """What the floor of the kernel adds to Z, everywhere alike."""
+        return self.cone.floor * float(self.weights.sum())
 
-    def _slack(self, means: _Means) -> FloatArray:
-        return 8.0 * self.cone.beta_per_km * means.rounding
+    def _expanded(self, shares: FloatArray, rho: float, beyond: FloatArray) -> _Mean:
+        """g = N/D with N = −∇Z/Z(q) and D = Z/Z(q), both expanded at q.
 
-    def _near_and_far(
-        self, row: IntArray, column: IntArray, inner_km: FloatArray, means: _Means, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        around = np.arange(-_NEAR, _NEAR + 2)
-        down, across = (
-            each.ravel()[:, None] for each in np.meshgrid(around, around, indexing="ij")
-        )
-        there = self._exists[row + down + _PAD, column + across + _PAD]  # (near, k)
-        east = inner_km[0] - across * self.side_km
-        north = inner_km[1] - down * self.side_km
-        seen, bound = _Offsets.of(self.cone, east, north, rho).worst(means, there)
-        far_seen, far_bound = self._far(row, column, inner_km, means, rho)
-        return np.maximum(seen, far_seen), np.maximum(bound, far_bound)
-
-    def _far(
-        self, row: IntArray, column: IntArray, inner_km: FloatArray, means: _Means, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """The centres farther than ``_NEAR`` cells, by the directions in which there may be some.
-
-        a_y points away from y: |a_y − g| comes to |a_y| + |g| where some y lies in the direction of g, and to
-        less by the angle where none does. They lie in strips to the west, east, south and north; of each the
-        direction nearest to g counts. |a_y| falls from β where the kernel grows flat: shell by shell.
+        N = n + A·h + ½B·hh + r with |r| ≤ R, and D = 1 − n·h − ½h·A·h − ⅙B·hhh − …, as its gradient is −N.
+        So g = n + J·h + ½T·hh + …
         """
-        lattice, beta, side = self._lattice, self.cone.beta_per_km, self.side_km
-        length, reach, turn = _lengths(means, rho)
-        seen, bound = np.zeros(row.size), np.zeros(row.size)
-        angle = beta * rho / ((_NEAR + 1) * side - rho)
-        steep = 1.0
-        for share in _SHELLS:
-            window = self._within(share) + rho
-            low = np.ceil((inner_km - window) / side).astype(np.int64)
-            high = np.floor((inner_km + window) / side).astype(np.int64)
-            south = np.maximum(row + low[1], 0)
-            north = np.minimum(row + high[1], lattice.rows - 1)
-            west = np.maximum(column + low[0], 0)
-            east = np.minimum(column + high[0], lattice.columns - 1)
-            strips = (
-                (south, north, west, np.minimum(east, column - _NEAR - 1)),
-                (south, north, np.maximum(west, column + _NEAR + 2), east),
-                (south, np.minimum(north, row - _NEAR - 1), west, east),
-                (np.maximum(south, row + _NEAR + 2), north, west, east),
-            )
-            for bottom, top, left, right in strips:
-                there = (bottom <= top) & (left <= right)
-                # the strip as seen from q: ranges of offsets y − q
-                up = [(edge - row) * side - inner_km[1] for edge in (bottom, top)]
-                ahead = [(edge - column) * side - inner_km[0] for edge in (left, right)]
-                along = _most_along(ahead, up, means, length)
-                at = np.sqrt((steep * beta) ** 2 + length**2 + 2.0 * steep * beta * along)
-                most = np.minimum(np.maximum(at + angle, length) + turn, steep * beta + reach)
-                bound = np.where(there, np.maximum(bound, most), bound)
-                corners = ((down, across) for down in (bottom, top) for across in (left, right))
-                for down, across in corners if share >= _STEEP else ():
-                    real = (
-                        there
-                        & self._exists[
-                            np.clip(down, 0, lattice.rows - 1) + _PAD,
-                            np.clip(across, 0, lattice.columns - 1) + _PAD,
-                        ]
-                    )
-                    loss = self._loss(down - row, across - column, inner_km, means)
-                    seen = np.where(real, np.maximum(seen, loss), seen)
-            steep = share
-        return seen, bound * (1.0 + 1e-12) + self._slack(means)
+        beta = self.cone.beta_per_km
+        n_e, n_n, a_ee, a_en, a_nn, *third = -shares[1:10]
+        n, rest = _length(n_e, n_n), shares[10]
+        ee, en, nn = a_ee + n_e * n_e, a_en + n_e * n_n, a_nn + n_n * n_n
+        turned = (  # T = B + 2(n·h)J·h + (h·A·h)n, symmetric in its three places
+            third[0] + 2.0 * n_e * ee + a_ee * n_e,
+            third[1] + 2.0 * n_e * en + a_ee * n_n,
+            third[2] + 2.0 * n_n * en + a_nn * n_e,
+            third[3] + 2.0 * n_n * nn + a_nn * n_n,
+        )
+        a, j = _norm(a_ee, a_en, a_nn), _norm(ee, en, nn)
+        b, t = _norm_of_third(*third), _norm_of_third(*turned)
+        bent = rho**2 / 2.0 * t
+        whole = n + rho * j + bent
+        above = rest + rho * n * bent + rho**2 / 2.0 * a * (rho * j + bent)
+        above += (rho**3 / 6.0 * b + rho * rest) * whole
+        least = 1.0 - rho * (n + rho / 2.0 * (a + rho / 3.0 * b) + rest)
+        least = np.maximum(least, math.exp(-beta * rho))
+        total = bent + above / least + 2.0 * beta * beyond + beta * _ROUNDING
+        return _Mean(n_e, n_n, ee, en, nn, total)
 
-    def _within(self, share: float) -> float:
-        """So far away in km, and farther, |a_y| is at most this share of β (s = share: ψ = log((1−s)/sτ))."""
-        if share == 0.0:
-            return float(self._lattice.rows + self._lattice.columns) * self.side_km
-        decay = math.log((1.0 - share) / share / self.cone.floor)
-        return decay / self.cone.beta_per_km + self.cone.radius_km * (1.0 - 14.0 / 24.0)
-
-    def _loss(
-        self, down: IntArray, across: IntArray, inner_km: FloatArray, means: _Means
-    ) -> FloatArray:
-        """|a_y − g| at q for the centre so many rows and columns from the node."""
-        east, north = inner_km[0] - across * self.side_km, inner_km[1] - down * self.side_km
-        rate = self.cone.rates(np.hypot(east, north))
-        return np.hypot(rate * east - means.east, rate * north - means.north)
-
-
-def _most_along(
-    ahead: list[FloatArray], up: list[FloatArray], means: _Means, length: FloatArray
-) -> FloatArray:
-    """max of g·d/|d| over d in a rectangle that does not contain 0: |g| where the ray along g meets it."""
-    best = np.maximum.reduce(
-        [
-            (means.east * x + means.north * y) / np.maximum(np.hypot(x, y), 1e-300)
-            for x in ahead
-            for y in up
-        ]
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        times = [
-            np.sort(np.stack((low / slope, high / slope)), axis=0)
-            for (low, high), slope in ((ahead, means.east), (up, means.north))
-        ]
-    enters = np.maximum(np.maximum(times[0][0], times[1][0]), 0.0)
-    meets = enters <= np.minimum(times[0][1], times[1][1])
-    return np.where(meets | ~np.isfinite(enters), length, best)
-
-
-class _Offsets(NamedTuple):
-    """Offsets of places from centres, and what the kernel does there and within ρ: arrays of one shape."""
-
-    cone: RoundedCone
-    rho: float
-    east: FloatArray
-    north: FloatArray
-    slopes: Slopes
-    within: Majorants
-
-    @classmethod
-    def of(cls, cone: RoundedCone, east: FloatArray, north: FloatArray, rho: float) -> _Offsets:
-        distance = np.hypot(east, north)
-        return cls(cone, rho, east, north, cone.slopes(east, north), cone.majorants(distance, rho))
-
-    def integrands(self) -> FloatArray:
-        """(9, …): k, k·a (2), k·(∇²φ − aaᵀ) (3), k·|a|², k·H₂², k·H₃."""
-        east, north = self.east, self.north
-        k, rate, bend = self.slopes
-        both, pull = bend - rate**2, k * rate
-        across, along = both * east, k * both * north
-        return np.stack(
-            (
-                k,
-                pull * east,
-                pull * north,
-                pull + k * across * east,
-                pull + along * north,
-                along * east,
-                pull * rate * (east**2 + north**2),
-                k * self.within.second**2,
-                k * self.within.third,
-            )
+    @staticmethod
+    def _longest(mean: _Mean, rho: float) -> FloatArray:
+        """|g| in the square, at most."""
+        return (
+            _longest(mean.east, mean.north, mean.east_east, mean.east_north, mean.north_north, rho)
+            + mean.rest
         )
 
-    def worst(self, means: _Means, there: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """(k,), (k,): max over the centres (n, …) of |a_y − g| at q, and of its bound in the square."""
-        east, north, rho = self.east, self.north, self.rho
-        _, rate, bend = self.slopes
-        b_east, b_north = rate * east - means.east, rate * north - means.north
-        k_ee = rate + bend * east**2 - means.east_east
-        k_nn = rate + bend * north**2 - means.north_north
-        k_en = bend * east * north - means.east_north
-        length = np.hypot(b_east, b_north)
-        pulled = np.hypot(k_ee * b_east + k_en * b_north, k_en * b_east + k_nn * b_north)
-        change = rho * _norm(k_ee, k_nn, k_en)
-        bound = np.sqrt(length**2 + 2.0 * rho * pulled + change**2)
-        bound += rho**2 / 2.0 * (self.within.third + means.third)
-        bound = np.minimum(bound, self.cone.beta_per_km + _lengths(means, rho)[1])
-        if there is not None:
-            length, bound = np.where(there, length, 0.0), np.where(there, bound, 0.0)
-        slack = 8.0 * self.cone.beta_per_km * means.rounding
-        return length.max(axis=0), bound.max(axis=0) * (1.0 + 1e-12) + slack
+    def _few_ahead(self, places: FloatArray, mean: _Mean) -> BoolArray:
+        """Where g is long, and leads out of the rectangle of the centres before it meets many of them."""
+        length, steps = mean.length, np.full(len(places), np.inf)
+        low, high = self.centres.points_km.min(axis=0), self.centres.points_km.max(axis=0)
+        for axis, along in enumerate((mean.east, mean.north)):
+            way = np.where(along > 0.0, high[axis] - places[:, axis], places[:, axis] - low[axis])
+            steps = np.minimum(steps, np.maximum(way, 0.0) / np.maximum(np.abs(along), 1e-300))
+        few = steps * length < _AHEAD * self.side_km
+        return few & (length > _LONG * self.cone.beta_per_km)
+
+    # -- every centre --------------------------------------------------------------------------
+
+    def _closely(
+        self, places: FloatArray, mean: _Mean, rho: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """(k,), (k,): max over all centres of |a_y − g|, at q and, at most, in the square."""
+        east, north = (
+            places[:, axis] - self.centres.points_km[:, axis, None] for axis in (0, 1)
+        )  # (n, k)
+        _, rate, bend = self.cone.slopes(east, north)
+        b_east, b_north = rate * east - mean.east, rate * north - mean.north
+        ee = rate + bend * east * east - mean.east_east
+        nn = rate + bend * north * north - mean.north_north
+        en = bend * east * north - mean.east_north
+        most = _longest(b_east, b_north, ee, en, nn, rho)
+        distance = np.sqrt(east * east + north * north)
+        most += rho**2 / 2.0 * self.cone.bend_changes(distance, rho)
+        seen = np.sqrt((b_east * b_east + b_north * b_north).max(axis=0))
+        return seen, most.max(axis=0) * (1.0 + 1e-12) + mean.rest
 
 
-def _means(cone: RoundedCone, sums: FloatArray, rho: float, error: FloatArray) -> _Means:
-    """From the sums of :meth:`_Offsets.integrands` over the centres."""
-    east, north, ee, nn, en, square, second, third = sums[1:] / sums[0]
-    beta = cone.beta_per_km
-    grows = math.exp(2.0 * beta * rho)  # a row changes at most so much within the square
-    spread = np.sqrt(np.maximum(square - east**2 - north**2, 0.0))
-    second, third = np.maximum(second, 0.0), np.maximum(third, 0.0)
-    variance = np.minimum(beta**2, grows * (spread + rho * np.sqrt(second)) ** 2)
-    most = grows * third + 3.0 * np.sqrt(grows * second * variance) + 2.0 * beta * variance
-    return _Means(east, north, ee + east**2, nn + north**2, en + east * north, most, error)
+class _Near:
+    """Sums over the centres of a grid in a window around the one nearest to a place."""
+
+    def __init__(self, law: Law, lattice: Lattice, reach_km: float) -> None:
+        self.law, self.lattice = law, lattice
+        self.cells = math.ceil(reach_km / law.side_km + 0.5)
+        self.up, self.across = (
+            min(self.cells, size - 1) for size in (lattice.rows, lattice.columns)
+        )
+        self.weights = lattice.spread(law.weights)
+        padded = np.pad(self.weights, ((self.up, self.up), (self.across, self.across)))
+        self.windows = np.lib.stride_tricks.sliding_window_view(
+            padded, (2 * self.up + 1, 2 * self.across + 1)
+        )
+
+    def sums(self, squares: _Squares, rho: float) -> tuple[FloatArray, FloatArray]:
+        """(11, k), (k,): of :meth:`RoundedCone.expansion`, and of f beyond the window, at most.
+
+        Squares at one place of their cells share the values of the kernel.
+        """
+        law, lattice = self.law, self.lattice
+        at = np.array(law.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
+            law._sides_km / law.side_km
+        )
+        shift = np.floor(at + 0.5).astype(np.int64)
+        column, row = (squares.node + shift + lattice.rim).T
+        codes, first, which = np.unique(
+            squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
+        )
+        inner = (at - shift)[first]
+        cells, cell = np.unique(row * lattice.columns + column, return_inverse=True)
+        many = min(_TOGETHER, max(1, _ENTRIES // self.windows[0, 0].size))
+        together = many if 2 * which.size > codes.size * cells.size else 1
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(0, codes.size, together))
+        sums = np.empty((11, which.size))
+        for number, members in enumerate(np.split(order, starts[1:])):
+            begin = number * together
+            terms = self._terms(inner[begin : begin + together], rho)
+            used, of_used = np.unique(cell[members], return_inverse=True)
+            product = self._products(cells[used], terms).reshape(used.size, 11, -1)
+            sums[:, members] = product[of_used, :, which[members] - begin].T
+        return sums, self.beyond[row, column] * math.exp(law.cone.beta_per_km * rho)
+
+    def _terms(self, inner: FloatArray, rho: float) -> FloatArray:
+        """(11·m, window) for m places in a cell."""
+        side = self.law.side_km
+        east = inner[:, 0, None, None] - np.arange(-self.across, self.across + 1)
+        north = inner[:, 1, None, None] - np.arange(-self.up, self.up + 1)[:, None]
+        east, north = np.broadcast_arrays(east * side, north * side)
+        terms = self.law.cone.expansion(east, north, rho)
+        return terms.reshape(11 * len(inner), -1)
+
+    def _products(self, cells: IntArray, terms: FloatArray) -> FloatArray:
+        """(cells, 11·m)."""
+        result = np.empty((cells.size, len(terms)))
+        step = max(1, _WINDOWS // terms.shape[1])
+        for start in range(0, cells.size, step):
+            rows, columns = np.divmod(cells[start : start + step], self.lattice.columns)
+            windows = self.windows[rows, columns].reshape(rows.size, -1)
+            result[start : start + step] = windows @ terms.T
+        return result
+
+    @cached_property
+    def beyond(self) -> FloatArray:
+        """(rows, columns): Σ c·f over the centres outside the window, at most, shell by shell."""
+        rows, columns = self.weights.shape
+        below = np.zeros((rows + 1, columns + 1))
+        below[1:, 1:] = self.weights.cumsum(axis=0).cumsum(axis=1)
+        side, total, cells = self.law.side_km, np.zeros(self.weights.shape), self.cells
+        step = math.ceil(1.0 / (self.law.cone.beta_per_km * side))
+        held = _boxes(below, cells)
+        while cells < max(rows, columns) - 1:
+            wider = _boxes(below, cells + step)
+            falls = float(self.law.cone.decay(np.asarray((cells + 0.5) * side)))
+            total += (wider - held) * math.exp(-falls)
+            held, cells = wider, cells + step
+        return np.maximum(total, 0.0)
 
 
-def _norm(ee: FloatArray, nn: FloatArray, en: FloatArray) -> FloatArray:
-    """The largest eigenvalue, in size, of a symmetric 2 × 2 matrix."""
-    return np.abs(ee + nn) / 2.0 + np.hypot((ee - nn) / 2.0, en)
-
-
-def _lengths(means: _Means, rho: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """|g| at q, at most |g| in the square, and at most the change of g."""
-    length = np.hypot(means.east, means.north)
-    pulled = np.hypot(
-        means.east_east * means.east + means.east_north * means.north,
-        means.east_north * means.east + means.north_north * means.north,
+def _boxes(below: FloatArray, cells: int) -> FloatArray:
+    """(rows, columns): sums of weights within so many cells, from the sums below and left of each."""
+    rows, columns = below.shape[0] - 1, below.shape[1] - 1
+    south, north = _ends(rows, cells)
+    west, east = _ends(columns, cells)
+    boxes: FloatArray = (
+        below[np.ix_(north, east)]
+        - below[np.ix_(south, east)]
+        - below[np.ix_(north, west)]
+        + below[np.ix_(south, west)]
     )
-    norm = _norm(means.east_east, means.north_north, means.east_north)
-    rest = rho**2 / 2.0 * means.third
-    reach = np.sqrt(length**2 + 2.0 * rho * pulled + (rho * norm) ** 2) + rest
-    return length, reach, rho * norm + rest
+    return boxes
+
+
+def _ends(size: int, cells: int) -> tuple[IntArray, IntArray]:
+    at = np.arange(size)
+    return np.maximum(at - cells, 0), np.minimum(at + cells + 1, size)
+
+
+def _longest(
+    east: FloatArray,
+    north: FloatArray,
+    ee: FloatArray,
+    en: FloatArray,
+    nn: FloatArray,
+    rho: float,
+) -> FloatArray:
+    """|v + M·h| over |h| ≤ ρ, at most, for a symmetric 2 × 2 matrix M."""
+    pulled = _length(ee * east + en * north, en * east + nn * north)
+    change = rho * _norm(ee, en, nn)
+    return np.sqrt(east * east + north * north + 2.0 * rho * pulled + change * change)
+
+
+def _length(east: FloatArray, north: FloatArray) -> FloatArray:
+    """As ``np.hypot``, in a third of the time."""
+    return np.sqrt(east * east + north * north)
+
+
+def _norm(ee: FloatArray, en: FloatArray, nn: FloatArray) -> FloatArray:
+    """The largest eigenvalue, in size, of a symmetric 2 × 2 matrix."""
+    return np.abs(ee + nn) / 2.0 + _length((ee - nn) / 2.0, en)
+
+
+def _norm_of_third(
+    eee: FloatArray, een: FloatArray, enn: FloatArray, nnn: FloatArray
+) -> FloatArray:
+    """|T·hhh| over |h| = 1, at most: the waves of one and of three turns that it is the sum of."""
+    return (_length(eee - 3.0 * enn, 3.0 * een - nnn) + 3.0 * _length(eee + enn, een + nnn)) / 4.0
