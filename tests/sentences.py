@@ -21,7 +21,9 @@ from geoveil.channel.channel import Channel
 
 _LENGTH = r"(?P<far>[\d.]+) (?P<unit>m|km|units?) apart"
 RATIO = re.compile(
-    rf"[Tt]wo (?P<who>people at places|people|places|cells) {_LENGTH}(?P<how>[^:]*): "
+    rf"(?:[Tt]wo (?P<who>people at places|people|places|cells) {_LENGTH}(?P<how>[^:]*)"
+    r"|Whoever stands within (?P<near>[\d.]+) (?P<near_unit>m|km) of you(?:, (?P<whose>[^:,]*),)? could "
+    r"have sent the same (?:report|[\d,]+ reports, where neither of you moves)): "
     r"(?P<what>any report is|any [\d,]+ reports together are|a report|[\d,]+ reports together) "
     r"(?:at most (?P<factor>e\^[\d.e+]+|[\d.,e+]+) times as likely from one as from the other"
     r"(?:; of (?P<of>[\d,]+) such (?:sets of )?reports from one, at least (?P<least>\d+) on average "
@@ -61,7 +63,8 @@ def read(text: str) -> list[Said]:
 
 
 def _said(match: re.Match[str]) -> Said:
-    far = float(match["far"]) / (1000 if match["unit"] == "m" else 1)
+    far = float(match["far"] or match["near"])
+    far /= 1000 if "m" in (match["unit"], match["near_unit"]) else 1
     share = float(match["least"]) / float(match["of"].replace(",", "")) if match["of"] else 0.0
     level = math.inf
     if match["equal"]:
@@ -70,8 +73,9 @@ def _said(match: re.Match[str]) -> Said:
         factor = match["factor"].replace(",", "")
         level = float(factor[2:]) if factor.startswith("e^") else math.log(float(factor))
     several = "together" in match["what"]
-    in_cells, closest = "in their cells" in match["how"], "the closest" in match["how"]
-    return Said(match["who"], far, level, share, several, in_cells, closest)
+    how = match["how"] or ""
+    in_cells, closest = "in their cells" in how, "the closest" in how
+    return Said(match["who"] or "people", far, level, share, several, in_cells, closest)
 
 
 @cache

@@ -80,7 +80,7 @@ def test_what_is_promised_is_certified_and_close(mechanism: gv.PositionalElastic
 def test_the_sentence_is_about_positions_and_true() -> None:
     mechanism = gv.elastic(PARIS, epsilon_per_km=1.0, between="positions")
     assert mechanism.explain(0.2).startswith(
-        "Two people 200 m apart: any report is at most 1.24 times"
+        "Whoever stands within 200 m of you could have sent the same report: any report is at most 1.24 "
     )
     assert math.exp(0.2 * 1.0 + mechanism.slack) <= 1.24
     cells = gv.elastic(PARIS, epsilon_per_km=1.0, between="cells")

@@ -22,7 +22,16 @@ from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from geoveil.document.exact import IntegerElastic
-from sentences import cell_pairs, check, laws_at, losses, read
+from sentences import (
+    cell_pairs,
+    check,
+    laws_at,
+    located,
+    losses,
+    position_pairs,
+    read,
+    worst_between_positions,
+)
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
 ABSTRACT = gv.Grid(rows=3, columns=4, cell_km=0.5)
@@ -114,6 +123,14 @@ def test_every_mechanism_between_positions_tells_the_truth(camouflage: float) ->
             assert (said.who, said.in_cells) == ("people", False)
             needed = 2.0 * distance + mechanism.slack  # and no more than that
             assert said.level <= needed * 1.01 + 0.011
+        near = told.explain(0.2)  # the consequence first, then odds and frequencies, then the cost
+        assert near.startswith(
+            "Whoever stands within 200 m of you could have sent the same report: any"
+        )
+        assert near.endswith(f". {words.spend_in_words(told.guarantee)}")
+        assert told.explain(40.0).startswith(
+            "Two people 40 km apart: any report is at most e^80.1 times"
+        )
     promise = mechanism.guarantee
     assert promise is not None
     for text in (promise.sentence(), promise.amount(), words.spend_in_words(promise)):
@@ -265,6 +282,29 @@ def test_factors_are_rounded_up_and_frequencies_down(level: float) -> None:
     assert said.share > 0 or level > 13
 
 
+def test_reports_from_positions_are_spoken_of_together() -> None:
+    """Laws between positions and between cells add up for people who do not move."""
+    first, second = between_positions(0.5), between_positions(1.0)
+    for distance, start in ((0.2, "Whoever stands within 200 m of you could have sent the same 2 rep"),
+                            (2.0, "Two people 2 km apart, who do not move: any 2 reports")):  # fmt: skip
+        text = words.explain_together([first, second], distance)
+        assert text.startswith(start)
+        (said,) = check(text, first, second)
+        assert (said.who, said.several) == ("people", True)
+    cells = gv.PlanarGeometric(MAP, epsilon_per_km=1.0)
+    promise = first.guarantee
+    assert promise is not None
+    assert said.level <= 2 * float(promise.loss(2.0)) * 1.01
+    for mixed in ([first, cells], [cells, first]):
+        (said,) = read(words.explain_together(mixed, 0.2))
+        one, other = position_pairs(MAP, 0.2)
+        of_cells = losses(cells)[located(MAP, one), located(MAP, other)]
+        assert said.level >= worst_between_positions(first, 0.2) + of_cells.max() - 1e-9
+    (spent,) = read(words.between_places(2 * promise, 0.2, reports=2))
+    assert (spent.who, spent.several) == ("people", True)
+    assert spent.level >= 2 * worst_between_positions(first, 0.2)
+
+
 # -- several reports -----------------------------------------------------------------------------
 
 
@@ -355,6 +395,24 @@ def test_obfuscate_tally_and_audit(
         text = _sentences(shown) if json_form else shown
         assert check(text, mechanism)[0].in_cells
         assert "Every person" not in text
+
+
+@pytest.mark.parametrize("promise", [("--epsilon-per-km", 2), ("--mean-distance-km", 0.8)])
+def test_the_elastic_mechanism_is_between_positions_unless_told_otherwise(
+    promise: tuple[str, float], checkins: Path, tmp_path: Path
+) -> None:
+    saved = tmp_path / "mechanism.json"
+    asked = ("--mechanism", "elastic", *promise, *BOX)
+    noisy = geoveil("obfuscate", checkins, "-o", tmp_path / "out.csv", *asked,
+                    "--save-mechanism", saved)  # fmt: skip
+    counted = geoveil("tally", checkins, "-o", tmp_path / "tally.json", *asked)
+    audited = geoveil("audit", saved, "--draws", 1000)
+    mechanism = gv.load_mechanism(saved)
+    assert isinstance(mechanism, gv.PositionalElastic)
+    for shown in (noisy, counted, audited):
+        assert not check(shown, mechanism)[0].in_cells
+    told = geoveil("obfuscate", checkins, "-o", tmp_path / "b.csv", *asked, "--between", "cells")
+    assert read(told)[0].in_cells
 
 
 def test_noise_on_points_is_obfuscated_from_where_people_stand(

@@ -287,3 +287,26 @@ def test_a_batch_without_a_place_on_the_map_gives_no_report(plain: gv.Positional
     counter = BatchCounter(plain, "drop", None)
     counts, outside = counter((0, 0, np.array([10.0]), np.array([10.0])))
     assert (int(counts.sum()), outside.dropped) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (
+            ("--mechanism", "elastic", "--beta-per-km", 1, "--between", "positions"),
+            "--between cells",
+        ),
+        (("--epsilon-per-km", 1, "--between", "positions"), "is for --mechanism elastic"),
+        (("--mechanism", "PLAIN", "--between", "cells"), "is for --mechanism elastic"),
+        (("--mechanism", "elastic", "--epsilon-per-km", 1, "--between", "places"), "places"),
+    ],
+)
+def test_a_promise_that_makes_no_sense_is_one_line(
+    asked: tuple[object, ...], why: str, folder: Path, tmp_path: Path
+) -> None:
+    words = [str(folder / "plain.json") if word == "PLAIN" else str(word) for word in asked]
+    command = ["obfuscate", str(folder / "people.csv"), "-o", str(tmp_path / "out.csv"), *words]
+    result = CliRunner().invoke(program, command)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert why in result.stderr
+    assert not (tmp_path / "out.csv").exists()

@@ -184,7 +184,8 @@ class Channel(Promising, Operator):
         return super().matrix()
 
     def explain(self, distance_km: float) -> str:
-        """What a report tells about two people this far apart, in plain words.
+        """What a report tells about two people this far apart, in plain words: the consequence, odds and
+        frequencies and, where the promise is between positions, the cost.
 
         >>> import geoveil as gv
         >>> grid = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -193,7 +194,7 @@ class Channel(Promising, Operator):
         likely from one as from the other; of 100 such reports from one, at least 24 on average \
         would also come from the other.
         """
-        return words.explain(self.guarantee, self.told_apart, distance_km)
+        return words.explain_with_cost(self.guarantee, self.told_apart, distance_km)
 
     @property
     def told_apart(self) -> Space | None:

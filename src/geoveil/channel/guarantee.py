@@ -30,6 +30,9 @@ class Guarantee(ABC):
     with :meth:`implies`. Sums are exact: their order does not matter, and they do not drift.
     """
 
+    between_positions: ClassVar[bool] = False
+    """Whether the two places are where people stand, whatever their cells."""
+
     @abstractmethod
     def loss(self, distance_km: npt.ArrayLike) -> FloatArray:
         """ℓ(d) in nats for each distance; 0 at distance 0."""
@@ -199,6 +202,7 @@ class BetweenPositions(GeoIndistinguishability):
     """
 
     slack: float = 0.0
+    between_positions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -217,10 +221,6 @@ class BetweenPositions(GeoIndistinguishability):
 
     def amount(self, unit: str = "km") -> str:
         return f"{super().amount(unit)} and {words.rounded_up(self.slack, 2)} for rounding"
-
-    def explain(self, distance_km: float) -> str:
-        """What the promise means for two people this far apart, in plain words."""
-        return words.explain(self, None, distance_km)
 
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, BetweenPositions):

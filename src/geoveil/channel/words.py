@@ -30,6 +30,8 @@ NEARBY_KM = 0.2
 
 _NOTHING = "It promises nothing: a report may tell any two people apart."
 _ROUNDING = Decimal("1e-12")  # what doubles are off by is no reason to round to the next digit
+_ALIKE = math.log(10.0)
+"""Up to this loss two people are said to be able to send the same report; the odds follow in any case."""
 _MOST_IN_WORDS = 1e6
 """Larger factors are printed as powers of e, and smaller shares are not spoken of."""
 
@@ -86,8 +88,14 @@ def explain(
     wanted = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
-    pair, distance = _two_people(space, wanted), _possible(space, wanted)
-    return _sentence(f"{pair}{who and f', {who}'}", loss_between(guarantee, space, distance))
+    level = loss_between(guarantee, space, _possible(space, wanted))
+    return _sentence(_two_people(space, wanted, level, who), level)
+
+
+def explain_with_cost(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
+    """The same, and what a report costs where it starts from the position itself."""
+    told = explain(guarantee, space, distance_km)
+    return told if space is not None or guarantee is None else f"{told} {spend_in_words(guarantee)}"
 
 
 def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
@@ -105,20 +113,26 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
         total = math.fsum(float(promise.loss(distance)) for promise in promises)
         return _sentence(_two_places(distance, reports), total, reports=reports)
     possible = _possible(space, distance)
-    losses = (
+    total = math.fsum(
         loss_between(promise, channel.told_apart, possible)
         for promise, channel in zip(promises, channels, strict=True)
     )
-    pair = f"{_two_people(space, distance)}, who do not move"
-    return _sentence(pair, math.fsum(losses), reports=reports)
+    return _sentence(_who_stay(space, distance, total, reports), total, reports=reports)
 
 
 def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1) -> str:
-    """What a report tells about two places that a channel tells apart: all that a bare promise knows."""
+    """What a report tells about two places that a channel tells apart: all that a bare promise knows.
+
+    A promise between positions knows more: the places are where people stand.
+    """
     distance = positive("distance_km", distance_km)
-    return _sentence(
-        _two_places(distance, reports), float(guarantee.loss(distance)), reports=reports
-    )
+    level = float(guarantee.loss(distance))
+    pair = _two_places(distance, reports)
+    if guarantee.between_positions:
+        pair = _two_people(None, distance, level)
+        if reports > 1:
+            pair = _who_stay(None, distance, level, reports)
+    return _sentence(pair, level, reports=reports)
 
 
 def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:
@@ -134,7 +148,25 @@ def _possible(space: Space | None, distance: float) -> float:
     return max(distance, space.least_distance_km)
 
 
-def _two_people(space: Space | None, distance: float) -> str:
+def _two_people(
+    space: Space | None, distance: float, level: float, who: str = "", same: str = "report"
+) -> str:
+    """Of whom a sentence speaks; the consequence first, where they stand where they report from."""
+    if space is None and level <= _ALIKE:
+        near = f"Whoever stands within {_length(distance, 'km')} of you"
+        return f"{near}{who and f', {who},'} could have sent the same {same}"
+    return f"{_two_apart(space, distance)}{who and f', {who}'}"
+
+
+def _who_stay(space: Space | None, distance: float, level: float, reports: int) -> str:
+    """The same of people who do not move between their reports."""
+    if space is None and level <= _ALIKE and reports > 1:
+        same = f"{reports:,} reports, where neither of you moves"
+        return _two_people(space, distance, level, same=same)
+    return f"{_two_apart(space, distance)}, who do not move"
+
+
+def _two_apart(space: Space | None, distance: float) -> str:
     if space is None:
         return f"Two people {_length(distance, 'km')} apart"
     possible = _possible(space, distance)

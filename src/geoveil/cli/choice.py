@@ -143,9 +143,7 @@ def promise_in_words(
     apart = mechanism.told_apart if isinstance(mechanism, gv.Channel) else None
     return {
         "promise": "none" if guarantee is None else guarantee.sentence(unit),
-        "so": explain(guarantee, apart, NEARBY_KM, who=who)
-        if who
-        else mechanism.explain(NEARBY_KM),
+        "so": explain(guarantee, apart, NEARBY_KM, who=who),
         "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
     }
 

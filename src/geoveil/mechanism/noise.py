@@ -19,7 +19,7 @@ from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
 from geoveil.channel.channel import Tally, inverse_distribution
 from geoveil.channel.guarantee import Promising
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
-from geoveil.channel.words import explain
+from geoveil.channel.words import explain_with_cost
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.grid import Grid
@@ -116,8 +116,8 @@ class Noise(Promising, ABC):
         return radius, angle
 
     def explain(self, distance_km: float) -> str:
-        """What a noisy point tells about two people this far apart, in plain words."""
-        return explain(self.guarantee, None, distance_km)
+        """What a noisy point tells about two people this far apart, in plain words, and what it costs."""
+        return explain_with_cost(self.guarantee, None, distance_km)
 
     def on(self, space: Grid, *, spread: bool = True) -> TruncatedLattice:
         """The channel from the cell that people stand in to the cell their noisy point falls in.
