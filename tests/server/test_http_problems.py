@@ -42,7 +42,7 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
         ("GET", "/api/campaigns/lyon/nothing", "not-found"),
         ("GET", "/api/campaigns/lyon/estimate.exe", "not-found"),
         ("POST", "/api/campaigns/a/b/reports", "not-found"),
-        ("DELETE", "/api/campaigns/lyon", "method-not-allowed"),
+        ("PUT", "/api/campaigns/lyon", "method-not-allowed"),
         ("GET", "/api/campaigns/lyon/reports", "method-not-allowed"),
         ("PUT", "/api/campaigns/lyon/reports", "method-not-allowed"),
         ("OPTIONS", "/api/campaigns", "method-not-allowed"),

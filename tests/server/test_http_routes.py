@@ -171,7 +171,9 @@ def test_web_pages_elsewhere_may_report_and_not_operate(service: InProcess) -> N
     listed = service.get("/api/campaigns", operator=True, headers=headers)
     assert "access-control-allow-origin" not in listed.headers
     report = service.post(f"{CAMPAIGN}/reports", json={}, headers=headers)
-    assert report.headers["access-control-allow-origin"] == "*"
+    for answer in (report, service.get(f"{CAMPAIGN}/mechanism", headers=headers)):
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["access-control-expose-headers"] == "etag, retry-after"
 
 
 def test_answers_carry_the_headers_that_keep_browsers_safe(service: InProcess) -> None:

@@ -46,7 +46,11 @@ _SECURITY = {
     "referrer-policy": "no-referrer",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
-_OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin"}
+_OPEN = {
+    "access-control-allow-origin": "*",
+    "access-control-expose-headers": "etag, retry-after",
+    "cross-origin-resource-policy": "cross-origin",
+}
 _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -215,10 +219,13 @@ class Application:
 
     def _route(self, path: str, operations: Mapping[str, Operation]) -> Route:
         """All the operations at one address; ``OPTIONS`` too where pages of other origins may call it."""
-        first = next(iter(operations.values()))
         shared = any(each.audience is Audience.PARTICIPANT for each in operations.values())
         preflight = {
-            "access-control-allow-methods": ", ".join(operations),
+            "access-control-allow-methods": ", ".join(
+                method
+                for method, each in operations.items()
+                if each.audience is Audience.PARTICIPANT
+            ),
             "access-control-allow-headers": "content-type",
             "access-control-max-age": _PREFLIGHT_S,
         }
@@ -231,7 +238,7 @@ class Application:
             else:
                 response = await self.respond(operation, request)
             seconds = time.perf_counter() - began_s
-            audience = (operation or first).audience
+            audience = operation.audience if operation else Audience.PARTICIPANT
             self._finish(response, request.scope, path, audience, seconds)
             return response
 

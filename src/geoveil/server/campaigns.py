@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -14,7 +13,14 @@ from geoveil.server import conclusion as conclusions
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock, TrustedClock
-from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, Store
+from geoveil.store import (
+    CampaignRecord,
+    ClosingRecord,
+    EstimateRecord,
+    RoundRecord,
+    State,
+    Store,
+)
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -47,6 +53,8 @@ class Campaigns:
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._standing: dict[str, State] = {}
+        """Campaign → what its operator says of it, as of the last look."""
 
     # -- making ----------------------------------------------------------------------------------
 
@@ -81,6 +89,8 @@ class Campaigns:
         if published is not None or self._fresh(self._unknown.get(mechanism)):
             return published
         now, published = self.clock(), self._store.round_of(mechanism)
+        if published is not None:
+            self._record(published.campaign)  # and with it whether that takes reports
         with self._lock:
             if published is None:
                 _remember(self._unknown, mechanism, now, _MOST_UNKNOWN)
@@ -92,33 +102,53 @@ class Campaigns:
         """The settings of a campaign; raises ``unknown-campaign``."""
         settings = self._settings.get(campaign)
         if settings is None:
-            record = self._store.campaign(campaign)
-            if record is None:
-                raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
+            record = self._record(campaign)
             settings = msgspec.json.decode(record.settings, type=CampaignSettings)
             self._settings[campaign] = settings
         return settings
 
+    def _record(self, campaign: str) -> CampaignRecord:
+        record = self._store.campaign(campaign)
+        if record is None:
+            raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
+        self._standing[campaign] = record.state
+        return record
+
+    def check_running(self, campaign: str) -> None:
+        """Raise ``campaign-paused`` or ``campaign-ended`` where the operator says so, as of the last look."""
+        standing = self._standing.get(campaign, "running")
+        if standing == "paused":
+            raise Problem(
+                "campaign-paused", "the campaign takes no reports for now; try again later"
+            )
+        if standing == "ended":
+            raise Problem("campaign-ended", "the campaign has ended and takes no reports any more")
+
     def mechanism(self, campaign: str) -> RoundRecord:
         """The round whose mechanism people should use now, at most a second old.
+
+        Raises ``campaign-paused`` or ``campaign-ended``, so that nobody draws a report for nothing.
 
         While a closed round is being estimated, and after the last one, this is still that round.
         """
         since, current = self._current.get(campaign, (None, None))
-        return current if current is not None and self._fresh(since) else self._look(campaign)
+        if current is None or not self._fresh(since):
+            current = self._look(campaign)
+        self.check_running(campaign)
+        return current
 
     def state(self, campaign: str) -> dict[str, Any]:
         """What everybody may know about a campaign, as plain JSON values, at most a second old.
 
-        Its entries are those of :func:`geoveil.server.campaigns.described`.
+        Its entries are those of :func:`geoveil.server.conclusion.described`.
         """
         since, state = self._states.get(campaign, (None, None))
         if state is not None and self._fresh(since):
             return state
-        now, settings = self.clock(), self.settings(campaign)
+        now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
         concluded = self._store.rounds_concluded(campaign)
-        state = described(settings, every, latest, concluded, int(now))
+        state = conclusions.described(record, settings, every, latest, concluded, int(now))
         self._states[campaign] = (now, state)
         return state
 
@@ -135,6 +165,41 @@ class Campaigns:
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
         raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def change(self, campaign: str, *, name: str | None = None, state: State | None = None) -> None:
+        """Rename, pause, resume or end a campaign; an end is for good, and closes the open round.
+
+        Raises ``unknown-campaign``, ``invalid-campaign`` or ``campaign-ended``.
+        """
+        record = self._record(campaign)
+        if name is not None:
+            msgspec.structs.replace(self.settings(campaign), name=name).problems()
+        if state is not None and record.state == "ended" != state:
+            raise Problem("campaign-ended", "an end is for good; make another campaign")
+        self._store.change_campaign(campaign, name=name, state=state)
+        self._record(campaign)
+        current = self._look(campaign)
+        if state == "ended" and current.closed_at_s is None:
+            self._close(current, self.settings(campaign).minimum_reports)
+        self._forget(campaign)
+
+    def delete(self, campaign: str) -> None:
+        """Remove a campaign and all it holds; raises ``unknown-campaign``."""
+        self._record(campaign)
+        self._standing[campaign] = "ended"  # while it goes
+        self._store.delete_campaign(campaign)
+        self._forget_all(campaign)
+
+    def _forget_all(self, campaign: str) -> None:
+        """Of a campaign that is gone nothing is kept here either."""
+        self._forget(campaign)
+        with self._lock:
+            self._settings.pop(campaign, None)
+            self._standing.pop(campaign, None)
+            for mechanism in [m for m, r in self.published.items() if r.campaign == campaign]:
+                del self.published[mechanism]
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -158,8 +223,11 @@ class Campaigns:
     def next_round(self, campaign: str) -> int:
         """Open the next round now, with the mechanism of this one; its number.
 
-        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign``.
+        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign`` or
+        ``campaign-ended``.
         """
+        if self._record(campaign).state == "ended":
+            raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
         current = self._look(campaign)
         self._renew(current, self.settings(campaign), current.number + 1)
         return self._look(campaign).number
@@ -172,10 +240,23 @@ class Campaigns:
         if not self.clock.in_doubt:
             if not self._began:
                 self._open_above()
-            for campaign in self._store.campaigns():
-                self._roll_over(self._look(campaign.id), self.settings(campaign.id))
+            for campaign in self._known():
+                if campaign.state == "running":
+                    self._roll_over(self._look(campaign.id), self.settings(campaign.id))
             self._keep_house()
+        else:
+            self._known()
         return self._store.closings()
+
+    def _known(self) -> list[CampaignRecord]:
+        """All campaigns; what another process has changed or deleted is known here from now on."""
+        campaigns = self._store.campaigns()
+        standing = {campaign.id: campaign.state for campaign in campaigns}
+        gone = [campaign for campaign in self._settings if campaign not in standing]
+        self._standing = standing
+        for campaign in gone:
+            self._forget_all(campaign)
+        return campaigns
 
     def _open_above(self) -> None:
         """Where the store is a backup, open rounds above all that may have been published since."""
@@ -184,7 +265,7 @@ class Campaigns:
             passed = MOST_ROUNDS_A_SECOND * max(0, int(self.clock()) - copied_at_s)
             for campaign in self._store.campaigns():
                 current, settings = self._look(campaign.id), self.settings(campaign.id)
-                if not self._finished(current, settings):
+                if campaign.state != "ended" and not self._finished(current, settings):
                     self._renew(current, settings, current.number + 1 + passed)
             self._store.mark_copy(None)
         self._began = True
@@ -334,42 +415,3 @@ def _remember(recent: dict[str, Any], key: str, value: Any, most: int) -> None:
     if len(recent) >= most:
         del recent[next(iter(recent))]
     recent[key] = value
-
-
-def described(
-    settings: CampaignSettings,
-    rounds: Sequence[RoundRecord],
-    latest: EstimateRecord | None,
-    concluded: int,
-    now_s: int,
-) -> dict[str, Any]:
-    """A campaign as plain JSON values: where it stands, what was counted, the latest estimate.
-
-    ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
-    ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
-    enough reports. The last round ends a campaign with its estimate,
-    or without one when its document has expired.
-    """
-    current = rounds[-1]
-    last = settings.ends_with(concluded + (current.closed_at_s is None))
-    if current.closed_at_s is None:
-        state = "finished" if last and now_s >= current.expires_at_s else "open"
-    else:
-        estimated = latest is not None and latest.round >= current.number
-        state = "finished" if last and estimated else "estimating"
-    body = {} if latest is None else conclusions.read_body(latest.body)
-    return {
-        "id": current.campaign,
-        "name": settings.name,
-        "state": state,
-        "settings": msgspec.to_builtins(settings),
-        "round": current.number,
-        "mechanism": current.mechanism,
-        "expires": current.expires_at_s,
-        "reports_counted": {"round": current.total, "all": sum(each.total for each in rounds)},
-        "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
-        "estimate": latest
-        and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
-        "alarm": body.get("alarm"),
-        "manipulation_gain": body.get("manipulation_gain"),
-    }

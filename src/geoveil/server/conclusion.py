@@ -7,7 +7,7 @@ whichever process works on it and however often. The mathematics is that of :cla
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import BytesIO
@@ -25,7 +25,7 @@ from geoveil.document.exact import IntegerElastic
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.store import RoundRecord
+from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 from geoveil.table.reader import Format
 from geoveil.table.results import put_result, result_from_dict
 
@@ -330,3 +330,48 @@ VIEWS: Mapping[str, View] = {
     "parquet": View("application/vnd.apache.parquet", partial(_written, Format.PARQUET)),
 }
 """By their endings."""
+
+
+# --- A campaign as everybody may know it
+
+
+def described(
+    record: CampaignRecord,
+    settings: CampaignSettings,
+    rounds: Sequence[RoundRecord],
+    latest: EstimateRecord | None,
+    concluded: int,
+    now_s: int,
+) -> dict[str, Any]:
+    """A campaign as plain JSON values: where it stands, what was counted, the latest estimate.
+
+    ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
+    ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
+    enough reports. The last round ends a campaign with its estimate,
+    or without one when its document has expired.
+    """
+    current = rounds[-1]
+    last = settings.ends_with(concluded + (current.closed_at_s is None))
+    if current.closed_at_s is None:
+        state = "finished" if last and now_s >= current.expires_at_s else "open"
+    else:
+        estimated = latest is not None and latest.round >= current.number
+        state = "finished" if last and estimated else "estimating"
+    if record.state != "running":
+        state = record.state
+    body = {} if latest is None else read_body(latest.body)
+    return {
+        "id": current.campaign,
+        "name": record.name,
+        "state": state,
+        "settings": msgspec.to_builtins(msgspec.structs.replace(settings, name=record.name)),
+        "round": current.number,
+        "mechanism": current.mechanism,
+        "expires": current.expires_at_s,
+        "reports_counted": {"round": current.total, "all": sum(each.total for each in rounds)},
+        "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
+        "estimate": latest
+        and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
+        "alarm": body.get("alarm"),
+        "manipulation_gain": body.get("manipulation_gain"),
+    }

@@ -56,6 +56,7 @@ def answer(value: Any, status: int = 200, **headers: str) -> Response:
 
 
 _SETTINGS = msgspec.json.Decoder(CampaignSettings)
+_CHANGES = msgspec.json.Decoder(api.Changes)
 
 
 @operation(
@@ -90,6 +91,43 @@ async def listing(service: Service, request: Request) -> Response:
         api.Listed(each.id, each.name, service.link(each.id), each.created_at_s) for each in records
     ]
     return answer(api.Campaigns(rows))
+
+
+@operation(
+    "PATCH /api/campaigns/{campaign}",
+    "Rename, pause, resume or end a campaign, or open its next round now",
+    Audience.OPERATOR,
+    {200: ("The state of the campaign.", {JSON: api.State})},
+    problems=("invalid-campaign", "campaign-ended"),
+    body=api.Changes,
+)
+async def change(service: Service, request: Request) -> Response:
+    """Change what can be changed about a campaign."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    changes = decode(_CHANGES, await service.body(request.scope, request.receive))
+    try:
+        await service.blocking(
+            service.campaigns.change, campaign, name=changes.name, state=changes.state
+        )
+    except InvalidInput as error:
+        raise Problem("invalid-campaign", str(error)) from None
+    if changes.next_round_now:
+        await service.blocking(service.campaigns.next_round, campaign)
+    values = await service.blocking(service.campaigns.state, campaign)
+    return answer({**values, "link": service.link(campaign)})
+
+
+@operation(
+    "DELETE /api/campaigns/{campaign}",
+    "Delete a campaign and all it holds",
+    Audience.OPERATOR,
+    {204: ("Counts, ids, estimates and mechanisms are gone.", {})},
+)
+async def delete(service: Service, request: Request) -> Response:
+    """Remove a campaign with its rounds, counts, ids and estimates."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    await service.working(service.campaigns.delete, campaign)
+    return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
 @operation(
@@ -132,6 +170,7 @@ async def state(service: Service, request: Request) -> Response:
     "The current mechanism document",
     Audience.PARTICIPANT,
     {200: ("The same bytes for everybody.", {JSON: api.MECHANISM_SCHEMA}), 304: _HELD},
+    problems=("campaign-paused", "campaign-ended"),
 )
 async def mechanism(service: Service, request: Request) -> Response:
     """The current mechanism document."""
@@ -151,6 +190,7 @@ OPERATIONS.append(
         None,
         {200: ("Stored: the answer comes after the commit.", {JSON: api.Counted | api.Results})},
         ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
+         "campaign-paused", "campaign-ended",
          "overloaded"),
         body=api.Report | api.Reports,
     )

@@ -19,6 +19,7 @@ from geoveil.server.conclusion import VIEWS
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space.space import MATRIX_LIMIT
+from geoveil.store import State as Standing
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -153,6 +154,19 @@ class Closed(msgspec.Struct, frozen=True):
 
     round: int
     status: Annotated[str, Meta(pattern="^closed$")]
+
+
+class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator changes about a campaign; what is left out stays as it is."""
+
+    state: Annotated[
+        Standing | None,
+        Meta(description="Paused it takes no reports for now; ended none ever again."),
+    ] = None
+    name: Annotated[str | None, Meta(description="What people see.")] = None
+    next_round_now: Annotated[
+        bool, Meta(description="Open the next round now, without waiting for an estimate.")
+    ] = False
 
 
 class Totals(msgspec.Struct, frozen=True):

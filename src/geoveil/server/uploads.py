@@ -23,6 +23,8 @@ Headers = list[tuple[bytes, bytes]]
 STORE_S = 4.5
 """How long a request waits for the store before it is answered 503."""
 PREFIX, SUFFIX = "/api/campaigns/", "/reports"
+_OF_CAMPAIGN = ("unknown-campaign", "campaign-paused", "campaign-ended")
+"""Problems that all reports of a request have together."""
 _SINGLE = msgspec.json.Decoder(Report)
 _BATCH = msgspec.json.Decoder(Reports)
 _COUNTED = b'{"id":"%b","status":"counted"}'
@@ -83,7 +85,7 @@ class Uploads:
                 uploads.append(await self._checked(campaign, report))
                 results.append(Result(report.id, "counted"))
             except Problem as problem:
-                if problem.name == "unknown-campaign":
+                if problem.name in _OF_CAMPAIGN:
                     raise
                 results.append(Result(report.id, "refused", problem.body()))
         self._service.metrics.reports["refused"] += len(reports) - len(uploads)
@@ -100,6 +102,7 @@ class Uploads:
             published = await self._service.blocking(campaigns.find, report.mechanism)
         if published is None or published.campaign != campaign:
             raise await self._unknown(campaign)
+        campaigns.check_running(campaign)
         if report.cell >= published.cells:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
         clock = self._service.clock

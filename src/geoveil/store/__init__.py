@@ -11,12 +11,13 @@ from geoveil.store.records import (
     Overloaded,
     RoundRecord,
     Snapshot,
+    State,
     StoreFailed,
     Upload,
 )
 
 __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter",
-    "NewerSchema", "Overloaded", "RoundRecord", "Snapshot", "Store", "StoreFailed", "Upload",
+    "NewerSchema", "Overloaded", "RoundRecord", "Snapshot", "State", "Store", "StoreFailed", "Upload",
     "copy_store", "open_store", "restore_backup", "write_backup",
 ]  # fmt: skip

@@ -1,0 +1,163 @@
+"""What an operator can change about a campaign: its name, whether it runs, and whether it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geoveil.server.conclusion import conclude
+from geoveil.store import open_store
+from geoveil.store.records import TABLES
+from server.conftest import InProcess
+from server.live import LYON, new_id
+from server.test_http_problems import assert_problem
+
+CAMPAIGN = "/api/campaigns/lyon"
+
+
+def change(service: InProcess, **changes: Any) -> Any:
+    return service.request("PATCH", CAMPAIGN, json=changes, operator=True)
+
+
+def send(service: InProcess, mechanism: str, number: int = 1) -> Any:
+    reports = [{"mechanism": mechanism, "id": new_id(), "cell": n % 5} for n in range(number)]
+    return service.post(f"{CAMPAIGN}/reports", json={"reports": reports})
+
+
+def work(service: InProcess) -> None:
+    campaigns = service.service.campaigns
+    for each in map(campaigns.work, campaigns.tick()):
+        campaigns.publish(each, conclude(each))
+
+
+def test_a_campaign_gets_another_name(service: InProcess) -> None:
+    answer = change(service, name="Lyon, à pied")
+    assert answer.status_code == 200
+    assert answer.json()["name"] == answer.json()["settings"]["name"] == "Lyon, à pied"
+    listed = service.get("/api/campaigns", operator=True).json()["campaigns"]
+    assert [each["name"] for each in listed] == ["Lyon, à pied"]
+    assert_problem(change(service, name=""), "invalid-campaign")
+    assert service.get(CAMPAIGN).json()["name"] == "Lyon, à pied"
+
+
+def test_a_paused_campaign_takes_no_reports_and_goes_on_when_resumed(service: InProcess) -> None:
+    mechanism = service.mechanism()["id"]
+    assert send(service, mechanism, 60).status_code == 200
+    assert change(service, state="paused").json()["state"] == "paused"
+    paused = send(service, mechanism)
+    assert_problem(paused, "campaign-paused")
+    assert int(paused.headers["retry-after"]) > 0
+    one = {"mechanism": mechanism, "id": new_id(), "cell": 1}
+    assert_problem(service.post(f"{CAMPAIGN}/reports", json=one), "campaign-paused")
+    assert_problem(service.get(f"{CAMPAIGN}/mechanism"), "campaign-paused")
+    assert service.get(CAMPAIGN).json()["reports_counted"]["all"] == 60
+    assert change(service, state="running").json()["state"] == "open"
+    assert service.mechanism()["id"] == mechanism
+    assert send(service, mechanism).status_code == 200
+
+
+def test_a_paused_campaign_closes_nothing_by_itself(inside: Callable[..., InProcess]) -> None:
+    service = inside()
+    service.campaign(round_size=50, minimum_round_hours=0)
+    assert send(service, service.mechanism()["id"], 60).status_code == 200
+    change(service, state="paused")
+    work(service)
+    assert service.get(CAMPAIGN).json()["rounds_closed"] == 0
+    change(service, state="running")
+    work(service)
+    assert service.get(f"{CAMPAIGN}/estimate").json()["reports"] == 60
+
+
+def test_an_ended_campaign_has_its_last_estimate_and_no_more(service: InProcess) -> None:
+    mechanism = service.mechanism()["id"]
+    send(service, mechanism, 60)
+    assert change(service, state="ended").json()["state"] == "ended"
+    assert_problem(send(service, mechanism), "campaign-ended")
+    assert_problem(service.get(f"{CAMPAIGN}/mechanism"), "campaign-ended")
+    work(service)
+    state = service.get(CAMPAIGN).json()
+    assert (state["state"], state["round"], state["estimate"]["reports"]) == ("ended", 1, 60)
+    assert service.get(f"{CAMPAIGN}/estimate").status_code == 200
+    for changes in ({"state": "running"}, {"state": "paused"}, {"next_round_now": True}):
+        assert_problem(change(service, **changes), "campaign-ended")
+    assert change(service, state="ended", name="Over").status_code == 200
+    work(service)
+    assert service.get(CAMPAIGN).json()["round"] == 1
+
+
+def test_the_next_round_opens_now(service: InProcess) -> None:
+    first = service.mechanism()
+    send(service, first["id"], 10)
+    assert change(service, next_round_now=True).json()["round"] == 2
+    second = service.mechanism()
+    assert (second["round"], second["weights"]) == (2, first["weights"])
+    assert second["id"] != first["id"]
+    assert send(service, first["id"]).status_code == 200  # late, and counted all the same
+    assert send(service, second["id"]).status_code == 200
+
+
+def test_a_deleted_campaign_is_gone_with_all_it_held(
+    inside: Callable[..., InProcess], tmp_path: Path
+) -> None:
+    store = open_store(tmp_path / "store.db")
+    service = inside(store)
+    service.campaign()
+    service.campaign(id="paris")
+    mechanism = service.mechanism()["id"]
+    send(service, mechanism, 60)
+    service.post(f"{CAMPAIGN}/rounds", operator=True)
+    work(service)
+    gone = service.request("DELETE", CAMPAIGN, operator=True)
+    assert (gone.status_code, gone.content) == (204, b"")
+    for path in ("", "/mechanism", "/estimate", "/rounds/1/estimate"):
+        assert_problem(service.get(CAMPAIGN + path), "unknown-campaign")
+    assert_problem(send(service, mechanism), "unknown-campaign")
+    assert_problem(service.request("DELETE", CAMPAIGN, operator=True), "unknown-campaign")
+    with store.snapshot() as snapshot:
+        rows = {table: len(list(snapshot(table))) for table in TABLES}
+    left = {"campaign": 1, "round": 1, "token": 1}
+    assert {table: number for table, number in rows.items() if table != "upkeep"} == {
+        table: left.get(table, 0) for table in TABLES if table != "upkeep"
+    }
+    service.campaign()
+    assert service.mechanism()["round"] == 1
+
+
+def test_what_another_process_changed_is_known_at_the_next_look(
+    inside: Callable[..., InProcess], tmp_path: Path
+) -> None:
+    one = inside(open_store(tmp_path / "store.db"))
+    other = inside(open_store(tmp_path / "store.db"))
+    one.campaign()
+    mechanism = other.mechanism()["id"]
+    assert send(other, mechanism).status_code == 200
+    for state, problem in (("paused", "campaign-paused"), ("ended", "campaign-ended")):
+        change(one, state=state)
+        other.service.campaigns.tick()
+        assert_problem(send(other, mechanism), problem)
+    one.request("DELETE", CAMPAIGN, operator=True)
+    other.service.campaigns.tick()
+    assert_problem(send(other, mechanism), "unknown-campaign")
+
+
+@pytest.mark.parametrize(
+    "body", [{"state": "closed"}, {"state": 1}, {"nonsense": 1}, {"next_round_now": "now"}, []]
+)
+def test_changes_that_are_none(service: InProcess, body: Any) -> None:
+    answer = service.request("PATCH", CAMPAIGN, json=body, operator=True)
+    assert_problem(answer, "malformed-body")
+
+
+def test_only_operators_change_and_other_origins_never(service: InProcess) -> None:
+    for method in ("PATCH", "DELETE"):
+        assert_problem(service.request(method, CAMPAIGN, json={}), "unauthorised")
+        answer = service.request(
+            method, CAMPAIGN, json={}, headers={"origin": "https://evil.example"}
+        )
+        assert "access-control-allow-origin" not in answer.headers
+    allowed = service.request("OPTIONS", CAMPAIGN).headers["access-control-allow-methods"]
+    assert allowed == "GET"
+    assert service.get(CAMPAIGN).json()["name"] == LYON["name"]
