@@ -219,7 +219,10 @@ class Campaign:
         return Closing(used, guarded.estimate, guarded)
 
     def _open_round(self) -> None:
-        mechanism = self.rule.design(self.space, self.distribution)
+        believed = self.distribution
+        if self.rounds:  # what an operator believes before the first report needs no such care
+            believed = self.rule.steering(self.space, believed)
+        mechanism = self.rule.design(self.space, believed)
         empty = Tally(mechanism, np.zeros(mechanism.report_count, dtype=np.int64))
         number = self._rounds[-1].number + 1 if self._rounds else 1
         self._rounds.append(Round(number, mechanism, empty))

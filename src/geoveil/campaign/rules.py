@@ -11,6 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
+from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.document.exact import IntegerElastic
@@ -31,6 +32,9 @@ class Rule(Protocol):
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """The mechanism of the next round, given what is believed now."""
+
+    def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
+        """What the next mechanism is designed for after an estimate from reports."""
 
     @property
     def pools(self) -> bool:
@@ -54,6 +58,8 @@ class PromiseRule:
     ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: of the reports that the alarm
     names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
     close. It costs some hundred estimates at every close.
+    Mechanisms after the first are designed for the estimate averaged over neighbouring cells
+    (:func:`~geoveil.campaign.steering.averaged`).
     ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
     campaign of the service has this rule. ``between="positions"`` promises between any two positions,
     which is what a :class:`Campaign` without a rule of its own does on a map.
@@ -94,6 +100,10 @@ class PromiseRule:
         if self.exact and isinstance(mechanism, Elastic):
             return IntegerElastic.of(mechanism)
         return mechanism
+
+    def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
+        """The estimate averaged over neighbouring cells, so that fakes cannot strip camouflage."""
+        return averaged(space, estimated, epsilon_per_km=self.epsilon_per_km, between=self.between)
 
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """All rounds together, from a uniform start."""
@@ -161,6 +171,10 @@ class PublishedRule:
         """Blahut–Arimoto from uniform weights, no floor."""
         stop = Steps(self.design_updates)
         return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
+
+    def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
+        """The estimate itself."""
+        return estimated
 
     def guard(self, least: int) -> GuardedUpdate | None:
         """The paper has none."""
