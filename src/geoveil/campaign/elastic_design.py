@@ -22,7 +22,7 @@ from geoveil.campaign.weights import (
 from geoveil.channel.certificate import certify, promising
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel
-from geoveil.errors import InvalidInput, Unsupported
+from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Steps, Stop
 from geoveil.measure.distance import mean_distance_km
@@ -53,6 +53,10 @@ _CLOSE = 1e-3
 """How near the promise, relative, the certified ε must come."""
 _RANGE = 2.0**40
 """So many times larger or smaller than the first guess a β may be."""
+_MOST_POSITIONAL = 1 << 14
+"""Cells of a design between positions: minutes."""
+_FLATTEST_CELL = 1e-9
+"""ε times the side of a cell, at least: below, every report is as likely from everywhere."""
 _HALVINGS, _BETAS = 8, 10
 """How finely the camouflage is lowered, and β, where a bound on the leverage needs it."""
 
@@ -226,6 +230,7 @@ def elastic(
                 "most_leverage can be kept between cells only; use between='cells' (a weaker promise), "
                 "or leave the bound out"
             )
+        _check_size(space, promise)
         return positional(space, population, promise, camouflage=camouflage, stop=stop)
 
     def designed(share: float) -> DesignedElastic:
@@ -268,6 +273,22 @@ def elastic(
         f"most_leverage ({most_leverage:g}) must be one that can be kept at this promise, such as "
         f"{sharpest.leverage:.3g}, that of the sharpest mechanism"
     )
+
+
+def _check_size(space: Space, promise: Promise) -> None:
+    """Refuse a design between positions that would take hours, or whose numbers mean nothing."""
+    if space.size > _MOST_POSITIONAL:
+        raise TooLarge(
+            f"cells ({space.size:,}) must be at most {_MOST_POSITIONAL:,} for a promise between positions; "
+            "use larger cells, or between='cells' (a weaker promise)"
+        )
+    if isinstance(space, Grid) and promise.mean_distance_km is None:
+        steepness = promise.resolve(lambda _: 0.0) * space.cell_km
+        if steepness < _FLATTEST_CELL:
+            raise InvalidInput(
+                f"epsilon_per_km × cell ({steepness:.4g}) must be at least {_FLATTEST_CELL:g} for a promise "
+                "between positions; make the cells larger, or promise less"
+            )
 
 
 def _least_beta(space: Space, most_leverage: float, steepest: float) -> float:

@@ -71,19 +71,26 @@ def positional(
         return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
     wanted = positive("mean_distance_km", promise.mean_distance_km)
     steepest = STEEPEST_CELL / space.cell_km
+
+    def unreachable(epsilon: float, reached_km: float) -> InvalidInput:
+        return InvalidInput(
+            f"mean_distance_km ({wanted:g}) must be reachable; ε = {epsilon:.3g} per km gives "
+            f"{reached_km:.6g} km"
+        )
+
     try:
-        return safe_root(
+        nearest = safe_root(
             lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
             lambda tried: 1.0 - tried.mean_distance_km / wanted,
             [min(2.0 / wanted, steepest)],
             within=(steepest, steepest / _RANGE),
             tolerance=_CLOSE,
-        ).made
+        )
     except NeverSafe as error:
-        raise InvalidInput(
-            f"mean_distance_km ({wanted:g}) must be reachable; ε = {error.at:.3g} per km gives "
-            f"{wanted * (1.0 - error.excess):.6g} km"
-        ) from None
+        raise unreachable(error.at, wanted * (1.0 - error.excess)) from None
+    if nearest.at == steepest and nearest.excess < -_CLOSE:
+        raise unreachable(steepest, nearest.made.mean_distance_km)
+    return nearest.made
 
 
 def _promising(
