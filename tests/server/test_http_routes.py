@@ -253,7 +253,7 @@ def test_events_tell_totals_rounds_and_alarms(service: InProcess) -> None:
     assert set(found) == {"round", "counts", "alarm"}
     assert found["counts"]["reports_counted"]["all"] > 7
     assert set(found["counts"]["reports_counted"]) == {"round", "all"}
-    assert service.service.listening == 0
+    assert service.service.listening.taken == 0
 
 
 def test_the_head_of_a_stream_ends(service: InProcess) -> None:

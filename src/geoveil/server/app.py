@@ -19,8 +19,9 @@ from starlette.types import Receive, Scope, Send
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.server import problem as problems
 from geoveil.server.campaigns import Campaigns
+from geoveil.server.connections import Places
 from geoveil.server.handlers import OPERATIONS
-from geoveil.server.limits import Limits
+from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
 from geoveil.server.settings import Settings, Tokens
@@ -55,6 +56,8 @@ _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """No address has these; the router's patterns would let a newline at the end pass."""
+_ENCODED = re.compile(rb"%(2f|5c)", re.IGNORECASE)
+"""Slashes that are none to a proxy and would be some here: no address has these either."""
 
 
 class Service:
@@ -85,7 +88,14 @@ class Service:
             loopback=settings.limit_loopback,
             trusted_proxy=settings.trusted_proxy,
         )
-        self.listening = 0
+        self.listening = Shares(settings.listeners, settings.listeners_per_network)
+        self.bodies = Shares(settings.body_memory_bytes, settings.body_memory_bytes // 4)
+        self.places = Places(
+            settings.connections,
+            settings.connections_per_network,
+            self.limits.networks,
+            self.refused,
+        )
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="geoveil-store")
         self._asked = 0
         self._ready: asyncio.Future[None] | None = None
@@ -97,7 +107,8 @@ class Service:
                 "Reports that wait for a commit.",
                 lambda: self.writer.waiting,
             ),
-            "geoveil_listeners": ("Open streams of events.", lambda: self.listening),
+            "geoveil_connections": ("Open connections.", lambda: len(self.places)),
+            "geoveil_listeners": ("Open streams of events.", lambda: self.listening.taken),
         }
 
     def link(self, campaign: str) -> str:
@@ -143,15 +154,44 @@ class Service:
             self._ready.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._ready)
 
+    def refused(self, what: str) -> None:
+        """Count something that was refused, for the log and the metrics."""
+        self.metrics.refused[what] += 1
+        self.log.count_refused(what)
+
     async def body(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request, plain JSON as far as its headers say, limited in length and time."""
+        """The body of a request, plain JSON as far as its headers say, limited in length and time.
+
+        What has not arrived with its head is limited in memory too, with all others on their way.
+        """
         problems.check_media_type(scope["headers"])
-        return await problems.read_body(
-            scope,
-            receive,
-            limit_bytes=self.settings.body_limit_bytes,
-            timeout_s=self.settings.body_timeout_s,
-        )
+        network = None if problems.ARRIVED in scope else self.limits.networks.of(scope)
+        taken = 0
+
+        def room(size: int) -> None:
+            nonlocal taken
+            if not self.bodies.take(network, size):
+                self.refused("bodies")
+                raise problems.Problem(
+                    "overloaded",
+                    "too many bodies are on their way",
+                    headers={"connection": "close"},
+                )
+            taken += size
+
+        try:
+            return await problems.read_body(
+                scope,
+                receive,
+                limit_bytes=self.settings.body_limit_bytes,
+                timeout_s=self.settings.body_timeout_s,
+                room=room,
+            )
+        except TimeoutError:
+            self.refused("slow bodies")
+            raise problems.too_slow(self.settings.body_timeout_s) from None
+        finally:
+            self.bodies.give_back(network, taken)
 
     async def start(self) -> None:
         """Begin to look after rounds."""
@@ -239,6 +279,10 @@ class Application:
                 response = await self.respond(operation, request)
             seconds = time.perf_counter() - began_s
             audience = operation.audience if operation else Audience.PARTICIPANT
+            if not self.service.places.has_room(request.scope, len(getattr(response, "body", b""))):
+                response = problems.Problem(
+                    "overloaded", "too many answers are read slowly"
+                ).response()
             self._finish(response, request.scope, path, audience, seconds)
             return response
 
@@ -249,7 +293,7 @@ class Application:
             return
         scope["app"] = self
         try:
-            if _CONTROL.search(scope["path"]):
+            if _CONTROL.search(scope["path"]) or _ENCODED.search(scope.get("raw_path") or b""):
                 raise problems.Problem("not-found")
             campaign = campaign_of_upload(scope)
             if campaign is None:
@@ -296,6 +340,8 @@ class Application:
 
     def _problem(self, error: Exception) -> Response:
         problem = problems.problem_of(error)
+        if problem.name in ("too-many-requests", "overloaded", "storage-unavailable"):
+            self.service.refused(problem.name)
         if problem.name == "internal":
             self.service.log.fault("internal error", error)
         return problem.response()

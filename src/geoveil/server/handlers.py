@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from geoveil.errors import InvalidInput, MissingExtra
 from geoveil.server import openapi as api
@@ -304,18 +305,33 @@ async def events(service: Service, request: Request) -> Response:
     """A stream that first tells how things stand, then what changes, until the client leaves."""
     campaign = service.campaign_id(request.path_params["campaign"])
     first = await service.blocking(service.campaigns.state, campaign)
-    if service.listening >= service.settings.listeners:
-        raise Problem("overloaded", "too many listen to events; try again later")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     if request.method == "HEAD":
         return Response(None, 200, headers, media_type=EVENT_STREAM)
-    return StreamingResponse(
-        _stream(service, campaign, first), 200, headers, media_type=EVENT_STREAM
-    )
+    network = service.limits.networks.of(request.scope)
+    if not service.listening.take(network):
+        service.refused("listeners")
+        raise Problem("overloaded", "too many listen to events; try again later")
+    stream = _stream(service, campaign, first)
+    return _Listening(service, network, stream, 200, headers, media_type=EVENT_STREAM)
+
+
+class _Listening(StreamingResponse):
+    """A stream of events, whose place is given back however it ends."""
+
+    def __init__(self, service: Service, network: bytes | None, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._service = service
+        self._network = network
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.listening.give_back(self._network)
 
 
 async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> AsyncIterator[bytes]:
-    service.listening += 1
     told: dict[str, bytes] = {}
     quiet_s = 0.0
     try:
@@ -333,8 +349,6 @@ async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> Asy
             state = await service.blocking(service.campaigns.state, campaign)
     except (StoreFailed, Overloaded):
         return
-    finally:
-        service.listening -= 1
 
 
 def _news(state: dict[str, Any], told: dict[str, bytes]) -> bytes:

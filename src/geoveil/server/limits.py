@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -61,9 +61,7 @@ class Limiter:
         now_s = self._clock()
         if now_s >= self._key_until_s:
             self._renew(now_s)
-        address = _address(client)  # of IPv6 the /64 that one customer has
-        network = client.encode("utf-8", "replace") if address is None else address[:8]
-        name = blake2b(network, key=self._key, digest_size=16).digest()
+        name = blake2b(_network(client), key=self._key, digest_size=16).digest()
         level, since_s = self._buckets.pop(name, (self._capacity, now_s))
         level = min(self._capacity, level + (now_s - since_s) * self._per_s)
         admitted = level >= min(tokens, self._capacity)
@@ -78,6 +76,12 @@ class Limiter:
 
 _IPV4_IN_IPV6 = (bytes(10) + b"\xff\xff", bytes.fromhex("0064ff9b") + bytes(8))
 """IPv4 clients as a socket that listens on ``::`` sees them, and behind a translator (RFC 6052)."""
+
+
+def _network(client: str) -> bytes:
+    """What one customer has: an address of IPv4, a /64 of IPv6."""
+    address = _address(client)
+    return client.encode("utf-8", "replace") if address is None else address[:8]
 
 
 def _address(text: str) -> bytes | None:
@@ -104,6 +108,78 @@ def is_loopback(client: str) -> bool:
     return (len(address) == 4 and address[0] == 127) or address == bytes(15) + b"\x01"
 
 
+class Networks:
+    """Whose a request is, as a keyed hash of the network it comes from; no address is kept.
+
+    The key is random and lives as long as the process: names stand beside what is open, not longer.
+    """
+
+    def __init__(self, *, loopback: bool, trusted_proxy: bool) -> None:
+        self._key = secrets.token_bytes(32)
+        self._loopback = loopback
+        self._trusted_proxy = trusted_proxy
+
+    def address(self, scope: Mapping[str, Any]) -> str | None:
+        """The address that limits go by, for this request only; ``None`` where none hold."""
+        peer = scope.get("client")
+        address = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else ""
+        if (
+            self._trusted_proxy
+        ):  # the address that the nearest proxy saw is the last one it appended
+            headers = scope.get("headers") or ()
+            values = [value for name, value in headers if name == b"x-forwarded-for"]
+            last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
+            return last if _address(last) is not None else address
+        return None if not self._loopback and is_loopback(address) else address
+
+    def of(self, scope: Mapping[str, Any]) -> bytes | None:
+        """The network of a request; ``None`` where no limit by network holds."""
+        address = self.address(scope)
+        return None if address is None else self._name(address)
+
+    def of_peer(self, address: str) -> bytes | None:
+        """The network of a connection; ``None`` where a proxy stands for everybody."""
+        exempt = self._trusted_proxy or (not self._loopback and is_loopback(address))
+        return None if exempt else self._name(address)
+
+    def _name(self, address: str) -> bytes:
+        return blake2b(_network(address), key=self._key, digest_size=16).digest()
+
+
+class Shares:
+    """So much of something in all, and so much for one network.
+
+    >>> shares = Shares(3, 2)
+    >>> [shares.take(b"a"), shares.take(b"a"), shares.take(b"a"), shares.take(b"b"), shares.take(b"c")]
+    [True, True, False, True, False]
+    """
+
+    def __init__(self, most: int, most_a_network: int) -> None:
+        self._most = most
+        self._most_a_network = most_a_network
+        self.taken = 0
+        self._by_network: Counter[bytes] = Counter()
+
+    def take(self, network: bytes | None, amount: int = 1) -> bool:
+        """Take some; ``False``, and nothing taken, where that is more than there is."""
+        if self.taken + amount > self._most:
+            return False
+        if network is not None:
+            if self._by_network[network] + amount > self._most_a_network:
+                return False
+            self._by_network[network] += amount
+        self.taken += amount
+        return True
+
+    def give_back(self, network: bytes | None, amount: int = 1) -> None:
+        """Give back what was taken."""
+        self.taken -= amount
+        if network is not None:
+            self._by_network[network] -= amount
+            if self._by_network[network] <= 0:
+                del self._by_network[network]
+
+
 class Limits:
     """What one network address may do: so many requests and so many reports a minute."""
 
@@ -118,24 +194,12 @@ class Limits:
     ) -> None:
         self._requests = Limiter(requests_per_minute, clock=clock)
         self._reports = Limiter(reports_per_minute, clock=clock)
-        self._loopback = loopback
-        self._trusted_proxy = trusted_proxy
+        self.networks = Networks(loopback=loopback, trusted_proxy=trusted_proxy)
         self._off = not requests_per_minute and not reports_per_minute
 
     def client(self, scope: Mapping[str, Any]) -> str | None:
         """The address the limits go by, for this request only; ``None`` where none hold."""
-        if self._off:
-            return None
-        peer = scope.get("client")
-        address = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else ""
-        if (
-            self._trusted_proxy
-        ):  # the address that the nearest proxy saw is the last one it appended
-            headers = scope.get("headers") or ()
-            values = [value for name, value in headers if name == b"x-forwarded-for"]
-            last = values[-1].decode("latin-1").rpartition(",")[2].strip() if values else ""
-            return last if _address(last) is not None else address
-        return None if not self._loopback and is_loopback(address) else address
+        return None if self._off else self.networks.address(scope)
 
     def check_request(self, client: str | None) -> None:
         """Raise the problem ``too-many-requests`` where the client asks too often."""

@@ -58,6 +58,7 @@ class Log:
         self._stream = stream
         self._clock = clock
         self._counted: Counter[tuple[str, str]] = Counter()
+        self._refused: Counter[str] = Counter()
 
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
         """One line, where the level is high enough."""
@@ -82,8 +83,15 @@ class Log:
         """A request of anybody else: counted, not logged."""
         self._counted[route, f"{status // 100}xx"] += 1
 
+    def count_refused(self, what: str) -> None:
+        """Something that was refused: counted, not logged."""
+        self._refused[what] += 1
+
     def summary(self) -> None:
-        """The requests counted since the last summary, as totals."""
+        """What was counted since the last summary, as totals."""
+        refused, self._refused = self._refused, Counter()
+        for what, number in sorted(refused.items()):
+            self.event("refused", level="warning", what=what, number=number)
         counted, self._counted = self._counted, Counter()
         for (route, status), number in sorted(counted.items()):
             self.event("requests", route=route, status=status, number=number)
@@ -163,6 +171,8 @@ class Metrics:
             {"made": 0, "failed": 0, "unfinished": 0, "given up": 0}
         )
         """Attempts by what became of them; one that failed is made again, until it is given up."""
+        self.refused: Counter[str] = Counter()
+        """What was refused for want of room, time or patience."""
         self.commit_s = Histogram()
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         """Name → a sentence, and a number that is read when somebody asks."""
@@ -181,6 +191,9 @@ class Metrics:
             yield from _head(name, "counter", text)
             for outcome, count in sorted(outcomes.items()):
                 yield f'{name}{{outcome="{outcome}"}} {count}'
+        yield from _head("geoveil_refused_total", "counter", "What was refused, and why.")
+        for what, count in sorted(self.refused.items()):
+            yield f'geoveil_refused_total{{what="{what}"}} {count}'
         name = "geoveil_commit_seconds"
         yield from _head(name, "histogram", "From the upload to the commit that holds it.")
         sums = self.commit_s.cumulative()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,27 +131,41 @@ ARRIVED = "geoveil.arrived"
 """In the scope of a request whose body has arrived as a whole: reading it takes no time."""
 
 
-async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int, timeout_s: float) -> bytes:
-    """The whole body; raises ``body-too-large``, ``malformed-body`` when too slow, or ``ClientGone``."""
-    try:
-        if ARRIVED in scope:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            body, length = message["body"], len(message["body"])
-        else:
-            async with asyncio.timeout(timeout_s):
-                body, length = await _collected(receive, limit_bytes)
-    except TimeoutError:
-        detail = f"the body did not arrive within {timeout_s:g} s"
-        raise Problem("malformed-body", detail, headers=_CLOSE) from None
+async def read_body(
+    scope: Scope,
+    receive: Receive,
+    *,
+    limit_bytes: int,
+    timeout_s: float,
+    room: Callable[[int], None],
+) -> bytes:
+    """The whole body; raises ``body-too-large``, ``TimeoutError`` when too slow, or ``ClientGone``.
+
+    ``room`` is asked for every piece of a body that is still on its way.
+    """
+    if ARRIVED in scope:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        body, length = message["body"], len(message["body"])
+    else:
+        async with asyncio.timeout(timeout_s):
+            body, length = await _collected(receive, limit_bytes, room)
     if length > limit_bytes:
         detail = f"the body must have at most {limit_bytes} bytes; send several requests"
         raise Problem("body-too-large", detail, headers=_CLOSE)
     return body
 
 
-async def _collected(receive: Receive, limit_bytes: int) -> tuple[bytes, int]:
+def too_slow(timeout_s: float) -> Problem:
+    """What to say of a body that did not come."""
+    detail = f"the body did not arrive within {timeout_s:g} s"
+    return Problem("malformed-body", detail, headers=_CLOSE)
+
+
+async def _collected(
+    receive: Receive, limit_bytes: int, room: Callable[[int], None]
+) -> tuple[bytes, int]:
     """The body as far as the limit, and how long it was as far as it was read."""
     pieces, length = bytearray(), 0
     while True:
@@ -161,6 +175,7 @@ async def _collected(receive: Receive, limit_bytes: int) -> tuple[bytes, int]:
         piece = message.get("body", b"")
         length += len(piece)
         if length <= limit_bytes:
+            room(len(piece))
             pieces += piece
         if not message.get("more_body", False) or length > _FORGIVEN * limit_bytes:
             return bytes(pieces), length

@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from types import FrameType
-from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from geoveil.errors import InvalidInput
 from geoveil.server.app import Application, Service
+from geoveil.server.connections import Protocol
 from geoveil.server.logs import Log, capture_libraries
-from geoveil.server.problem import ARRIVED, Problem
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import Store, StoreFailed, open_store
@@ -35,7 +34,7 @@ _WORKER_STOP_S = 2.0
 _KEEP_ALIVE_S = 75
 _BACKLOG = 2048
 _LOOK_S = 0.2
-_HEAD_BYTES = 65_536
+_OTHER_FILES = 256
 
 
 class Supervisor:
@@ -99,66 +98,6 @@ def _live(settings: Settings, listening: Event) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     _serve_one(settings, bind(settings), lambda _: listening.set())
-
-
-# --- HTTP on a connection: uvicorn's protocol, patient only so long, with problems in the one shape
-
-
-class Protocol(HttpToolsProtocol):
-    """One connection. ``head_timeout_s`` is set on a subclass."""
-
-    head_timeout_s = 10.0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._head_since_s: float | None = self.loop.time()
-        self._head_bytes = 0
-        self._watch = self.loop.call_later(self.head_timeout_s, self._look)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._head_since_s is None and self.cycle.response_complete:
-            self._head_since_s = self.loop.time()
-            self._head_bytes = 0
-        if self._head_since_s is not None:
-            if self._head_bytes > _HEAD_BYTES:
-                self.send_400_response("the head of the request is too long")
-                return
-            self._head_bytes += len(data)
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        self._head_since_s = None
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        cast(dict[str, Any], self.scope)[ARRIVED] = True
-
-    def _look(self) -> None:
-        """Hang up on a head that is overdue; one timer for each connection, not for each request."""
-        if self.transport.is_closing():
-            return
-        since_s, now_s = self._head_since_s, self.loop.time()
-        if since_s is not None and now_s - since_s >= self.head_timeout_s:
-            self.transport.close()
-            return
-        wait_s = self.head_timeout_s if since_s is None else self.head_timeout_s - (now_s - since_s)
-        self._watch = self.loop.call_later(wait_s, self._look)
-
-    def send_400_response(self, msg: str) -> None:
-        problem = Problem("malformed-body", "the request is not HTTP as it must be")
-        response = problem.response()
-        head = [b"HTTP/1.1 400 Bad Request", b"connection: close"]
-        head += [name + b": " + value for name, value in response.raw_headers]
-        self.transport.write(b"\r\n".join([*head, b"", bytes(response.body)]))
-        self.transport.close()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Other protocols are not spoken; the request is answered as if nobody had asked."""
 
 
 # --- Running the service: from settings to a listening process, and back down without losing a report
@@ -226,6 +165,7 @@ def _started(settings: Settings, store: Store) -> Started:
 
 def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) -> None:
     log = Log(settings.log_level)
+    settings = replace(settings, connections=_affordable(settings.connections, log))
     config = uvicorn.Config(
         never,
         loop="auto",
@@ -244,6 +184,21 @@ def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) 
     )
     capture_libraries(log)
     Server(config, settings, log, announce).run(sockets=[listener])
+
+
+def _affordable(connections: int, log: Log) -> int:
+    """As many connections as this process may have files for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    affordable = min(connections, max(1, soft - _OTHER_FILES))
+    if affordable < connections:
+        log.event("few-files", level="warning", connections=affordable)
+    return affordable
 
 
 async def never(scope: object, receive: object, send: object) -> None:
@@ -275,6 +230,7 @@ class Server(uvicorn.Server):
             clock=TrustedClock(seen_s=seen_s, tell=self._log.event),
         )
         self.config.loaded_app = Application(self._service)
+        self.config.http_protocol_class.places = self._service.places  # type: ignore[attr-defined]
         await self._service.start()
         await super().startup(sockets)
         self._log.event("started", store=started.store, port=self._settings.port)

@@ -89,7 +89,19 @@ class Settings:
     trusted_proxy: bool = _setting(
         False, "Take the address for the limits from the last X-Forwarded-For; only behind a proxy."
     )
+    connections: int = _setting(
+        4_000, "Connections at a time; beyond it the one that waits longest gives way.", least=1
+    )
+    connections_per_network: int = _setting(
+        1_000, "Of these from one network address; a trusted proxy may have all.", least=1
+    )
+    body_memory_bytes: int = _setting(
+        33_554_432,
+        "Bytes of bodies that are still on their way; a quarter of them from one address.",
+        least=262_144,
+    )
     listeners: int = _setting(200, "How many may listen to events at a time.", least=0)
+    listeners_per_network: int = _setting(20, "Of these from one network address.", least=0)
     log_level: str = _setting("info", f"What is logged: {', '.join(LOG_LEVELS)}.")
 
     def __post_init__(self) -> None:

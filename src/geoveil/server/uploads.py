@@ -55,14 +55,14 @@ class Uploads:
     async def answer(self, campaign: str, scope: Scope, receive: Receive) -> tuple[Headers, bytes]:
         """Headers and body of the answer 200, after the commit; problems are raised."""
         service = self._service
-        body = await service.body(scope, receive)
-        # refuse before anything is decoded where the service is stopping or the queue is full
+        # refuse before anything is read where the service is stopping, full, or asked too often
         if service.closing.is_set():
             raise Problem("overloaded", "the service is stopping; try again later")
         if service.writer.waiting >= service.settings.queue_limit:
             raise Problem("overloaded", "too many reports wait for the disk; try again later")
         client = service.limits.client(scope)
         service.limits.check_request(client)
+        body = await service.body(scope, receive)
         if b'"reports"' in body:
             return await self._several(campaign, decode(_BATCH, body).reports, client)
         report: Report = decode(_SINGLE, body)

@@ -1,0 +1,216 @@
+"""Connections: who may have one, for how long, and HTTP as it must be on each of them.
+
+Everything here happens before a request reaches a route: places are bounded in all and by network, heads
+and readers that are too slow are cut, and what is not HTTP/1 gets one and the same answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from geoveil.server.limits import Networks
+from geoveil.server.problem import ARRIVED, Problem
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import Scope
+
+_HEAD_BYTES = 65_536
+_SLOWEST_BYTES_PER_S = 1_024
+"""A reader that takes less of what waits for it is cut."""
+LARGE_BYTES = 65_536
+"""From here on an answer may have to wait in memory for its reader."""
+_MOST_UNREAD_BYTES, _MOST_UNREAD_BYTES_A_NETWORK = 64 << 20, 16 << 20
+_VERSIONS = ("1.0", "1.1")
+_OF_UPGRADE = (b"upgrade", b"connection", b"http2-settings")
+
+
+class Places:
+    """The connections that one process has, and those it would rather do without.
+
+    Where all places are taken, the connection that has waited longest without a request gives way to
+    a new one: whoever only holds places loses them first.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        most_a_network: int,
+        networks: Networks,
+        refused: Callable[[str], None],
+    ) -> None:
+        self._most = most
+        self._most_a_network = most_a_network
+        self._networks = networks
+        self._waiting: OrderedDict[Protocol, None] = OrderedDict()
+        self._held: dict[Protocol, bytes | None] = {}
+        self._by_network: Counter[bytes] = Counter()
+        self.refused = refused
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def enter(self, connection: Protocol, address: str) -> bool:
+        """Take a place; ``False`` where the network has as many as it may, or nobody gives way."""
+        network = self._networks.of_peer(address)
+        if network is not None and self._by_network[network] >= self._most_a_network:
+            self.refused("connections of one network")
+            return False
+        if len(self._held) >= self._most:
+            self.refused("connections")
+            if not self._waiting:
+                return False
+            oldest, _ = self._waiting.popitem(last=False)
+            self.leave(oldest)
+            oldest.transport.abort()
+        self._held[connection] = network
+        if network is not None:
+            self._by_network[network] += 1
+        self._waiting[connection] = None
+        return True
+
+    def waits(self, connection: Protocol, waiting: bool) -> None:
+        """Whether a connection is without a request."""
+        self._waiting.pop(connection, None)
+        if waiting and connection in self._held:
+            self._waiting[connection] = None
+
+    def has_room(self, scope: Scope, size: int) -> bool:
+        """Whether a large answer may be given, or too much waits for readers already."""
+        if size < LARGE_BYTES:
+            return True
+        network = self._networks.of(scope)
+        unread = mine = size
+        for connection, owner in self._held.items():
+            waiting = connection.transport.get_write_buffer_size()
+            unread += waiting
+            mine += waiting if owner == network else 0
+        if unread <= _MOST_UNREAD_BYTES and (
+            network is None or mine <= _MOST_UNREAD_BYTES_A_NETWORK
+        ):
+            return True
+        self.refused("large answers")
+        return False
+
+    def leave(self, connection: Protocol) -> None:
+        """Give the place back."""
+        self._waiting.pop(connection, None)
+        network = self._held.pop(connection, None)
+        if network is not None:
+            self._by_network[network] -= 1
+            if not self._by_network[network]:
+                del self._by_network[network]
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. ``head_timeout_s`` and ``places`` are set on a subclass."""
+
+    head_timeout_s = 10.0
+    places: Places
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head_since_s: float | None = self.loop.time()
+        self._head_bytes = 0
+        self._unread_bytes = 0
+        self._over = False
+        self._watch = self.loop.call_later(self.head_timeout_s, self._look)
+        if not self.places.enter(self, self.client[0] if self.client else ""):
+            self._refuse(Problem("overloaded", "too many connections; try again later").response())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.places.leave(self)
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        if self._head_since_s is None and self.cycle.response_complete:
+            self._head_since_s = self.loop.time()
+            self._head_bytes = 0
+        if self._head_since_s is not None:
+            if self._head_bytes > _HEAD_BYTES:
+                self.send_400_response("the head of the request is too long")
+                return
+            self._head_bytes += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._feed(data)
+        except httptools.HttpParserError:
+            self.logger.warning("Invalid HTTP request received.")
+            self.send_400_response("the request is not HTTP as it must be")
+
+    def _feed(self, data: bytes) -> None:
+        """Parse what has come; a request that wants another protocol is read as if it had not asked."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            method = self.parser.get_method()
+            if method == b"CONNECT":
+                raise httptools.HttpParserError("no tunnels") from None
+            kept = [b"%b: %b" % each for each in self.headers if each[0] not in _OF_UPGRADE]
+            line = b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self._feed(b"\r\n".join([line, *kept, b"", b""]))
+            self._feed(data[upgrade.args[0] :])
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS or hosts > 1 or (version == "1.1" and not hosts):
+            raise httptools.HttpParserError("HTTP/1 with one host, please")
+        self._head_since_s = None
+        self.places.waits(self, False)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        super().on_message_complete()
+        cast(dict[str, Any], self.scope)[ARRIVED] = True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline and not self.transport.is_closing():
+            self.places.waits(self, True)
+
+    def _look(self) -> None:
+        """Cut a head that is overdue and a reader that reads nothing; one timer for each connection."""
+        since_s, now_s = self._head_since_s, self.loop.time()
+        unread_bytes = self.transport.get_write_buffer_size()
+        least_bytes = max(0, self._unread_bytes - _SLOWEST_BYTES_PER_S * self.head_timeout_s)
+        if self._unread_bytes and unread_bytes > least_bytes:
+            self.places.refused("slow readers")
+            self.transport.abort()
+            return
+        self._unread_bytes = unread_bytes
+        wait_s = self.head_timeout_s
+        if since_s is not None and not self.transport.is_closing():
+            if now_s - since_s >= self.head_timeout_s:
+                self.places.refused("slow heads")
+                self.transport.close()
+            else:
+                wait_s -= now_s - since_s
+        self._watch = self.loop.call_later(wait_s, self._look)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Problem("malformed-body", "the request is not HTTP as it must be").response())
+
+    def _refuse(self, response: Response) -> None:
+        """An answer before there is a request, and the end of the connection."""
+        self._over = True
+        reason = {400: b"400 Bad Request", 503: b"503 Service Unavailable"}[response.status_code]
+        head = [b"HTTP/1.1 " + reason, b"connection: close"]
+        head += [name + b": " + value for name, value in response.raw_headers]
+        self.transport.write(b"\r\n".join([*head, b"", bytes(response.body)]))
+        self.transport.close()
