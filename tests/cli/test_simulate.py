@@ -92,6 +92,24 @@ def test_persons_report_within_their_limit(
     assert "Persons: 7, typically with" in shown
 
 
+def test_people_report_from_where_their_rows_are(tmp_path: Path) -> None:
+    """Moved within their cells, people send other reports between positions, and the same between cells."""
+    grid = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    shown = []
+    for number, moved_km in enumerate((0.0, 0.2)):
+        lat, lng = grid.plane.to_latlng(np.repeat(grid.centres, 20, axis=0) + moved_km)
+        path = tmp_path / f"{number}.csv"
+        np.savetxt(path, np.column_stack([lat, lng]), delimiter=",", header="lat,lng", comments="")
+        words = ("simulate", path, "--rounds", 1, "--epsilon-per-km", 2, "--box",
+                 "48.85,2.30,48.862,2.326", "--cell-km", 0.5, "--json")  # fmt: skip
+        for between in ("positions", "cells"):
+            result = geoveil(*words, "--between", between)
+            assert result.exit_code == 0, result.output
+            shown.append(json.loads(result.stdout)["rounds"])
+    assert shown[0] != shown[2]
+    assert shown[1] == shown[3]
+
+
 def test_a_city_is_simulated_where_no_file_is_given() -> None:
     result = geoveil("simulate", "--people", 3000, "--rounds", 1, "--epsilon-per-km", 4,
                      "--cell-km", 1, "--fakes", 0.1, "--churn", 0.2, "--between", "cells")  # fmt: skip

@@ -349,3 +349,20 @@ def test_the_published_rule_survives_an_estimate_that_came_to_nothing():
     believed = np.zeros(GRID.size)
     believed[0] = 1.0
     assert rule.estimate([tally], believed).distribution[0] > 0.9
+
+
+def test_a_crowd_reports_from_its_positions() -> None:
+    space = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    generator = np.random.default_rng(8)
+    cells = generator.integers(space.size, size=300)
+    places = space.centres[cells] + generator.uniform(-0.25, 0.25, (300, 2))
+    campaign = gv.Campaign(space, epsilon_per_km=2.0)
+    mechanism = campaign.mechanism
+    assert isinstance(mechanism, gv.PositionalElastic)
+    result = simulate(campaign, Crowd(cells, positions_km=places), rounds=1, seed=4)
+    order = np.random.default_rng(4).permutation(300)
+    drawn = mechanism.sample_at_km(places[order], randomness=gv.seeded(4 * 1_000_003))
+    assert np.array_equal(campaign.rounds[0].tally.counts, mechanism.tally(drawn).counts)
+    assert result.rounds[0].reports == 300
+    with pytest.raises(InvalidInput, match="a row for each of 300 people"):
+        Crowd(cells, positions_km=places[:-1])

@@ -18,6 +18,7 @@ from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
+from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded
 from geoveil.space.space import Space
 
@@ -32,7 +33,9 @@ class Crowd:
     ``everybody="once"`` deals the people into disjoint rounds; ``"each round"`` lets all of them report
     in every round, which costs each of them that many promises. ``churn`` is the share of people who
     stay away from a round they would report in; ``fake_share`` is the share of all reports that are
-    fake, all of the report ``fake_report``.
+    fake, all of the report ``fake_report``. ``people`` are cells; where ``positions_km`` says where in the
+    plane of the space each of them stands, a mechanism between positions draws from there, else from
+    anywhere in the cell.
     """
 
     people: IntArray
@@ -40,8 +43,14 @@ class Crowd:
     churn: float = 0.0
     fake_share: float = 0.0
     fake_report: int = 0
+    positions_km: FloatArray | None = None
 
     def __post_init__(self) -> None:
+        if self.positions_km is not None and self.positions_km.shape != (len(self.people), 2):
+            raise InvalidInput(
+                f"positions_km (shape {self.positions_km.shape}) must have a row for each of "
+                f"{len(self.people)} people, east and north"
+            )
         if self.everybody not in ("once", "each round"):
             raise InvalidInput(f"everybody ({self.everybody!r}) must be 'once' or 'each round'")
         for name in ("churn", "fake_share"):
@@ -49,8 +58,8 @@ class Crowd:
                 raise InvalidInput(f"{name} ({getattr(self, name)!r}) must lie in [0, 1)")
 
     def rounds(self, number: int, generator: np.random.Generator) -> Iterator[IntArray]:
-        """The true cells of those who report, round by round."""
-        order = generator.permutation(self.people)
+        """Which of the people report, round by round."""
+        order = generator.permutation(len(self.people))
         parts = np.array_split(order, number) if self.everybody == "once" else [order] * number
         for part in parts:
             yield part[generator.random(part.size) >= self.churn]
@@ -116,11 +125,15 @@ def simulate(
     met = np.zeros(campaign.space.size)
     results = []
     number = arrays.count("rounds", rounds)
-    for index, present in enumerate(crowd.rounds(number, generator)):
-        mechanism = campaign.mechanism
+    for index, who in enumerate(crowd.rounds(number, generator)):
+        mechanism, present = campaign.mechanism, people[who]
         source = seeded(seed * 1_000_003 + index)
         fakes = np.full(crowd.fakes(present.size), crowd.fake_report)
-        honest = mechanism.tally(mechanism.sample(present, randomness=source))
+        if crowd.positions_km is not None and isinstance(mechanism, PositionalElastic):
+            reports = mechanism.sample_at_km(crowd.positions_km[who], randomness=source)
+        else:
+            reports = mechanism.sample(present, randomness=source)
+        honest = mechanism.tally(reports)
         campaign.receive(honest + mechanism.tally(fakes) if fakes.size else honest)
         met = met + np.bincount(present, minlength=met.size)
         if campaign.close_round() is not None:

@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 import geoveil as gv
-from geoveil.arrays import IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.campaign import Crowd, Simulation
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
@@ -32,6 +32,8 @@ class Population(NamedTuple):
     cells: IntArray
     outside: OutsideCount
     spend: Spend | None
+    positions_km: FloatArray | None = None
+    """Where each of them stands; ``None`` where that is anywhere in the cell."""
 
 
 @click.command()
@@ -90,7 +92,8 @@ def command(
     CHECKINS is a file of true places; without it a city is simulated. The error is the earth mover's
     distance in km, beside the error of exact counts (no privacy) and of the best stop in hindsight.
     Each row reports once, or in each round; --person says whom a row is about, --per-person limits
-    the rows that report (memoise: each cell of a person once, as a device does).
+    the rows that report (memoise: each cell of a person once). A mechanism between positions draws from
+    the place of the row; of the simulated city and with memoise, from anywhere in the cell.
 
     \b
     geoveil simulate checkins.csv --rounds 15 --epsilon-per-km 2 --camouflage 0.5 --plot curve.png
@@ -110,7 +113,7 @@ def command(
         else:
             raise click.UsageError("--person must come with a file that has such a column")
         progress.stage("collecting")
-        simulation = _run(people.grid, people.cells, options, progress)
+        simulation = _run(people, options, progress)
         if plot is not None:
             curves.save_campaign(plot, simulation)
         if maps is not None:
@@ -154,28 +157,38 @@ def _read(
     """The grid and the true cells of everybody in a file who reports."""
     grid = area.grid(None if area.box else reading.box(source, limit=limit))
     count = OutsideCount(outside)
+    by_cell = limit is not None and limit.by == "memoise"
+
+    def place(lat: FloatArray, lng: FloatArray) -> tuple[FloatArray | IntArray, BoolArray]:
+        """Cells and, unless each is to be reported on once, where in the plane people stand."""
+        cells, taken = count.locate(grid, lat, lng)
+        if by_cell:
+            return cells, taken
+        return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
+
     # chosen here, drawn round by round
     reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(seed))
     with reading.open(source) as reader:
         locations = reading.locations(reader, limit=limit)
         placed = obfuscation.placed_rows(
             locations,
-            lambda lat, lng: count.locate(grid, lat, lng),
+            place,
             reporting,
             lambda _: progress.update(reader.fraction),
         )
         rows = list(reporting.reports(placed))
     locations.check(count)
-    cells = np.concatenate([part.places for part in rows])
-    if limit is not None and limit.by == "memoise":
-        persons = np.concatenate([part.persons for part in rows if part.persons is not None])
-        cells = np.unique(np.column_stack([persons, cells]), axis=0)[:, 1]
+    places = np.concatenate([part.places for part in rows])
+    if not by_cell:
+        cells = places[:, 0].astype(np.int64)
+        return Population(grid, cells, count, reporting.spend, places[:, 1:])
+    persons = np.concatenate([part.persons for part in rows if part.persons is not None])
+    cells = np.unique(np.column_stack([persons, places]), axis=0)[:, 1]
     return Population(grid, cells, count, reporting.spend)
 
 
-def _run(
-    grid: gv.Grid, cells: IntArray, options: dict[str, Any], progress: ProgressBar
-) -> Simulation:
+def _run(people: Population, options: dict[str, Any], progress: ProgressBar) -> Simulation:
+    grid = people.grid
     epsilon, middle = options["epsilon_per_km"], grid.rows // 2 * grid.columns + grid.columns // 2
     if options["as_published"]:
         for name in ("guarded", "most_leverage"):
@@ -204,7 +217,9 @@ def _run(
     everybody = options["everybody"].replace("-", " ")
     return gv.simulate(
         campaign,
-        Crowd(cells, everybody, options["churn"], options["fakes"], fake),
+        Crowd(
+            people.cells, everybody, options["churn"], options["fakes"], fake, people.positions_km
+        ),
         rounds=options["rounds"],
         seed=options["seed"],
         hindsight=True,
