@@ -17,15 +17,15 @@ from geoveil.space import Grid, Line, Space
 
 _SHARP = {"cells": 2.0, "positions": 4.0}
 """ε × cell from which the next cells around are enough: people are told apart where they stand."""
-_REACH = 1.5
+_REACH = 2.5
 """Cells are averaged as far as so many times 1/ε, and two cells at least."""
 
 
 def reach_in_cells(epsilon_per_km: float, cell_km: float, between: Between) -> int:
-    """How many cells to each side are averaged: 1 (3 × 3), 2 (5 × 5), more where noise is wider.
+    """How many cells to each side are averaged: 1 (3 × 3), 2 (5 × 5), 3 (7 × 7) or more for wider noise.
 
     >>> [reach_in_cells(epsilon, 1.0, "cells") for epsilon in (4, 2, 1, 0.5)]
-    [1, 1, 2, 3]
+    [1, 1, 3, 5]
     >>> reach_in_cells(2.0, 1.0, "positions")
     2
     """
@@ -38,8 +38,9 @@ def averaged(
 ) -> FloatArray:
     """A distribution averaged over the cells around each cell, scaled to a sum of one.
 
-    On a grid the mean over the rows and columns within :func:`reach_in_cells`, as far as they exist;
-    among places the mean over as many nearest ones. A uniform distribution stays as it is.
+    On a grid the mean over the rows and columns within :func:`reach_in_cells`, where cells beyond the edge
+    count as empty (fewer cells to share with would make a place at the edge look more crowded); among
+    places the mean over as many nearest ones.
     Cost: rows² · columns and rows · columns² products on a grid, cells² elsewhere.
 
     >>> import geoveil as gv
@@ -48,7 +49,7 @@ def averaged(
     >>> lonely[40] = 1.0
     >>> steering = averaged(city, lonely, epsilon_per_km=1.0, between="cells")
     >>> int((steering > 0).sum()), round(float(steering.max()), 3)
-    (25, 0.04)
+    (49, 0.02)
     """
     if space.size == 1:
         return believed
@@ -66,10 +67,10 @@ def averaged(
 
 
 def _means(size: int, reach: int) -> FloatArray:
-    """(size, size): each row the mean over the places within reach."""
+    """(size, size): each row the mean over the places within reach, those beyond the ends empty."""
     places = np.arange(size)
     near = np.abs(places[:, None] - places) <= reach
-    return np.asarray(near / near.sum(axis=1, keepdims=True))
+    return near / (2.0 * reach + 1.0)
 
 
 def _nearest(space: Space, epsilon_per_km: float, between: Between) -> IntArray:
