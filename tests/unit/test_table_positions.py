@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 import geoveil as gv
+from geoveil.channel.composed import AverageChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
-from geoveil.errors import InvalidFile, OutsideSpace, Unsupported
+from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.table.locations import Reading
 from geoveil.table.report_places import ReportPlaces
 from geoveil.table.results import read_result
@@ -95,6 +97,28 @@ def test_renamed_reports_are_drawn_from_positions_too(rimmed: gv.PositionalElast
     assert np.array_equal(
         gv.obfuscate(frame, renamed, randomness=gv.seeded(4))["cell"], inward[drawn]
     )
+
+
+def test_mechanisms_made_of_those_between_positions_are_never_drawn_from_cells(
+    plain: gv.PositionalElastic,
+) -> None:
+    frame = {"lat": [48.855], "lng": [2.31]}
+    average = AverageChannel([plain, plain], [0.5, 0.5])
+    stacked, joint = gv.StackedChannel([plain, plain]), JointChannel([plain, plain])
+    for made in (average, stacked, joint, gv.Remapped(average, np.arange(MAP.size))):
+        assert made.told_apart is None
+        with pytest.raises(Unsupported):
+            gv.obfuscate(frame, made)
+        with pytest.raises(Unsupported, match="sample_at"):
+            gv.ExactTable(made)
+        with pytest.raises(InvalidInput, match="sample_at"):
+            gv.Budget(limit_per_km=9.0).report(made, 0)
+    for made in (average, stacked):  # nobody loses more by it
+        assert made.explain(0.2) == plain.explain(0.2)
+    (said,) = read(joint.explain(0.2))
+    assert said.level >= 2 * (PROMISE * 0.2 + plain.slack)
+    cells = gv.PlanarGeometric(MAP, epsilon_per_km=2.0)
+    assert gv.StackedChannel([plain, cells]).told_apart is MAP
 
 
 def test_places_outside_are_left_out_or_moved_onto_the_map(plain: gv.PositionalElastic) -> None:

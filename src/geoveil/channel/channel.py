@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -214,6 +214,12 @@ class Channel(Promising, Operator):
         """Count the reports, with the channel that made them."""
         numbers = indices("reports", reports, self.report_count)
         return Tally(self, np.bincount(numbers.ravel(), minlength=self.report_count))
+
+
+def told_apart_by(channels: Sequence[Channel]) -> Space | None:
+    """The places that all of several channels over one space are about: positions where all are."""
+    between_positions = all(channel.told_apart is None for channel in channels)
+    return None if between_positions else channels[0].space
 
 
 def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, PrivacyLoss
+from geoveil.channel.channel import Channel, PrivacyLoss, told_apart_by
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee, weakest
 from geoveil.channel.kernel import kernel_on, lattice_shape
 from geoveil.channel.operator import DenseOperator, StackedOperator
@@ -182,6 +182,10 @@ class AverageChannel(ByParts, Channel):
     def _promise(self) -> Guarantee | None:
         return weakest([channel.guarantee for channel in self.channels])
 
+    @property
+    def told_apart(self) -> Space | None:
+        return told_apart_by(self.channels)
+
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._mean(channel._push(theta) for channel in self.channels)
 
@@ -243,6 +247,10 @@ class StackedChannel(ByParts, StackedOperator, Channel):
 
     def _promise(self) -> Guarantee | None:
         return weakest([channel.guarantee for channel in self.channels])
+
+    @property
+    def told_apart(self) -> Space | None:
+        return told_apart_by(self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The largest of the parts': a share scales all of a column alike."""

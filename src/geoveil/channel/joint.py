@@ -19,11 +19,13 @@ from geoveil.channel.channel import (
     PrivacyLoss,
     Tally,
     positions_on_a_side,
+    told_apart_by,
 )
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
 from geoveil.randomness import Randomness
+from geoveil.space.space import Space
 
 _MOST_ENTRIES = 1 << 23
 _POSSIBLE = 1e-200
@@ -59,6 +61,10 @@ class JointChannel(Channel):
         promises = [channel.guarantee for channel in self.channels]
         known = [promise for promise in promises if promise is not None]
         return reduce(add, known) if len(known) == len(promises) else None
+
+    @property
+    def told_apart(self) -> Space | None:
+        return told_apart_by(self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The sum of the parts', where all of them are between positions."""

@@ -72,9 +72,8 @@ class Reporter:
         self._space = cast(MapSpace, mechanism.space)
         self.column_names = ["cell", "lat", "lng"]
         if mechanism.told_apart is None:
-            self.outside.moved = (
-                "onto the map"  # as the law does; to the nearest point of it, if near
-            )
+            _check_draws_at_positions(mechanism)
+            self.outside.moved = "onto the map"  # as the law does: if near, to its nearest point
 
     def place(self, lat: FloatArray, lng: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
         """What is reported on, for places in degrees, and which of the places are taken."""
@@ -105,6 +104,18 @@ class Reporter:
         return {"cell": drawn, "lat": lat[drawn], "lng": lng[drawn]}
 
 
+def _check_draws_at_positions(mechanism: Channel) -> None:
+    """Refuse what promises between positions and can only be drawn from cells."""
+    inner = mechanism
+    while isinstance(inner, Remapped):
+        inner = inner.channel
+    if not isinstance(inner, DrawsAtPositions):
+        raise Unsupported(
+            f"{inner!r} promises between positions and can be drawn from cells only; draw from the "
+            "mechanisms that it is made of"
+        )
+
+
 def drawn_at(
     mechanism: Channel, lat: FloatArray, lng: FloatArray, randomness: Randomness
 ) -> IntArray:
@@ -112,8 +123,7 @@ def drawn_at(
     if isinstance(mechanism, Remapped):
         renamed: IntArray = mechanism.map[drawn_at(mechanism.channel, lat, lng, randomness)]
         return renamed
-    if not isinstance(mechanism, DrawsAtPositions):
-        raise Unsupported(f"{mechanism!r} cannot be drawn from positions; use its sample method")
+    assert isinstance(mechanism, DrawsAtPositions)
     return mechanism.sample_at(lat=lat, lng=lng, randomness=randomness)
 
 
