@@ -191,6 +191,13 @@ def test_a_design_meets_its_promise_and_passes_the_audit(prior: Path, tmp_path: 
     )  # a prior
     assert "km from the position of a person to the middle of the reported cell" in said
     assert " for rounding, by a bound over all positions" in said
+    place = gv.certify(mechanism).worst_place_km
+    assert place is not None
+    east, north = "east" if place[0] >= 0 else "west", "north" if place[1] >= 0 else "south"
+    assert (
+        f"positions around {abs(place[0]):.3g} km {east} and {abs(place[1]):.3g} km {north} of"
+        in said
+    )
 
 
 def test_a_design_can_bound_what_a_fake_weighs(prior: Path, tmp_path: Path) -> None:

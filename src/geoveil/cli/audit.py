@@ -163,7 +163,12 @@ def _certificate_lines(certificate: gv.Certificate | None) -> dict[str, str]:
     loss = f"{verdict}: the loss is {kind} {certificate.found}, by {certificate.how}"
     pair = certificate.worst_pair
     worst = "" if pair is None else f"cells {pair[0]} and {pair[1]}"
-    place = certificate.worst_place_km
-    if place is not None:
-        worst = f"positions around {place[0]:.3g} km east and {place[1]:.3g} km north of the middle"
+    if certificate.worst_place_km is not None:
+        worst = f"positions around {_place_in_words(*certificate.worst_place_km)}"
     return {"certificate": loss, "worst pair": worst}
+
+
+def _place_in_words(east_km: float, north_km: float) -> str:
+    """A place of the map, by its way from the middle."""
+    along, across = "east" if east_km >= 0 else "west", "north" if north_km >= 0 else "south"
+    return f"{abs(east_km):.3g} km {along} and {abs(north_km):.3g} km {across} of the middle of the map"
