@@ -227,3 +227,15 @@ def test_what_obfuscate_saves_can_be_audited(tmp_path: Path) -> None:
          "--save-mechanism", str(tmp_path / "m.json")],
     )  # fmt: skip
     assert audit(tmp_path / "m.json", *DRAWS).exit_code == 0
+
+
+@pytest.mark.parametrize("between", ["cells", "positions"])
+def test_a_sound_document_is_spoken_of_by_what_it_promises(between: Any, tmp_path: Path) -> None:
+    """Not by what its law would promise by itself, and under the id of the document."""
+    grid = Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    path = tmp_path / "mechanism.json"
+    save_mechanism(elastic(grid, epsilon_per_km=2.0, between=between), path)
+    values = json.loads(audit(path, *DRAWS, "--json").stdout)
+    assert "ε = 2 per km" in values["guarantee"]
+    assert values["mechanism"] == json.loads(path.read_text())
+    assert "ε = 2 per km" in " ".join(audit(path, *DRAWS).stdout.split())

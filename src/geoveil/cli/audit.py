@@ -9,6 +9,7 @@ from rich.markup import escape
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
+from geoveil.channel.certificate import promising
 from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, json_number, two_columns
@@ -67,6 +68,8 @@ def command(
         if with_gain:
             progress.stage("trying fake reports")
             gain = _gain(mechanism, people)
+    if report.passed and claim is not None and claim != mechanism.guarantee and report.certificate:
+        mechanism = promising(mechanism, claim)  # what the document says, now that it was checked
     values = {
         **_values(report),
         "prior": "uniform" if prior is None else "given",
