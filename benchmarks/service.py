@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/service.py [PART…] [--seconds N]`` in the folder of the repository; parts are
 yardsticks, single, batch, steady, overload and recovery, on SQLite and on a throw-away PostgreSQL; soak
-(an hour: ``--seconds 3600``) runs only when it is named.
+(an hour: ``--seconds 3600``) and faults (``--seconds 900``) run only when they are named.
 Server and load share the machine. Each line printed is a row of the table in docs/promises.md; every run
 compares what was acknowledged with what was counted.
 """
@@ -27,6 +27,7 @@ import apsw
 
 from benchmarks.load import Connection, LoadResult, Plan, run_load
 from databases import cluster
+from server.faults import WITHIN_S, Faults
 from server.live import Live
 
 STORED = 1_000_000
@@ -286,6 +287,28 @@ def _size(live: Live) -> tuple[float, int, float]:
     return int(resident.split()[1]) / 1024, len(list((folder / "fd").iterdir())), size / 2**20
 
 
+def faults(kind: str, seconds: float) -> Iterator[Row]:
+    """Kills, stops, partitions, a full disk, wrong clocks and slow clients, while reports go on."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Faults(kind.lower().removesuffix("ql"), Path(folder)).running() as run,
+    ):
+        run.run(seconds)
+        differs = run.difference().total()
+        happened = ", ".join(f"{number} × {name}" for name, number in sorted(run.happened.items()))
+        longest_s = max(run.longest_s.values())
+        measured = (
+            f"{run.acknowledged():,} acknowledged, {differs} lost or doubled,"
+            f" a device reports again after {longest_s:.0f} s at most"
+        )
+        yield (
+            f"1, 12, 33, 34 faults for {seconds / 60:g} min, {kind}: {happened}",
+            measured,
+            f"0 lost or doubled, ≤ {WITHIN_S:.0f} s",
+            verdict(differs == 0 and longest_s <= WITHIN_S),
+        )
+
+
 PARTS: dict[str, Callable[[str, float], Iterator[Row]]] = {
     "single": single,
     "batch": batch,
@@ -294,7 +317,7 @@ PARTS: dict[str, Callable[[str, float], Iterator[Row]]] = {
     "recovery": recovery,
 }
 """What a run without names measures."""
-LONG = {"soak": soak}
+LONG = {"soak": soak, "faults": faults}
 
 
 def main() -> None:

@@ -43,6 +43,7 @@ class Live:
         self.log = folder / "server.log"
         self.port = 0
         self.token = TOKEN
+        self.program = ["-m", "geoveil"]
         self.printed = ""
         self.process: subprocess.Popen[str] | None = None
 
@@ -55,8 +56,7 @@ class Live:
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         command = [
             sys.executable,
-            "-m",
-            "geoveil",
+            *self.program,
             "serve",
             "--json",
             f"--port={self.port}",

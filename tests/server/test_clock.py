@@ -199,6 +199,23 @@ def test_an_estimate_that_waits_over_a_wrong_clock_opens_a_round_of_now(wrong_s:
     assert town.usable().round > 1
 
 
+@YEARS
+def test_a_round_that_closed_under_a_wrong_clock_keeps_nobody_waiting(wrong_s: float) -> None:
+    town = Town()
+    town.machine.wrong_s = wrong_s
+    town.pass_s(SETTLE_S + 2)
+    town.report(100)
+    town.campaigns.close("paris")
+    town.machine.wrong_s = 0
+    for _ in range(60):  # its estimate takes its time
+        town.machine.true_s += 1
+        town.campaigns.tick()
+    number = town.usable().round
+    town.pass_s(2)
+    assert town.campaigns.state("paris")["estimate"]["reports"] == 100
+    assert town.usable().round == number
+
+
 def test_ids_are_forgotten_on_time_and_not_after_a_jump() -> None:
     town = Town(mechanism_hours=1.0, grace_hours=1.0)
     town.report(20)

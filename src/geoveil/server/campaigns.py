@@ -345,9 +345,13 @@ class Campaigns:
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = int(self.clock())
-        if current.closed_at_s is not None:
-            return
-        if current.opened_at_s > now + conclusions.SLOW_CLOCKS_S:  # the clock was wrong then
+        ahead = current.opened_at_s > now + conclusions.SLOW_CLOCKS_S  # the clock was wrong then
+        if (
+            current.closed_at_s is not None
+        ):  # nobody need wait for the estimate with a document of no use
+            if (ahead or now >= current.expires_at_s) and not self._finished(current, settings):
+                self._renew(current, settings, current.number + 1)
+        elif ahead:
             self._renew(current, settings, current.number + 1)
         elif not settings.is_due(current, now):
             return
