@@ -6,14 +6,16 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from benchmarks.timing import Figure, best_of
+from geoveil.campaign.elastic_design import elastic
 from geoveil.client import Device, Ledger
-from geoveil.client.collector import Answer, verified
+from geoveil.client.collector import Answer, check_promise, offered
 from geoveil.client.ledger_book import Charge, add
 from geoveil.document.wire import publish
-from geoveil.mechanism import Elastic
+from geoveil.position.positional import PositionalElastic
 from geoveil.space.grid import Grid
 
 ENTRIES = 10_000
@@ -79,13 +81,20 @@ class _Collector:
         return Answer(200, "application/json", 0.0, answer.encode())
 
 
+@cache
+def _mechanism() -> PositionalElastic:
+    made = elastic(_GRID, epsilon_per_km=2.0, between="positions")
+    assert isinstance(made, PositionalElastic)
+    return made
+
+
 def _device(ledger: Ledger, campaign: str) -> Device:
     now_s = int(time.time())
     served = publish(
-        Elastic(_GRID, epsilon_per_km=2.0), campaign=campaign, round=1,
+        _mechanism(), campaign=campaign, round=1,
         not_before_s=now_s - 60, expires_s=now_s + 3600,
     ).served()  # fmt: skip
-    verified(served)
+    check_promise(offered(served)[0])
     return Device(
         f"https://collector.example/c/{campaign}",
         max_epsilon_per_km=2.0,

@@ -20,7 +20,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, count, positive
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options
-from geoveil.client.collector import Address, Collector, Network, Patience
+from geoveil.client.collector import Address, Collector, Network, Patience, check_promise
 from geoveil.client.refusal import Refused
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError, InvalidInput
@@ -217,6 +217,7 @@ class Fleet:
     def refresh(self) -> MechanismDocument:
         """Fetch the mechanism again; refused where a device would refuse it."""
         found = self._collector.mechanism(max_epsilon_per_km=self._limit, now_s=time())
+        check_promise(found)
         if self._crowd is None:
             self._crowd = crowd_on(found.mechanism.space, self._generator)
         self.verified = found

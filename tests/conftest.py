@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from geoveil.campaign import positional_design
 
 pytest.register_assert_rewrite("contract", "faults", "store")
 
@@ -40,6 +43,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _cases_of(contract: Any) -> dict[str, Any]:
     """Made once, so that what a case computes is computed once."""
     return contract.cases()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def designs_made_once() -> Iterator[None]:
+    """The same promise for the same people on the same cells is designed once: it takes half a second."""
+    make, made = positional_design._promising, {}
+
+    def remembered(space: Any, prior: Any, epsilon: float, camouflage: float, stop: Any) -> Any:
+        key = (repr(space.to_dict()), prior.tobytes(), epsilon, camouflage, repr(stop))
+        if key not in made:
+            made[key] = make(space, prior, epsilon, camouflage, stop)
+        return copy(made[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(positional_design, "_promising", remembered)
+        yield
 
 
 @pytest.fixture

@@ -5,45 +5,114 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.document.area import Area
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, publish
+from geoveil.document.slots import Slots
+from geoveil.document.wire import MechanismDocument, publish, served_levels, tag_of
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
+from geoveil.position.positional import lattice_step
+from geoveil.position.whole_law import WholeLaw, whole_weights
+from geoveil.space.projection import TangentPlane
 
 HERE = Path(__file__).resolve().parent
-DRAWS = 2500
+DRAWS = 2000
+FOREVER_S = 4102444800
 BOXES = {
     "paris": ({"south": 48.8286, "west": 2.2855, "north": 48.8798, "east": 2.3909}, 0.5, 2.0, 0.5),
     "fiji": ({"south": -18.3, "west": 179.85, "north": -18.1, "east": -179.9}, 2.5, 0.4, 0.0),
     "svalbard": ({"south": 78.1, "west": 15.2, "north": 78.3, "east": 16.4}, 1.0, 1.0, 1.0),
-    "lima": ({"south": -12.12, "west": -77.08, "north": -12.04, "east": -77.0}, 0.25, 6.0, 0.9),
 }
+"""Name → box, side of a cell, ε per km, camouflage: without and with a rim."""
+_FOOLING = ("paris", "svalbard", "lagoon", "places")
+"""Whose worst positions lie between those that a check by samples would look at."""
+DAY = Slots(
+    "Europe/Paris", "day", ("night", "morning", "afternoon", "evening"), (0, 360, 720, 1080)
+)
+WEEK = Slots("America/New_York", "week", ("working days", "weekend"), (0, 7200))
+ONCE = Slots("UTC", "once", ("before", "after"), (1_700_000_000, 1_700_100_000, 1_700_200_000))
+TIMES_S = (0, 1_700_000_000, 1_700_050_000, 1_711_846_800, 1_711_850_400, 1_729_987_200, 1_699_999_999,
+           1_730_005_200, 1_730_008_800, 1_700_200_000, 4_000_000_000)  # fmt: skip
+"""Clocks go forward in Paris at 1711846800 and back at 1729990800."""
 NUMBERS = (
     0.0, -0.0, 1.0, -2.0, 0.1, 0.1 + 0.2, 1 / 3, 1e-6, 1e-7, 1.5e-9, 123456.789, 1e20, 1e21, 1.5e300, 5e-324,
     2.0**53, 2.0**60, 0.000001234, 9007199254740991, -0.5, 48.8286, 179.85,
 )  # fmt: skip
 
 
-def documents() -> Iterator[tuple[str, MechanismDocument]]:
-    """The document of every box: the one on file, or else a new one with weights that differ by cell."""
-    for name, (box, cell_km, epsilon, camouflage) in BOXES.items():
-        kept = HERE / f"mechanism-{name}.json"
-        if kept.exists():  # designs may differ in their last digits from machine to machine
-            text = json.loads(kept.read_text(encoding="utf-8"))["document"]
-            yield name, MechanismDocument.read(text.encode())
-            continue
-        grid = gv.Grid.from_box(**box, cell_km=cell_km)
-        hills = np.array([_fraction(f"{name}:prior:{cell}") ** 4 for cell in range(grid.size)])
-        prior = hills / hills.sum()
-        made = gv.elastic(
-            grid, prior, epsilon_per_km=epsilon, camouflage=camouflage, between="cells"
-        )
-        yield name, publish(made, campaign=name, round=1, not_before_s=0, expires_s=4102444800)
+@cache
+def documents() -> dict[str, MechanismDocument]:
+    """The documents on file, or else new ones with weights that differ by cell."""
+    return {name: _document(name) for name in (*BOXES, "lagoon", "places", "trips")}
+
+
+def _document(name: str) -> MechanismDocument:
+    kept = HERE / f"mechanism-{name}.json"
+    if kept.exists():  # designs may differ in their last digits from machine to machine
+        text = json.loads(kept.read_text(encoding="utf-8"))["document"]
+        return MechanismDocument.read(text.encode(), certified=True)
+    if name in BOXES:
+        return _designed(name, *BOXES[name])
+    if name == "places":
+        return _places()
+    return (
+        _lagoon() if name == "lagoon" else replace(_lagoon(), campaign=name, trips=True, slots=WEEK)
+    )
+
+
+def _designed(
+    name: str, box: dict[str, float], cell_km: float, epsilon: float, camouflage: float
+) -> MechanismDocument:
+    grid = gv.Grid.from_box(**box, cell_km=cell_km)
+    hills = np.array([_fraction(f"{name}:prior:{cell}") ** 4 for cell in range(grid.size)])
+    made = gv.elastic(
+        grid,
+        hills / hills.sum(),
+        epsilon_per_km=epsilon,
+        camouflage=camouflage,
+        between="positions",
+    )
+    assert isinstance(made, gv.PositionalElastic)
+    return publish(made, campaign=name, round=1, not_before_s=0, expires_s=FOREVER_S)
+
+
+def _lagoon() -> MechanismDocument:
+    """Two islands: a grid of which a mask leaves some cells, with a rim and with slots."""
+    grid = gv.Grid.from_box(south=-17.6, west=-149.7, north=-17.4, east=-149.4, cell_km=2.0)
+    row, column = np.divmod(np.arange(grid.size), grid.columns)
+    mask = (np.hypot(row - 2, column - 3) < 2.5) | (np.hypot(row - 8, column - 11) < 3.0)
+    return replace(_by_hand("lagoon", Area.of_grid(grid, mask), epsilon=0.5, rim=1), slots=DAY)
+
+
+def _places() -> MechanismDocument:
+    """Sixty places that lie on no grid."""
+    plane = TangentPlane(lat=-1.29, lng=36.82)
+    step = lattice_step(1.5, 0.8)
+    spread = np.array([[_fraction(f"places:{axis}:{i}") for axis in "xy"] for i in range(60)])
+    points = np.rint((spread - 0.5) * 8.0 * step).astype(np.int64)
+    return _by_hand("places", Area.of_places(plane, points, 0.8), epsilon=1.5, rim=0)
+
+
+def _by_hand(name: str, area: Area, *, epsilon: float, rim: int) -> MechanismDocument:
+    """Uneven weights, and the ε that is certified for them."""
+    step = lattice_step(epsilon, area.cell_km)
+    centres = area.centres(step=step, rim=rim)
+    weights = [0.2 + _fraction(f"{name}:weight:{index}") for index in range(centres.size)]
+    cone = RoundedCone(0.6 * epsilon, ROUNDING_CELLS * area.cell_km)
+    law = WholeLaw(centres, whole_weights(np.array(weights)), cone)
+    certified = math.ceil(law.certificate.epsilon_per_km * 1e6) / 1e6
+    promise = BetweenPositions(certified, law.slack_at(certified))
+    return MechanismDocument(name, 1, 0, area, step, rim, promise, law, 0, FOREVER_S)
 
 
 def _digest(text: str) -> bytes:
@@ -56,71 +125,178 @@ def _fraction(text: str) -> float:
 
 def described(name: str, document: MechanismDocument) -> dict[str, Any]:
     """All that another implementation must find in this document."""
-    channel = document.mechanism
-    size = channel.space.size
-    draws = [channel.draw(i % size, _digest(f"{name}:{i}")[:16]) for i in range(DRAWS)]
+    law = document.law
+    steps = _positions(name, document)
+    rows = law.rows_at(steps[:3])
+    ends = [law.draw(at, byte * 16) for at in steps[:100] for byte in (b"\x00", b"\xff")]
+    draws = [law.draw(at, _digest(f"{name}:{i}")[:16]) for i, at in enumerate(steps)]
     return {
         "name": name,
         "document": document.to_bytes().decode(),
         "served": document.served().decode(),
         "id": document.id,
-        "certified_epsilon_per_km": math.ceil(channel.certified_epsilon_per_km * 1e9) / 1e9,
-        "sums": [str(total) for total in channel.sums.tolist()],
-        "rows": {
-            str(cell): [str(entry) for entry in channel.whole_row(cell).tolist()]
-            for cell in (0, size // 2, size - 1)
-        },
+        "certified_epsilon_per_km": math.ceil(law.certificate.epsilon_per_km * 1e9) / 1e9,
+        "certified_slack_nats": law.slack,
+        "seen_epsilon_per_km": math.floor(law.certificate.seen_per_km * 1e9) / 1e9,
+        "rectangle": [*law.centres.low, *law.centres.high],
+        "centres": law.centres.points.tolist(),
+        "positions": steps.tolist(),
         "draws": draws,
-        "edges": {
-            "00": [channel.draw(cell, b"\x00" * 16) for cell in range(size)],
-            "ff": [channel.draw(cell, b"\xff" * 16) for cell in range(size)],
-        },
-        "places": [_place(name, channel.space, index) for index in range(200)],
+        "ends": ends,
+        "rows": [[str(entry) for entry in row] for row in rows.tolist()],
+        "sums": [str(total) for total in law.rows_at(steps[:200]).sum(axis=1).tolist()],
+        "places": [_place(name, document, index) for index in range(200)],
+        "receipts": [_centre(document, report) for report in range(0, law.centres.size, 7)],
+        "slots": [] if document.slots is None else _times(document.slots),
     }
 
 
-def _place(name: str, grid: gv.Grid, index: int) -> list[Any]:
-    """A place in or a little around the grid, on a raster of 1e-5 degrees."""
-    lat, lng = grid.centres_latlng()
-    centre = index * 7919 % grid.size
-    span = (lat.max() - lat.min(), grid.cell_km / 111.0)
-    up, along = (_fraction(f"{name}:place:{axis}:{index}") - 0.5 for axis in "yx")
-    north = round(float(lat[centre]) + 0.2 * span[0] * up, 5)
-    east = round((float(lng[centre]) + 4 * span[1] * along + 180.0) % 360.0 - 180.0, 5)
-    inside = bool(grid.inside(lat=north, lng=east))
-    return [north, east, int(grid.locate(lat=north, lng=east)) if inside else None]
+def _positions(name: str, document: MechanismDocument) -> IntArray:
+    """Positions in steps: in the rectangle, on its edges and corners, and outside."""
+    low, high = (np.array(end) for end in (document.law.centres.low, document.law.centres.high))
+    made = []
+    for index in range(DRAWS):
+        share = np.array([_fraction(f"{name}:position:{axis}:{index}") for axis in "xy"])
+        wide = 1.0 if index % 4 else 1.5
+        place = low + (high - low) * (0.5 + (share - 0.5) * wide)
+        if index % 10 == 0:
+            place = np.where(share < 0.5, low, high)
+        made.append(np.rint(place))
+    return np.array(made, dtype=np.int64)
+
+
+def _place(name: str, document: MechanismDocument, index: int) -> list[Any]:
+    """A place on a raster of 1e-6 degrees, and its steps: such that the last digits do not matter."""
+    area, law = document.area, document.law
+    low, high = law.centres.rectangle_km
+    for attempt in range(100):
+        share = [_fraction(f"{name}:place:{axis}:{index}:{attempt}") for axis in "xy"]
+        place: FloatArray = low + (high - low) * (1.4 * np.array(share) - 0.2)
+        lat, lng = (round(degrees, 6) for degrees in area.latlng(place))
+        if index < 5:  # the ends of the world
+            lat, lng = [
+                (90.0, 0.0),
+                (-90.0, 12.0),
+                (0.0, -180.0),
+                (1.0, 179.999999),
+                (-lat, lng - 180),
+            ][index]
+        exact = np.clip(area.place_km(lat, lng), low, high) / law.centres.pitch_km
+        if (np.abs(np.abs(exact - np.floor(exact)) - 0.5) > 1e-3).all():
+            return [lat, lng, law.steps_of(area.place_km(lat, lng)).tolist()]
+    raise AssertionError("no place that is clear of a half step")
+
+
+def _centre(document: MechanismDocument, report: int) -> list[Any]:
+    lat, lng = document.area.latlng(document.law.centres.points_km[report])
+    return [report, round(lat, 9), round(lng, 9)]
+
+
+def _times(slots: Slots) -> list[list[int | None]]:
+    return [[time_s, slots.at(time_s)] for time_s in TIMES_S]
+
+
+def levels(paris: MechanismDocument) -> dict[str, Any]:
+    """An answer with two levels, and answers that must be refused."""
+    grid = paris.area.grid
+    assert grid is not None
+    weaker = replace(paris, level=1, promise=BetweenPositions(3.0, 0.02))
+    body = served_levels((paris, weaker)).decode()
+    ids = [paris.id, weaker.id]
+
+    def answer(reason: str, *listed: Any, **entries: Any) -> dict[str, Any]:
+        """A number stands for one of the two levels; a pair for a level with entries set."""
+        return {"reason": reason, "levels": list(listed), "set": entries}
+
+    later = replace(weaker, round=2).id
+    return {
+        "body": body,
+        "ids": ids,
+        "tag": tag_of((paris, weaker)),
+        "refused": [
+            answer("levels", 0),
+            answer("levels", 1, 0),
+            answer("levels", 0, 0),
+            answer("levels", 0, [1, {"round": 2, "id": later}]),
+            answer("levels", *[0] * 9),
+            answer("json", 0, "7"),
+            answer("id", 0, [1, {"round": 2}]),
+            answer("fields", 0, 1, more=1),
+            answer("version", 0, 1, geoveil=3),
+        ],
+    }
 
 
 def refused() -> list[dict[str, Any]]:
-    """Documents that must be refused, as edits of the one for Paris."""
+    """Documents that must be refused, as edits of those above."""
 
-    def change(reason: str, **entries: Any) -> dict[str, Any]:
-        return {"base": "paris", "reason": reason, "set": entries, "remove": []}
+    def change(reason: str, base: str = "paris", **entries: Any) -> dict[str, Any]:
+        return {"base": base, "reason": reason, "set": entries}
 
+    def poked(reason: str, field: str, index: int, value: int) -> dict[str, Any]:
+        """One of the packed numbers replaced."""
+        return {"base": "paris", "reason": reason, "poke": [field, index, value]}
+
+    def cut(reason: str, field: str, characters: int, base: str = "paris") -> dict[str, Any]:
+        """The end of a text taken away."""
+        return {"base": base, "reason": reason, "cut": [field, characters]}
+
+    def without(field: str) -> dict[str, Any]:
+        return {"base": "paris", "reason": "fields", "remove": [field]}
+
+    paris = json.loads(documents()["paris"].to_bytes())
+    mask = json.loads(documents()["lagoon"].to_bytes())["space"]["mask"]
+    points = json.loads(documents()["places"].to_bytes())["space"]["points"]
+    twice = b64encode(b64decode(points)[:8] + b64decode(points)[:-8]).decode()
+    slots = DAY.to_dict()
     return [
         {"text": "", "reason": "json"},
         {"text": "[]", "reason": "json"},
-        {"text": '{"geoveil":1,"geoveil":1}', "reason": "json"},
+        {"text": '{"geoveil":2,"geoveil":2}', "reason": "json"},
         {"text": "[" * 5000, "reason": "json"},
         {"text": '{"geoveil":NaN}', "reason": "json"},
-        {"base": "paris", "reason": "fields", "set": {}, "remove": ["expires"]},
-        {"base": "paris", "reason": "fields", "set": {}, "remove": ["kernel"]},
+        {"spaces": 1 << 18, "text": "{}", "reason": "size"},
+        without("expires"),
+        without("kernel"),
+        without("slack_nats"),
         change("fields", matrix=[]),
-        change("version", geoveil=2),
+        change("version", geoveil=1),
+        change("version", geoveil=3),
+        change("version", geoveil=2.5),
+        change("version", geoveil=True),
         change("version", kind="report"),
         change("campaign", campaign="../other"),
         change("campaign", campaign=7),
         change("round", round=0),
         change("round", round=1.5),
         change("round", round=True),
+        change("level", level=-1),
+        change("level", level=8),
+        change("level", level="0"),
         change("times", expires=0),
         change("expires", expires=-1),
         change("not_before", not_before="0"),
         change("epsilon_per_km", epsilon_per_km=0),
         change("epsilon_per_km", epsilon_per_km=-2),
         change("epsilon_per_km", epsilon_per_km="2"),
+        change("slack_nats", slack_nats=0),
+        change("slack_nats", slack_nats=0.03),
+        change("certificate", slack_nats=0.0005),
         change("certificate", epsilon_per_km=1.5),
-        change("beta", beta_per_km=0.1),
+        change("certificate", epsilon_per_km=1.999),
+        *(change("certificate", base=name, epsilon_per_km=_sampled(name)) for name in _FOOLING),
+        change("steep", epsilon_per_km=17.0),
+        change("steep", beta_per_km=40.0),
+        change("kernel", beta_per_km=1.0),
+        change("beta_per_km", beta_per_km=None),
+        change("step", step=3),
+        change("step", step=0),
+        change("step", step=1 << 17),
+        change("kernel", step=paris["step"] + 2),
+        change("rim", rim=2),
+        change("rim", rim=-1),
+        change("weights", rim=1),
+        change("space", base="places", rim=1),
         change("space", **{"space.rows": 100000}),
         change("space", **{"space.rows": 11}),
         change("space", **{"space.cell_km": 500.0}),
@@ -128,20 +304,67 @@ def refused() -> list[dict[str, Any]]:
         change("space", **{"space.box": None}),
         change("space", **{"space.box": [91, 0, 92, 1]}),
         change("space", **{"space.kind": "line"}),
-        change("weights", weights=[]),
-        change("weights", **{"weights.0": 0}),
-        change("weights", **{"weights.0": -5}),
-        change("weights", **{"weights.0": 1.5}),
-        change("weights", **{"weights.0": True}),
-        change("integers", **{"weights.0": 1 << 40}),
-        change("kernel", **{"kernel.5": "8"}),
-        change("kernel", **{"kernel.5": 0}),
-        change("integers", **{"kernel.5": 9}),
-        change("integers", **{"kernel.5": 1 << 50}),
-        change("certificate", **{"kernel.191": 1 << 36, "beta_per_km": 100}),
-        change("certificate", **{"kernel.1": 1 << 17, "beta_per_km": 100}),
+        change("weights", **{"space.mask": mask}),
+        change("space", space=7),
+        cut("space", "space.mask", 4, base="lagoon"),
+        change("space", base="lagoon", **{"space.mask": "AAAA" + "A" * (len(mask) - 4)}),
+        change("space", base="lagoon", **{"space.mask": "!" + mask[1:]}),
+        cut("space", "space.points", 4, base="places"),
+        change("space", base="places", **{"space.points": twice}),
+        change("space", base="places", **{"space.origin": [91, 0]}),
+        change("space", base="places", **{"space.cell_km": 0}),
+        change("steep", base="places", **{"space.cell_km": 999.0}),
+        change("weights", weights=""),
+        change("weights", weights=[1, 2]),
+        cut("weights", "weights", 8),
+        cut("weights", "weights", 1),
+        poked("weights", "weights", 0, 0),
+        poked("weights", "weights", 5, (1 << 32) - 1),
+        poked("certificate", "weights", 90, 1 << 28),
+        poked("certificate", "weights", 90, 1 << 29),
+        change("kernel", kernel=""),
+        change("kernel", kernel=7),
+        cut("kernel", "kernel", 532),
+        poked("kernel", "kernel", 0, 5),
+        poked("kernel", "kernel", 300, 0),
+        poked("kernel", "kernel", 4000, 1 << 20),
+        change("trips", trips=False),
+        change("trips", trips="true"),
+        change("slots", slots=None),
+        change("slots", slots={**slots, "zone": "../etc/passwd"}),
+        change("slots", slots={**slots, "every": "year"}),
+        change("slots", slots={**slots, "names": ["a"]}),
+        change("slots", slots={**slots, "names": ["a", "a", "b", "c"]}),
+        change("slots", slots={**slots, "names": ["a", "", "b", "c"]}),
+        change("slots", slots={**slots, "starts": [0, 720, 360, 1080]}),
+        change("slots", slots={**slots, "starts": [5, 360, 720, 1080]}),
+        change("slots", slots={**slots, "starts": [0, 360, 720, 1440]}),
+        change("slots", slots={**ONCE.to_dict(), "starts": [0, 5]}),
         change("id", id="0" * 64),
     ]
+
+
+def _sampled(name: str) -> float:
+    """The largest loss per km between any two centres, edges and corners of cells, rounded up.
+
+    A check that looks at these alone would believe a document that promises this, and is fooled.
+    """
+    law, step = documents()[name].law, documents()[name].step
+    (west, south), (east, north) = law.centres.low, law.centres.high
+    places = np.meshgrid(
+        *(np.arange(*ends, step // 2) for ends in ((west, east + 1), (south, north + 1)))
+    )
+    steps = np.stack(places, axis=-1).reshape(-1, 2)
+    rows = law.rows_at(steps).astype(np.float64)
+    logs = np.log(rows / rows.sum(axis=1, keepdims=True))
+    worst = 0.0
+    for index in range(len(steps) - 1):
+        away = np.hypot(*(steps[index + 1 :] - steps[index]).T) * law.centres.pitch_km
+        worst = max(
+            worst, float((np.abs(logs[index + 1 :] - logs[index]).max(axis=1) / away).max())
+        )
+    assert worst < law.certificate.seen_per_km * (1 - 1e-3)
+    return math.ceil(worst * 1e6) / 1e6
 
 
 def texts() -> dict[str, str]:
@@ -149,9 +372,12 @@ def texts() -> dict[str, str]:
     pairs = [[value, canonical_bytes({"n": value}).decode()[5:-1]] for value in NUMBERS]
     odd = {"ü": '\u20ac\\"\n\u0007', "a\U0001f600": None, "b": [True, [], {}], "\ufb33": 1}
     canonical = {"numbers": pairs, "object": [odd, canonical_bytes(odd).decode()]}
-    made = {"canonical.json": canonical, "refused.json": refused()}
-    for name, document in documents():
+    made: dict[str, Any] = {"canonical.json": canonical, "refused.json": refused()}
+    for name, document in documents().items():
         made[f"mechanism-{name}.json"] = described(name, document)
+        if name == "paris":
+            made["levels.json"] = levels(document)
+    made["slots.json"] = [[slots.to_dict(), _times(slots)] for slots in (DAY, WEEK, ONCE)]
     return {file: json.dumps(values, separators=(",", ":")) + "\n" for file, values in made.items()}
 
 

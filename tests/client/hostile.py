@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 import geoveil as gv
 from client.world import LYON, NOW_S, document
+from geoveil.arrays import IntArray
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.document.area import packed_integers, unpacked_integers
 from geoveil.document.canonical import document_id
+from geoveil.position.cone import RoundedCone
+from geoveil.position.whole_law import WholeLaw, whole_weights
 
 Values = dict[str, Any]
+SLOTS = {"zone": "UTC", "every": "day", "names": ["night", "day"], "starts": [0, 360]}
 
 
 @dataclass(frozen=True)
@@ -56,10 +64,32 @@ def without(name: str) -> bytes:
     return encoded({k: v for k, v in document(5).to_dict().items() if k != name})
 
 
-def kernel(make: Callable[[int, int], int], **changes: Any) -> bytes:
-    """A kernel by offset of rows and columns, with a β stated to fit."""
-    values = [make(*divmod(k, LYON.columns)) for k in range(LYON.size)]
-    return changed(kernel=values, beta_per_km=1e6, **changes)
+def packed(field: str, make: Callable[[IntArray], IntArray]) -> bytes:
+    """The honest document with its weights or its kernel made others."""
+    numbers = unpacked_integers(field, HONEST[field])
+    return changed(**{field: packed_integers(make(numbers.copy()))})
+
+
+def poked(field: str, index: int, value: int) -> bytes:
+    def make(numbers: IntArray) -> IntArray:
+        numbers[index] = value
+        return numbers
+
+    return packed(field, make)
+
+
+def lawful(
+    *,
+    beta_per_km: float = 1.2,
+    weights: Callable[[IntArray], IntArray] = lambda cells: 0 * cells + 1,
+) -> bytes:
+    """A document in order in every respect, whose law may or may not keep the promise of 2 per km."""
+    honest = document(5)
+    chosen = weights(np.arange(LYON.size)).astype(np.float64)
+    cone = RoundedCone(beta_per_km, honest.law.cone.radius_km)
+    law = WholeLaw(honest.law.centres, whole_weights(chosen), cone)
+    made = replace(honest, law=law, promise=BetweenPositions(2.0, 0.02))
+    return encoded(json.loads(made.to_bytes()))
 
 
 def replaced(old: str, new: str) -> bytes:
@@ -68,8 +98,6 @@ def replaced(old: str, new: str) -> bytes:
     return text.replace(old, new, 1).encode()
 
 
-TOP = 1 << 36
-FLOOR = 1 << 16
 HONEST = document(5).to_dict()
 WIDER = gv.Grid.from_box(south=45.74, west=4.81, north=45.79, east=4.87, cell_km=0.5)
 MOVED = gv.Grid.from_box(south=45.75, west=4.81, north=45.79, east=4.87, cell_km=0.5)
@@ -84,12 +112,12 @@ HOSTILE = [
     Hostile("null", b"null", "document", "json"),
     Hostile("cut off", document(5).served()[:-20], "document", "json"),
     Hostile("two documents", document(5).served() * 2, "document", "json"),
-    Hostile("oversize", b" " * (1 << 19) + document(5).served(), "document", "size"),
+    Hostile("oversize", b" " * (1 << 18) + document(5).served(), "document", "size"),
     Hostile("nested bomb of lists", b"[" * 200_000, "document", "json"),
     Hostile("nested bomb of objects", b'{"a":' * 80_000, "document", "json"),
     Hostile(
-        "a number of 400,000 digits",
-        replaced('"round":5', '"round":' + "9" * 400_000),
+        "a number of 100,000 digits",
+        replaced('"round":5', '"round":' + "9" * 100_000),
         "document",
         "json",
     ),
@@ -98,8 +126,9 @@ HOSTILE = [
     Hostile("NaN for ε", changed(epsilon_per_km=float("nan")), "document", "json"),
     Hostile("infinite β", changed(beta_per_km=float("inf")), "document", "json"),
     # -- the wrong shape
-    Hostile("another version", changed(geoveil=2), "document", "version"),
-    Hostile("version as text", changed(geoveil="1"), "document", "version"),
+    Hostile("a version to come", changed(geoveil=3), "document", "version"),
+    Hostile("version 1", changed(geoveil=1), "document", "version"),
+    Hostile("version as text", changed(geoveil="2"), "document", "version"),
     Hostile("another kind", changed(kind="estimate"), "document", "version"),
     Hostile("an extra field", changed(distances=[[0.0]]), "document", "fields"),
     Hostile("a matrix", changed(matrix=[[1, 0], [0, 1]]), "document", "fields"),
@@ -137,71 +166,75 @@ HOSTILE = [
     Hostile("cells of −0.5 km", put("space.cell_km", lambda km: -km), "document", "space"),
     Hostile("cells as text", put("space.cell_km", lambda _: "0.5"), "document", "space"),
     # -- the integers
-    Hostile("a weight too few", put("weights", lambda w: w[:-1]), "document", "weights"),
-    Hostile("a weight too many", put("weights", lambda w: [*w, 1]), "document", "weights"),
-    Hostile("a weight of zero", put("weights.3", lambda _: 0), "document", "weights"),
-    Hostile("a negative weight", put("weights.3", lambda _: -5), "document", "weights"),
-    Hostile("a weight as a float", put("weights.3", lambda _: 1.0), "document", "weights"),
-    Hostile("a weight true", put("weights.3", lambda _: True), "document", "weights"),
-    Hostile("a weight as text", put("weights.3", lambda _: "12"), "document", "weights"),
-    Hostile("a weight null", put("weights.3", lambda _: None), "document", "weights"),
-    Hostile("weights an object", put("weights", lambda _: {"0": 1}), "document", "weights"),
-    Hostile("a weight of 2¹⁰⁰", put("weights.3", lambda _: 1 << 100), "document", "weights"),
-    Hostile("weights that overflow", put("weights.3", lambda _: 1 << 27), "document", "integers"),
-    Hostile("kernel too short", put("kernel", lambda k: k[:-1]), "document", "kernel"),
-    Hostile("kernel of text", put("kernel", lambda k: [str(v) for v in k]), "document", "kernel"),
-    Hostile("kernel of floats", put("kernel", lambda k: [v / 2 for v in k]), "document", "kernel"),
-    Hostile("a kernel of zero", put("kernel.7", lambda _: 0), "document", "kernel"),
-    Hostile("a kernel below the floor", put("kernel.7", lambda _: 9), "document", "integers"),
-    Hostile("a kernel above the top", put("kernel.0", lambda _: 1 << 60), "document", "integers"),
+    Hostile("a weight too few", packed("weights", lambda w: w[:-1]), "document", "weights"),
     Hostile(
-        "single-digit kernel",
-        changed(kernel=[max(1, 9 - k) for k in range(LYON.size)]),
-        "document",
-        "integers",
+        "a weight too many", packed("weights", lambda w: np.append(w, 1)), "document", "weights"
     ),
+    Hostile("a weight of zero", poked("weights", 3, 0), "document", "weights"),
+    Hostile("half a weight", put("weights", lambda w: w[:-4]), "document", "weights"),
+    Hostile("weights as a list", put("weights", lambda _: [1] * LYON.size), "document", "weights"),
+    Hostile("weights an object", put("weights", lambda _: {"0": 1}), "document", "weights"),
+    Hostile("weights null", put("weights", lambda _: None), "document", "weights"),
+    Hostile("weights not in base 64", put("weights", lambda w: "*" + w[1:]), "document", "weights"),
+    Hostile("weights with a line break", put("weights", lambda w: w + "\n"), "document", "weights"),
+    Hostile("weights that overflow", poked("weights", 3, (1 << 32) - 1), "document", "weights"),
+    Hostile("a kernel too short", packed("kernel", lambda k: k[:-300]), "document", "kernel"),
+    Hostile(
+        "an endless kernel", packed("kernel", lambda k: np.resize(k, 1 << 15)), "document", "kernel"
+    ),
+    Hostile("kernel as a number", put("kernel", lambda _: 7), "document", "kernel"),
+    Hostile("kernel of other numbers", packed("kernel", lambda k: k[::-1]), "document", "kernel"),
+    Hostile("a kernel of zero", poked("kernel", 7, 0), "document", "kernel"),
+    Hostile("a kernel off by two", packed("kernel", lambda k: k + 2), "document", "kernel"),
+    Hostile("kernel with a spike", poked("kernel", 900, 1 << 31), "document", "kernel"),
+    Hostile("step odd", changed(step=HONEST["step"] + 1), "document", "step"),
+    Hostile("another step", changed(step=HONEST["step"] + 2), "document", "kernel"),
+    Hostile("a rim without weights", changed(rim=1), "document", "weights"),
+    Hostile("two rims", changed(rim=2), "document", "rim"),
+    Hostile("level 9", changed(level=9), "document", "level"),
+    Hostile("slots of a year", changed(slots={"every": "year"}), "document", "slots"),
+    Hostile("trips perhaps", changed(trips="perhaps"), "document", "trips"),
     # -- the promise
     Hostile("ε zero", changed(epsilon_per_km=0), "document", "epsilon_per_km"),
     Hostile("ε negative", changed(epsilon_per_km=-2.0), "document", "epsilon_per_km"),
     Hostile("ε true", changed(epsilon_per_km=True), "document", "epsilon_per_km"),
     Hostile("ε as text", changed(epsilon_per_km="2"), "document", "epsilon_per_km"),
     Hostile("ε of 10³⁰⁰", changed(epsilon_per_km=1e300), "document", "epsilon_per_km"),
+    Hostile("ε of a cell above 8", changed(epsilon_per_km=17.0), "document", "steep"),
+    Hostile("η of 1", changed(slack_nats=1.0), "document", "slack_nats"),
+    Hostile("no η", changed(slack_nats=0), "document", "slack_nats"),
+    Hostile("η understated", changed(slack_nats=0.001), "document", "certificate"),
     Hostile("β zero", changed(beta_per_km=0), "document", "beta_per_km"),
-    Hostile("β understated", changed(beta_per_km=0.01), "document", "beta"),
+    Hostile("β understated", changed(beta_per_km=0.01), "document", "kernel"),
+    Hostile("β of a cliff", changed(beta_per_km=40.0), "document", "steep"),
     Hostile("ε too small for it", changed(epsilon_per_km=0.5), "document", "certificate"),
     Hostile(
         "ε a hair too small",
-        changed(epsilon_per_km=document(5).mechanism.certified_epsilon_per_km * (1 - 1e-9)),
+        changed(epsilon_per_km=document(5).law.certificate.epsilon_per_km * (1 - 1e-9)),
+        "document",
+        "certificate",
+    ),
+    Hostile("the true cell every time", lawful(beta_per_km=30.0), "document", "certificate"),
+    Hostile("steep kernel", lawful(beta_per_km=4.0), "document", "certificate"),
+    Hostile(
+        "one heavy cell", lawful(weights=lambda c: 1 + 10**6 * (c == 40)), "document", "certificate"
+    ),
+    Hostile(
+        "a cliff of weights",
+        lawful(weights=lambda c: 1 + 10**5 * (c > 40)),
         "document",
         "certificate",
     ),
     Hostile(
-        "the true cell every time",
-        kernel(lambda row, column: FLOOR if row or column else TOP),
+        "weights that mark rows",
+        lawful(beta_per_km=1.6, weights=lambda c: 1 + 999 * (c // LYON.columns % 2)),
         "document",
         "certificate",
     ),
-    Hostile(
-        "steep kernel",
-        kernel(lambda row, column: max(FLOOR, TOP >> 3 * (row + column))),
-        "document",
-        "certificate",
-    ),
-    Hostile(
-        "kernel with a spike",
-        kernel(lambda row, column: TOP if (row, column) == (2, 3) else FLOOR),
-        "document",
-        "certificate",
-    ),
-    Hostile(
-        "kernel that marks rows",
-        kernel(lambda row, column: TOP if row % 2 else FLOOR),
-        "document",
-        "certificate",
-    ),
-    Hostile("β below, promise above", changed(epsilon_per_km=2.5), "promise"),
-    Hostile("promise above the limit", document(5, epsilon_per_km=2.0001).served(), "promise"),
-    Hostile("promise of 50", document(5, epsilon_per_km=50.0).served(), "promise"),
+    Hostile("promise above the limit", changed(epsilon_per_km=2.0001), "promise"),
+    Hostile("promise of 15", changed(epsilon_per_km=15.0), "promise"),
+    Hostile("trips", changed(trips=True), "unsupported"),
+    Hostile("slots", changed(slots=SLOTS), "unsupported"),
     # -- sound, and not for this device or not now
     Hostile("another campaign", document(5, campaign="paris").served(), "campaign"),
     Hostile("expired", document(5, expires_s=NOW_S).served(), "expired"),

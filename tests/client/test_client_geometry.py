@@ -13,10 +13,12 @@ import pytest
 
 import geoveil as gv
 from client.world import LYON, Collector, device, document
+from geoveil.arrays import IntArray
 from geoveil.client import Refused
 from geoveil.client import location as module
-from geoveil.client.collector import verified
+from geoveil.client.collector import offered
 from geoveil.document.wire import MechanismDocument
+from geoveil.position.whole_law import WholeLaw
 
 BOXES = {
     "lyon": (45.74, 4.81, 45.78, 4.87),
@@ -30,7 +32,7 @@ BOXES = {
 def campaign(name: str) -> MechanismDocument:
     south, west, north, east = BOXES[name]
     grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=4.0)
-    return verified(document(grid=grid).served())
+    return offered(document(grid=grid).served())[0]
 
 
 STRANGE = [
@@ -122,11 +124,15 @@ def places(count: int, box: tuple[float, ...], seed: int) -> np.ndarray:
 
 def outcome(
     current: MechanismDocument, place: Any, outside: Any, patch: pytest.MonkeyPatch
-) -> int | str:
-    """The true cell that a report would be drawn from, or why there is none."""
-    drawn_from: list[int] = []
-    draw = lambda _, cell, bits: drawn_from.append(cell) or cell  # noqa: E731
-    patch.setattr(type(current.mechanism), "draw", draw)
+) -> tuple[int, ...] | str:
+    """The steps of the lattice that a report would be drawn from, or why there are none."""
+    drawn_from: list[tuple[int, ...]] = []
+
+    def draw(law: WholeLaw, steps: IntArray, bits: bytes) -> int:
+        drawn_from.append(tuple(steps.tolist()))
+        return 0
+
+    patch.setattr(WholeLaw, "draw", draw)
     try:
         module.Whereabouts(lambda: place, None).draw(current, bytes(16), outside)
     except Refused as refused:
@@ -136,11 +142,12 @@ def outcome(
 
 @pytest.mark.parametrize("name", BOXES)
 @pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_a_cell_or_a_typed_refusal_everywhere(
+def test_a_position_on_the_map_or_a_typed_refusal_everywhere(
     count: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current = campaign(name)
-    grid = current.mechanism.space
+    grid, low, high = current.area.grid, current.law.centres.low, current.law.centres.high
+    assert grid is not None
     seen = set()
     for place in places(count, BOXES[name], 3):
         strict, clamped = (
@@ -149,18 +156,21 @@ def test_a_cell_or_a_typed_refusal_everywhere(
         finite = bool(np.isfinite(place).all()) and abs(place[0]) <= 90
         assert (clamped == "location") == (not finite)
         if finite:
-            assert isinstance(clamped, int)
-            assert 0 <= clamped < grid.size
+            assert not isinstance(clamped, str)
+            assert (np.array(low) <= clamped).all()
+            assert (np.array(clamped) <= high).all()
             assert strict in (clamped, "outside")
             assert (strict != "outside") == bool(grid.inside(lat=place[0], lng=place[1]))
-        seen.add(strict if isinstance(strict, str) else "cell")
-    assert seen == {"cell", "outside", "location"}
+        seen.add(strict if isinstance(strict, str) else "position")
+    assert seen == {"position", "outside", "location"}
 
 
 @pytest.mark.parametrize("name", BOXES)
 def test_a_turn_of_the_globe_is_the_same_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     current = campaign(name)
-    lat, lng = current.mechanism.space.centres_latlng()
+    assert current.area.grid is not None
+    lat, lng = current.area.grid.centres_latlng()
     for cell in range(0, lat.size, 7):
         for turn in (-720.0, -360.0, 0.0, 360.0):
-            assert outcome(current, (lat[cell], lng[cell] + turn), "refuse", monkeypatch) == cell
+            found = outcome(current, (lat[cell], lng[cell] + turn), "refuse", monkeypatch)
+            assert found == tuple(current.law.centres.points[cell].tolist())

@@ -27,6 +27,7 @@ from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
 from geoveil.client.collector import Answer
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
+from geoveil.position.position_certificate import Law
 from geoveil.randomness import Randomness
 
 # -- one report ----------------------------------------------------------------------------------
@@ -117,23 +118,31 @@ def test_a_location_that_cannot_be_read_costs_nothing(path: Path) -> None:
 
 
 def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module.verified.cache_clear()
-    reads = []
-    read = module.MechanismDocument.read
-    monkeypatch.setattr(module.MechanismDocument, "read", lambda b: reads.append(b) or read(b))
     collector = Collector()
     it = device(collector, path, again="round")
+    certified = []
+    certify = Law.certify
+    monkeypatch.setattr(Law, "certify", lambda law: certified.append(law) or certify(law))
+    module.offered.cache_clear()
+    it.explain()
+    assert len(certified) == 1
     for _ in range(3):
         it.report(**PLACE)
     device(collector, path, again="round").report(**PLACE)
-    assert len(reads) == 1
-    assert collector.tags == [None, document().id, document().id, None]
+    assert len(certified) == 1
+    assert collector.tags == [None, *[document().id] * 3, None]
+    module.offered.cache_clear()  # as in another process: the ledger knows it
+    device(collector, path, again="round").report(**PLACE)
+    assert len(certified) == 1
+    fresh = device(collector, path.with_name("other.db"))
+    fresh.report(**PLACE)
+    assert len(certified) == 2
 
 
 def test_the_id_is_that_of_what_was_served(path: Path) -> None:
-    """A β stated a little larger is another document, and reports must name that one."""
+    """A slack stated a little larger is another document, and reports must name that one."""
     values = document().to_dict()
-    served = encoded({**values, "beta_per_km": values["beta_per_km"] * 1.5})
+    served = encoded({**values, "slack_nats": values["slack_nats"] + 0.001})
     collector = Collector(served)
     assert device(collector, path).report(**PLACE).mechanism == json.loads(served)["id"]
     assert collector.attempts[0]["mechanism"] != document().id

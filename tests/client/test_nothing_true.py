@@ -20,6 +20,8 @@ from geoveil.client import Device, Refused, Unacknowledged, ledger_book
 from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import Period, moved_on
 from geoveil.document.wire import MechanismDocument
+from geoveil.position.whole_law import WholeLaw
+from geoveil.space.projection import TangentPlane
 
 GRID = gv.Grid.from_box(south=45.70, west=4.74, north=45.80, east=4.94, cell_km=0.25)
 LAT, LNG = 45.76543210987, 4.82345678901
@@ -71,6 +73,10 @@ def _full(cell: types.CellType) -> bool:
 
 
 def _is_true(value: Any) -> bool:
+    if isinstance(value, np.ndarray):  # the place in km, or in steps of the lattice
+        place = fine().area.place_km(LAT, LNG)
+        near = [place, fine().law.steps_of(place), place + fine().area.origin_km]
+        return value.size == 2 and any(np.allclose(value.ravel(), at, atol=1e-6) for at in near)
     if isinstance(value, float | np.floating):
         return any(abs(float(value) - true) < 1e-6 for true in PLANTED)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -154,13 +160,11 @@ def no_document(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> Non
 
 
 def interrupted(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gv.Grid, "nearest_cells", stopped)
+    patch.setattr(TangentPlane, "project", stopped)
 
 
 def interrupted_later(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
-    from geoveil.document import exact
-
-    patch.setattr(exact, "scan", stopped)
+    patch.setattr(WholeLaw, "rows_at", stopped)
 
 
 def interrupted_at_the_key(it: Any, collector: Collector, patch: pytest.MonkeyPatch) -> None:
@@ -290,7 +294,8 @@ def test_a_receipt_a_device_and_its_history_hold_nothing_true(path: Path) -> Non
     it = somebody(collector, path)
     receipt = it.report(lat=LAT, lng=LNG)
     assert receipt.cell != TRUE
-    assert receipt.cell == fine().mechanism.draw(TRUE, secrets_of_somebody()[1])
+    law, area = fine().law, fine().area
+    assert receipt.cell == law.draw(law.steps_of(area.place_km(LAT, LNG)), secrets_of_somebody()[1])
     text = f"{receipt!r}{it.history()!r}{it.explain()}{it.summary()}{vars(it)!r}"
     assert not [digits for digits in DIGITS if digits in text]
     assert not _holds((receipt, it.history()))
@@ -341,7 +346,7 @@ def test_nothing_in_the_process_holds_the_location_afterwards(path: Path) -> Non
 @pytest.mark.parametrize("again", ["never", "day", "round"])
 def test_the_true_cell_cannot_be_worked_out_from_the_ledger(again: Any, tmp_path: Path) -> None:
     """A thief tries every key in the file on every cell: the first format gave the cell away."""
-    mechanism = fine().mechanism
+    law = fine().law
     for seed in range(3):
         path = tmp_path / f"{seed}" / "ledger.db"
         path.parent.mkdir()
@@ -358,8 +363,9 @@ def test_the_true_cell_cannot_be_worked_out_from_the_ledger(again: Any, tmp_path
         assert first not in content
         # control: with that key the cells it can have been drawn from are few
         bits = Period(again, number).bits(made, receipt.mechanism)[1]
-        possible = [c for c in range(GRID.size) if mechanism.draw(c, bits) == receipt.cell]
-        assert TRUE in possible
+        places = law.centres.points
+        possible = [c for c in range(GRID.size) if law.draw(places[c], bits) == receipt.cell]
+        assert law.draw(law.steps_of(fine().area.place_km(LAT, LNG)), bits) == receipt.cell
         assert len(possible) < GRID.size / 4
         with sqlite3.connect(path) as book:
             kept = [key for (key,) in book.execute("SELECT key FROM campaign") if key]

@@ -13,9 +13,11 @@ import pytest
 import geoveil as gv
 from client.crashes import everything_in
 from client.world import CUT, LYON, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
+from geoveil.arrays import IntArray
 from geoveil.client import Device, Ledger, Receipt, Unacknowledged
 from geoveil.client.collector import Answer
 from geoveil.errors import InvalidInput
+from geoveil.position.whole_law import WholeLaw
 
 DAY_S = 86_400
 ELSEWHERE = {"lat": 45.745, "lng": 4.82}
@@ -68,13 +70,18 @@ def test_an_operator_who_opens_campaigns_is_shown_with_all_of_them(path: Path) -
         )
         words = it.explain()
         receipt = it.report(**PLACE)
-    assert "together have cost ε = 4 per km so far, and ε = 6 per km with this report" in words
+    cost = (
+        "together have cost ε = 4 per km and 0.024 for rounding so far, and ε = 6 per km and 0.036"
+    )
+    assert cost in words
     assert receipt.operator_spent_per_km == 6.0
     other = device("https://other.example/c/lyon", ledger)
     assert (
         "Nothing was reported to any campaign at https://other.example so far." in other.summary()
     )
-    assert "3 reports so far, together ε = 6 per km; 4 of 10 per km are left" in other.summary()
+    cost = "3 reports so far, together ε = 6 per km and 0.036 for rounding; 4 of 10 per km are left"
+    assert cost in other.summary()
+    assert "Two people 200 m apart, who do not move: any 3 reports together" in other.summary()
 
 
 def test_the_report_counts_under_its_own_mechanism(path: Path) -> None:
@@ -435,13 +442,14 @@ def test_nothing_seen_from_outside_depends_on_the_place_but_the_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same key at seven places: requests, sizes, ids and the work of the draw are the same."""
-    from geoveil.document import exact
-
     scans: list[Any] = []
-    scan = exact.scan
-    monkeypatch.setattr(
-        exact, "scan", lambda row, drawn: scans.append(row.shape) or scan(row, drawn)
-    )
+    rows_at = WholeLaw.rows_at
+
+    def watched(law: WholeLaw, steps: IntArray) -> IntArray:
+        scans.append(rows_at(law, steps).shape)
+        return rows_at(law, steps)
+
+    monkeypatch.setattr(WholeLaw, "rows_at", watched)
     seen, cells = [], set()
     for name, place in PLACES.items():
         collector = Watched()
@@ -450,7 +458,7 @@ def test_nothing_seen_from_outside_depends_on_the_place_but_the_cell(
         seen.append(collector.seen)
     assert all(each == seen[0] for each in seen)
     assert [kind for kind, *_ in seen[0]] == ["GET", "POST"]
-    assert scans == [(LYON.size,)] * len(PLACES)
+    assert scans == [(1, LYON.size)] * len(PLACES)
     assert len(cells) > 1
 
 
@@ -485,7 +493,7 @@ def test_what_is_explained_before_and_after(path: Path) -> None:
         f"it said cell {receipt.cell}, under the mechanism of round 1",
         "reads no location, sends nothing new and costs nothing",
         "8 of 10 per km are left (today 2 of 4; within 365 days 6 of 8)",
-        "All campaigns at https://collector.example together have cost ε = 2 per km so far.",
+        "All campaigns at https://collector.example together have cost ε = 2 per km and 0.012 for",
     ):
         assert part in after
     again = device(collector, path, again="round")

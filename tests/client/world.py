@@ -27,6 +27,13 @@ PROBLEM = "https://geoveil.org/problems/"
 
 
 @cache
+def mechanism(grid: gv.Grid, epsilon_per_km: float) -> gv.PositionalElastic:
+    made = gv.elastic(grid, epsilon_per_km=epsilon_per_km, between="positions")
+    assert isinstance(made, gv.PositionalElastic)
+    return made
+
+
+@cache
 def document(
     number: int = 1,
     *,
@@ -37,7 +44,7 @@ def document(
     expires_s: int = NOW_S + 1000,
 ) -> MechanismDocument:
     return publish(
-        gv.Elastic(grid, epsilon_per_km=epsilon_per_km),
+        mechanism(grid, epsilon_per_km),
         campaign=campaign,
         round=number,
         not_before_s=not_before_s,

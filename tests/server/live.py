@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -31,6 +32,11 @@ LYON: dict[str, Any] = {
 def new_id() -> str:
     """The id of a report."""
     return secrets.token_hex(16)
+
+
+def cells_of(mechanism: dict[str, Any]) -> int:
+    """How many different reports a document as JSON has."""
+    return len(base64.b64decode(mechanism["weights"])) // 4
 
 
 class Live:

@@ -69,7 +69,7 @@ class City:
     def report(self, number: int, under: RoundRecord | None = None) -> list[int]:
         """So many people report, under the current mechanism or an older one; the cells they sent."""
         record = under or self.campaigns.mechanism(self.campaign)
-        mechanism = MechanismDocument.read(record.document).mechanism
+        mechanism = MechanismDocument.read(record.document, certified=True).mechanism
         at = self.people.choice(self.truth.size, size=number, p=self.truth)
         self._sent += 1
         sent = mechanism.sample(at, randomness=gv.seeded(self._sent)).tolist()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.store import Upload, open_store
-from server.live import HANG_S, Live, new_id
+from server.live import HANG_S, Live, cells_of, new_id
 from server.uploads import Ledger, Uploader, post, send_again, stored
 
 
@@ -25,7 +25,7 @@ def kill_again_and_again(server: Live, *, kills: int, acknowledged: int, batch: 
     """Kill a server under load; afterwards every count must be explained."""
     campaign = server.campaign()
     mechanism = server.mechanism(campaign)
-    cells = len(mechanism["weights"])
+    cells = cells_of(mechanism)
     ledger = Ledger()
     for turn in range(kills):
         killed = threading.Event()
@@ -129,7 +129,7 @@ def test_stopping_under_load_is_quick_and_loses_nothing(
     with Live(tmp_path) as server:
         campaign = server.campaign()
         mechanism = server.mechanism(campaign)
-        cells, ledger, stopped = len(mechanism["weights"]), Ledger(), threading.Event()
+        cells, ledger, stopped = cells_of(mechanism), Ledger(), threading.Event()
         threads = [
             Uploader(
                 server.port, campaign, mechanism["id"], cells, ledger, stopped.is_set, 10, index

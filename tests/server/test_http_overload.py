@@ -15,7 +15,7 @@ import pytest
 from geoveil.server.conclusion import conclude
 from geoveil.store import Upload, open_store
 from server.conftest import InProcess
-from server.live import HANG_S, Live, new_id
+from server.live import HANG_S, Live, cells_of, new_id
 from server.uploads import Ledger, Uploader, send_again, stored
 from store.memory import MemoryStore
 
@@ -93,7 +93,7 @@ def test_a_real_server_sheds_and_recovers(tmp_path: Path) -> None:
     with Live(tmp_path, queue_limit=3) as server:
         campaign = server.campaign()
         mechanism = server.mechanism(campaign)
-        cells, ledger, over = len(mechanism["weights"]), Ledger(), threading.Event()
+        cells, ledger, over = cells_of(mechanism), Ledger(), threading.Event()
         threads = [
             Uploader(server.port, campaign, mechanism["id"], cells, ledger, over.is_set, 2, index)
             for index in range(16)
@@ -127,7 +127,7 @@ def storm(
     half, so that one report under the wrong round shows.
     """
     mechanisms = [service.mechanism()]
-    cells = len(mechanisms[0]["weights"])
+    cells = cells_of(mechanisms[0])
     sent: Counter[tuple[int, int]] = Counter()
     lock, over = threading.Lock(), threading.Event()
 
@@ -206,7 +206,7 @@ def test_100_000_late_reports_count_under_the_mechanism_they_carry(
 def storm_again(service: InProcess) -> Counter[tuple[int, int]]:
     """A thousand more under the current mechanism."""
     mechanism = service.mechanism()
-    cells = len(mechanism["weights"])
+    cells = cells_of(mechanism)
     batch = [
         {"mechanism": mechanism["id"], "id": new_id(), "cell": index % cells}
         for index in range(1000)

@@ -13,7 +13,7 @@ from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import BASE, PROBLEMS, Problem, problem_of
 from geoveil.store import StoreFailed
 from server.conftest import InProcess
-from server.live import LYON, TOKEN, new_id
+from server.live import LYON, TOKEN, cells_of, new_id
 from server.rounds_support import Clock
 from store.memory import MemoryStore
 
@@ -214,7 +214,7 @@ def report(service: InProcess, **changes: Any) -> dict[str, Any]:
 
 
 def test_reports_that_do_not_count(service: InProcess) -> None:
-    cells = len(service.mechanism()["weights"])
+    cells = cells_of(service.mechanism())
     cases = {
         "cell-out-of-range": report(service, cell=cells),
         "unknown-mechanism": report(service, mechanism=HEX),

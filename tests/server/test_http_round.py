@@ -17,14 +17,12 @@ from server.live import Live, new_id
 def report_all(server: Live, campaign: str, number: int) -> None:
     """Honest devices, most of them in one cell."""
     document = MechanismDocument.read(json.dumps(server.mechanism(campaign)).encode())
-    channel, source = document.mechanism, random.Random(1)
+    law, source = document.law, random.Random(1)
     cells = [
-        7 if source.random() < 0.7 else source.randrange(channel.space.size) for _ in range(number)
+        7 if source.random() < 0.7 else source.randrange(document.area.size) for _ in range(number)
     ]
-    reports = [
-        {"mechanism": document.id, "id": new_id(), "cell": channel.draw(cell, source.randbytes(16))}
-        for cell in cells
-    ]
+    drawn = [law.draw(law.centres.points[cell], source.randbytes(16)) for cell in cells]
+    reports = [{"mechanism": document.id, "id": new_id(), "cell": cell} for cell in drawn]
     with server.client() as client:
         for start in range(0, number, 1000):
             body = {"reports": reports[start : start + 1000]}

@@ -16,7 +16,7 @@ from geoveil.server.handlers import OPERATIONS
 from geoveil.server.problem import Problem
 from geoveil.server.settings import Tokens
 from server.conftest import InProcess
-from server.live import LYON, new_id
+from server.live import LYON, cells_of, new_id
 from store.memory import MemoryStore
 
 CAMPAIGN = "/api/campaigns/lyon"
@@ -25,7 +25,7 @@ CAMPAIGN = "/api/campaigns/lyon"
 def send(service: InProcess, number: int, campaign: str = "lyon") -> None:
     """Reports from all over the grid."""
     mechanism = service.mechanism(campaign)
-    cells = len(mechanism["weights"])
+    cells = cells_of(mechanism)
     reports = [
         {"mechanism": mechanism["id"], "id": new_id(), "cell": index % cells}
         for index in range(number)

@@ -138,7 +138,7 @@ def test_a_store_of_an_older_program_is_brought_up_to_date(
         store.add([upload(number) for number in range(100)])
         store.close()
         before = dict(raw.run("SELECT cell, count FROM tally"))
-    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 4"):
+    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 5"):
         open_store(raw.address, create=False)
     store = open_store(raw.address)
     by_cell = store.counts("paris")[1].tolist()
@@ -181,6 +181,28 @@ def test_copies_of_counts_become_counts_kept_once(
     assert raw.run("SELECT closed_at_s FROM round ORDER BY key") == [(None,), (5,)]
 
 
+@each
+def test_campaigns_of_version_1_have_ended_and_stay_readable(
+    database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        use_steps(patch, raw.steps[:4])
+        store = open_store(raw.address)
+        for name in ("paris", "rome"):
+            start(store, name)
+            store.add([upload(number, campaign=name) for number in range(50)])
+        store.close()
+    for key, version in ((1, 1), (2, 2)):
+        text = f'{{"campaign":"x","geoveil":{version},"kind":"mechanism"}}'.encode().hex()
+        blob = f"x'{text}'" if database == "sqlite" else f"'\\x{text}'::bytea"
+        raw.run(f"UPDATE round SET document = {blob} WHERE key = {key}")
+    store = open_store(raw.address)
+    states = {name: store.campaign(name).state for name in ("paris", "rome")}  # type: ignore[union-attr]
+    assert states == {"paris": "ended", "rome": "running"}
+    assert [int(store.counts(name)[1].sum()) for name in states] == [50, 50]
+    store.close()
+
+
 def use_steps(patch: pytest.MonkeyPatch, steps: tuple[Migration, ...]) -> None:
     for module in ("sqlite", "postgres"):
         patch.setattr(f"geoveil.store.{module}.migrations", lambda database: steps)
@@ -192,7 +214,7 @@ def test_a_migration_that_fails_changes_nothing(
 ) -> None:
     open_store(raw.address).close()
     before = raw.schema()
-    broken = Migration(5, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
+    broken = Migration(6, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, broken))
         with pytest.raises(geoveil.store.StoreFailed):
@@ -205,13 +227,13 @@ def test_a_migration_that_fails_changes_nothing(
 def test_a_newer_schema_is_refused_and_left_alone(
     database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = Migration(5, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
+    newer = Migration(6, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, newer))
         open_store(raw.address).close()
     before = raw.schema()
     for create in (True, False):
-        with pytest.raises(NewerSchema, match=r"\(5\) must be at most 4"):
+        with pytest.raises(NewerSchema, match=r"\(6\) must be at most 5"):
             open_store(raw.address, create=create)
     assert raw.schema() == before
 

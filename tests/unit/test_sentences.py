@@ -21,7 +21,6 @@ from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
-from geoveil.document.exact import IntegerElastic
 from sentences import (
     cell_pairs,
     check,
@@ -87,7 +86,6 @@ def mechanisms(name: str) -> dict[str, Channel]:
                 space, prior(space), epsilon_per_km=2.0, camouflage=camouflage, between="cells"
             )
             made[f"camouflage {camouflage}"] = designed
-        made["integer elastic"] = IntegerElastic.of(made["camouflage 0.5"])  # type: ignore[arg-type]
     return made
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 import importlib.util
 import json
+import math
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from geoveil.document.wire import MechanismDocument, RefusedDocument
+from geoveil.document.slots import Slots
+from geoveil.document.wire import MechanismDocument, RefusedDocument, tag_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "vectors"
 NAMES = sorted(path.stem.removeprefix("mechanism-") for path in FOLDER.glob("mechanism-*.json"))
@@ -21,18 +25,35 @@ def loaded(name: str) -> Any:
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
+def unpacked(text: str, kind: str = "I") -> list[int]:
+    data = base64.b64decode(text)
+    return list(struct.unpack(f">{len(data) // 4}{kind}", data))
+
+
 def edited(case: dict[str, Any]) -> bytes:
     if "text" in case:
-        return case["text"].encode()
+        return b" " * case.get("spaces", 0) + case["text"].encode()
     values = json.loads(loaded(f"mechanism-{case['base']}.json")["document"])
-    for entry in case["remove"]:
+    for entry in case.get("remove", []):
         del values[entry]
-    for path, value in case["set"].items():
+    if "poke" in case:
+        field, index, value = case["poke"]
+        numbers = unpacked(values[field])
+        numbers[index] = value
+        values[field] = base64.b64encode(struct.pack(f">{len(numbers)}I", *numbers)).decode()
+    changes = dict(case.get("set", {}))
+    if "cut" in case:
+        path, characters = case["cut"]
+        inner = values
+        for step in path.split("."):
+            inner = inner[step]
+        changes[path] = inner[:-characters]
+    for path, value in changes.items():
         *way, last = path.split(".")
         inner = values
         for step in way:
             inner = inner[step]
-        inner[int(last) if isinstance(inner, list) else last] = value
+        inner[last] = value
     return json.dumps(values).encode()
 
 
@@ -52,8 +73,8 @@ def test_the_files_are_what_the_program_writes() -> None:
 def test_a_document_has_its_id_and_reads_back(name: str) -> None:
     vector = loaded(f"mechanism-{name}.json")
     assert hashlib.sha256(vector["document"].encode()).hexdigest() == vector["id"]
-    for text in (vector["document"], vector["served"]):
-        document = MechanismDocument.read(text.encode())
+    for text, certified in ((vector["document"], True), (vector["served"], False)):
+        document = MechanismDocument.read(text.encode(), certified=certified)
         assert document.id == vector["id"]
         assert document.to_bytes() == vector["document"].encode()
         assert document.served() == vector["served"].encode()
@@ -63,33 +84,80 @@ def test_a_document_has_its_id_and_reads_back(name: str) -> None:
 def test_rows_sums_and_draws_follow_from_the_text_alone(name: str) -> None:
     vector = loaded(f"mechanism-{name}.json")
     values = json.loads(vector["document"])
-    rows, columns = values["space"]["rows"], values["space"]["columns"]
+    weights, kernel = unpacked(values["weights"]), unpacked(values["kernel"])
+    west, south, east, north = vector["rectangle"]
 
-    def row(x: int) -> list[int]:
+    def row(x: int, y: int) -> list[int]:
+        x, y = min(max(x, west), east), min(max(y, south), north)
         return [
-            values["kernel"][
-                abs(x // columns - y // columns) * columns + abs(x % columns - y % columns)
-            ]
-            * values["weights"][y]
-            for y in range(rows * columns)
+            weight * kernel[min(math.isqrt((x - a) ** 2 + (y - b) ** 2), len(kernel) - 1)]
+            for weight, (a, b) in zip(weights, vector["centres"], strict=True)
         ]
 
-    table = [row(x) for x in range(rows * columns)]
-    assert [str(sum(line)) for line in table] == vector["sums"]
-    assert all([str(e) for e in table[int(x)]] == line for x, line in vector["rows"].items())
-    for index, report in enumerate(vector["draws"]):
-        x = index % len(table)
-        bits = hashlib.sha256(f"{name}:{index}".encode()).digest()[:16]
-        target = int.from_bytes(bits, "big") * sum(table[x]) // 2**128
-        y = 0
-        while target >= table[x][y]:
-            target -= table[x][y]
-            y += 1
-        assert y == report
+    def drawn(line: list[int], bits: bytes) -> int:
+        target, report = int.from_bytes(bits, "big") * sum(line) // 2**128, 0
+        while target >= line[report]:
+            target -= line[report]
+            report += 1
+        return report
+
+    rows = [row(*position) for position in vector["positions"]]
+    assert [[str(entry) for entry in line] for line in rows[:3]] == vector["rows"]
+    assert [str(sum(line)) for line in rows[:200]] == vector["sums"]
+    assert max(map(sum, rows)) < 2**63
+    for index, (line, report) in enumerate(zip(rows, vector["draws"], strict=True)):
+        assert drawn(line, hashlib.sha256(f"{name}:{index}".encode()).digest()[:16]) == report
+    ends = [drawn(line, byte * 16) for line in rows[:100] for byte in (b"\x00", b"\xff")]
+    assert ends == vector["ends"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_centres_lie_where_the_text_says(name: str) -> None:
+    vector = loaded(f"mechanism-{name}.json")
+    values = json.loads(vector["document"])
+    space, step = values["space"], values["step"]
+    if space["kind"] == "centres":
+        flat = unpacked(space["points"], "i")
+        assert vector["centres"] == [list(pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
+        return
+    cells = [(c * step, r * step) for r in range(space["rows"]) for c in range(space["columns"])]
+    if "mask" in space:
+        bits = "".join(f"{byte:08b}" for byte in base64.b64decode(space["mask"]))
+        cells = [cell for cell, bit in zip(cells, bits, strict=False) if bit == "1"]
+    ring = [
+        (c * step, r * step)
+        for r in range(-1, space["rows"] + 1)
+        for c in range(-1, space["columns"] + 1)
+        if r in (-1, space["rows"]) or c in (-1, space["columns"])
+    ]
+    assert vector["centres"] == [list(cell) for cell in cells + ring * values["rim"]]
+    beyond = 0 if values["rim"] else step // 2
+    across, up = [c for c, _ in cells], [r for _, r in cells]
+    wanted = [min(across) - beyond, min(up) - beyond, max(across) + beyond, max(up) + beyond]
+    assert vector["rectangle"] == wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_places_are_steps_of_the_lattice(name: str) -> None:
+    vector = loaded(f"mechanism-{name}.json")
+    document = MechanismDocument.read(vector["document"].encode(), certified=True)
+    for lat, lng, steps in vector["places"]:
+        assert document.law.steps_of(document.area.place_km(lat, lng)).tolist() == steps
+    assert vector["seen_epsilon_per_km"] <= vector["certified_epsilon_per_km"]
+    assert vector["certified_epsilon_per_km"] <= document.epsilon_per_km + 1e-9
 
 
 def test_ten_thousand_draws_are_there() -> None:
     assert sum(len(loaded(f"mechanism-{name}.json")["draws"]) for name in NAMES) >= 10_000
+
+
+def test_all_kinds_of_documents_are_there() -> None:
+    texts = [json.loads(loaded(f"mechanism-{name}.json")["document"]) for name in NAMES]
+    assert {text["rim"] for text in texts} == {0, 1}
+    assert {text["space"]["kind"] for text in texts} == {"grid", "centres"}
+    assert any("mask" in text["space"] for text in texts)
+    assert any("slots" in text for text in texts)
+    assert any("trips" in text for text in texts)
 
 
 @pytest.mark.parametrize("index", range(len(loaded("refused.json"))))
@@ -98,3 +166,39 @@ def test_a_bad_document_is_refused_for_its_reason(index: int) -> None:
     with pytest.raises(RefusedDocument) as refusal:
         MechanismDocument.read(edited(copy.deepcopy(case)))
     assert refusal.value.reason == case["reason"]
+
+
+def test_levels_are_read_together() -> None:
+    vector = loaded("levels.json")
+    levels = MechanismDocument.read_levels(vector["body"].encode())
+    assert [level.id for level in levels] == vector["ids"]
+    assert [level.level for level in levels] == [0, 1]
+    assert tag_of(levels) == vector["tag"]
+    alone = loaded("mechanism-paris.json")
+    (only,) = MechanismDocument.read_levels(alone["served"].encode(), certified=True)
+    assert tag_of([only]) == alone["id"]
+    with pytest.raises(RefusedDocument, match="carry its id"):
+        MechanismDocument.read_levels(alone["document"].encode())
+
+
+@pytest.mark.parametrize("index", range(len(loaded("levels.json")["refused"])))
+def test_levels_that_do_not_belong_together_are_refused(index: int) -> None:
+    vector = loaded("levels.json")
+    body, case = json.loads(vector["body"]), vector["refused"][index]
+    listed: list[Any] = []
+    for each in case["levels"]:
+        if isinstance(each, list):
+            listed.append({**body["levels"][each[0]], **each[1]})
+        else:
+            listed.append(body["levels"][each] if isinstance(each, int) else each)
+    answer = {"geoveil": 2, "kind": "levels", "levels": listed, **case["set"]}
+    with pytest.raises(RefusedDocument) as refusal:
+        MechanismDocument.read_levels(json.dumps(answer).encode(), certified=True)
+    assert refusal.value.reason == case["reason"]
+
+
+def test_slots_are_those_of_the_local_clock() -> None:
+    for values, times in loaded("slots.json"):
+        slots = Slots.from_dict(values)
+        assert slots.to_dict() == values
+        assert [slots.at(time_s) for time_s, _ in times] == [slot for _, slot in times]

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.document.area import Area
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument, publish
-from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput, Unsupported
+from geoveil.position.positional import lattice_step
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
-VECTORS = json.loads(
-    (Path(__file__).resolve().parents[2] / "vectors" / "canonical.json").read_text("utf-8")
-)
+VECTOR_FILES = Path(__file__).resolve().parents[2] / "vectors"
+VECTORS = json.loads((VECTOR_FILES / "canonical.json").read_text("utf-8"))
 
 
+@cache
 def paris(epsilon_per_km: float = 2.0) -> MechanismDocument:
-    collection = gv.Campaign(PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5, between="cells")
-    assert isinstance(collection.mechanism, gv.Elastic)
-    return publish(collection.mechanism, campaign="paris", round=1, not_before_s=5, expires_s=99)
+    campaign = gv.Campaign(
+        PARIS, epsilon_per_km=epsilon_per_km, camouflage=0.5, between="positions"
+    )
+    assert isinstance(campaign.mechanism, gv.PositionalElastic)
+    return publish(campaign.mechanism, campaign="paris", round=1, not_before_s=5, expires_s=99)
 
 
 @pytest.mark.parametrize(("value", "text"), VECTORS["numbers"])
@@ -45,11 +51,13 @@ def test_what_is_not_plain_json_is_refused(value: object) -> None:
         canonical_bytes({"a": [value]})
 
 
-def test_a_collections_mechanism_is_published_at_its_promise() -> None:
+def test_a_campaigns_mechanism_is_published_at_its_promise() -> None:
     document = paris()
     assert document.epsilon_per_km == 2.0
-    assert 1.98 <= document.mechanism.certified_epsilon_per_km <= 2.0
+    assert 1.98 <= document.law.certificate.epsilon_per_km <= 2.0
+    assert document.promise.slack <= 0.02
     assert document.mechanism.space == PARIS
+    assert document.mechanism.guarantee == document.promise
     assert (document.not_before_s, document.expires_s) == (5, 99)
 
 
@@ -59,14 +67,14 @@ def test_reading_gives_the_same_document_and_id() -> None:
     assert again.id == document.id
     assert again.to_bytes() == document.to_bytes()
     assert again.mechanism == document.mechanism
-    assert MechanismDocument.read(json.loads(document.served())).id == document.id
+    assert MechanismDocument.read(json.loads(document.served()), certified=True).id == document.id
 
 
 def test_the_id_follows_every_entry() -> None:
     document = paris()
     values = document.to_dict()
     changed = {**values, "expires": values["expires"] + 1}
-    assert MechanismDocument.read(changed).id != document.id
+    assert MechanismDocument.read(changed, certified=True).id != document.id
     with pytest.raises(RefusedDocument, match="SHA-256"):
         MechanismDocument.read({**changed, "id": document.id})
 
@@ -75,16 +83,37 @@ def test_what_a_collector_publishes_is_a_mechanism_file(tmp_path: Path) -> None:
     path = tmp_path / "published.json"
     path.write_bytes(paris().served())
     assert gv.load_mechanism(path) == paris().mechanism
-    path.write_bytes(paris().served().replace(b'"epsilon_per_km":2', b'"epsilon_per_km":1'))
+    values = {**paris().to_dict(), "epsilon_per_km": 1.0}
+    path.write_bytes(canonical_bytes(values))
     with pytest.raises(InvalidFile, match="do not keep the promise"):
         gv.load_mechanism(path)
 
 
 def test_a_promise_that_the_integers_break_is_refused() -> None:
     values = paris().to_dict()
-    with pytest.raises(RefusedDocument, match="do not keep the promise") as refusal:
-        MechanismDocument.read({**values, "epsilon_per_km": 1.99})
-    assert refusal.value.reason == "certificate"
+    for change in ({"epsilon_per_km": 1.99}, {"slack_nats": values["slack_nats"] - 0.002}):
+        with pytest.raises(RefusedDocument, match="do not keep the promise") as refusal:
+            MechanismDocument.read({**values, **change})
+        assert refusal.value.reason == "certificate"
+        read = MechanismDocument.read({**values, **change}, certified=True)
+        with pytest.raises(RefusedDocument):
+            read.check_promise()
+
+
+def test_nothing_between_cells_can_be_published() -> None:
+    for mechanism in (
+        gv.elastic(PARIS, epsilon_per_km=2.0, between="cells"),
+        gv.PlanarGeometric(PARIS, epsilon_per_km=2.0),
+    ):
+        with pytest.raises(Unsupported, match="promise of a document is between positions"):
+            publish(mechanism, campaign="a", round=1, not_before_s=0, expires_s=1)  # type: ignore[arg-type]
+
+
+def test_a_document_of_version_1_says_that_it_is_over() -> None:
+    old = {"geoveil": 1, "kind": "mechanism", "kernel": [1], "weights": [1]}
+    with pytest.raises(RefusedDocument, match="version 1 promised between cells only") as refusal:
+        MechanismDocument.read(old)
+    assert refusal.value.reason == "version"
 
 
 def test_an_endless_text_is_refused_unread() -> None:
@@ -93,17 +122,20 @@ def test_an_endless_text_is_refused_unread() -> None:
     assert refusal.value.reason == "size"
 
 
-def test_the_largest_grid_fits_the_limit() -> None:
+@pytest.mark.parametrize("rim", [0, 1])
+@pytest.mark.parametrize(("epsilon", "beta"), [(0.001, 0.0005), (0.5, 0.26), (10.0, 5.1)])
+def test_the_largest_grid_fits_the_limit(epsilon: float, beta: float, rim: int) -> None:
     grid = gv.Grid.from_box(south=48.5, west=2.0, north=48.93, east=2.662, cell_km=0.77)
     assert 3500 < grid.size <= 4096
-    made = publish(
-        gv.elastic(grid, epsilon_per_km=0.5, between="cells"),
-        campaign="a",
-        round=1,
-        not_before_s=0,
-        expires_s=1,
-    )
-    assert len(made.served()) < LARGEST_BYTES / 2
+    step = lattice_step(epsilon, grid.cell_km)
+    size = (grid.rows + 2 * rim) * (grid.columns + 2 * rim)
+    weights = np.full(size, 2**30 // size)
+    made = gv.PositionalElastic(grid, beta_per_km=beta, weights=weights, step=step, rim=rim)
+    promise = BetweenPositions(epsilon, made.law.slack_at(epsilon))
+    area = Area.of_grid(grid)
+    document = MechanismDocument("a", 1, 0, area, step, rim, promise, made.law, 0, 1)
+    again = MechanismDocument.read(document.to_bytes(), certified=True)
+    assert len(again.served()) < LARGEST_BYTES / 2
 
 
 @pytest.mark.parametrize("given", [[1, 2], "{}", None, 3, b"[]"])
@@ -118,7 +150,7 @@ def test_only_utf_8_and_a_whole_version_are_read() -> None:
     with pytest.raises(RefusedDocument) as refusal:
         MechanismDocument.read(text.encode("utf-16"))
     assert refusal.value.reason == "json"
-    for version in (True, 1.0):
+    for version in (True, 2.0, 3):
         with pytest.raises(RefusedDocument) as refusal:
             MechanismDocument.read({**paris().to_dict(), "geoveil": version})
         assert refusal.value.reason == "version"
@@ -126,7 +158,17 @@ def test_only_utf_8_and_a_whole_version_are_read() -> None:
 
 def test_a_single_cell_is_not_published() -> None:
     one = gv.Grid.from_box(south=48.8, west=2.3, north=48.802, east=2.302, cell_km=0.5)
-    with pytest.raises(InvalidInput, match="single cell cannot be published"):
-        publish(
-            gv.Elastic(one, beta_per_km=1.0), campaign="a", round=1, not_before_s=0, expires_s=1
-        )
+    assert one.size == 1
+    mechanism = gv.elastic(one, epsilon_per_km=1.0, between="positions")
+    assert isinstance(mechanism, gv.PositionalElastic)
+    with pytest.raises(InvalidInput, match="must have 2 to 4096 cells, not 1"):
+        publish(mechanism, campaign="a", round=1, not_before_s=0, expires_s=1)
+
+
+def test_a_mask_leaves_cells_that_can_be_drawn_and_certified_but_not_estimated_yet() -> None:
+    vector = json.loads((VECTOR_FILES / "mechanism-lagoon.json").read_text("utf-8"))
+    document = MechanismDocument.read(vector["document"].encode())
+    assert document.area.size < document.area.grid.size  # type: ignore[union-attr]
+    assert 0 <= document.law.draw(np.array([0, 0]), bytes(16)) < document.law.centres.size
+    with pytest.raises(Unsupported, match="mask or a list of places"):
+        _ = document.mechanism

@@ -130,7 +130,8 @@ def _promising(
         start = [epsilon_per_km * (1.0 - 0.4 * camouflage), epsilon_per_km / 2.0]
         within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
         designed = safe_root(build, excess, start, within=within, tolerance=_CLOSE).made
-    designed = promising(designed, BetweenPositions(epsilon_per_km, designed.slack))
+    slack = designed.law.slack_at(epsilon_per_km)
+    designed = promising(designed, BetweenPositions(epsilon_per_km, slack))
     designed.prior = prior
     return designed
 

@@ -14,10 +14,8 @@ from geoveil.campaign.rounds import NewestRounds
 from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
-from geoveil.document.exact import IntegerElastic
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
-from geoveil.mechanism.elastic import Elastic
 from geoveil.position.positional import MOST_SLACK
 from geoveil.space.space import Space
 from geoveil.verify.guard import GuardedUpdate
@@ -60,9 +58,8 @@ class PromiseRule:
     close. It costs some hundred estimates at every close.
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
     (:func:`~geoveil.campaign.steering.averaged`).
-    ``exact`` designs mechanisms in whole numbers, as a document publishes them and devices run them; a
-    campaign of the service has this rule. ``between="positions"`` promises between any two positions,
-    which is what a :class:`Campaign` without a rule of its own does on a map.
+    ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without
+    a rule of its own does on a map, and every campaign of the service.
     Reference: docs/privic.md.
     """
 
@@ -72,7 +69,6 @@ class PromiseRule:
     estimator: Estimator = field(default_factory=IterativeBayesianUpdate)
     most_leverage: float | None = None
     guarded: bool = False
-    exact: bool = False
     between: Between = "cells"
 
     def __post_init__(self) -> None:
@@ -89,7 +85,7 @@ class PromiseRule:
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """At the promise and the dial, Blahut–Arimoto started from uniform."""
-        mechanism = elastic(
+        return elastic(
             space,
             believed,
             epsilon_per_km=self.epsilon_per_km,
@@ -97,9 +93,6 @@ class PromiseRule:
             most_leverage=self.most_leverage,
             between=self.between,
         )
-        if self.exact and isinstance(mechanism, Elastic):
-            return IntegerElastic.of(mechanism)
-        return mechanism
 
     def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
         """The estimate averaged over neighbouring cells, so that fakes cannot strip camouflage."""
@@ -116,7 +109,7 @@ class PromiseRule:
         return GuardedUpdate(NewestRounds(), self.estimator, least=least)
 
     def to_dict(self) -> dict[str, Any]:
-        """The promise, the dial and, where they are used, the bound, the guard and whole numbers."""
+        """The promise, the dial and, where they are used, the bound and the guard."""
         estimator = self.estimator
         own = not isinstance(estimator, IterativeBayesianUpdate) or estimator.start is not None
         if own or vars(estimator) != vars(IterativeBayesianUpdate()):
@@ -130,7 +123,6 @@ class PromiseRule:
             "camouflage": self.camouflage,
             "most_leverage": self.most_leverage,
             "guarded": self.guarded or None,
-            "exact": self.exact or None,
             "between": None if self.between == "cells" else self.between,
         }
         return {name: value for name, value in values.items() if value is not None}

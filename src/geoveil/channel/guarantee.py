@@ -234,6 +234,11 @@ class BetweenPositions(GeoIndistinguishability):
         slack = as_written(self.slack) + as_written(other.slack)
         return super().plus(other)._slackened(slack)
 
+    @classmethod
+    def exactly(cls, epsilon_per_km: Fraction, slack: Fraction = Fraction(0)) -> BetweenPositions:
+        """The promise of an exact ε and η, such as sums that were kept; their floats are rounded up."""
+        return cls(0.0)._with(epsilon_per_km)._slackened(slack)
+
     def _slackened(self, slack: Fraction) -> Self:
         """This one, just made, with its slack."""
         object.__setattr__(self, "slack", _no_less(slack))

@@ -78,18 +78,24 @@ def spend_in_words(
 
 
 def explain(
-    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, who: str = ""
+    guarantee: Guarantee | None,
+    space: Space | None,
+    distance_km: float,
+    *,
+    who: str = "",
+    reports: int = 1,
 ) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 
     Without a space they come in with their exact positions, as in continuous noise; ``who`` says which
-    people these are, where the promise is not about everybody.
+    people these are, where the promise is not about everybody. With several reports the guarantee is that
+    of all of them together.
     """
     wanted = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
     level = loss_between(guarantee, space, _possible(space, wanted))
-    return _sentence(_two_people(space, wanted, level, who), level)
+    return _sentence(_two_people(space, wanted, level, who), level, reports=reports)
 
 
 def explain_with_cost(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -10,11 +11,15 @@ from rich.markup import escape
 import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.channel.certificate import promising
+from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, json_number, two_columns
 from geoveil.cli.options import machine_options
-from geoveil.document.saved import load_mechanism_and_claim
+from geoveil.client.collector import Address, Network, Unreachable
+from geoveil.client.refusal import Refused
+from geoveil.document.saved import load_mechanism_and_claim, load_published
+from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument
 from geoveil.errors import InvalidFile, TooLarge, Unsupported
 from geoveil.table import locations
 from geoveil.verify.auditor import AuditReport
@@ -24,7 +29,7 @@ _GAIN_CELLS = 2048
 
 
 @click.command()
-@click.argument("document", metavar="MECHANISM.json")
+@click.argument("document", metavar="MECHANISM.json|LINK")
 @click.option("--draws", type=click.IntRange(min=1000), default=200_000, show_default=True,
               help="Reports drawn through the public sampler.")  # fmt: skip
 @click.option(
@@ -42,18 +47,27 @@ def command(
     context: click.Context, document: str, draws: int, false_alarm: float, prior: prior_file.PriorFile | None,
     with_gain: bool, machine: bool,
 ) -> None:  # fmt: skip
-    """Check a mechanism document: its exact loss, its structure and its sampler.
+    """Check a mechanism document, or the one that a campaign's LINK publishes now.
+
+    Looks at its exact loss, its structure and its sampler. A published document is shown with its
+    fingerprint, to compare with what others see, and certified from its whole numbers as a device does.
 
     Shows also what it costs: the mean distance, and with --gain how far fake reports reach (the
     manipulation gain of 1 % fakes among 100,000 reports, up to 2,048 cells).
 
-    Ends with 0 when nothing was found, 1 when the claim is broken, 2 when MECHANISM.json cannot be
+    Ends with 0 when nothing was found, 1 when the claim is broken, 2 when the document cannot be
     read. Nothing found in draws proves nothing; the certificate, where there is one, does. Every other
     command refuses a document whose claim is broken.
     """
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
-        mechanism, claim = load_mechanism_and_claim(document)
+        published = _fetched(document) if "://" in document else load_published(document)
+        mechanism: gv.Channel | gv.ContinuousLaplace
+        claim: Guarantee | None
+        if published is None:
+            mechanism, claim = load_mechanism_and_claim(document)
+        else:
+            mechanism, claim = published.channel(None), published.promise
         if not isinstance(mechanism, gv.Channel):
             raise Unsupported(
                 f"{document} must be a mechanism on cells; {mechanism!r} has no table"
@@ -76,6 +90,7 @@ def command(
         "mean_distance_km": distance,
         "manipulation_gain": gain and {"worst": gain.gain, "target": gain.target},
         **choice.describe(mechanism),
+        "fingerprint": published and published.id,
     }
     promise, unit = choice.promise_in_words(mechanism), mechanism.space.unit
     if claim is not None and not report.passed:  # nothing is said in the name of a broken claim
@@ -83,6 +98,8 @@ def command(
         values |= {"guarantee": promise["claim"], "explanation": None}
     lines: dict[str, str | None] = {
         "mechanism": repr(mechanism),
+        "published": None if published is None else _published_in_words(published),
+        "fingerprint": None if published is None else published.id,
         **promise,
         "people": "as in the prior" if prior else "everywhere alike; --prior says otherwise",
         "mean distance": None if distance is None
@@ -94,6 +111,23 @@ def command(
     }  # fmt: skip
     console.result(values, lambda screen: _show(screen, lines, report, unit))
     context.exit(0 if report.passed else 1)
+
+
+def _fetched(link: str) -> MechanismDocument:
+    """The document that a campaign's link publishes now: that of its strongest promise."""
+    address = Address.of(link.removesuffix("/mechanism"), insecure=True)
+    try:
+        answer = Network(address).get(address.mechanism_path, tag=None, limit=LARGEST_ANSWER)
+    except (Unreachable, Refused) as failure:
+        raise InvalidFile(f"{link} must answer with a mechanism document: {failure}") from None
+    if answer.status != 200:
+        raise InvalidFile(f"{link} must answer with a mechanism document, not with {answer.status}")
+    return MechanismDocument.read_levels(answer.body, certified=True)[0]
+
+
+def _published_in_words(document: MechanismDocument) -> str:
+    until = datetime.fromtimestamp(document.expires_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"round {document.round} of the campaign {document.campaign}, until {until}"
 
 
 def _people(

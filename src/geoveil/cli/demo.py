@@ -85,7 +85,7 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     gv.save_mechanism(story.mechanism, files["mechanism"])
     last, level = story.estimate, 0.95
     low, high = last.interval(level)
-    counts = np.bincount(story.reports, minlength=last.space.size)
+    counts = np.bincount(story.reports, minlength=last.space.size)[: last.space.size]
     about = {"reports": last.total, "steps": last.steps, "stopped": last.stopped}
     about |= {"interval_level": level}
     write_result(
@@ -149,11 +149,11 @@ def _show(screen: Screen, story: Story, files: dict[str, str]) -> None:
         f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
         f"{len(story.rounds)} rounds, to a collector on this machine; {story.devices} of them through a "
         "device with a ledger of its own.\n"
-        f"  A report is [bold]{story.mean_distance_km:.2f} km[/] from the cell of its person on average. "
-        f"{story.promise}\n"
-        f"  The promise, ε = {rounded_up(story.epsilon_per_km)} per km between cells for each report, "
-        f"{verdict} in every round: the exact loss of the integers drawn from is at most "
-        f"{rounded_up(story.certificate.epsilon_per_km, 7)}. {story.spent}\n"
+        f"  {story.promise} A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on "
+        "average.\n"
+        f"  The promise, ε = {rounded_up(story.epsilon_per_km)} per km between any two positions for each "
+        f"report, {verdict} in every round: certified from the integers drawn from, over all positions, "
+        f"it is at most {rounded_up(story.certificate.epsilon_per_km, 7)}. {story.spent}\n"
         f"  Audit of the sampler: {story.audit}.\n"
         f"  The map of reports is {story.reported_error_km * 1000:.0f} m from the truth; the "
         f"reconstructed one [bold]{story.estimated_error_km * 1000:.0f} m[/] (earth mover's distance).\n"

@@ -10,7 +10,12 @@ from typing import Literal
 from geoveil.arrays import finite, indices, positive
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import Channel
-from geoveil.channel.guarantee import GeoIndistinguishability, SumOfGuarantees, as_written
+from geoveil.channel.guarantee import (
+    BetweenPositions,
+    GeoIndistinguishability,
+    SumOfGuarantees,
+    as_written,
+)
 from geoveil.channel.words import NEARBY_KM, between_places, explain_together, rounded_down
 from geoveil.errors import GeoveilError, InvalidInput
 
@@ -140,15 +145,17 @@ class Spent:
     """What the reports in a ledger have cost, each sum exact."""
 
     reports: int
-    lifetime: GeoIndistinguishability
+    lifetime: BetweenPositions
     day: GeoIndistinguishability
     """Of the reports dated today."""
     year: GeoIndistinguishability
     """Of the reports dated less than 365 days from today, before or after it."""
-    operator: GeoIndistinguishability
+    operator: BetweenPositions
     """Of the reports to all campaigns of one origin."""
     ahead: bool
     """Whether a report bears a date after today: then the clock was wrong, or is."""
+    cells: bool
+    """Whether some were made under documents of version 1, whose promise was between cells."""
 
 
 Limit = Literal["lifetime", "day", "year"]

@@ -23,7 +23,7 @@ from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import Refused
 from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import strict_json
-from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument
+from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument, tag_of
 from geoveil.errors import InvalidInput
 from geoveil.randomness import SYSTEM
 
@@ -272,15 +272,20 @@ class Patience:
 
 
 @lru_cache(maxsize=16)
-def verified(body: bytes) -> MechanismDocument:
-    """The document in these bytes; the certificate is computed once for all devices of a process."""
+def offered(body: bytes) -> tuple[MechanismDocument, ...]:
+    """The levels in these bytes, sound but for their certificates; read once for all devices of a process."""
     try:
-        document = MechanismDocument.read(body)
+        return MechanismDocument.read_levels(body, certified=True)
     except RefusedDocument as refused:
         raise Refused("document", refused.reason) from None
-    if json.loads(body).get("id") is None:
-        raise Refused("document", "id")
-    return document
+
+
+def check_promise(document: MechanismDocument) -> None:
+    """Refuse a document whose whole numbers do not keep its promise; a process asks each once."""
+    try:
+        document.check_promise()
+    except RefusedDocument as refused:
+        raise Refused("document", refused.reason) from None
 
 
 class Collector:
@@ -290,15 +295,20 @@ class Collector:
         self._address = address
         self._transport = transport
         self._patience = patience
-        self._latest: MechanismDocument | None = None
+        self._latest: tuple[MechanismDocument, ...] = ()
 
-    def mechanism(self, *, max_epsilon_per_km: float, now_s: float) -> MechanismDocument:
-        """The current document, sound, of this campaign, in its time and within the limit.
+    def mechanism(
+        self, *, max_epsilon_per_km: float, now_s: float, promise_per_km: float | None = None
+    ) -> MechanismDocument:
+        """The current document of this campaign, in its time and within the limit.
 
-        What is here already is not transferred again. The tag is the id that the device computed, never
-        one of the collector's choosing, which could mark a device.
+        The promise is the one chosen, or the strongest that is offered; all are asked for, so that asking
+        does not show the choice. All is checked but the certificate (:func:`check_promise`). What is here
+        already is not transferred again. The tag is made from ids that the device computed, never one of
+        the collector's choosing, which could mark a device.
         """
-        document = self._latest = self._fetched()
+        self._latest = self._fetched()
+        document = _chosen(self._latest, promise_per_km)
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
         if document.epsilon_per_km > max_epsilon_per_km:
@@ -307,17 +317,19 @@ class Collector:
             raise Refused("not-yet-valid")
         if now_s >= document.expires_s:
             raise Refused("expired")
+        if document.slots is not None or document.trips:
+            raise Refused("unsupported")
         return document
 
-    def _fetched(self) -> MechanismDocument:
-        path, tag = self._address.mechanism_path, self._latest.id if self._latest else None
-        answer = self._patiently(lambda: self._transport.get(path, tag=tag, limit=LARGEST_BYTES))
+    def _fetched(self) -> tuple[MechanismDocument, ...]:
+        path, tag = self._address.mechanism_path, tag_of(self._latest) if self._latest else None
+        answer = self._patiently(lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER))
         if answer is None:
             raise Refused("unreachable")
-        if answer.status == 304 and self._latest is not None:
+        if answer.status == 304 and self._latest:
             return self._latest
         if answer.status == 200:
-            return verified(answer.body)
+            return offered(answer.body)
         problem = _problem(answer)
         if problem:
             raise Refused("ended") if problem == _ENDED else Refused("problem", problem)
@@ -360,6 +372,18 @@ class Collector:
             return None
 
         return answers[0] if self._patience.until(attempt) else None
+
+
+def _chosen(
+    levels: tuple[MechanismDocument, ...], promise_per_km: float | None
+) -> MechanismDocument:
+    """The level of a promise, or the first, which promises most."""
+    if promise_per_km is None:
+        return levels[0]
+    for document in levels:
+        if document.epsilon_per_km == promise_per_km:
+            return document
+    raise Refused("level")
 
 
 def _problem(answer: Answer) -> str:

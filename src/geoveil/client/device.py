@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from geoveil.arrays import positive
-from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.words import NEARBY_KM, between_places
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.channel.words import NEARBY_KM, explain
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
-from geoveil.client.collector import Address, Collector, Network, Patience, Transport
+from geoveil.client.collector import (
+    Address,
+    Collector,
+    Network,
+    Patience,
+    Transport,
+    check_promise,
+)
 from geoveil.client.ledger import Ledger
 from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
 from geoveil.client.location import (
@@ -35,13 +42,17 @@ LATEST_S = float(1 << 40)
 """No clock that tells a time shows a later one, in seconds since 1970."""
 SILENCE_TELLS = (
     'with outside="refuse" nothing is sent from outside the campaign\'s box, and that silence tells '
-    "whoever watches that the person is not inside; by default the nearest cell is reported"
+    "whoever watches that the person is not inside; by default the nearest place inside is reported from"
 )
 _AGAIN = {
     "never": "It is the only report to this campaign, whatever rounds follow.",
     "day": "Every day with a report is charged anew.",
     "round": "Every round with a report is charged anew.",
 }
+_BETWEEN_CELLS = (
+    " Some reports were made under an earlier version, whose promise was between cells only: for those "
+    "the sentence is about the cells that people stood in."
+)
 _AHEAD = (
     " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. "
     "The lifetime limit counts them all, the limits of a day and a year those near today."
@@ -66,6 +77,8 @@ class Receipt:
     lng: float
     epsilon_per_km: float
     """What the report was charged."""
+    slack_nats: float | None
+    """η, which is charged beside it; ``None`` under an earlier version, whose promise was between cells."""
     budget_left_per_km: float
     operator_spent_per_km: float
     """What the reports to all campaigns of this origin have cost so far."""
@@ -81,7 +94,9 @@ class Device:
     nothing new and costs nothing, whatever rounds were opened since. ``again="day"`` or ``"round"``
     allows one report a day (UTC) or a round, each charged.
 
-    ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is given back.
+    ``promise_per_km`` chooses among the promises that a campaign offers; by default the strongest, with
+    the smallest ε. ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is
+    given back.
     ``budget_per_day_per_km`` and ``budget_per_year_per_km`` (365 days) go by the device's own clock.
     ``insecure`` allows plain http to other machines. ``patience``, ``transport``, ``randomness`` and
     ``clock`` are for tests and simulations. Reference: docs/client.md.
@@ -94,6 +109,7 @@ class Device:
         max_epsilon_per_km: float,
         budget_per_km: float,
         ledger: str | Path | Ledger,
+        promise_per_km: float | None = None,
         again: Again = "never",
         budget_per_day_per_km: float | None = None,
         budget_per_year_per_km: float | None = None,
@@ -113,6 +129,9 @@ class Device:
             positive("budget_per_km", budget_per_km),
             *(None if limit is None else positive(name, limit) for name, limit in shorter.items()),
         )
+        self.promise_per_km = promise_per_km
+        if promise_per_km is not None:
+            self.promise_per_km = positive("promise_per_km", promise_per_km)
         self.again = _one_of("again", again, get_args(Again))
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         network = transport or Network(self.address)
@@ -139,7 +158,7 @@ class Device:
 
         Give ``lat`` and ``lng`` (or ``lon``) in degrees, or ``locate``, which is called only when every
         check has passed, and may return the accuracy of the fix in km as a third number. A fix coarser
-        than a cell is refused. Whoever is outside the box reports from its nearest cell.
+        than a cell is refused. Whoever is outside reports from the nearest place inside.
         :class:`Refused` with nothing sent when a check fails; with ``sent`` when the
         report was charged and sent and can never count. :class:`Unacknowledged` when it was charged and
         fixed and may still count: ``flush`` sends the same one again.
@@ -184,7 +203,7 @@ class Device:
         if earlier is not None:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
-        cost = document.mechanism.guarantee
+        cost = document.promise
         return (
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
             f"{in_words(document)} This report costs {cost.amount()}; "
@@ -197,10 +216,11 @@ class Device:
         spent = self.ledger.spent(self.address.origin, self._now_s())
         together = spent_in_words(spent.reports, spent.lifetime)
         limits = self.limits.left_in_words(spent)
-        meaning = between_places(spent.lifetime, NEARBY_KM, reports=max(1, spent.reports))
+        reports, still = max(1, spent.reports), "who do not move" if spent.reports > 1 else ""
+        meaning = explain(spent.lifetime, None, NEARBY_KM, who=still, reports=reports)
         return (
             f"{together}; {limits}. {self._operator(spent)} {meaning}"
-            f"{_AHEAD if spent.ahead else ''}"
+            f"{_BETWEEN_CELLS if spent.cells else ''}{_AHEAD if spent.ahead else ''}"
         )
 
     def history(self) -> list[Charge]:
@@ -242,21 +262,26 @@ class Device:
         """The current mechanism within what this device was told to accept, and as the ledger knows it."""
         name, limit = self.address.name, self.max_epsilon_per_km
         try:
-            document = self._collector.mechanism(max_epsilon_per_km=limit, now_s=now_s)
+            document = self._collector.mechanism(
+                max_epsilon_per_km=limit, now_s=now_s, promise_per_km=self.promise_per_km
+            )
         except Refused as refused:
             if refused.reason == "ended":
                 self.ledger.end(name)
             elif refused.reason == "expired":
                 self.ledger.forget_ended(now_s)
             raise
-        return document, Round(
+        current = Round(
             campaign=name,
             space=space_id(document),
             number=document.round,
             mechanism=document.id,
-            epsilon_per_km=document.epsilon_per_km,
+            promise=document.promise,
             expires_s=document.expires_s,
         )
+        if not self.ledger.certified(document.id):
+            check_promise(document)
+        return document, current
 
     def _now_s(self) -> float:
         now_s = float(self._clock())
@@ -297,6 +322,7 @@ class Device:
             lat=lat,
             lng=lng,
             epsilon_per_km=charge.epsilon_per_km,
+            slack_nats=charge.slack_nats,
             budget_left_per_km=left_of(self.limits.lifetime_per_km, lifetime.exact),
             operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
@@ -314,7 +340,7 @@ class Device:
             f"{_AHEAD if spent.ahead else ''}"
         )
 
-    def _operator(self, spent: Spent, cost: GeoIndistinguishability | None = None) -> str:
+    def _operator(self, spent: Spent, cost: BetweenPositions | None = None) -> str:
         """What all campaigns of this origin have cost so far, and with one more report."""
         origin, sofar = self.address.origin, spent.operator
         if sofar.exact == 0:

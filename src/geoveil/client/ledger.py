@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import ledger_book as tables
 from geoveil.client.budget import Limits, Spent, left_of
 from geoveil.client.ledger_book import MIGRATIONS, Charge, Drawn, Period, Round, State
@@ -70,7 +70,7 @@ class Ledger:
         with self._book() as book:
             return left_of(limit_per_km, tables.total(book, "").exact)
 
-    def totals(self, origin: str) -> tuple[GeoIndistinguishability, GeoIndistinguishability]:
+    def totals(self, origin: str) -> tuple[BetweenPositions, BetweenPositions]:
         """What all reports have cost, and those to the campaigns of one origin."""
         with self._book() as book:
             return tables.total(book, ""), tables.total(book, origin)
@@ -108,6 +108,12 @@ class Ledger:
             tables.forget_ended(book, now_s)
             tables.open_campaign(book, name, period, randomness)
 
+    def certified(self, mechanism: str) -> bool:
+        """Whether the promise of a document was checked here before: it takes longest, and never changes."""
+        with self._book() as book:
+            known = "SELECT 1 FROM certified WHERE mechanism = ?"
+            return book.execute(known, (mechanism,)).fetchone() is not None
+
     def check(self, current: Round, limits: Limits, now_s: float) -> None:
         """Refuse another space than the first, and a report that the budget does not hold."""
         with self._book() as book:
@@ -124,7 +130,8 @@ class Ledger:
     ) -> Charge | tuple[str, bytes]:
         """``check``, and the id and the bits for the report: before a location is read.
 
-        Remembers the space, and a key where there is none. The report itself where it was made already.
+        Remembers the space, that the promise of the document was checked, and a key where there is none.
+        The report itself where it was made already.
         """
         with self._book(write=True) as book:
             earlier = tables.reported(book, current.campaign, period, current.mechanism)
@@ -132,6 +139,8 @@ class Ledger:
                 return earlier
             tables.check(book, current, limits, now_s)
             tables.forget_ended(book, now_s)
+            told = (current.mechanism, current.expires_s)
+            book.execute("INSERT OR IGNORE INTO certified VALUES (?, ?)", told)
             return period.bits(tables.key(book, current, period, randomness), current.mechanism)
 
     @without_frames
@@ -156,7 +165,10 @@ class Ledger:
                 return earlier
             tables.check(book, current, limits, now_s)
             paid = (current.campaign, current.number, current.mechanism, report)
-            charge = Charge(*paid, current.epsilon_per_km, "sent", *drawn, day=tables.day_of(now_s))
+            promise, day = current.promise, tables.day_of(now_s)
+            charge = Charge(
+                *paid, promise.epsilon_per_km, "sent", *drawn, day=day, slack_nats=promise.slack
+            )
             tables.add(book, charge)
             tables.move_on(book, current.campaign, period)
             return charge

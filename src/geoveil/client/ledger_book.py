@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from geoveil.channel.guarantee import GeoIndistinguishability, as_written
+from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, as_written
 from geoveil.client.budget import Limits, Spent
 from geoveil.client.refusal import Refused
 from geoveil.randomness import Randomness
@@ -71,6 +71,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             epsilon_per_km TEXT NOT NULL  -- the exact sum, as a fraction
         )""",
     ),
+    (
+        # nothing of reports under documents of version 1, which promised between cells
+        "ALTER TABLE charge ADD COLUMN slack_nats REAL",
+        "CREATE INDEX charge_between_cells ON charge (number) WHERE slack_nats IS NULL",
+        "ALTER TABLE origin_total ADD COLUMN slack_nats TEXT NOT NULL DEFAULT '0'",
+        """CREATE TABLE certified (
+            mechanism TEXT PRIMARY KEY,  -- SHA-256 of a document whose promise was checked here
+            expires_s INTEGER NOT NULL
+        ) WITHOUT ROWID""",
+    ),
 )
 """What each version of the schema adds to the one before; the file says which it has."""
 
@@ -93,6 +103,8 @@ class Charge:
     """Why the collector refused, where it did."""
     day: int | None = None
     """Days since 1970 (UTC) by the device's clock; ``None`` where an earlier version did not note it."""
+    slack_nats: float | None = None
+    """η; ``None`` where the promise was between cells, under a document of version 1."""
 
     def __post_init__(self) -> None:
         drawn = [value is not None for value in (self.cell, self.lat, self.lng)]
@@ -122,7 +134,7 @@ class Round:
     """SHA-256 of the space."""
     number: int
     mechanism: str
-    epsilon_per_km: float
+    promise: BetweenPositions
     expires_s: int
 
 
@@ -184,22 +196,29 @@ def add(book: sqlite3.Connection, charge: Charge) -> None:
     values = [getattr(charge, field.name) for field in fields(Charge)]
     marks = ", ".join("?" * len(values))
     book.execute(f"INSERT INTO charge ({_NAMES}) VALUES ({marks})", values)
-    cost = as_written(charge.epsilon_per_km)
+    cost, slack = (as_written(each) for each in (charge.epsilon_per_km, charge.slack_nats or 0.0))
     for origin in ("", charge.origin):
-        sums = (origin, str(total(book, origin).exact + cost))
+        known = "origin_total WHERE origin = ?"
+        sums = (
+            _sum(book, known, origin) + cost,
+            _sum(book, known, origin, of="slack_nats") + slack,
+        )
         book.execute(
-            "INSERT INTO origin_total VALUES (?, 1, ?) ON CONFLICT (origin) DO UPDATE SET "
-            "reports = reports + 1, epsilon_per_km = excluded.epsilon_per_km",
-            sums,
+            "INSERT INTO origin_total VALUES (?, 1, ?, ?) ON CONFLICT (origin) DO UPDATE SET "
+            "reports = reports + 1, epsilon_per_km = excluded.epsilon_per_km, "
+            "slack_nats = excluded.slack_nats",
+            (origin, *map(str, sums)),
         )
     if charge.day is not None:
         together = _sum(book, "day_total WHERE day = ?", charge.day) + cost
         book.execute("REPLACE INTO day_total VALUES (?, ?)", (charge.day, str(together)))
 
 
-def _sum(book: sqlite3.Connection, which: str, *values: Any) -> Fraction:
+def _sum(
+    book: sqlite3.Connection, which: str, *values: Any, of: str = "epsilon_per_km"
+) -> Fraction:
     """The exact sum of some sums; many days cost the same, and fractions are slow to add."""
-    alike = f"SELECT epsilon_per_km, count(*) FROM {which} GROUP BY epsilon_per_km"
+    alike = f"SELECT {of}, count(*) FROM {which} GROUP BY {of}"
     try:
         return sum(
             (Fraction(text) * days for text, days in book.execute(alike, values)), Fraction()
@@ -208,9 +227,12 @@ def _sum(book: sqlite3.Connection, which: str, *values: Any) -> Fraction:
         raise Refused("ledger-unreadable") from None
 
 
-def total(book: sqlite3.Connection, origin: str) -> GeoIndistinguishability:
+def total(book: sqlite3.Connection, origin: str) -> BetweenPositions:
     """What all reports to one operator have cost, or those to all (``""``)."""
-    return GeoIndistinguishability.exactly(_sum(book, "origin_total WHERE origin = ?", origin))
+    known = "origin_total WHERE origin = ?"
+    return BetweenPositions.exactly(
+        _sum(book, known, origin), _sum(book, known, origin, of="slack_nats")
+    )
 
 
 def day_of(now_s: float) -> int:
@@ -223,6 +245,7 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
     today, year = day_of(now_s), "day_total WHERE day BETWEEN ? AND ?"
     reports = book.execute("SELECT reports FROM origin_total WHERE origin = ''").fetchone()
     ahead = book.execute("SELECT 1 FROM day_total WHERE day > ? LIMIT 1", (today,)).fetchone()
+    cells = book.execute("SELECT 1 FROM charge WHERE slack_nats IS NULL LIMIT 1").fetchone()
     day_sum, year_sum = (
         GeoIndistinguishability.exactly(_sum(book, year, today - days, today + days))
         for days in (0, YEAR_DAYS - 1)
@@ -234,6 +257,7 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
         year=year_sum,
         operator=total(book, origin),
         ahead=ahead is not None,
+        cells=cells is not None,
     )
 
 
@@ -242,7 +266,7 @@ def check(book: sqlite3.Connection, current: Round, limits: Limits, now_s: float
     row = book.execute("SELECT space FROM campaign WHERE name = ?", (current.campaign,)).fetchone()
     if row is not None and row[0] not in (None, current.space):
         raise Refused("space")
-    broken = limits.broken_by(spent(book, "", now_s), current.epsilon_per_km)
+    broken = limits.broken_by(spent(book, "", now_s), current.promise.epsilon_per_km)
     if broken is not None:
         raise Refused("budget", broken)
 
@@ -292,8 +316,9 @@ def move_on(book: sqlite3.Connection, campaign: str, period: Period) -> None:
 
 
 def forget_ended(book: sqlite3.Connection, now_s: float) -> None:
-    """Erase the keys of campaigns whose last document has expired."""
+    """Erase the keys of campaigns whose last document has expired, and which documents were checked."""
     erase(book, "expires_s <= ?", math.floor(now_s))
+    book.execute("DELETE FROM certified WHERE expires_s <= ?", (math.floor(now_s),))
 
 
 def erase(book: sqlite3.Connection, which: str, value: Any) -> None:

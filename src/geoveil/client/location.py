@@ -6,7 +6,9 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal
 
-from geoveil.channel.words import NEARBY_KM
+import numpy as np
+
+from geoveil.channel.words import NEARBY_KM, explain
 from geoveil.client.ledger_book import Drawn
 from geoveil.client.refusal import Refused, without_frames
 from geoveil.document.canonical import document_id
@@ -14,7 +16,7 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.errors import OutsideSpace
 
 Beyond = Literal["clamp", "refuse"]
-"""A location outside the box: the nearest cell takes its place, or nothing is sent."""
+"""A location outside the cells: the nearest place inside takes its place, or nothing is sent."""
 Locate = Callable[[], tuple[float, float] | tuple[float, float, float]]
 """Reads the location: latitude and longitude in degrees, and how accurate they are in km, if known."""
 
@@ -45,7 +47,7 @@ class Whereabouts:
             if len(more) > 1 or not (_is_number(lat) and _is_number(lng)):
                 raise TypeError
             if accuracy_km is not None and not _is_fine(accuracy_km, document):
-                raise Refused("accuracy", f"cells of {1000 * cell_km(document):.4g} m")
+                raise Refused("accuracy", f"cells of {1000 * document.area.cell_km:.4g} m")
             return draw_at(document, float(lat), float(lng), bits, outside)
         except OutsideSpace:
             raise Refused("outside") from None
@@ -75,7 +77,7 @@ def _is_number(value: object) -> bool:
 
 def _is_fine(accuracy_km: Any, document: MechanismDocument) -> bool:
     """Whether a fix is no coarser than a cell; for the map's sake, not for privacy."""
-    return _is_number(accuracy_km) and 0 <= accuracy_km <= cell_km(document)
+    return _is_number(accuracy_km) and 0 <= accuracy_km <= document.area.cell_km
 
 
 # --- The law of a document: all that a device asks of it, and the one place that knows how
@@ -83,35 +85,32 @@ def _is_fine(accuracy_km: Any, document: MechanismDocument) -> bool:
 
 def space_id(document: MechanismDocument) -> str:
     """SHA-256 of where reports can lie, which a campaign must not change."""
-    return document_id(document.mechanism.space.to_dict())
-
-
-def cell_km(document: MechanismDocument) -> float:
-    """How large the cells are."""
-    return document.mechanism.space.cell_km
+    return document_id(document.area.to_dict())
 
 
 def draw_at(
     document: MechanismDocument, lat: float, lng: float, bits: bytes, outside: Beyond
 ) -> Drawn:
     """The report for a position, and the centre of the cell it names; the same work everywhere."""
-    grid = document.mechanism.space
-    cells, inside = grid.nearest_cells(lat=lat, lng=lng)
-    if outside == "refuse" and not inside:
+    area, law = document.area, document.law
+    place = area.place_km(lat, lng)
+    if outside == "refuse" and not area.inside(lat, lng):
         raise OutsideSpace("the location lies outside")
-    reported = document.mechanism.draw(int(cells), bits)
-    centre_lat, centre_lng = grid.plane.to_latlng(grid.centres[reported])
-    return reported, float(centre_lat), float(centre_lng)
+    reported = law.draw(law.steps_of(place), bits)
+    return reported, *area.latlng(law.centres.points_km[reported])
 
 
 def in_words(document: MechanismDocument) -> str:
-    """What a report sends, how far from the truth it lies, and what it tells about two people."""
-    mechanism, grid = document.mechanism, document.mechanism.space
-    middle = int(grid.cell_at(grid.rows // 2, grid.columns // 2))
-    mean_km = float(mechanism.row(middle) @ grid.distances_from_km(middle))
+    """What a report tells about two people, what is sent, and how far from the truth it lies."""
+    law, cells = document.law, document.area.size
+    middle = law.centres.rectangle_km.mean(axis=0)
+    row = law.rows_at(law.steps_of(middle)[None])[0].astype(float)
+    away = law.centres.points_km - middle
+    mean_km = float(row @ np.hypot(away[:, 0], away[:, 1]) / row.sum())
+    around = " or of a ring around them" if document.rim else ""
     return (
-        f"one of {grid.size} cells of {1000 * grid.cell_km:.0f} m would be sent, drawn at random "
-        "around yours, with a random number and the id of the rule it was drawn by; nothing else. "
-        f"From the middle of the map it lies {mean_km:.2g} km away on average. "
-        f"{mechanism.explain(NEARBY_KM)}"
+        f"{explain(document.promise, None, NEARBY_KM)} One of {cells} cells of "
+        f"{1000 * document.area.cell_km:.0f} m{around} would be sent, drawn at random around where you "
+        "stand, with a random number and the id of the rule it was drawn by; nothing else. "
+        f"From the middle of the map it lies {mean_km:.2g} km away on average."
     )

@@ -24,6 +24,8 @@ REASONS: Mapping[str, str] = {
     "redirect": "the collector sent the device to another address",
     "answer": "the collector did not answer as a collector does",
     "document": "the mechanism document is not sound",
+    "unsupported": "the campaign asks for slots or trips, which this version of the device does not send",
+    "level": "the campaign does not offer the promise that was chosen",
     "campaign": "the mechanism document belongs to another campaign",
     "promise": "the promise allows more than the limit that was set for this device",
     "not-yet-valid": "the mechanism is not valid yet, or this device's clock is behind",

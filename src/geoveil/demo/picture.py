@@ -54,7 +54,7 @@ def draw(story: Story) -> Figure:
         "and the map comes back"
     )
     promise = (
-        f"Promise, certified exactly: ε = {rounded_up(story.epsilon_per_km)} per km between cells. "
+        f"Promise, certified: ε = {rounded_up(story.epsilon_per_km)} per km between any two positions. "
         f"Map error: earth mover's distance.\n{story.promise}"
     )
     figure.text(0.016, 0.925, headline, color=_INK, fontsize=15, weight="bold")

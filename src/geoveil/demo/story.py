@@ -24,7 +24,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import NEARBY_KM, spend_in_words
 from geoveil.client import Device, Patience
-from geoveil.client.collector import Address, Collector, Network, Unreachable
+from geoveil.client.collector import Address, Collector, Network, Unreachable, check_promise
 from geoveil.demo.city import City, simulated_city
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError
@@ -179,15 +179,17 @@ class Participants:
 
     def mechanism(self) -> MechanismDocument:
         """The current document, after the checks of a device."""
-        return self._collector.mechanism(max_epsilon_per_km=self._limit, now_s=time.time())
+        document = self._collector.mechanism(max_epsilon_per_km=self._limit, now_s=time.time())
+        check_promise(document)
+        return document
 
     def report(self, current: MechanismDocument, lat: FloatArray, lng: FloatArray) -> IntArray:
         """Everybody at these places reports once; what they reported."""
         alone = min(DEVICES_A_ROUND, lat.size)
         singly = [self._alone(float(lat[i]), float(lng[i])) for i in range(alone)]
-        grid = current.mechanism.space
-        cells = np.asarray(grid.locate(lat=lat[alone:], lng=lng[alone:], outside="clamp"))
-        drawn = current.mechanism.sample(cells, randomness=self._randomness)
+        drawn = current.mechanism.sample_at(
+            lat=lat[alone:], lng=lng[alone:], randomness=self._randomness
+        )
         texts = report_texts(current, drawn)
         for start in range(0, len(texts), _TOGETHER):
             self._send(texts[start : start + _TOGETHER])
@@ -258,9 +260,8 @@ class Story:
     """Everything that happened, from the true places to the reconstructed map."""
 
     city: City
-    cells: IntArray
-    """The true cell of everybody, in the order of the reports."""
     reports: IntArray
+    """Of everybody, in the order of the city's people."""
     documents: tuple[MechanismDocument, ...]
     """What the collector published, round by round."""
     estimate: gv.Estimate
@@ -273,7 +274,7 @@ class Story:
     """What ended the story before its last round; the rounds before it are all here."""
 
     @property
-    def mechanism(self) -> gv.Channel:
+    def mechanism(self) -> gv.PositionalElastic:
         """The mechanism of the last round."""
         return self.documents[-1].mechanism
 
@@ -290,7 +291,7 @@ class Story:
     @property
     def spent(self) -> str:
         """What taking part has cost everybody, in words: each reports once."""
-        return spend_in_words(self.documents[-1].mechanism.guarantee, 1)
+        return spend_in_words(self.documents[-1].promise, 1)
 
     @property
     def certificate(self) -> gv.Certificate:
@@ -305,14 +306,15 @@ class Story:
     @cached_property
     def reported(self) -> FloatArray:
         """The share of reports in every cell: what a map without estimation would show."""
-        counts = np.bincount(self.reports, minlength=self.city.grid.size)
+        cells = self.city.grid.size
+        counts = np.bincount(self.reports, minlength=cells)[:cells]  # the rim is not on the map
         shares: FloatArray = counts / counts.sum()
         return shares
 
     @cached_property
     def mean_distance_km(self) -> float:
-        """How far a report was from the cell of its person, on average."""
-        return float(self.city.grid.distance_km(self.cells, self.reports).mean())
+        """How far a report was from its person, on average."""
+        return _mean_distance_km(self.city, self.mechanism, np.arange(self.people), self.reports)
 
     @cached_property
     def reported_error_km(self) -> float:
@@ -388,7 +390,7 @@ def tell(
             RoundStory(
                 number,
                 gv.certify(channel),
-                float(city.grid.distance_km(city.cells[people_now], reported).mean()),
+                _mean_distance_km(city, channel, people_now, reported),
                 gv.mutual_information_bits(channel, city.distribution),
                 gv.earth_movers_distance_km(city.distribution, released, city.grid),
                 released,
@@ -400,6 +402,14 @@ def tell(
         raise CollectorFailed("the released map must be the one that the reports give")
     reported = np.concatenate(reports)
     return Story(
-        city, city.cells[: reported.size], reported, tuple(documents), estimate, checked,
-        tuple(told), crowd.devices, problem,
-    )  # fmt: skip
+        city, reported, tuple(documents), estimate, checked, tuple(told), crowd.devices, problem
+    )
+
+
+def _mean_distance_km(
+    city: City, mechanism: gv.PositionalElastic, people: IntArray, reported: IntArray
+) -> float:
+    """From where these people stand to the centre of what each reported."""
+    stand = city.grid.plane.to_plane(lat=city.lat[people], lng=city.lng[people])
+    away = mechanism.centres.points_km[reported] + city.grid.centres[0] - stand
+    return float(np.hypot(away[:, 0], away[:, 1]).mean())

@@ -17,8 +17,7 @@ from geoveil.channel.guarantee import (
     WithinRadius,
 )
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.document.exact import IntegerElastic
-from geoveil.document.wire import KIND, MechanismDocument, RefusedDocument, stated_law
+from geoveil.document.wire import KIND, MechanismDocument
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
@@ -97,13 +96,8 @@ def mechanism_and_claim(values: object) -> tuple[AnyMechanism, Guarantee | None]
     """A mechanism and what its document claims, believed or not: ``certify`` says whether it holds."""
     if not isinstance(values, Mapping) or values.get("kind") != KIND:
         return _read(values, believed=False)
-    try:
-        published = MechanismDocument.read(values).mechanism
-        return published, published.guarantee
-    except RefusedDocument as refused:
-        if refused.reason != "certificate":
-            raise
-        return stated_law(values)  # sound but for its promise
+    published = MechanismDocument.read(values, certified=True)  # sound but for its promise
+    return published.channel(None), published.promise
 
 
 def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
@@ -141,14 +135,13 @@ def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, 
     space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
         return _kept(DenseChannel(space, values["matrix"]), claimed, claimed, believed), claimed
-    more = (IntegerElastic, PositionalElastic)
-    mechanisms: dict[str, Any] = {**{kind.name: kind for kind in more}, **MECHANISMS}
+    mechanisms: dict[str, Any] = {PositionalElastic.name: PositionalElastic, **MECHANISMS}
     if name not in mechanisms:
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
         )
     parameters, stated = {**values["parameters"]}, None
-    if {"beta_per_km", "kernel"} & parameters.keys() and "epsilon_per_km" in parameters:
+    if "beta_per_km" in parameters and "epsilon_per_km" in parameters:
         stated = GeoIndistinguishability(parameters.pop("epsilon_per_km"))
     law: Channel = mechanisms[name](space, **parameters)
     if isinstance(claimed, BetweenPositions):
@@ -202,6 +195,16 @@ def load_mechanism(path: str | Path) -> AnyMechanism:
 def load_mechanism_and_claim(path: str | Path) -> tuple[AnyMechanism, Guarantee | None]:
     """Read a mechanism's document and its claim, believed or not, for an audit."""
     return _loaded(path, mechanism_and_claim)
+
+
+def load_published(path: str | Path) -> MechanismDocument | None:
+    """The document of a collector in a file, its promise not yet checked; ``None`` for anything else."""
+
+    def read(values: object) -> MechanismDocument | None:
+        published = isinstance(values, Mapping) and values.get("kind") == KIND
+        return MechanismDocument.read(values, certified=True) if published else None  # type: ignore[arg-type]
+
+    return _loaded(path, read)
 
 
 def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from geoveil.arrays import IntArray
-from geoveil.channel.certificate import promising
-from geoveil.channel.guarantee import GeoIndistinguishability
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.document import campaign_ids, canonical
-from geoveil.document.exact import IntegerElastic
-from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.mechanism.elastic import Elastic
+from geoveil.document.area import Area, packed_integers, unpacked_integers
+from geoveil.document.slots import Slots
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
+from geoveil.position.positional import FINEST, MOST_SLACK, STEEPEST_CELL, PositionalElastic
+from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM
-from geoveil.space import MATRIX_LIMIT, Grid
 
-VERSION = 1
+VERSION = 2
 KIND = "mechanism"
-LARGEST_BYTES = 1 << 19
-"""No document is longer; one of 4,096 cells has about 90,000 bytes."""
+LARGEST_BYTES = 1 << 18
+"""No document is longer; one of 4,096 cells has about 60,000 bytes."""
+MOST_LEVELS = 8
+LARGEST_ANSWER = MOST_LEVELS * LARGEST_BYTES + 1024
+"""All levels of a campaign in one body."""
 
 _LATEST_S = 1 << 40
 _FIELDS = {
-    "geoveil", "kind", "campaign", "round", "space", "epsilon_per_km", "beta_per_km", "weights",
-    "kernel", "not_before", "expires",
+    "geoveil", "kind", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
+    "slack_nats", "beta_per_km", "weights", "kernel", "not_before", "expires",
 }  # fmt: skip
+_OPTIONAL = {"slots", "trips"}
+_Made = TypeVar("_Made")
 
 
 class RefusedDocument(InvalidFile):
@@ -38,29 +46,37 @@ class RefusedDocument(InvalidFile):
         self.reason = reason
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MechanismDocument:
-    """One round's mechanism as everybody receives it; its id is the SHA-256 of its canonical bytes.
+    """One level of one round as everybody receives it; its id is the SHA-256 of its canonical bytes.
 
-    Whatever ``read`` returns is sound: sizes, whole numbers, and a certified ε within the claim.
+    Whatever ``read`` returns is sound: sizes, whole numbers, the kernel of its β, and ε and η that hold
+    between any two positions, as certified from the whole numbers.
 
     >>> import geoveil as gv
     >>> grid = gv.Grid.from_box(south=48.8, west=2.3, north=48.83, east=2.35, cell_km=0.5)
-    >>> document = publish(
-    ...     gv.elastic(grid, epsilon_per_km=2.0, between="cells"),
-    ...     campaign="paris", round=1, not_before_s=0, expires_s=10
-    ... )
+    >>> mechanism = gv.elastic(grid, epsilon_per_km=2.0, between="positions")
+    >>> document = publish(mechanism, campaign="paris", round=1, not_before_s=0, expires_s=10)
     >>> MechanismDocument.read(document.served()).id == document.id
     True
     """
 
     campaign: str
     round: int
-    mechanism: IntegerElastic
-    beta_per_km: float
-    """How fast the kernel falls at most, as stated."""
+    level: int
+    """Its number among the promises that the campaign offers, from 0; ε rises with it."""
+    area: Area
+    step: int
+    """How many steps of the lattice of positions make a cell."""
+    rim: int
+    """1 where a ring of cells around the grid can be reported, numbered after the others; or 0."""
+    promise: BetweenPositions
+    law: WholeLaw
     not_before_s: int
     expires_s: int
+    slots: Slots | None = None
+    trips: bool = False
+    """Whether a report names two places, where a trip began and where it ended."""
 
     @cached_property
     def id(self) -> str:
@@ -70,20 +86,45 @@ class MechanismDocument:
     @property
     def epsilon_per_km(self) -> float:
         """The promise."""
-        return self.mechanism.guarantee.epsilon_per_km
+        return self.promise.epsilon_per_km
+
+    @cached_property
+    def mechanism(self) -> PositionalElastic:
+        """The law as a channel, for whoever counts reports; it promises what the document says."""
+        return self.channel(self.promise)
+
+    def channel(self, promise: BetweenPositions | None) -> PositionalElastic:
+        """The law as a channel, with a promise that was checked, or else with what it is found to keep."""
+        if self.area.grid is None or self.area.mask is not None:
+            raise Unsupported("reports on a mask or a list of places cannot be estimated from yet")
+        return PositionalElastic.of_law(
+            self.area.grid, self.law, step=self.step, rim=self.rim, promise=promise
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The document as plain JSON values, without its id."""
+        optional: dict[str, Any] = {}
+        if self.slots is not None:
+            optional["slots"] = self.slots.to_dict()
+        if self.trips:
+            optional["trips"] = True
         return {
             "geoveil": VERSION,
             "kind": KIND,
             "campaign": self.campaign,
             "round": self.round,
-            "space": self.mechanism.space.to_dict(),
-            "beta_per_km": self.beta_per_km,
-            **self.mechanism.parameters(),
+            "level": self.level,
+            "space": self.area.to_dict(),
+            "step": self.step,
+            "rim": self.rim,
+            "epsilon_per_km": self.promise.epsilon_per_km,
+            "slack_nats": self.promise.slack,
+            "beta_per_km": self.law.cone.beta_per_km,
+            "weights": packed_integers(self.law.weights),
+            "kernel": packed_integers(self.law.table),
             "not_before": self.not_before_s,
             "expires": self.expires_s,
+            **optional,
         }
 
     def to_bytes(self) -> bytes:
@@ -94,60 +135,106 @@ class MechanismDocument:
         """The canonical bytes with the id among them: what a collector answers."""
         return canonical.canonical_bytes({"id": self.id, **self.to_dict()})
 
+    def check_promise(self) -> None:
+        """:class:`RefusedDocument` unless the whole numbers keep the promise between any two positions."""
+        _require(self._kept, "certificate", "its integers do not keep the promise it states")
+
+    @cached_property
+    def _kept(self) -> bool:
+        return self.law.keeps(self.promise)
+
     @classmethod
-    def read(cls, given: bytes | Mapping[str, Any]) -> MechanismDocument:
-        """The document, checked in every respect, or :class:`RefusedDocument` with the reason."""
-        parsed = _parsed(given) if isinstance(given, bytes) else given
+    def read(
+        cls, given: bytes | Mapping[str, Any], *, certified: bool = False
+    ) -> MechanismDocument:
+        """The document, checked in every respect, or :class:`RefusedDocument` with the reason.
+
+        ``certified`` leaves the certificate out, which takes longest: for a document that was checked
+        before, or where :meth:`check_promise` is to come.
+        """
+        parsed = _parsed(given, LARGEST_BYTES) if isinstance(given, bytes) else given
         _require(isinstance(parsed, Mapping), "json", "it is not a JSON object")
-        values = dict(parsed)
-        claimed_id = values.pop("id", None)
-        stated = (type(values.get("geoveil")), values.get("geoveil"), values.get("kind"))
-        says = f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"'
-        _require(stated == (int, VERSION, KIND), "version", says)
-        _require(set(values) == _FIELDS, "fields", "entries are missing or unknown")
-        campaign = _campaign(values["campaign"])
-        number = _whole("round", values["round"], 1, 1 << 31)
-        law, promise = stated_law(values)
-        beta = _number("beta_per_km", values["beta_per_km"])
-        begins = _whole("not_before", values["not_before"], 0, _LATEST_S)
-        expires = _whole("expires", values["expires"], 0, _LATEST_S)
-        _require(begins < expires, "times", "it expires before it begins")
-        steep_enough = beta >= law.beta_per_km * (1 - 1e-9)
-        _require(steep_enough, "beta", "its kernel falls faster than the β it states")
-        keeps = law.certified_epsilon_per_km <= promise.epsilon_per_km
-        _require(keeps, "certificate", "its integers do not keep the promise it states")
-        document = cls(campaign, number, promising(law, promise), beta, begins, expires)
-        own = claimed_id is None or claimed_id == document.id
-        _require(own, "id", "its id is not the SHA-256 of its canonical bytes")
+        document = _document(dict(parsed))
+        if not certified:
+            document.check_promise()
         return document
+
+    @classmethod
+    def read_levels(cls, body: bytes, *, certified: bool = False) -> tuple[MechanismDocument, ...]:
+        """All levels that a campaign offers, by number, from the body of one answer."""
+        parsed = _parsed(body, LARGEST_ANSWER)
+        _require(isinstance(parsed, Mapping), "json", "it is not a JSON object")
+        if parsed.get("kind") != "levels":
+            _require(parsed.get("id") is not None, "id", "it does not carry its id")
+            _require(len(body) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
+            return (cls.read(parsed, certified=certified),)
+        _require(set(parsed) == {"geoveil", "kind", "levels"}, "fields", "entries are unknown")
+        stated = (type(parsed["geoveil"]), parsed["geoveil"])
+        _require(stated == (int, VERSION), "version", f'it does not say "geoveil": {VERSION}')
+        listed = parsed["levels"]
+        several = isinstance(listed, list) and 2 <= len(listed) <= MOST_LEVELS
+        _require(several, "levels", f"it does not hold 2 to {MOST_LEVELS} levels")
+        for each in listed:
+            _require(isinstance(each, Mapping), "json", "a level is not a JSON object")
+            _require(each.get("id") is not None, "id", "a level does not carry its id")
+            size = len(canonical.canonical_bytes(each))
+            _require(size <= LARGEST_BYTES, "size", f"a level has more than {LARGEST_BYTES} bytes")
+        levels = tuple(cls.read(each, certified=certified) for each in listed)
+        _check_together(levels)
+        return levels
+
+
+def served_levels(documents: Sequence[MechanismDocument]) -> bytes:
+    """What a collector answers: its only level as it is, or all of them in one body."""
+    if len(documents) == 1:
+        return documents[0].served()
+    levels = [{"id": document.id, **document.to_dict()} for document in documents]
+    return canonical.canonical_bytes({"geoveil": VERSION, "kind": "levels", "levels": levels})
+
+
+def tag_of(documents: Sequence[MechanismDocument]) -> str:
+    """What tells one answer from another: the id of the only level, or a hash of all ids."""
+    if len(documents) == 1:
+        return documents[0].id
+    return hashlib.sha256("".join(document.id for document in documents).encode()).hexdigest()
 
 
 def publish(
-    mechanism: Elastic | IntegerElastic,
+    mechanism: PositionalElastic,
     *,
     campaign: str,
     round: int,
     not_before_s: int,
     expires_s: int,
-    epsilon_per_km: float | None = None,
+    level: int = 0,
 ) -> MechanismDocument:
-    """A designed mechanism as a document: whole numbers whose certified ε meets the promise.
+    """A designed mechanism as a document, such as a ``Campaign``'s current one.
 
-    The promise is that of the mechanism, such as a ``Campaign``'s current one, unless stated; one in
-    whole numbers already is published as it is.
+    Only a law of positions can be published: one between cells tells people apart who stand on either
+    side of an edge.
     """
-    if mechanism.space.size == 1:
-        raise InvalidInput(
-            "a mechanism of a single cell cannot be published: its reports tell nothing; "
-            "choose smaller cells or a larger box"
+    if not isinstance(mechanism, PositionalElastic):
+        raise Unsupported(
+            f"{type(mechanism).__name__} cannot be published: the promise of a document is between "
+            "positions; design with between='positions'"
         )
-    exact = mechanism
-    if not isinstance(exact, IntegerElastic):
-        exact = IntegerElastic.of(exact, epsilon_per_km=epsilon_per_km)
+    promise = mechanism.guarantee
+    assert isinstance(promise, BetweenPositions)
     document = MechanismDocument(
-        campaign, round, exact, exact.beta_per_km, int(not_before_s), int(expires_s)
+        campaign,
+        round,
+        level,
+        Area.of_grid(mechanism.space),
+        mechanism.step,
+        mechanism.rim,
+        promise,
+        mechanism.law,
+        int(not_before_s),
+        int(expires_s),
     )
-    return MechanismDocument.read(document.to_bytes())
+    read = MechanismDocument.read(document.to_bytes(), certified=True)
+    document.check_promise()
+    return replace(read, law=mechanism.law)
 
 
 # --- Entries of a document that may come from anybody: each is checked, or refused by name
@@ -158,8 +245,101 @@ def _require(sound: bool, reason: str, sentence: str) -> None:
         raise RefusedDocument(reason, sentence)
 
 
-def _parsed(given: bytes) -> Any:
-    _require(len(given) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
+def _sound(reason: str, make: Callable[[], _Made]) -> _Made:
+    """What ``make`` returns; what it cannot make is refused with its own sentence."""
+    try:
+        return make()
+    except RefusedDocument:
+        raise
+    except (GeoveilError, TypeError, ValueError, ArithmeticError) as problem:
+        raise RefusedDocument(reason, f"its {reason} is not sound: {problem}") from None
+
+
+def _document(values: dict[str, Any]) -> MechanismDocument:
+    """All that can be said of a document but whether its law keeps its promise."""
+    claimed_id = values.pop("id", None)
+    stated = (type(values.get("geoveil")), values.get("geoveil"), values.get("kind"))
+    says = f'it does not say "geoveil": {VERSION}, "kind": "{KIND}"'
+    if stated == (int, 1, KIND):
+        says = "documents of version 1 promised between cells only, and no longer count"
+    _require(stated == (int, VERSION, KIND), "version", says)
+    _require(
+        _FIELDS <= set(values) <= _FIELDS | _OPTIONAL, "fields", "entries are missing or unknown"
+    )
+    begins = _whole("not_before", values["not_before"], 0, _LATEST_S)
+    expires = _whole("expires", values["expires"], 0, _LATEST_S)
+    _require(begins < expires, "times", "it expires before it begins")
+    _require(values.get("trips", True) is True, "trips", "trips is something else than true")
+    slots = values.get("slots")
+    area, law, promise = stated_law(values)
+    document = MechanismDocument(
+        campaign=_campaign(values["campaign"]),
+        round=_whole("round", values["round"], 1, 1 << 31),
+        level=_whole("level", values["level"], 0, MOST_LEVELS - 1),
+        area=area,
+        step=values["step"],
+        rim=values["rim"],
+        promise=promise,
+        law=law,
+        not_before_s=begins,
+        expires_s=expires,
+        slots=None if "slots" not in values else _sound("slots", lambda: Slots.from_dict(slots)),
+        trips="trips" in values,
+    )
+    own = claimed_id is None or claimed_id == document.id
+    _require(own, "id", "its id is not the SHA-256 of its canonical bytes")
+    return document
+
+
+def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositions]:
+    """The law that a document states, and the promise that it may or may not keep."""
+    area = _sound("space", lambda: Area.from_dict(values["space"]))
+    epsilon = _number("epsilon_per_km", values["epsilon_per_km"])
+    beta = _number("beta_per_km", values["beta_per_km"])
+    slack = _number("slack_nats", values["slack_nats"])
+    _require(slack <= MOST_SLACK, "slack_nats", f"its slack is above {MOST_SLACK} nats")
+    steep = max(epsilon, beta / 2.0) * area.cell_km
+    most = STEEPEST_CELL * (1.0 + 1e-9)
+    _require(steep <= most, "steep", f"ε times the side of a cell is above {STEEPEST_CELL:g}")
+    step = _whole("step", values["step"], 2, FINEST)
+    _require(step % 2 == 0, "step", "step is not an even number")
+    rim = _whole("rim", values["rim"], 0, 1)
+    centres = _sound("space", lambda: area.centres(step=step, rim=rim))
+    weights = _sound("weights", lambda: unpacked_integers("weights", values["weights"]))
+    plain = WholeLaw(
+        centres, _sound("weights", lambda: _one_each(weights, centres.size)),
+        RoundedCone(beta, ROUNDING_CELLS * area.cell_km),
+    )  # fmt: skip
+    kernel = _sound("kernel", lambda: unpacked_integers("kernel", values["kernel"]))
+    law = _sound("kernel", lambda: replace(plain, stated=kernel))
+    return area, law, BetweenPositions(epsilon, slack)
+
+
+def _one_each(weights: IntArray, size: int) -> IntArray:
+    if weights.size != size or (weights < 1).any() or int(weights.sum()) >= 1 << 31:
+        raise InvalidInput(
+            f"weights must be {size} whole numbers from 1 that sum to less than 2^31"
+        )
+    return weights
+
+
+def _check_together(levels: Sequence[MechanismDocument]) -> None:
+    """Refuse levels that are not those of one round, one after another."""
+    numbers = [level.level for level in levels]
+    _require(numbers == list(range(len(levels))), "levels", "its levels are not numbered from 0")
+    for one, other in pairwise(levels):
+        same = all(
+            getattr(one, name) == getattr(other, name)
+            for name in ("campaign", "round", "slots", "trips", "not_before_s", "expires_s")
+        )
+        same = same and one.area.to_dict() == other.area.to_dict()
+        _require(same, "levels", "its levels differ in more than the promise")
+        rises = one.epsilon_per_km < other.epsilon_per_km
+        _require(rises, "levels", "the ε of its levels does not rise")
+
+
+def _parsed(given: bytes, most: int) -> Any:
+    _require(len(given) <= most, "size", f"it has more than {most} bytes")
     try:
         return canonical.strict_json(given)
     except (ValueError, RecursionError):
@@ -183,40 +363,6 @@ def _number(name: str, value: Any) -> float:
         type(value) in (int, float) and 0 < value < 1e9, name, f"{name} is not a number above 0"
     )
     return float(value)
-
-
-def stated_law(values: Mapping[str, Any]) -> tuple[IntegerElastic, GeoIndistinguishability]:
-    """The law that a document states, and the promise that it may or may not keep."""
-    try:
-        space = _space(values["space"])
-        promise = GeoIndistinguishability(_number("epsilon_per_km", values["epsilon_per_km"]))
-        kernel = _integers("kernel", values["kernel"], space.size)
-        weights = _integers("weights", values["weights"], space.size)
-        return IntegerElastic(space, kernel=kernel, weights=weights), promise
-    except RefusedDocument:
-        raise
-    except (InvalidInput, OverflowError) as problem:
-        raise RefusedDocument("integers", str(problem)) from None
-
-
-def _space(value: Any) -> Grid:
-    on_a_map = isinstance(value, Mapping) and value.get("box") is not None
-    _require(on_a_map, "space", "its space is not a grid over a box")
-    rows, columns = (_whole("space", value.get(n), 1, MATRIX_LIMIT) for n in ("rows", "columns"))
-    few = rows * columns <= MATRIX_LIMIT
-    _require(few, "space", f"its space has more than {MATRIX_LIMIT} cells")
-    try:
-        return Grid.from_dict(value)
-    except (InvalidInput, TypeError, ValueError, ArithmeticError) as problem:
-        raise RefusedDocument("space", f"its space is not sound: {problem}") from None
-
-
-def _integers(name: str, values: Any, size: int) -> list[int]:
-    one_each = isinstance(values, list) and len(values) == size
-    _require(one_each, name, f"{name} does not hold one whole number per cell")
-    whole = all(type(value) is int and 0 < value < 1 << 62 for value in values)
-    _require(whole, name, f"{name} holds something else than whole numbers above 0")
-    return values
 
 
 def report_texts(document: MechanismDocument, cells: IntArray) -> list[bytes]:

@@ -116,8 +116,9 @@ class Law:
         """ε between any two positions, a little above the loss at the worst place looked at.
 
         With a claim, no square is cut whose bound is at most that: the answer is then at most the claim, or
-        a little above the loss. Cost: on a grid, ten to a hundred squares a cell, with the centres within
-        reach (some hundred) for each, and all centres for a few squares; elsewhere all of them for each.
+        above it where a place was seen that breaks it. Cost: on a grid, ten to a hundred squares a cell, with
+        the centres within reach (some hundred) for each, and all centres for a few squares; elsewhere all of
+        them for each.
         """
         if (self.weights <= 0).any():
             raise InvalidInput("weights must be positive")
@@ -147,6 +148,8 @@ class Law:
                     best, at = float(seen.max()), places[now[int(seen.argmax())]]
                     worst = float(at[0]), float(at[1])
                 size = max(_LOOKS, _ENTRIES // self.centres.size)
+            if 0.0 < claim_per_km < best:  # broken: whatever the rest shows, it is no less
+                return PositionCertificate(max(closed, float(bound.max())), best, worst, looked)
             left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
             bound[left] = 0.0
             closed = max(closed, float(bound.max()))

@@ -26,7 +26,7 @@ from geoveil.space.space import Space
 
 _FINE = 0.004
 """ε times the pitch of the lattice of positions, at most."""
-_FINEST = 1 << 16
+FINEST = 1 << 16
 """Steps of the lattice in a cell, at most."""
 MOST_SLACK = 0.02
 """η, at most, of a mechanism that was designed."""
@@ -70,9 +70,9 @@ class PositionalElastic(Mechanism):
         self.beta_per_km = positive("beta_per_km", beta_per_km)
         self.rim = count("rim", rim, least=0)
         self.step = count("step", step, least=2)
-        if self.rim > 1 or self.step % 2 or self.step > _FINEST:
+        if self.rim > 1 or self.step % 2 or self.step > FINEST:
             raise InvalidInput(
-                f"rim ({rim}) must be 0 or 1, and step ({step}) an even number up to {_FINEST}"
+                f"rim ({rim}) must be 0 or 1, and step ({step}) an even number up to {FINEST}"
             )
         self.centres = Centres.of_grid(
             space.rows, space.columns, step=self.step, pitch_km=space.cell_km / self.step, rim=rim
@@ -81,6 +81,18 @@ class PositionalElastic(Mechanism):
         self.cone = RoundedCone(self.beta_per_km, ROUNDING_CELLS * space.cell_km)
         self.law = WholeLaw(self.centres, np.asarray(weights), self.cone)
         self.weights = self.law.weights
+
+    @classmethod
+    def of_law(
+        cls, space: Grid, law: WholeLaw, *, step: int, rim: int, promise: BetweenPositions | None
+    ) -> PositionalElastic:
+        """A law in whole numbers, with a promise that was checked when it was published or read, if any."""
+        beta = law.cone.beta_per_km
+        made = cls(space, beta_per_km=beta, weights=law.weights, step=step, rim=rim)
+        made.law = law
+        if promise is not None:
+            made._fixed = promise
+        return made
 
     # -- the promise ---------------------------------------------------------------------------
 
@@ -201,6 +213,23 @@ class PositionalElastic(Mechanism):
     def _column(self, column: int) -> FloatArray:
         law = self._spread._row(column).reshape(self._shares.shape) * self._shares
         return law.sum(axis=0) * float(self.weights[column])
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        """Some columns at once: the same numbers as one by one."""
+        law, centres = np.zeros((self.space.size, chosen.size)), self.centres.points_km[chosen]
+        step = max(1, _ROWS // max(chosen.size, 1))
+        for layer, share in zip(self._spread.layers, self._shares, strict=True):
+            places = self._spread.positions_km(layer)
+            for start in range(0, self.space.size, step):
+                part = slice(start, start + step)
+                away = places[part, None] - centres
+                near = self.cone.values(np.hypot(away[..., 0], away[..., 1]))
+                law[part] += near * share[part, None]
+        return law * self.weights[chosen]
+
+    def matrix(self) -> FloatArray:
+        self.space.check_matrix("the matrix")
+        return self.columns(np.arange(self.report_count))
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         places = self.centres.points_km[: self.space.size] + inside * self.space.cell_km

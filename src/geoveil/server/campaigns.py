@@ -362,7 +362,7 @@ class Campaigns:
 
     def _renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
         """Open a round from now on with the mechanism of the last."""
-        now, document = int(self.clock()), MechanismDocument.read(current.document)
+        now, document = int(self.clock()), MechanismDocument.read(current.document, certified=True)
         following = conclusions.renewed(document, settings, now, number)
         record = conclusions.record_of(following, settings, now)
         self._store.replace_document(record, after=current.number, at_s=now)
@@ -378,7 +378,7 @@ class Campaigns:
         Its reports enter the next estimate. ``False`` where another process has published or given up.
         """
         current, settings = self._look(closing.campaign), self.settings(closing.campaign)
-        now, document = int(self.clock()), MechanismDocument.read(current.document)
+        now, document = int(self.clock()), MechanismDocument.read(current.document, certified=True)
         following = conclusions.renewed(document, settings, now, current.number + 1)
         record = conclusions.record_of(following, settings, now)
         given_up = self._store.give_up(closing.campaign, closing.round, record, at_s=now)

@@ -21,9 +21,9 @@ from geoveil.campaign import Campaign, Closing, Round
 from geoveil.campaign.rounds import found_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.exact import IntegerElastic
 from geoveil.document.wire import MechanismDocument, publish
-from geoveil.errors import GeoveilError, InvalidInput, SolverFailed
+from geoveil.errors import GeoveilError, InvalidInput, SolverFailed, Unsupported
+from geoveil.position.positional import PositionalElastic
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 from geoveil.table.reader import Format
@@ -85,7 +85,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     """
     settings, last = work.settings, work.last
     documents = {
-        number: MechanismDocument.read(work.documents[number]) for number in sorted(work.documents)
+        number: MechanismDocument.read(work.documents[number], certified=True)
+        for number in sorted(work.documents)
     }
     rounds = [
         Round(number, document.mechanism, Tally(document.mechanism, work.counts[number]))
@@ -130,7 +131,7 @@ def first_document(settings: CampaignSettings, campaign: str, now_s: int) -> Mec
     """The document of the first round: nothing is believed yet, every cell is as likely as any other."""
     try:
         return _published(Campaign(settings.grid, rule=settings.rule), settings, campaign, now_s)
-    except SolverFailed as problem:
+    except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
             f"epsilon_per_km ({settings.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
@@ -140,7 +141,7 @@ def _published(
     campaign: Campaign, settings: CampaignSettings, name: str, now_s: int
 ) -> MechanismDocument:
     mechanism = campaign.mechanism
-    assert isinstance(mechanism, IntegerElastic)
+    assert isinstance(mechanism, PositionalElastic)
     since_s, until_s = _validity(settings, now_s)
     return publish(
         mechanism,
@@ -177,7 +178,7 @@ def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> Ro
     if 2 * left_s >= settings.mechanism_s and ahead_s <= SLOW_CLOCKS_S:
         return replace(following, opened_at_s=now_s)
     since_s, until_s = _validity(settings, now_s)
-    document = MechanismDocument.read(following.document)
+    document = MechanismDocument.read(following.document, certified=True)
     later = replace(document, not_before_s=since_s, expires_s=until_s)
     return record_of(later, settings, now_s)
 
@@ -191,7 +192,7 @@ def record_of(
         number=document.round,
         mechanism=document.id,
         document=document.to_bytes(),
-        cells=document.mechanism.space.size,
+        cells=document.law.centres.size,
         opened_at_s=opened_at_s,
         expires_at_s=document.expires_s,
         accept_until_s=document.expires_s + settings.grace_s,
@@ -224,7 +225,7 @@ def _body(
             "round": work.round,
             "closed_at": work.closed_at_s,
             "epsilon_per_km": newest.epsilon_per_km,
-            "space": newest.mechanism.space.to_dict(),
+            "space": newest.area.to_dict(),
             "reports": closing.reports,
             "rounds": [
                 {

@@ -191,8 +191,7 @@ OPERATIONS.append(
         None,
         {200: ("Stored: the answer comes after the commit.", {JSON: api.Counted | api.Results})},
         ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
-         "campaign-paused", "campaign-ended",
-         "overloaded"),
+         "not-offered", "campaign-paused", "campaign-ended", "overloaded"),
         body=api.Report | api.Reports,
     )
 )  # fmt: skip

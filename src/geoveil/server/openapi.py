@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil import __version__
+from geoveil.document.slots import MOST_SLOTS
 from geoveil.server.conclusion import VIEWS
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space.space import MATRIX_LIMIT
 from geoveil.store import State as Standing
 
 if TYPE_CHECKING:
@@ -85,9 +85,17 @@ class Operation:
 # --- The bodies: types that decode and encode, and schemas of what is written elsewhere
 
 
+_MOST_REPORTS = 1 << 14
+"""4,096 cells in a row have a rim of about twice as many."""
+
+
 def _hexadecimal(digits: int, description: str) -> Meta:
     pattern = f"^[0-9a-f]{{{digits}}}$"
     return Meta(pattern=pattern, min_length=digits, max_length=digits, description=description)
+
+
+def _cell(description: str) -> Meta:
+    return Meta(ge=0, lt=_MOST_REPORTS, description=description)
 
 
 class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -97,7 +105,11 @@ class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         str, _hexadecimal(64, "Id of the mechanism document that made the report.")
     ]
     id: Annotated[str, _hexadecimal(32, "16 random bytes; the same id is counted once.")]
-    cell: Annotated[int, Meta(ge=0, lt=MATRIX_LIMIT, description="The noisy cell.")]
+    cell: Annotated[int, _cell("The noisy cell.")]
+    slot: Annotated[int, Meta(ge=0, lt=MOST_SLOTS)] | msgspec.UnsetType = msgspec.UNSET
+    """Where the document has slots: which one the location was true in."""
+    to: Annotated[int, _cell("The noisy end of a trip.")] | msgspec.UnsetType = msgspec.UNSET
+    """Where the document asks for trips."""
 
 
 class Reports(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -213,20 +225,24 @@ MECHANISM_SCHEMA = {
     "title": "MechanismDocument",
     "description": "The mechanism of a round, the same for everybody; its id is the SHA-256 of the rest.",
     "required": [
-        "geoveil", "kind", "id", "campaign", "round", "space", "epsilon_per_km", "beta_per_km",
-        "weights", "kernel", "not_before", "expires",
+        "geoveil", "kind", "id", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
+        "slack_nats", "beta_per_km", "weights", "kernel", "not_before", "expires",
     ],
     "properties": {
-        "geoveil": {"const": 1},
+        "geoveil": {"const": 2},
         "kind": {"const": "mechanism"},
         "id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         "campaign": {"type": "string"},
         "round": {"type": "integer", "minimum": 1},
+        "level": {"type": "integer", "minimum": 0},
         "space": {"type": "object"},
+        "step": {"type": "integer", "minimum": 2},
+        "rim": {"enum": [0, 1]},
         "epsilon_per_km": {"type": "number", "exclusiveMinimum": 0},
+        "slack_nats": {"type": "number", "exclusiveMinimum": 0},
         "beta_per_km": {"type": "number", "exclusiveMinimum": 0},
-        "weights": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-        "kernel": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "weights": {"type": "string", "contentEncoding": "base64"},
+        "kernel": {"type": "string", "contentEncoding": "base64"},
         "not_before": {"type": "integer"},
         "expires": {"type": "integer"},
     },

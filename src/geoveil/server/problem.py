@@ -47,6 +47,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "mechanism-expired": Kind(410, "The mechanism has expired; fetch the current one"),
     "body-too-large": Kind(413, "The body is too long"),
     "unsupported-media-type": Kind(415, "The body must be plain JSON"),
+    "not-offered": Kind(422, "The campaign does not offer this"),
     "cell-out-of-range": Kind(422, "The mechanism has no such cell"),
     "invalid-campaign": Kind(422, "The campaign cannot be made from these settings"),
     "too-many-requests": Kind(429, "Too many requests from this network", retry_after_s=5),

@@ -118,14 +118,13 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
 
     @property
     def rule(self) -> PromiseRule:
-        """How mechanisms are designed, in whole numbers as devices run them, and maps estimated."""
+        """How mechanisms are designed and maps estimated; the promise is between any two positions."""
         return PromiseRule(
             self.epsilon_per_km,
             self.camouflage,
             most_leverage=self.most_leverage,
             guarded=self.guarded,
-            exact=True,
-            between="cells",
+            between="positions",
         )
 
     def ends_with(self, concluded: int) -> bool:

@@ -103,6 +103,10 @@ class Uploads:
         if published is None or published.campaign != campaign:
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
+        if report.slot is not msgspec.UNSET or report.to is not msgspec.UNSET:
+            raise Problem(
+                "not-offered", "the document of this mechanism has neither slots nor trips"
+            )
         if report.cell >= published.cells:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
         clock = self._service.clock

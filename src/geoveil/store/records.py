@@ -146,7 +146,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4]
+    [1, 2, 3, 4, 5]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

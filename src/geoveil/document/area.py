@@ -1,0 +1,187 @@
+"""Where the reports of a document lie: a grid, the cells of one that a mask leaves, or any list of places."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
+from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.position.centres import Centres
+from geoveil.space import MATRIX_LIMIT, Grid
+from geoveil.space.box import check_reach
+from geoveil.space.projection import TangentPlane
+
+_PLACES = {"kind", "origin", "cell_km", "points"}
+
+
+@dataclass(frozen=True, eq=False)
+class Area:
+    """Cells on a map, without the rim that a law may have around them; at most 4,096.
+
+    ``grid`` lies beneath all but a list of places; ``mask`` says which of its cells exist, and all do without
+    one. ``points`` are the places of a list, in steps of the lattice from the origin of the plane.
+    """
+
+    plane: TangentPlane
+    cell_km: float
+    """The side of a cell, or how far apart the places of a list are; the kernel is rounded by it."""
+    grid: Grid | None = None
+    mask: BoolArray | None = None
+    points: IntArray | None = None
+
+    @classmethod
+    def of_grid(cls, grid: Grid, mask: BoolArray | None = None) -> Area:
+        """A grid over a box, or those of its cells that a mask leaves."""
+        size = grid.size if mask is None else int(mask.sum())
+        if not 2 <= size <= MATRIX_LIMIT or grid.size > MATRIX_LIMIT:
+            raise InvalidInput(
+                f"a document must have 2 to {MATRIX_LIMIT} cells, not {size}; choose other cells or "
+                "another box"
+            )
+        return cls(grid.plane, grid.cell_km, grid, None if mask is None else frozen(mask.copy()))
+
+    @classmethod
+    def of_places(cls, plane: TangentPlane, points: IntArray, cell_km: float) -> Area:
+        """A list of places, each once."""
+        if not 2 <= len(points) <= MATRIX_LIMIT or len(np.unique(points, axis=0)) < len(points):
+            raise InvalidInput(f"centres must be 2 to {MATRIX_LIMIT} different places")
+        return cls(plane, positive("cell_km", cell_km), points=frozen(points.copy()))
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        if self.points is not None:
+            return len(self.points)
+        assert self.grid is not None
+        return self.grid.size if self.mask is None else int(self.mask.sum())
+
+    def centres(self, *, step: int, rim: int) -> Centres:
+        """Where reports lie, in steps of the lattice: ``step`` of them make a cell."""
+        pitch_km = self.cell_km / step
+        if self.points is None:
+            assert self.grid is not None
+            rows, columns, mask = self.grid.rows, self.grid.columns, self.mask
+            return Centres.of_grid(rows, columns, step=step, pitch_km=pitch_km, rim=rim, mask=mask)
+        if rim:
+            raise InvalidInput("rim must be 0 around a list of places")
+        width, height = ((np.abs(self.points).max(axis=0)) * 2 * pitch_km).tolist()
+        check_reach("the list of places", width, height)
+        return Centres.of_places(self.points, pitch_km=pitch_km)
+
+    @cached_property
+    def origin_km(self) -> FloatArray:
+        """The origin of the centres in the plane: cell 0 of the grid, or that of the plane."""
+        return np.zeros(2) if self.grid is None else self.grid.centres[0]
+
+    def place_km(self, lat: float, lng: float) -> FloatArray:
+        """A position anywhere on the globe, in km from the origin of the centres."""
+        place: FloatArray = self.plane.to_plane(lat=lat, lng=lng, folded=True) - self.origin_km
+        return place
+
+    def inside(self, lat: float, lng: float) -> bool:
+        """Whether a position lies in one of the cells; where there is no grid, everybody is inside."""
+        if self.grid is None:
+            return True
+        cell, inside = self.grid.nearest_cells(lat=lat, lng=lng)
+        return bool(inside) and (self.mask is None or bool(self.mask[int(cell)]))
+
+    def latlng(self, place_km: FloatArray) -> tuple[float, float]:
+        """A place given from the origin of the centres, in degrees."""
+        lat, lng = self.plane.to_latlng(place_km + self.origin_km)
+        return float(lat), float(lng)
+
+    # -- documents -----------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        if self.points is not None:
+            packed = packed_integers(self.points.ravel(), signed=True)
+            origin = [self.plane.lat, self.plane.lng]
+            return {"kind": "centres", "origin": origin, "cell_km": self.cell_km, "points": packed}
+        assert self.grid is not None
+        if self.mask is None:
+            return self.grid.to_dict()
+        bits = b64encode(np.packbits(self.mask.ravel()).tobytes()).decode()
+        return {**self.grid.to_dict(), "mask": bits}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Area:
+        """The area that ``to_dict`` described; an error of the library for anything else."""
+        if not isinstance(values, Mapping):
+            raise InvalidFile("space must be a JSON object")
+        if values.get("kind") == "centres":
+            return cls._of_list(values)
+        fields = dict(values)
+        mask = fields.pop("mask", None)
+        for side in (fields.get("rows"), fields.get("columns")):
+            if type(side) is not int or not 1 <= side <= MATRIX_LIMIT:
+                raise InvalidFile(f"rows and columns must be whole numbers up to {MATRIX_LIMIT}")
+        if fields.get("box") is None or fields["rows"] * fields["columns"] > MATRIX_LIMIT:
+            raise InvalidFile(f"space must be a grid over a box, of at most {MATRIX_LIMIT} cells")
+        grid = Grid.from_dict(fields)
+        return cls.of_grid(grid, None if mask is None else _bits(mask, grid.size))
+
+    @classmethod
+    def _of_list(cls, values: Mapping[str, Any]) -> Area:
+        origin, cell_km = values.get("origin"), values.get("cell_km")
+        numbers = [*origin, cell_km] if isinstance(origin, list) and len(origin) == 2 else []
+        if set(values) != _PLACES or not numbers or {type(n) for n in numbers} - {int, float}:
+            raise InvalidFile("centres must have an origin [lat, lng], a cell_km and points")
+        if not 1e-3 <= numbers[2] <= 1e3:
+            raise InvalidFile("cell_km must lie between 0.001 and 1000")
+        points = unpacked_integers("points", values["points"], signed=True)
+        if points.size % 2:
+            raise InvalidFile("points must be pairs, east and north")
+        plane = TangentPlane(lat=numbers[0], lng=numbers[1])
+        return cls.of_places(plane, points.reshape(-1, 2), numbers[2])
+
+
+# --- Many whole numbers in few characters: four bytes each, the highest first, in base 64
+
+
+def packed_integers(values: IntArray, *, signed: bool = False) -> str:
+    """Whole numbers of 32 bits as text.
+
+    >>> packed_integers(np.array([1, 2**31])), unpacked_integers("weights", "AAAAAYAAAAA=").tolist()
+    ('AAAAAYAAAAA=', [1, 2147483648])
+    """
+    return b64encode(values.astype(_kind(signed)).tobytes()).decode()
+
+
+def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray:
+    """The numbers again; every list of numbers has one text."""
+    data = _base64(name, text)
+    if len(data) % 4 or not data:
+        raise InvalidFile(f"{name} must hold whole numbers of four bytes")
+    return np.frombuffer(data, dtype=_kind(signed)).astype(np.int64)
+
+
+def _kind(signed: bool) -> npt.DTypeLike:
+    return ">i4" if signed else ">u4"
+
+
+def _base64(name: str, text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise InvalidFile(f"{name} must be text in base 64")
+    try:
+        data = b64decode(text.encode("ascii"), validate=True)
+    except ValueError:
+        raise InvalidFile(f"{name} must be text in base 64") from None
+    if b64encode(data).decode() != text:
+        raise InvalidFile(f"{name} must be text in base 64, with no bits to spare")
+    return data
+
+
+def _bits(text: Any, size: int) -> BoolArray:
+    data = _base64("mask", text)
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8)).astype(bool)
+    if len(data) != -(-size // 8) or bits[size:].any():
+        raise InvalidFile("mask must have one bit for each cell of the grid")
+    return bits[:size]

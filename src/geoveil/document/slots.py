@@ -1,0 +1,112 @@
+"""Slots: times of a day or a week, or periods, that a campaign tells apart; each report names one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from geoveil.errors import InvalidFile, Unsupported
+
+Every = Literal["day", "week", "once"]
+"""Slots that come again every day, every week (which begins on Monday), or never."""
+MOST_SLOTS = 168
+"""The hours of a week."""
+NAME_LENGTH = 40
+_MINUTES = {"day": 1440, "week": 10_080}
+_LATEST_S = 1 << 40
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
+_FIELDS = {"zone", "every", "names", "starts"}
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slots one after another: each begins at its start and ends where the next one begins.
+
+    Starts are minutes of local wall-clock time in the day or the week, from 0; the last slot ends with it.
+    With ``every="once"`` they are seconds since 1970, one more than there are slots, and outside of them
+    there is none. An hour that clocks skip belongs to nobody, one that they repeat to the same slot twice.
+
+    >>> night = Slots("Europe/Paris", "day", ("night", "day"), (0, 360))
+    >>> night.at(1_700_000_000), night.at(1_700_020_000)
+    (1, 0)
+    """
+
+    zone: str
+    """A name of the IANA time zone database."""
+    every: Every
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+
+    def at(self, time_s: float) -> int | None:
+        """The number of the slot at a time in seconds since 1970; ``None`` outside all periods."""
+        if self.every == "once":
+            if not self.starts[0] <= time_s < self.starts[-1]:
+                return None
+            return sum(start <= time_s for start in self.starts) - 1
+        local = datetime.fromtimestamp(time_s, self.time_zone)
+        minute = 60 * local.hour + local.minute
+        if self.every == "week":
+            minute += 1440 * local.weekday()
+        return sum(start <= minute for start in self.starts) - 1
+
+    @property
+    def time_zone(self) -> ZoneInfo:
+        """The zone, where this machine knows it."""
+        try:
+            return ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise Unsupported(
+                f"zone ({self.zone}) must be a time zone that this machine knows; install tzdata"
+            ) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "zone": self.zone,
+            "every": self.every,
+            "names": list(self.names),
+            "starts": list(self.starts),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Slots:
+        """The slots that ``to_dict`` described; ``InvalidFile`` for anything else."""
+        if not isinstance(values, Mapping) or set(values) != _FIELDS:
+            raise InvalidFile("slots must have zone, every, names and starts")
+        zone, every, names, starts = (
+            values[field] for field in ("zone", "every", "names", "starts")
+        )
+        if not isinstance(zone, str) or not _ZONE.fullmatch(zone):
+            raise InvalidFile("the zone of slots must be a name such as Europe/Paris")
+        if every not in get_args(Every):
+            raise InvalidFile(f"slots must come every {', '.join(get_args(Every))}")
+        if not isinstance(names, list) or not 1 <= len(names) <= MOST_SLOTS:
+            raise InvalidFile(f"slots must have 1 to {MOST_SLOTS} names")
+        if not all(map(_is_name, names)) or len(set(names)) < len(names):
+            raise InvalidFile(f"names of slots must be different, of 1 to {NAME_LENGTH} characters")
+        _check_starts(starts, every, len(names))
+        return cls(zone, every, tuple(names), tuple(starts))
+
+
+def _is_name(name: Any) -> bool:
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH:
+        return False
+    return name.isprintable() and name == name.strip()
+
+
+def _check_starts(starts: Any, every: Every, slots: int) -> None:
+    whole = isinstance(starts, list) and all(type(start) is int for start in starts)
+    if not whole or sorted(set(starts)) != starts:
+        raise InvalidFile("starts of slots must be whole numbers, each above the one before")
+    wanted = slots + (every == "once")
+    if len(starts) != wanted:
+        raise InvalidFile(f"{slots} slots that come every {every} must have {wanted} starts")
+    inside = starts[0] >= 0 and starts[-1] <= _LATEST_S
+    if every != "once":
+        inside = starts[0] == 0 and starts[-1] < _MINUTES[every]
+    if not inside:
+        raise InvalidFile("starts of slots must begin with the day or the week and lie inside it")

@@ -1,0 +1,2 @@
+-- What has ended stays so: which campaigns had before is not known.
+SELECT 1;
