@@ -26,6 +26,7 @@ from client.world import (
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
 from geoveil.client.collector import Answer
+from geoveil.document.wire import MechanismDocument, served_levels, tag_of
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
 from geoveil.position.position_certificate import Law
 from geoveil.randomness import Randomness
@@ -467,3 +468,37 @@ def test_a_ledger_may_be_shared(path: Path) -> None:
     there.report(**PLACE)
     assert ledger.spent_per_km == 4.0
     assert len({charge.campaign for charge in here.history()}) == 2
+
+
+# -- levels -------------------------------------------------------------------------------------
+
+
+def two_levels() -> Collector:
+    strong, weak = document(epsilon_per_km=1.0), replace(document(epsilon_per_km=2.0), level=1)
+    return Collector(served_levels((strong, weak)))
+
+
+@pytest.mark.parametrize(("chosen", "epsilon"), [(None, 1.0), (1.0, 1.0), (2.0, 2.0)])
+def test_a_person_chooses_among_promises_and_asking_does_not_show_it(
+    chosen: float | None, epsilon: float, path: Path
+) -> None:
+    collector = two_levels()
+    it = device(collector, path, promise_per_km=chosen, again="round")
+    receipt = it.report(**PLACE)
+    assert receipt.epsilon_per_km == it.ledger.spent_per_km == epsilon
+    levels = {
+        level["epsilon_per_km"]: level["id"] for level in json.loads(collector.served)["levels"]
+    }
+    assert collector.attempts[0]["mechanism"] == receipt.mechanism == levels[epsilon]
+    it.report(**PLACE)
+    both = MechanismDocument.read_levels(collector.served, certified=True)
+    assert collector.tags == [None, tag_of(both)]
+
+
+def test_a_promise_that_is_not_offered_or_not_allowed_is_refused(path: Path) -> None:
+    it = device(two_levels(), path, promise_per_km=1.5)
+    assert refused(it.report, **PLACE).reason == "level"
+    it = device(two_levels(), path, promise_per_km=2.0, max_epsilon_per_km=1.0)
+    assert refused(it.report, **PLACE).reason == "promise"
+    with pytest.raises(InvalidInput, match="promise_per_km"):
+        device(two_levels(), path, promise_per_km=-1.0)

@@ -196,7 +196,9 @@ def test_campaigns_of_version_1_have_ended_and_stay_readable(
         text = f'{{"campaign":"x","geoveil":{version},"kind":"mechanism"}}'.encode().hex()
         blob = f"x'{text}'" if database == "sqlite" else f"'\\x{text}'::bytea"
         raw.run(f"UPDATE round SET document = {blob} WHERE key = {key}")
+        raw.run(f"INSERT INTO closing (round_key, closed_at_s) VALUES ({key}, 5)")
     store = open_store(raw.address)
+    assert [closing.campaign for closing in store.closings()] == ["rome"]
     states = {name: store.campaign(name).state for name in ("paris", "rome")}  # type: ignore[union-attr]
     assert states == {"paris": "ended", "rome": "running"}
     assert [int(store.counts(name)[1].sum()) for name in states] == [50, 50]
