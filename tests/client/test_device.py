@@ -123,7 +123,9 @@ def test_the_certificate_is_computed_once(path: Path, monkeypatch: pytest.Monkey
     it = device(collector, path, again="round")
     certified = []
     certify = Law.certify
-    monkeypatch.setattr(Law, "certify", lambda law: certified.append(law) or certify(law))
+    monkeypatch.setattr(
+        Law, "certify", lambda law, claim=0.0: certified.append(law) or certify(law, claim)
+    )
     module.offered.cache_clear()
     it.explain()
     assert len(certified) == 1

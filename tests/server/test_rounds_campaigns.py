@@ -45,7 +45,7 @@ def test_every_document_keeps_the_promise_and_builds_on_the_estimate() -> None:
         city.work()
         city.wait(2)
     assert [document.round for document in documents] == [1, 2, 3]
-    assert all(known.mechanism.certified_epsilon_per_km <= 2.0 for known in documents)
+    assert all(known.law.certificate.epsilon_per_km <= 2.0 for known in documents)
     first, second = documents[0].mechanism.weights, documents[1].mechanism.weights
     busiest = int(np.argmax(city.estimated(1)["distribution"]))
     assert second[busiest] / second.sum() > first[busiest] / first.sum()
@@ -173,7 +173,7 @@ def test_an_expired_document_is_renewed_with_the_same_belief() -> None:
     assert (before.round, after.round) == (2, 3)
     assert old.mechanism != new.mechanism
     assert before.mechanism.weights.tolist() == after.mechanism.weights.tolist()
-    assert before.mechanism.kernel.tolist() == after.mechanism.kernel.tolist()
+    assert before.law.table.tolist() == after.law.table.tolist()
     assert after.not_before_s < city.clock.now < after.expires_s
     assert city.campaigns.estimate("paris").round == 1
     with raises_problem("no-estimate-yet"):
@@ -408,7 +408,8 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
         MechanismDocument.read(city.campaigns.mechanism("paris").document).mechanism.weights[target]
         for city in (honest, guarded, plain)
     ]
-    assert abs(weights[1] - weights[0]) < 0.5 * (weights[2] - weights[0])
+    # the averaged estimate that designs are made from hardly moves, guarded or not
+    assert max(weights) / min(weights) < 1.01
 
 
 def test_fakes_of_a_round_long_past_stay_out() -> None:
@@ -534,16 +535,9 @@ def test_an_id_is_given_once() -> None:
     assert city.campaigns.settings(made.id).id == made.id
 
 
-def test_what_a_fake_may_weigh_is_bounded_in_every_round() -> None:
-    city = City(campaign_settings(most_leverage=4.0))
-    for _ in range(2):
-        channel = MechanismDocument.read(city.campaigns.mechanism("paris").document).mechanism
-        assert (1 / channel.matrix().diagonal()).max() <= 4.001
-        city.report(400)
-        city.campaigns.close("paris")
-        city.work()
-    with pytest.raises(InvalidInput, match="most_leverage"):
-        City(campaign_settings(most_leverage=1.0))
+def test_a_bound_on_what_a_fake_may_weigh_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"most_leverage \(4\) must be left out"):
+        City(campaign_settings(most_leverage=4.0))
 
 
 def test_ids_of_rounds_that_accept_nothing_are_dropped() -> None:
@@ -561,9 +555,16 @@ def test_ids_of_rounds_that_accept_nothing_are_dropped() -> None:
     assert city.store.counts("paris")[1].sum() == 100
 
 
-@pytest.mark.parametrize("epsilon", [0.001, 0.05, 30.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [8.1, 30.0, 1000.0])
+def test_promises_that_hide_nobody_in_a_cell_are_refused(epsilon: float) -> None:
+    campaigns = Campaigns(MemoryStore(), clock=Clock())
+    with pytest.raises(InvalidInput, match=r"must be at most 8 .* make the cells smaller"):
+        campaigns.create(campaign_settings(epsilon_per_km=epsilon))
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.05, 8.0])
 def test_extreme_promises_are_kept(epsilon: float) -> None:
     campaigns = Campaigns(MemoryStore(), clock=Clock())
     campaigns.create(campaign_settings(epsilon_per_km=epsilon))
     document = MechanismDocument.read(campaigns.mechanism("paris").document)
-    assert document.mechanism.certified_epsilon_per_km <= epsilon
+    assert document.law.certificate.epsilon_per_km <= epsilon

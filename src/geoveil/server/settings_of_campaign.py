@@ -60,7 +60,9 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = 0.5
     most_leverage: Annotated[
         float | None,
-        _between(1.0, 1e6, "What a fake report may weigh at most; a low bound costs camouflage."),
+        _between(
+            1.0, 1e6, "Of campaigns that have ended; a promise between positions has no such bound."
+        ),
     ] = None
     guarded: Annotated[
         bool, Meta(description="Whether estimates leave out what the alarm finds fake.")
@@ -159,6 +161,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 raise InvalidInput(
                     f"{field} ({value:.6g}) must lie between {low:.6g} and {high:.6g}"
                 )
+        if self.most_leverage is not None:
+            raise InvalidInput(
+                f"most_leverage ({self.most_leverage:g}) must be left out: a promise between positions "
+                "has no bound on what a fake report weighs"
+            )
         if self.round_size is not None and self.round_size < self.minimum_reports:
             raise InvalidInput(
                 f"round_size ({self.round_size}) must be at least minimum_reports "
