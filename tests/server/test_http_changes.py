@@ -12,7 +12,7 @@ from geoveil.server.conclusion import conclude
 from geoveil.store import open_store
 from geoveil.store.records import TABLES
 from server.conftest import InProcess
-from server.live import LYON, new_id
+from server.live import LYON, Live, new_id
 from server.test_http_problems import assert_problem
 
 CAMPAIGN = "/api/campaigns/lyon"
@@ -161,3 +161,16 @@ def test_only_operators_change_and_other_origins_never(service: InProcess) -> No
     allowed = service.request("OPTIONS", CAMPAIGN).headers["access-control-allow-methods"]
     assert allowed == "GET"
     assert service.get(CAMPAIGN).json()["name"] == LYON["name"]
+
+
+def test_a_listener_to_a_campaign_that_is_deleted_hears_the_end(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        server.campaign()
+        with server.client() as client, client.stream("GET", f"{CAMPAIGN}/events") as events:
+            told = events.iter_bytes()
+            assert b"event: round" in next(told)
+            with server.operator() as operator:
+                assert operator.delete(CAMPAIGN).status_code == 204
+            assert b"".join(told).count(b"data:") <= 3  # and the stream ends
+        server.stop()
+        assert '"level": "error"' not in server.log.read_text()

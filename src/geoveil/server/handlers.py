@@ -149,7 +149,7 @@ async def close(service: Service, request: Request) -> Response:
 
 
 _STATE_S = 1
-_MECHANISM_S = 60
+_MECHANISM_S = 20
 
 
 @operation(
@@ -346,7 +346,7 @@ async def _stream(service: Service, campaign: str, state: dict[str, Any]) -> Asy
             if service.closing.is_set():
                 return
             state = await service.blocking(service.campaigns.state, campaign)
-    except (StoreFailed, Overloaded):
+    except (StoreFailed, Overloaded, Problem):  # gone for now, or the campaign for good
         return
 
 

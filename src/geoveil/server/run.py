@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import resource
 import signal
 import socket
 import threading
@@ -187,7 +186,11 @@ def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) 
 
 
 def _affordable(connections: int, log: Log) -> int:
-    """As many connections as this process may have files for."""
+    """As many connections as this process may have files for, where the system bounds them."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if soft < wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -150,8 +151,11 @@ class SqliteStore(Store):
         asked for as well.
         """
         try:
-            with tempfile.TemporaryFile(dir=self.path.parent) as room:
-                os.posix_fallocate(room.fileno(), 0, _ROOM_BYTES)
+            with tempfile.TemporaryFile(dir=self.path.parent, buffering=0) as room:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(room.fileno(), 0, _ROOM_BYTES)
+                elif room.write(bytes(_ROOM_BYTES)) < _ROOM_BYTES:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise records.StoreFailed(
                 f"the disk must have room for a commit ({error.strerror}); make some"
