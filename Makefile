@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test promises check format demo benchmark docs lock clean
+.PHONY: help setup test promises check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: $(READY) ## the whole loop on a simulated city
 
 benchmark: $(READY) ## each figure beside its yardstick, on one core
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks $(ARGS)
+
+release: $(READY) ## build wheel and source archive twice, compare, and say what they are made of
+	$(BIN)/python tools/release.py
 
 docs: $(READY) ## build the documentation into site/; warnings are errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet \

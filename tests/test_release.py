@@ -1,0 +1,61 @@
+"""Promise 30: what is released can be built again by anybody, and says what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools import release
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_every_locked_package_has_hashes_and_a_reason() -> None:
+    packages = release.locked(LOCK)
+    assert len(packages) > 50
+    for name, each in packages.items():
+        assert each["hashes"], name
+        assert each["via"], name
+
+
+def test_what_runs_and_what_developers_use_are_told_apart() -> None:
+    packages = release.locked(LOCK)
+    needed = release.at_run_time(packages)
+    assert {"numpy", "scipy", "apsw", "uvicorn", "click"} <= needed
+    assert not {"pytest", "mypy", "ruff", "sphinx", "hatchling"} & needed
+
+
+def test_the_bill_of_materials_is_the_lock() -> None:
+    bill = release.bill_of_materials(release.locked(LOCK), "1.0")
+    assert bill["bomFormat"] == "CycloneDX"
+    assert LOCK.count("==") >= len(bill["components"]) == len(release.locked(LOCK))
+    assert {each["scope"] for each in bill["components"]} == {"required", "excluded"}
+    assert all(each["hashes"] for each in bill["components"])
+
+
+def test_the_source_tree_holds_no_other_way_to_install() -> None:
+    setup = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert setup.count("--require-hashes") == 3
+
+
+@pytest.mark.slow
+def test_the_wheel_and_the_source_archive_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("releases are built from a clone")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "release.py")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    lines = dict(reversed(line.split("  ")) for line in done.stdout.splitlines())
+    assert {Path(name).suffix for name in lines} == {".whl", ".gz", ".json"}
+    for name, digest in lines.items():
+        assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == digest
+    provenance = json.loads((ROOT / "dist" / "provenance.json").read_text())
+    assert provenance["lock"] == hashlib.sha256(LOCK.encode()).hexdigest()
