@@ -100,9 +100,9 @@ class Lattice:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Of arrays for products by FFT: room for every offset."""
+        """Of arrays for products by FFT: room for offsets from 1 − size to size."""
         rows, columns = (
-            fft.next_fast_len(2 * size + 1, real=True) for size in (self.rows, self.columns)
+            fft.next_fast_len(2 * size, real=True) for size in (self.rows, self.columns)
         )
         return rows, columns
 

@@ -89,35 +89,47 @@ class SpreadKernel(Operator):
     def _norm(self) -> float:
         return float(np.linalg.norm(self._values(self.layers[0])))
 
-    def _inner(self, array: FloatArray) -> FloatArray:
-        rim = self.lattice.rim
-        return array[..., rim : self.lattice.rows - rim, rim : self.lattice.columns - rim]
+    # Axis by axis, so that rows known to be zero, or not wanted back, are never transformed; and layer by
+    # layer, in place, since at a million cells the passes over memory take as long as the transforms.
 
     def _push(self, theta: FloatArray) -> FloatArray:
         """(…, centres) → (…, layers · cells)."""
-        shape = self.lattice.shape
-        workers = fft_workers(shape[0] * shape[1])
-        spectrum = fft.rfft2(self.lattice.spread(theta), shape, workers=workers)
+        lattice, (height, width) = self.lattice, self.lattice.shape
+        workers = fft_workers(height * width)
+        spectrum = fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
+        spectrum = fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
         laws = np.empty((*theta.shape[:-1], len(self.layers), *self._inside))
+        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in self._inside)
+        held = np.empty_like(spectrum)
         for number, own in enumerate(self._spectra):
-            product = fft.irfft2(spectrum * own, shape, workers=workers, overwrite_x=True)
-            laws[..., number, :, :] = self._inner(product)
+            np.multiply(spectrum, own, out=held)
+            part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)
+            part = fft.irfft(part[..., rows, :], width, axis=-1, workers=workers)
+            laws[..., number, :, :] = part[..., columns]
         return laws.reshape(*theta.shape[:-1], -1)
 
     def _pull(self, values: FloatArray) -> FloatArray:
         """(…, layers · cells) → (…, centres)."""
-        lattice = self.lattice
-        workers = fft_workers(lattice.shape[0] * lattice.shape[1])
-        wide = np.zeros((*values.shape[:-1], lattice.rows, lattice.columns))
-        length = lattice.shape[0], lattice.shape[1] // 2 + 1
-        total = np.zeros((*values.shape[:-1], *length), dtype=np.complex128)
+        lattice, (height, width) = self.lattice, self.lattice.shape
+        workers = fft_workers(height * width)
+        total = np.zeros((*values.shape[:-1], height, width // 2 + 1), dtype=np.complex128)
         layered = values.reshape(*values.shape[:-1], len(self.layers), *self._inside)
         for number, own in enumerate(self._spectra):
-            self._inner(wide)[...] = layered[..., number, :, :]
-            # the sum of v̂·k̂*, as its conjugate
-            total += fft.rfft2(wide, lattice.shape, workers=workers).conj() * own
+            part = fft.rfft(layered[..., number, :, :], width, axis=-1, workers=workers)
+            np.conjugate(part, out=part)
+            # the conjugate of the transform of the values
+            part = fft.ifft(
+                part, height, axis=-2, norm="forward", overwrite_x=True, workers=workers
+            )
+            part *= own
+            total += part
         np.conjugate(total, out=total)
-        return lattice.gather(fft.irfft2(total, lattice.shape, workers=workers, overwrite_x=True))
+        total = fft.ifft(total, axis=-2, overwrite_x=True, workers=workers)
+        # Values began where the inner cells do, so that the rim before them has come out at the far end.
+        rows, columns = (np.arange(size) - lattice.rim for size in (lattice.rows, lattice.columns))
+        total = total[..., rows, :] if lattice.rim else total[..., : lattice.rows, :]
+        product = fft.irfft(total, width, axis=-1, workers=workers)
+        return lattice.gather(product[..., columns] if lattice.rim else product)
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         return _NOISE * self._norm * np.linalg.norm(theta, axis=-1, keepdims=True)
