@@ -15,6 +15,7 @@ from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
 from benchmarks.estimation import estimation
+from benchmarks.maps import maps
 from benchmarks.positions import positions
 from benchmarks.timing import Figure, markdown
 
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "campaign": campaign,
     "optimal": optimal,
     "positions": positions,
+    "maps": maps,
 }
 
 

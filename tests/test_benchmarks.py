@@ -22,6 +22,7 @@ from benchmarks.core import (
 )
 from benchmarks.design import design_step, plain_iteration, update_step, whole_program
 from benchmarks.estimation import bare_rappor, best_stop_km
+from benchmarks.maps import Positions, _Cusp
 from benchmarks.timing import (
     Figure,
     Inside,
@@ -40,6 +41,8 @@ from geoveil.channel.channel import Tally
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism
+from geoveil.papers.data import Cut
+from geoveil.papers.privic.cycles import PublishedCampaign
 from geoveil.space import Grid
 
 
@@ -188,3 +191,25 @@ def test_the_whole_program_has_the_optimum_of_the_optimal_mechanism() -> None:
     prior = city_prior(grid)
     best = optimal_mechanism(grid, prior, epsilon_per_km=0.8).optimality.expected_loss
     assert whole_program(grid, prior, 0.8) == pytest.approx(best, rel=1e-7)
+
+
+def test_the_yardstick_of_maps_keeps_its_promise_and_finer_maps_are_put_together() -> None:
+    generator = np.random.default_rng(1)
+    grid = Grid(rows=3, columns=4, cell_km=1.0)
+    law = _Cusp(grid, 0.7, generator.gamma(0.5, size=12) + 0.01)
+    one, other = (generator.uniform(-2, 2, (200, 2)) for _ in range(2))
+    ratios = np.abs(np.log(law.rows(one) / law.rows(other))).max(axis=1)
+    assert (ratios <= 1.4 * np.linalg.norm(one - other, axis=1)).all()
+    np.testing.assert_allclose(law.matrix().sum(axis=1), 1.0)
+    drawn = law.drawn(np.tile(one[:1], (20_000, 1)), generator)
+    share = np.bincount(drawn, minlength=12) / 20_000
+    assert np.abs(share - law.rows(one[:1])[0]).max() < 0.02
+    cut = Cut("here", "none", 0.0, 0.0, 1.0, 1.0, 3, 4)
+    places = generator.uniform(0, (4, 3), (500, 2))
+    people = Positions(PublishedCampaign(cut, 2, 2, 2), places)
+    column, row = (2 * places).astype(int).T
+    finer = np.bincount(row * 8 + column, minlength=48) / 500
+    assert people.error(finer) == pytest.approx(0.0, abs=1e-12)
+    assert people.error(people.truth[::-1]) > 0.0
+    corner = people.in_plane(people.grid(2), np.arange(500)) - people.grid(2).centres[0]
+    np.testing.assert_allclose(corner, places - 0.25)

@@ -103,9 +103,9 @@ class SpreadKernel(Operator):
         held = np.empty_like(spectrum)
         for number, own in enumerate(self._spectra):
             np.multiply(spectrum, own, out=held)
-            part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)
-            part = fft.irfft(part[..., rows, :], width, axis=-1, workers=workers)
-            laws[..., number, :, :] = part[..., columns]
+            part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
+            law = fft.irfft(part, width, axis=-1, workers=workers)
+            laws[..., number, :, :] = law[..., columns]
         return laws.reshape(*theta.shape[:-1], -1)
 
     def _pull(self, values: FloatArray) -> FloatArray:
