@@ -32,6 +32,7 @@ from geoveil.space import Grid
 REPORTS, ROUNDS = 100_000, 4
 SHARES = (0.001, 0.01, 0.05, 0.2)
 EPSILONS = (1.0, 2.0)
+CAMPAIGNS = ("fixed", "adaptive")
 CROWDS = 10
 """The largest cells, whose intervals are looked at."""
 LEVEL = 0.95
@@ -389,11 +390,13 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     )
 
 
-def chosen_settings(cities: Sequence[str], between: Between) -> list[Setting]:
+def chosen_settings(
+    cities: Sequence[str], campaigns: Sequence[str], between: Between
+) -> list[Setting]:
     """Every city, promise and kind of campaign."""
     return [
-        Setting(city, epsilon, adaptive, between)
-        for adaptive in (False, True)
+        Setting(city, epsilon, campaign == "adaptive", between)
+        for campaign in campaigns
         for city in cities
         for epsilon in EPSILONS
     ]
@@ -416,14 +419,24 @@ def main(given: Sequence[str] | None = None) -> int:
     """Measure the corpus, or a part of it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__)
     parser.add_argument("--city", action="append", choices=["paris", "san-francisco", "synthetic"])
+    parser.add_argument("--campaign", action="append", choices=CAMPAIGNS)
     parser.add_argument("--share", action="append", type=float, help="of fakes, such as 0.01")
     parser.add_argument("--between", choices=["cells", "positions"], default="cells")
     parser.add_argument("--seeds", type=int, default=1, help="runs of every attack")
     parser.add_argument("--honest", type=int, default=5, help="honest campaigns a setting")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a file for the outcomes, JSON by line")
+    parser.add_argument(
+        "--show", type=Path, nargs="*", help="kept files to show instead of measuring"
+    )
     asked = parser.parse_args(given)
-    settings = chosen_settings(asked.city or ["synthetic", "paris"], asked.between)
+    if asked.show:
+        kept = [line for path in asked.show for line in path.read_text().splitlines()]
+        tables([Outcome(**json.loads(line)) for line in kept])
+        return 0
+    settings = chosen_settings(
+        asked.city or ["synthetic", "paris"], asked.campaign or CAMPAIGNS, asked.between
+    )
     work = list(jobs(settings, asked.share or SHARES, asked.seeds, asked.honest))
     outcomes = []
     with ProcessPoolExecutor(asked.workers) as pool:

@@ -22,6 +22,7 @@ def library_campaign(city: City) -> gv.Campaign:
         settings.camouflage,
         most_leverage=settings.most_leverage,
         guarded=settings.guarded,
+        trusted_seed=settings.trusted_seed,
         between="positions",
     )
     return gv.Campaign(settings.grid, rule=rule, minimum_reports=settings.minimum_reports)
@@ -55,7 +56,7 @@ def assert_same(body: dict[str, Any], campaign: gv.Campaign) -> None:
     assert body["manipulation_gain"]["gain"] == gain.gain
 
 
-@pytest.mark.parametrize("changed", [{}, {"guarded": True}])
+@pytest.mark.parametrize("changed", [{}, {"guarded": True}, {"trusted_seed": True}])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_library_and_service_agree_bit_for_bit(changed: dict[str, Any], resumed: bool) -> None:
     city = City(campaign_settings(camouflage=0.7, **changed))

@@ -165,18 +165,21 @@ def test_what_stands_out_is_where_the_fakes_are() -> None:
     assert model.standing_out().max() < 20
 
 
-def test_either_bars_hold_both() -> None:
-    first, second = tallies((0, 0)), tallies((400, 400))
-    estimates = [gv.IterativeBayesianUpdate().fit(given) for given in (first, second)]
+def test_either_bars_hold_all_but_for_the_named_cells() -> None:
+    given = [tallies((number, number)) for number in (0, 400, 800)]
+    estimates = [gv.IterativeBayesianUpdate().fit(each) for each in given]
     parts = [estimate.errors for estimate in estimates]
-    either = EitherErrors.of(estimates[0].distribution, parts)
+    either = EitherErrors.of(estimates[0].distribution, parts, np.array([4]))
     low, high = either.interval(0.95)
-    for part in parts:
-        inner_low, inner_high = part.interval(0.95)
-        assert (low <= inner_low).all()
-        assert (high >= inner_high).all()
-        assert (either.standard_error() >= part.standard_error()).all()
+    ends = [part.interval(0.95) for part in parts]
+    others = [0, 1, 2, 3, 5]
+    for (inner_low, inner_high), part in zip(ends, parts, strict=True):
+        assert (low <= inner_low)[others].all()
+        assert (high >= inner_high)[others].all()
+        assert (either.standard_error() >= part.standard_error())[others].all()
+    assert high[4] >= max(ends[0][1][4], ends[1][1][4])
+    assert high[4] < ends[2][1][4]
     district = np.array([[0.0, 0, 0, 1, 1, 0]])
     lows = [part.interval(0.95, district)[0] for part in parts]
     assert either.interval(0.95, district)[0] <= min(lows)
-    assert "2 ways to count fakes" in either.method
+    assert "3 ways to count fakes" in either.method

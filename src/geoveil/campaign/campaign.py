@@ -44,7 +44,8 @@ class Campaign:
     A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
     its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
-    ``guarded=True`` leaves out what the poisoning alarm finds fake (:class:`PromiseRule`).
+    ``guarded=True`` leaves out the fakes that are sure; ``trusted_seed=True`` holds later estimates to the
+    error bars of the first round, whose reports must be known to be honest (:class:`PromiseRule`).
     On a map the promise is between any two positions, unless ``between="cells"`` (see ``elastic``).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
     Reference: PRIVIC Alg. 1, with the corrections of docs/privic.md.
@@ -71,6 +72,7 @@ class Campaign:
         camouflage: float | None = None,
         most_leverage: float | None = None,
         guarded: bool | None = None,
+        trusted_seed: bool | None = None,
         between: Between | None = None,
         prior: Any = None,
         minimum_reports: int = MINIMUM_REPORTS,
@@ -78,10 +80,11 @@ class Campaign:
     ) -> None:
         if (rule is None) == (epsilon_per_km is None):
             raise InvalidInput("a campaign must have a promise, epsilon_per_km=, or a rule=")
-        if rule is not None and (camouflage, most_leverage, guarded, between) != (None,) * 4:
+        own = (camouflage, most_leverage, guarded, trusted_seed, between)
+        if rule is not None and own != (None,) * len(own):
             raise InvalidInput(
-                "camouflage, most_leverage, guarded and between must go with epsilon_per_km; "
-                "a rule= has its own"
+                "camouflage, most_leverage, guarded, trusted_seed and between must go with "
+                "epsilon_per_km; a rule= has its own"
             )
         if rule is None:
             rule = PromiseRule(
@@ -89,6 +92,7 @@ class Campaign:
                 0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
                 guarded=bool(guarded),
+                trusted_seed=bool(trusted_seed),
                 between=checked_between(between, space),
             )
         self._begin(space, rule, frozen(prior_over(prior, space.size)), minimum_reports)
@@ -205,7 +209,7 @@ class Campaign:
         guard = self.rule.guard(self._least)
         if guard is None:
             believed = _believed(before[-1]) if before else self.prior
-            return Closing(used, self.rule.estimate(tallies, believed))
+            return Closing(used, self._held(used, self.rule.estimate(tallies, believed)))
         mechanisms = {done.number: done.mechanism for done in used}
         fakes = before[-1].fakes if before else ()
         guarded = guard.inspect(
@@ -216,7 +220,13 @@ class Campaign:
                 if number in mechanisms
             ],
         )
-        return Closing(used, guarded.estimate, guarded)
+        return Closing(used, self._held(used, guarded.estimate), guarded)
+
+    def _held(self, used: Sequence[Round], estimate: Estimate) -> Estimate:
+        """The estimate held to the first round where that is trusted and had enough reports."""
+        if used[0].number != 1 or len(used) == 1:
+            return estimate
+        return self.rule.held(estimate, [done.tally for done in used], used[0].tally)
 
     def _open_round(self) -> None:
         believed = self.distribution

@@ -139,19 +139,22 @@ class Closing:
         """Error bars of the estimate, and the rounds they are made from: all, or the largest.
 
         Bars from some of the rounds are wider than they could be, and hold what they claim. Where fakes
-        were named, they hold what would be said without the fewest and without the most of them.
+        were named, those of the named cells run from the low end without the most fakes to the high end
+        without the fewest; all others hold also what would be said with all reports.
         """
         guard = self.inspected
         bars, chosen = self._bars(guard.left, self.estimate.distribution)
         if not any(most.any() for most in guard.most):
             return bars, chosen
         steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
-        fewest = [tally for tally in guard.left_at_least if tally.total]
-        if not fewest:
-            return bars, chosen
-        other = IterativeBayesianUpdate(stop=steps).fit(fewest).distribution
-        without_most, _ = self._bars(guard.left_at_least, other)
-        return EitherErrors.of(self.estimate.distribution, (bars, without_most)), chosen
+        parts = [bars]
+        for left in (guard.left_at_least, guard.received):
+            counted = [tally for tally in left if tally.total]
+            if counted:
+                estimate = IterativeBayesianUpdate(stop=steps).fit(counted)
+                parts.append(self._bars(left, estimate.distribution)[0])
+        named = np.array([y for y in guard.named if y < self.estimate.space.size], dtype=np.int64)
+        return EitherErrors.of(self.estimate.distribution, parts, named), chosen
 
     def _bars(
         self, left: Iterable[Tally], distribution: FloatArray

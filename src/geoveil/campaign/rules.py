@@ -11,6 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
+from geoveil.campaign.seed_round import held_to_seed
 from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
@@ -44,6 +45,9 @@ class Rule(Protocol):
     def guard(self, least: int) -> GuardedUpdate | None:
         """What estimates in a guarded campaign; every round keeps at least so many reports."""
 
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+        """The estimate as far as the first round, ``seed``, allows it where that is trusted."""
+
     def to_dict(self) -> dict[str, Any]:
         """The rule as plain JSON values."""
 
@@ -56,6 +60,8 @@ class PromiseRule:
     ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: of the reports that the alarm
     names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
     close. It costs some hundred estimates at every close.
+    ``trusted_seed`` says that the reports of the first round are known to be honest: later estimates are
+    held to its error bars (:func:`~geoveil.campaign.seed_round.held_to_seed`).
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
     (:func:`~geoveil.campaign.steering.averaged`).
     ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without
@@ -70,6 +76,7 @@ class PromiseRule:
     most_leverage: float | None = None
     guarded: bool = False
     between: Between = "cells"
+    trusted_seed: bool = False
 
     def __post_init__(self) -> None:
         positive("epsilon_per_km", self.epsilon_per_km)
@@ -108,6 +115,12 @@ class PromiseRule:
             return None
         return GuardedUpdate(NewestRounds(), self.estimator, least=least)
 
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+        """Within the error bars of a trusted first round."""
+        if not self.trusted_seed:
+            return estimate
+        return held_to_seed(estimate, tallies, seed, self.estimator)
+
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound and the guard."""
         estimator = self.estimator
@@ -123,6 +136,7 @@ class PromiseRule:
             "camouflage": self.camouflage,
             "most_leverage": self.most_leverage,
             "guarded": self.guarded or None,
+            "trusted_seed": self.trusted_seed or None,
             "between": None if self.between == "cells" else self.between,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -171,6 +185,10 @@ class PublishedRule:
     def guard(self, least: int) -> GuardedUpdate | None:
         """The paper has none."""
         return None
+
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+        """The paper trusts every round."""
+        return estimate
 
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """The last round, from what was believed before it."""

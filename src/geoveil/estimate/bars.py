@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from geoveil.arrays import BoolArray, FloatArray, finite
+from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput
 
@@ -154,30 +154,39 @@ class AveragedErrors(ErrorBars):
 class EitherErrors(ErrorBars):
     """Error bars where it is not known which of several sets of reports is the right one.
 
-    An interval runs from the lowest of their low ends to the highest of their high ends.
+    An interval runs from the lowest of their low ends to the highest of their high ends; for the cells
+    ``named``, about which the last set is known to be wrong, without that.
     """
 
     parts: Sequence[ErrorBars]
+    named: IntArray
 
     @classmethod
-    def of(cls, distribution: FloatArray, parts: Sequence[ErrorBars]) -> ErrorBars:
+    def of(cls, distribution: FloatArray, parts: Sequence[ErrorBars], named: IntArray) -> ErrorBars:
         """Those of an estimate that was made from the first of the sets."""
         first = parts[0]
         method = f"{first.method}; whatever the bars of {len(parts)} ways to count fakes hold"
         people = min(part.people for part in parts)
-        return cls(method, distribution, first.centre, people, parts)
+        return cls(method, distribution, first.centre, people, parts, named)
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         centre = combined(self.centre, combinations)
         away = [combined(part.centre, combinations) - centre for part in self.parts]
-        errors = [part.standard_error(combinations) for part in self.parts]
-        return np.asarray(np.hypot(errors, away).max(axis=0))
+        errors = np.hypot([part.standard_error(combinations) for part in self.parts], away)
+        if combinations is None and len(self.parts) > 1:
+            errors[-1, self.named] = 0.0
+        return np.asarray(errors.max(axis=0))
 
     def interval(
         self, level: float, combinations: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        low, high = zip(*(part.interval(level, combinations) for part in self.parts), strict=True)
-        return self._held(level, combinations, np.min(low, axis=0), np.max(high, axis=0))
+        low, high = map(
+            np.array,
+            zip(*(part.interval(level, combinations) for part in self.parts), strict=True),
+        )
+        if combinations is None and len(self.parts) > 1:
+            low[-1, self.named], high[-1, self.named] = low[0, self.named], high[0, self.named]
+        return self._held(level, combinations, low.min(axis=0), high.max(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

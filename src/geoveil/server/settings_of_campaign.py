@@ -65,7 +65,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         ),
     ] = None
     guarded: Annotated[
-        bool, Meta(description="Whether estimates leave out what the alarm finds fake.")
+        bool, Meta(description="Whether estimates leave out the fakes that are sure.")
+    ] = False
+    trusted_seed: Annotated[
+        bool,
+        Meta(description="Whether later estimates are held to the error bars of the first round."),
     ] = False
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
@@ -126,6 +130,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             self.camouflage,
             most_leverage=self.most_leverage,
             guarded=self.guarded,
+            trusted_seed=self.trusted_seed,
             between="positions",
         )
 

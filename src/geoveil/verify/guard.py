@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from scipy.special import gammaincc, gammaln
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
-from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate
+from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fakes import FakesRange, MapAndFakes
 from geoveil.estimate.fitted import Observations
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
@@ -213,7 +213,7 @@ class _Inspection:
         if suspects:
             self.model = MapAndFakes(self.received[self.first :], suspects)
         self.alarms: list[AlarmResult] = []
-        self.estimate: Estimate | None = None
+        self.plain = guard.estimator.fit(self.received)
 
     def named_more(self) -> bool:
         """Ask the alarm about what is left without the likeliest fakes; whether it named others."""
@@ -223,10 +223,7 @@ class _Inspection:
                 return False
             apart = _zeros(self.received)
         left = _less(self.received, apart)
-        estimate = self.guard.estimator.fit(left)
-        if not any(each.any() for each in apart):
-            self.estimate = estimate
-        self.alarms.append(self.guard.alarm.check(left, estimate))
+        self.alarms.append(self.guard.alarm.check(left, self._estimated(apart)))
         again = len(self.alarms) <= self.guard.passes and self.first < len(self.received)
         return again and bool(self.alarms[-1].suspicious.size) and self._name(self.alarms[-1])
 
@@ -277,13 +274,20 @@ class _Inspection:
             elif self._too_few(taken):
                 why_not = f"fewer than {self.guard.least} reports of a round would be left"
                 taken = _zeros(self.received)
-        left = _less(self.received, taken)
-        untouched = not any(each.any() for each in taken)
-        estimate = self.estimate if untouched and self.estimate else self.guard.estimator.fit(left)
         return Guarded(
-            estimate, tuple(self.alarms), self.received, tuple(taken), tuple(most),
+            self._estimated(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
             tuple(dict.fromkeys([*self.known, *self.named])), why_not,
         )  # fmt: skip
+
+    def _estimated(self, apart: Sequence[IntArray]) -> Estimate:
+        """The estimate without some reports, in as many steps as with them: nothing else may change."""
+        if not any(each.any() for each in apart):
+            return self.plain
+        estimator = self.guard.estimator
+        if isinstance(estimator, IterativeBayesianUpdate) and estimator.accelerate is None:
+            steps = Steps(max(1, self.plain.steps), "as many as with the reports left out")
+            estimator = replace(estimator, stop=steps)
+        return estimator.fit(_less(self.received, apart))
 
     def _bounds(self, found: FakesRange) -> tuple[list[IntArray], list[IntArray]]:
         """The fewest and the most fakes of every tally, in whole numbers."""

@@ -1,0 +1,89 @@
+"""A trusted first round bounds what fakes can move, and leaves honest campaigns alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.campaign.seed_round import held_within
+from geoveil.channel.channel import Tally
+from geoveil.errors import InvalidInput
+
+TOWN = gv.Grid(rows=6, columns=6, cell_km=1.0)
+
+
+def town() -> FloatArray:
+    weights = np.exp(-TOWN.distances_from_km(8)) + np.exp(-TOWN.distances_from_km(27)) + 0.01
+    return np.asarray(weights / weights.sum())
+
+
+def campaign(seed: int, fakes: float, **options: bool) -> gv.Campaign:
+    """An honest round of 10,000, then one of 30,000 in which fakes behave like people of cell 5."""
+    made = gv.Campaign(TOWN, epsilon_per_km=2.0, between="cells", **options)
+    generator = np.random.default_rng(seed)
+    for reports, share in ((10_000, 0.0), (30_000, fakes)):
+        law = (1 - share) * made.mechanism.push(town()) + share * made.mechanism.row(5)
+        made.receive(Tally(made.mechanism, generator.multinomial(reports, law / law.sum())))
+        made.close_round()
+    return made
+
+
+def test_invisible_fakes_move_a_cell_by_the_bars_of_the_seed_at_most() -> None:
+    free, held = (campaign(1, 0.5, trusted_seed=trusted) for trusted in (False, True))
+    seed = gv.IterativeBayesianUpdate().fit(held.rounds[0].tally)
+    low, high = seed.interval(1 - 0.05 / TOWN.size)
+    assert free.distribution[5] > 0.25
+    assert (held.distribution <= high + 1e-9).all()
+    assert (held.distribution >= low - 1e-9).all()
+    assert held.distribution[5] < 0.06
+    assert "held to the error bars of the trusted seed round" in held.estimate.stopped
+    assert (
+        held.estimate.certificate > free.estimate.certificate
+    )  # it explains the reports less well
+    interval = held.estimate.interval()
+    assert (interval[0] <= held.distribution).all()
+    assert (held.distribution <= interval[1]).all()
+
+
+def test_honest_campaigns_are_left_alone() -> None:
+    for seed in range(4):
+        free, held = (campaign(seed, 0.0, trusted_seed=trusted) for trusted in (False, True))
+        assert np.abs(free.distribution - held.distribution).max() < 0.01
+        assert (
+            np.abs(held.distribution - town()).sum()
+            < 1.2 * np.abs(free.distribution - town()).sum()
+        )
+
+
+def test_the_option_survives_a_save_and_goes_with_the_guard() -> None:
+    made = campaign(2, 0.3, trusted_seed=True, guarded=True)
+    again = gv.Campaign.from_dict(made.to_dict())
+    assert again.rule.to_dict() == made.rule.to_dict()
+    assert again.rule.to_dict()["trusted_seed"] is True
+    np.testing.assert_array_equal(again.estimate.distribution, made.estimate.distribution)
+    with pytest.raises(InvalidInput, match="trusted_seed"):
+        gv.Campaign(TOWN, rule=made.rule, trusted_seed=True)
+
+
+@given(st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_bounds_are_kept_and_the_nearest_is_found(size: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    inside, theta = generator.dirichlet(np.ones(size), 2)
+    low, high = (
+        inside * generator.random(size),
+        np.minimum(1.0, inside * (1 + generator.random(size))),
+    )
+    held = held_within(theta, low, high)
+    assert held.sum() == pytest.approx(1.0)
+    assert (held >= low - 1e-9).all()
+    assert (held <= high + 1e-9).all()
+    others = inside + 0.3 * (held - inside)  # another distribution within the bounds
+
+    def divergence(values: FloatArray) -> float:
+        return float(values @ np.log(np.maximum(values, 1e-300) / theta))
+
+    assert divergence(held) <= divergence(others) + 1e-9
