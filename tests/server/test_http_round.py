@@ -21,7 +21,15 @@ def report_all(server: Live, campaign: str, number: int) -> None:
     cells = [
         7 if source.random() < 0.7 else source.randrange(document.area.size) for _ in range(number)
     ]
-    drawn = [law.draw(law.centres.points[cell], source.randbytes(16)) for cell in cells]
+    centres = law.centres.points
+    half = abs(int((centres[1] - centres[0]).max())) // 2
+    drawn = [  # people stand anywhere in their cells
+        law.draw(
+            centres[cell] + [source.randint(-half, half), source.randint(-half, half)],
+            source.randbytes(16),
+        )
+        for cell in cells
+    ]
     reports = [{"mechanism": document.id, "id": new_id(), "cell": cell} for cell in drawn]
     with server.client() as client:
         for start in range(0, number, 1000):
