@@ -22,7 +22,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.words import NEARBY_KM, spend_in_words
+from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
 from geoveil.client import Device, Patience
 from geoveil.client.collector import Address, Collector, Network, Unreachable, check_promise
 from geoveil.demo.city import City, simulated_city
@@ -286,7 +286,7 @@ class Story:
     @property
     def promise(self) -> str:
         """What a report tells about two people close to each other, in words."""
-        return self.mechanism.explain(NEARBY_KM)
+        return explain(self.documents[-1].promise, None, NEARBY_KM)
 
     @property
     def spent(self) -> str:

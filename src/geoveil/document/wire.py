@@ -137,11 +137,8 @@ class MechanismDocument:
 
     def check_promise(self) -> None:
         """:class:`RefusedDocument` unless the whole numbers keep the promise between any two positions."""
-        _require(self._kept, "certificate", "its integers do not keep the promise it states")
-
-    @cached_property
-    def _kept(self) -> bool:
-        return self.law.keeps(self.promise)
+        kept = self.law.keeps(self.promise)
+        _require(kept, "certificate", "its integers do not keep the promise it states")
 
     @classmethod
     def read(

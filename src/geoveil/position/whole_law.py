@@ -72,10 +72,14 @@ class WholeLaw:
     def keeps(self, promise: BetweenPositions) -> bool:
         """Whether it keeps a promise; a device asks this, which takes less time than the certificate."""
         claim = promise.epsilon_per_km
-        if self.slack_at(claim) > promise.slack:
-            return False
-        law = Law(self.centres, self.weights.astype(np.float64), self.cone)
-        return law.certify(claim).epsilon_per_km <= claim
+        return self.slack_at(claim) <= promise.slack and self._certified_at(claim)
+
+    def _certified_at(self, claim_per_km: float) -> bool:
+        known: dict[float, bool] = self.__dict__.setdefault("_claims", {})
+        if claim_per_km not in known:
+            law = Law(self.centres, self.weights.astype(np.float64), self.cone)
+            known[claim_per_km] = law.certify(claim_per_km).epsilon_per_km <= claim_per_km
+        return known[claim_per_km]
 
     # -- the kernel ----------------------------------------------------------------------------
 
