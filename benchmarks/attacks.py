@@ -391,14 +391,14 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def chosen_settings(
-    cities: Sequence[str], campaigns: Sequence[str], between: Between
+    cities: Sequence[str], campaigns: Sequence[str], epsilons: Sequence[float], between: Between
 ) -> list[Setting]:
     """Every city, promise and kind of campaign."""
     return [
         Setting(city, epsilon, campaign == "adaptive", between)
         for campaign in campaigns
         for city in cities
-        for epsilon in EPSILONS
+        for epsilon in epsilons
     ]
 
 
@@ -420,6 +420,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__)
     parser.add_argument("--city", action="append", choices=["paris", "san-francisco", "synthetic"])
     parser.add_argument("--campaign", action="append", choices=CAMPAIGNS)
+    parser.add_argument("--epsilon", action="append", type=float, help="per cell, such as 1")
     parser.add_argument("--share", action="append", type=float, help="of fakes, such as 0.01")
     parser.add_argument("--between", choices=["cells", "positions"], default="cells")
     parser.add_argument("--seeds", type=int, default=1, help="runs of every attack")
@@ -435,7 +436,10 @@ def main(given: Sequence[str] | None = None) -> int:
         tables([Outcome(**json.loads(line)) for line in kept])
         return 0
     settings = chosen_settings(
-        asked.city or ["synthetic", "paris"], asked.campaign or CAMPAIGNS, asked.between
+        asked.city or ["synthetic", "paris"],
+        asked.campaign or CAMPAIGNS,
+        asked.epsilon or EPSILONS,
+        asked.between,
     )
     work = list(jobs(settings, asked.share or SHARES, asked.seeds, asked.honest))
     outcomes = []

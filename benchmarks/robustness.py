@@ -2,7 +2,8 @@
 
 Run ``python benchmarks/robustness.py PART…`` with the parts wanted (all of them for none), in the
 folder of the repository, with the check-ins of the papers in ``GEOVEIL_DATA`` or ``../shared/data``.
-Each part prints the tables of docs/robustness.md and draws its picture into docs/images.
+Each part prints a table of docs/robustness.md or draws its picture into docs/images; attacks on whole
+campaigns are in benchmarks/attacks.py.
 Distances are in cells of half a kilometre, as in the papers; ε is per cell.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,26 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.campaign import Crowd, simulate
 from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
+from geoveil.campaign.rules import PromiseRule
+from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseOperator, Estimate, maximise
 from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
-from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
 from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS
 from geoveil.plot.maps import Panel, draw_maps
 from geoveil.verify.alarm import PoisoningAlarm
-from geoveil.verify.guard import GuardedUpdate
-from geoveil.verify.manipulation import (
-    campaign_manipulation_gain,
-    expected_counts,
-    manipulation_gain,
-)
+from geoveil.verify.manipulation import expected_counts, manipulation_gain
 
 IMAGES = Path("docs/images")
 REPORTS = 100_000
 SHARE = 0.01
-ROUNDS = 4
 SHARES = (0.001, 0.01, 0.05)
 BOUNDS = (4.0, 2.6)
 """What a report may weigh where that is bounded, at ε = 2 per cell: nearly free, and for gains below 3."""
-HEAD_STARTS = (1_000, 3_000, 10_000)
 ISLAND_CELL, ISLAND_RADIUS = 16, 2.9
 """Row 1, column 1 and the two rows and columns around: gives the posteriors of docs/robustness.md."""
 
@@ -83,11 +77,6 @@ class Setting:
             most_leverage=most_leverage,
             between="cells",
         )
-
-    def campaign(self, **arguments: Any) -> gv.Campaign:
-        """A campaign at the default dial, between cells."""
-        dial = {"epsilon_per_km": self.epsilon, "camouflage": 0.5, "between": "cells"}
-        return gv.Campaign(self.city.grid, **{**dial, **arguments})
 
     def __str__(self) -> str:
         return f"{self.name} ε={self.epsilon:g}"
@@ -131,74 +120,14 @@ def gain() -> None:
 
 
 def bounded() -> None:
-    """What a bound on the leverage does at ε = 2: gain by share of fakes, leakage, distance, error."""
+    """What a bound on the leverage does at ε = 2: gain by share of fakes, leakage, distance."""
     row("setting", "bound", "leverage", *(f"gain at {share:.1%}" for share in SHARES), "leakage",
-        "distance", "EMD, five campaigns", "of the paper's rule")  # fmt: skip
+        "distance")  # fmt: skip
     for setting in SETTINGS[1::2]:
-        published = np.mean([error(setting, seed, as_published=True) for seed in range(5)])
         for bound in (None, *BOUNDS):
             made, truth = setting.mechanism(most_leverage=bound), setting.city.truth
             gains = [manipulation_gain(made, truth, share=share).gain for share in SHARES]
-            ours = np.mean([error(setting, seed, most_leverage=bound) for seed in range(5)])
-            row(setting, bound, made.leverage, *gains, made.leakage_bits, made.mean_distance_km,
-                f"{ours:.3f}", float(ours / published))  # fmt: skip
-
-
-def error(setting: Setting, seed: int, *, as_published: bool = False, **arguments: Any) -> float:
-    """The error of a campaign in which everybody reports once, in cells; as PRIVIC's tables go."""
-    paper = PARIS_CAMPAIGN if setting.name == "Paris" else SAN_FRANCISCO_CAMPAIGN
-    campaign = (
-        paper.as_published(setting.city, setting.epsilon / 2)
-        if as_published
-        else setting.campaign(**arguments)
-    )
-    crowd = Crowd(setting.city.people)
-    return simulate(campaign, crowd, rounds=paper.cycles + 1, seed=seed).rounds[-1].error_km
-
-
-def campaign() -> None:
-    """The same over campaigns of four rounds: plain, guarded, and with a bound on the leverage."""
-    row("setting", "campaign", "fakes", "from round", "worst gain", "at cell", "median target")
-    for setting in SETTINGS:
-        prior = setting.city.truth
-        screened = manipulation_gain(setting.mechanism(), prior, candidates=1)
-        likely = np.argsort(-screened.gains)[:12]
-        others = np.random.default_rng(3).permutation(prior.size)[:12]
-        kinds: dict[str, dict[str, Any]] = {"plain": {}, "guarded": {"guarded": True}}
-        if setting.epsilon == 2:
-            for bound in BOUNDS:
-                kinds[f"leverage at most {bound:g}"] = {"most_leverage": bound}
-        for kind, arguments in kinds.items():
-            for share, onset in ((0.001, 1), (0.01, 1), (0.05, 1), (0.01, 2), (0.01, ROUNDS)):
-                found = campaign_manipulation_gain(
-                    partial(setting.campaign, **arguments), prior, rounds=ROUNDS,
-                    targets=np.union1d(likely, others), share=share, onset=onset,
-                )  # fmt: skip
-                row(setting, kind, f"{share:.1%}", onset, found.gain, found.target, found.median)
-
-
-def guard() -> None:
-    """The plain update and the guarded one against the same attacks, one round, sampled counts.
-
-    On the ten worst targets, the ten largest crowds and others at random; the least gain says how far
-    a crowd can be made to look smaller by somebody who is found.
-    """
-    row("setting", "attacks", "plain: worst", "mean", "guarded: worst", "mean", "least")
-    for setting, attacks in zip(SETTINGS, (80, 80, 40, 40), strict=True):
-        generator = np.random.default_rng(5)
-        truth, moved = setting.city.truth, []
-        worst = np.argsort(-manipulation_gain(setting.mechanism(), truth, candidates=1).gains)[:10]
-        chosen = [*worst, *np.argsort(-truth)[:10], *generator.permutation(truth.size)]
-        for target in chosen[:attacks]:
-            tallies, plain = one_round(setting, generator, REPORTS, SHARE, int(target))
-            kept = GuardedUpdate(PoisoningAlarm(replicates=99)).fit(tallies)
-            pair = (plain.distribution[target], kept.distribution[target])
-            moved.append([(share - truth[target]) / SHARE for share in pair])
-        gains, kept_gains = np.array(moved).T
-        row(
-            setting, attacks, gains.max(), gains.mean(), kept_gains.max(), kept_gains.mean(),
-            kept_gains.min(),
-        )  # fmt: skip
+            row(setting, bound, made.leverage, *gains, made.leakage_bits, made.mean_distance_km)
 
 
 # -- alarm -----------------------------------------------------------------------------------------
@@ -227,45 +156,6 @@ def opening_round(
     mechanism = setting.mechanism(opening=True)
     tally = poisoned(mechanism, setting.city.truth, generator, reports, share, target)
     return [tally], gv.IterativeBayesianUpdate().fit(tally)
-
-
-def later_round(
-    setting: Setting,
-    generator: np.random.Generator,
-    reports: int,
-    share: float,
-    target: int | None,
-    honest: int = 0,
-) -> tuple[list[Tally], Estimate]:
-    """So many honest reports in the first round, then a poisoned round of ``reports``."""
-    campaign, truth = setting.campaign(), setting.city.truth
-    for number, wanted in ((honest, None), (reports, target)):
-        campaign.receive(poisoned(campaign.mechanism, truth, generator, number, share, wanted))
-        campaign.close_round()
-    return [done.tally for done in campaign.rounds], campaign.estimate
-
-
-def rounds(
-    setting: Setting,
-    generator: np.random.Generator,
-    reports: int,
-    share: float,
-    target: int | None,
-    honest: int = 0,
-) -> tuple[list[Tally], Estimate]:
-    """A campaign of four rounds, the first ``honest`` of them without fakes."""
-    campaign, truth = setting.campaign(), setting.city.truth
-    for number in range(ROUNDS):
-        wanted = target if number >= honest else None
-        made = poisoned(campaign.mechanism, truth, generator, reports // ROUNDS, share, wanted)
-        campaign.receive(made)
-        campaign.close_round()
-    return [done.tally for done in campaign.rounds], campaign.estimate
-
-
-def history(setting: Setting, *rest: Any) -> tuple[list[Tally], Estimate]:
-    """A campaign whose first round is honest."""
-    return partial(rounds, honest=1)(setting, *rest)
 
 
 def poisoned(
@@ -308,14 +198,8 @@ def drawn_targets(setting: Setting, number: int) -> list[int | None]:
     return [int(cell) for cell in order[:number]]
 
 
-SCENARIOS: dict[str, Scenario] = {
-    "one round": one_round,
-    "opening round": opening_round,
-    "four rounds, first honest": history,
-    "four rounds, all poisoned": rounds,
-}
+SCENARIOS: dict[str, Scenario] = {"one round": one_round, "opening round": opening_round}
 RUNS = {"Paris": (200, 165), "San Francisco": (60, 60)}
-CAMPAIGN_RUNS = {"Paris": (60, 60), "San Francisco": (25, 30)}
 
 
 def alarm() -> None:
@@ -323,55 +207,30 @@ def alarm() -> None:
     row("scenario", "setting", "false alarms", "found", "named", "gain of those missed")
     for name, scenario in SCENARIOS.items():
         for setting in SETTINGS:
-            single = scenario in (one_round, opening_round)
-            honest, attacks = (RUNS if single else CAMPAIGN_RUNS)[setting.name]
-            quiet = [None] * (
-                0 if scenario is rounds else honest
-            )  # honest rounds are the same twice
+            honest, attacks = RUNS[setting.name]
+            quiet = [None] * honest
             false = sum(raised for raised, *_ in checks(setting, scenario, quiet, REPORTS, 0.0))
             found = list(checks(setting, scenario, drawn_targets(setting, attacks), REPORTS, SHARE))
             raised, named, gains = (np.array(each) for each in zip(*found, strict=True))
             missed = f"{gains[~raised].mean():.1f}" if (~raised).any() else "–"
-            shown = f"{false} of {len(quiet)}" if quiet else "as above"
-            row(name, setting, shown, f"{raised.sum()} of {attacks}", f"{named.sum()}", missed)
-
-
-def head_start() -> None:
-    """How many honest reports before an attack suffice to find it: 1 % fakes among 100,000 after."""
-    row("setting", "honest reports before", "found", "false alarms")
-    for setting in SETTINGS[1::2]:
-        for honest in HEAD_STARTS:
-            scenario = partial(later_round, honest=honest)
-            counts = [
-                sum(raised for raised, *_ in checks(setting, scenario, targets, REPORTS, share))
-                for targets, share in ((drawn_targets(setting, 30), SHARE), ([None] * 30, 0.0))
-            ]
-            row(setting, honest, *(f"{number} of 30" for number in counts))
+            row(
+                name,
+                setting,
+                f"{false} of {honest}",
+                f"{raised.sum()} of {attacks}",
+                f"{named.sum()}",
+                missed,
+            )
 
 
 def curve() -> None:
-    """Attacks found by number of reports and share of fakes: Paris, one round and with a history."""
-    from matplotlib.figure import Figure
-
+    """Attacks found by number of reports and share of fakes: Paris, one round."""
     sizes, shares = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000), (0.003, 0.01, 0.03)
-    row("scenario", "setting", "fakes", *sizes)
-    with style():
-        figure = Figure(figsize=(8.4, 3.2), layout="constrained")
-        axes = figure.subplots(1, 3, sharey=True)
-        panels = [(one_round, SETTINGS[0]), (one_round, SETTINGS[1]), (history, SETTINGS[1])]
-        for axis, (scenario, setting) in zip(axes, panels, strict=True):
-            name = "one round" if scenario is one_round else "first of four rounds honest"
-            for colour, share in zip(COLOURS, shares, strict=False):
-                found = [found_share(setting, scenario, size, share) for size in sizes]
-                row(name, setting, f"{share:.1%}", *found)
-                axis.plot(
-                    sizes, found, marker="o", markersize=3.5, color=colour, label=f"{share:.1%}"
-                )
-            axis.axhline(0.9, color="0.6", linestyle=":")
-            axis.set(xscale="log", xlabel="reports", title=f"{setting}\n{name}", ylim=(-0.02, 1.04))
-        axes[0].set_ylabel("attacks found")
-        axes[2].legend(title="fakes", fontsize=8)
-        save(figure, "robustness-alarm.png")
+    row("setting", "fakes", *sizes)
+    for setting in SETTINGS[:2]:
+        for share in shares:
+            found = [found_share(setting, one_round, size, share) for size in sizes]
+            row(setting, f"{share:.1%}", *found)
 
 
 def found_share(setting: Setting, scenario: Scenario, reports: int, share: float) -> float:
@@ -393,9 +252,6 @@ def limit() -> None:
         cells = range(0, setting.city.truth.size, 3)
         for name, channels in fixed.items():
             row(setting, name, explained([lack(channels, setting, cell) for cell in cells]))
-        for name, onset in (("all poisoned", 1), ("first honest", 2)):
-            found = [lack(published(setting, cell, onset), setting, cell, onset) for cell in cells]
-            row(setting, f"four rounds, {name}", explained(found))
 
 
 def explained(lacks: list[float]) -> str:
@@ -403,36 +259,86 @@ def explained(lacks: list[float]) -> str:
     return f"{np.mean(np.array(lacks) < 15):.0%}"
 
 
-def published(setting: Setting, target: int, onset: int) -> list[Channel]:
-    """The mechanisms of a campaign under attack from a round on, with the expected counts."""
-    campaign, channels = setting.campaign(), []
-    for number in range(1, ROUNDS + 1):
-        channels.append(campaign.mechanism)
-        law = attacked(channels[-1], setting, target if number >= onset else None)
-        counts = expected_counts(law, REPORTS // ROUNDS)
-        campaign.receive(Tally(channels[-1], counts))
-        campaign.close_round()
-    return channels
-
-
-def attacked(channel: Channel, setting: Setting, target: int | None) -> FloatArray:
-    """The law of reports, with fakes among them where there is a target."""
+def attacked(channel: Channel, setting: Setting, target: int) -> FloatArray:
+    """The law of reports with fakes among them."""
     honest = channel.push(setting.city.truth)
-    if target is None:
-        return honest
     return (1 - SHARE) * honest + SHARE * np.eye(honest.size)[target]
 
 
-def lack(channels: Sequence[Channel], setting: Setting, target: int, onset: int = 1) -> float:
+def lack(channels: Sequence[Channel], setting: Setting, target: int) -> float:
     """How much likelihood the best honest map lacks on the expected counts, as a χ² statistic."""
     matrix = np.hstack([channel.matrix() / len(channels) for channel in channels])
-    wanted = [target if number >= onset else None for number in range(1, len(channels) + 1)]
-    laws = [attacked(channel, setting, to) for channel, to in zip(channels, wanted, strict=True)]
+    laws = [attacked(channel, setting, target) for channel in channels]
     law = np.concatenate(laws) / len(channels)
     best = maximise(
         DenseOperator(matrix), law, stop=gv.CertifiedWithin(1e-6), accelerate=gv.ActiveSetNewton()
     )
     return float(2 * REPORTS * (law @ np.log(law) - best.log_likelihood))
+
+
+# -- steering and the seed round -------------------------------------------------------------------
+
+
+class Unaveraged(PromiseRule):
+    """A campaign whose mechanisms are designed for the estimate itself."""
+
+    def steering(self, space: gv.Space, estimated: FloatArray) -> FloatArray:
+        return estimated
+
+
+def steering() -> None:
+    """P(own cell) of somebody in a lonely cell while fakes mimic people there for four rounds."""
+    row(
+        "setting", "fakes", "loneliest", "opening", "highest, designed for the estimate", "averaged"
+    )
+    for setting in SETTINGS[:2]:
+        for share in (0.05, 0.2):
+            for name, cell in lonely(setting.city).items():
+                plain, ours = (
+                    own_cell(setting, rule(setting.epsilon), cell, share)
+                    for rule in (Unaveraged, PromiseRule)
+                )
+                row(setting, f"{share:.0%}", name, ours[0], max(plain[1:]), max(ours[1:]))
+
+
+def lonely(town: City) -> dict[str, int]:
+    """The cells with the fewest people around: in a corner, at an edge, inside."""
+    grid = town.grid
+    around = averaged(grid, town.truth, epsilon_per_km=1.0, between="cells")
+    line, column = np.divmod(np.arange(grid.size), grid.columns)
+    top = np.minimum(line, grid.rows - 1 - line) == 0
+    side = np.minimum(column, grid.columns - 1 - column) == 0
+    kinds = {"corner": top & side, "edge": top ^ side, "inside": ~top & ~side}
+    return {
+        name: int(np.flatnonzero(kind)[np.argmin(around[kind])]) for name, kind in kinds.items()
+    }
+
+
+def own_cell(setting: Setting, rule: PromiseRule, cell: int, share: float) -> list[float]:
+    """P(own cell) under every mechanism of a campaign of four rounds."""
+    campaign, fakes = gv.Campaign(setting.city.grid, rule=rule), round(share * REPORTS / 4)
+    chances = []
+    for _ in range(4):
+        mechanism = campaign.mechanism
+        chances.append(float(mechanism.row(cell)[cell]))
+        honest = expected_counts(mechanism.push(setting.city.truth), REPORTS // 4 - fakes)
+        sent = expected_counts(mechanism.row(cell), fakes)
+        campaign.receive(Tally(mechanism, honest + sent))
+        campaign.close_round()
+    return [*chances, float(campaign.mechanism.row(cell)[cell])]
+
+
+def seed() -> None:
+    """How far the error bars of an honest opening round of 10,000 let a crowd be moved."""
+    row("setting", "largest crowd", "down at most", "up at most", "median cell, up at most")
+    for setting in SETTINGS:
+        mechanism, truth = setting.mechanism(opening=True), setting.city.truth
+        tally = Tally(mechanism, expected_counts(mechanism.push(truth), 10_000))
+        low, high = gv.IterativeBayesianUpdate().fit(tally).interval(1 - 0.05 / truth.size)
+        crowd = int(np.argmax(truth))
+        texts = (truth[crowd], truth[crowd] - low[crowd], high[crowd] - truth[crowd],
+                 np.median(high - truth))  # fmt: skip
+        row(setting, *(f"{value:.3f}" for value in texts))
 
 
 # -- long run --------------------------------------------------------------------------------------
@@ -564,12 +470,11 @@ def draw_elastic(paris: City, island: FloatArray, shown: dict[str, Elasticity]) 
 PARTS: dict[str, Callable[[], None]] = {
     "gain": gain,
     "bounded": bounded,
-    "campaign": campaign,
-    "guard": guard,
     "alarm": alarm,
-    "head-start": head_start,
     "curve": curve,
     "limit": limit,
+    "steering": steering,
+    "seed": seed,
     "long-run": long,
     "elastic": elastic,
 }
