@@ -27,6 +27,7 @@ check: $(READY) ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python web/tools.py check
 
 format: $(READY) ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only .
@@ -51,7 +52,7 @@ lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment, caches and everything built
-	rm -rf .venv build dist site docs/reference .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site docs/reference web/sdk/node_modules web/sdk/dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # pip checks the hash of uv, uv those of the rest in a tenth of the time; pip stands in where uv
 # finds no packages, since only pip reads pip's own settings (a mirror, a proxy).

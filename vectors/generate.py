@@ -16,6 +16,8 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
+from geoveil.client.ledger_book import Period, moved_on
+from geoveil.client.location import in_words
 from geoveil.document.area import Area
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
@@ -367,6 +369,24 @@ def _sampled(name: str) -> float:
     return math.ceil(worst * 1e6) / 1e6
 
 
+def reports() -> dict[str, Any]:
+    """The ids and bits of reports under a key that moves on, and each document in words."""
+    key, mechanism = _digest("key"), documents()["paris"].id
+    keys = []
+    for period in (Period("never", 0), Period("day", 20000), Period("round", 7)):
+        report, bits = period.bits(key, mechanism)
+        keys.append([period.again, period.number, report, bits.hex()])
+    later = [[steps, moved_on(key, steps).hex()] for steps in (0, 1, 2, 50)]
+    words = {name: in_words(document) for name, document in documents().items()}
+    return {
+        "key": key.hex(),
+        "mechanism": mechanism,
+        "reports": keys,
+        "later": later,
+        "words": words,
+    }
+
+
 def texts() -> dict[str, str]:
     """File name → what it must hold."""
     pairs = [[value, canonical_bytes({"n": value}).decode()[5:-1]] for value in NUMBERS]
@@ -377,6 +397,7 @@ def texts() -> dict[str, str]:
         made[f"mechanism-{name}.json"] = described(name, document)
         if name == "paris":
             made["levels.json"] = levels(document)
+    made["reports.json"] = reports()
     made["slots.json"] = [[slots.to_dict(), _times(slots)] for slots in (DAY, WEEK, ONCE)]
     return {file: json.dumps(values, separators=(",", ":")) + "\n" for file, values in made.items()}
 

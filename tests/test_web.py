@@ -1,0 +1,45 @@
+"""The device in TypeScript: its own tests where Node is there, and what can be checked without."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from web import tools
+
+from geoveil.client import REASONS
+
+ANCHORED = {"ledger-lost", "ledger-exchanged"}
+"""Of ledgers in files with an anchor beside them, which a browser does not have."""
+
+
+def test_its_own_tests_pass() -> None:
+    try:
+        tools.prepare()
+    except tools.Unavailable as reason:
+        pytest.skip(f"the tests of web/sdk cannot run: {reason}")
+    done = tools.run("vitest", "run", "--no-color")
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert re.search(r"Tests +\d\d+ passed", done.stdout), done.stdout[-2000:]
+
+
+def test_it_refuses_in_the_words_of_the_python_device() -> None:
+    source = (tools.SDK / "src" / "refusal.ts").read_text(encoding="utf-8")
+    listed = source.partition("REASONS = {")[2].partition("} as const")[0]
+    reasons = dict(re.findall(r'^ +"?([a-z-]+)"?: "(.+)",$', listed, re.MULTILINE))
+    assert reasons == {name: words for name, words in REASONS.items() if name not in ANCHORED}
+
+
+def test_nothing_but_tools_is_installed_and_no_address_is_locked() -> None:
+    package, lock = (_read(name) for name in ("package.json", "package-lock.json"))
+    assert "dependencies" not in package
+    locked = {name: entry for name, entry in lock["packages"].items() if name}
+    assert locked
+    assert all("integrity" in entry and "resolved" not in entry for entry in locked.values())
+
+
+def _read(name: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((tools.SDK / name).read_text(encoding="utf-8"))
+    return values

@@ -1,0 +1,287 @@
+/** Where the reports of a document lie: a grid, the cells of one that a mask leaves, or any list of places. */
+
+import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
+import { type Pair, TangentPlane, wrapped } from "./plane.ts";
+
+const MOST_CELLS = 4096;
+const REACH_KM = 500; // how far a flat map may reach from its centre
+const POLE_MARGIN = 0.05;
+const WIDEST = 90;
+const SLACK = 0.01; // a place at most this part of a cell off the lattice counts as inside
+
+/** Places that a report may name, in whole steps of `pitchKm` east and north of an origin. */
+export interface Centres {
+  readonly pitchKm: number;
+  readonly east: Float64Array;
+  readonly north: Float64Array;
+  /** The rectangle that positions are moved into. */
+  readonly low: Pair;
+  readonly high: Pair;
+  /** The grid that the places lie on, where they do; the rim's cells included. */
+  readonly lattice: Lattice | undefined;
+}
+
+export interface Lattice {
+  readonly rows: number;
+  readonly columns: number;
+  readonly step: number;
+  readonly rim: number;
+  /** row · columns + column of each place. */
+  readonly at: Int32Array;
+}
+
+interface Grid {
+  readonly rows: number;
+  readonly columns: number;
+  readonly corner: Pair;
+  readonly mask: readonly boolean[] | undefined;
+}
+
+/** Cells on a map, without the rim that a law may have around them; 2 to 4,096. */
+export class Area {
+  readonly cellKm: number;
+  /** As plain JSON values, in the one way that a document writes them. */
+  readonly json: JsonObject;
+  readonly plane: TangentPlane;
+  private readonly grid: Grid | undefined;
+  private readonly points: Int32Array;
+
+  private constructor(json: JsonObject, plane: TangentPlane, cellKm: number, grid: Grid | undefined, points: Int32Array) {
+    this.json = json;
+    this.plane = plane;
+    this.cellKm = cellKm;
+    this.grid = grid;
+    this.points = points;
+    if (this.size < 2 || this.size > MOST_CELLS) throw new RangeError(`a document must have 2 to ${MOST_CELLS} cells`);
+  }
+
+  /** How many cells there are. */
+  get size(): number {
+    const { grid } = this;
+    if (!grid) return this.points.length / 2;
+    return grid.mask ? grid.mask.filter(Boolean).length : grid.rows * grid.columns;
+  }
+
+  /** The area of a document; a `RangeError` for anything else. */
+  static read(values: Json | undefined): Area {
+    if (!isObject(values)) throw new RangeError("space must be a JSON object");
+    return values["kind"] === "centres" ? Area.ofPlaces(values) : Area.ofGrid(values);
+  }
+
+  private static ofGrid(values: JsonObject): Area {
+    const { mask: bits = null, ...rest } = values;
+    const { kind, rows, columns, cell_km: cellKm, box: edges } = rest;
+    if (kind !== "grid" || Object.keys(rest).length !== 5) throw new RangeError("space must be a grid over a box");
+    if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > MOST_CELLS) {
+      throw new RangeError(`rows and columns must be whole numbers, of at most ${MOST_CELLS} cells`);
+    }
+    if (!isFinite(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError("cell_km must lie in 1e-9 … 1e9");
+    const box = checkedBox(edges);
+    const [south, west, north, east] = box;
+    const plane = new TangentPlane((south + north) / 2, west + widthOf(box) / 2);
+    const corner = cornerOf(box, plane, rows, columns, cellKm);
+    const mask = bits === null ? undefined : unpackedBits(bits, rows * columns);
+    const json: JsonObject = { kind: "grid", rows, columns, cell_km: cellKm, box: [south, west, north, east] };
+    if (mask) json["mask"] = bits;
+    return new Area(json, plane, cellKm, { rows, columns, corner, mask }, new Int32Array());
+  }
+
+  private static ofPlaces(values: JsonObject): Area {
+    const { origin, cell_km: cellKm, points: packed } = values;
+    const names = Object.keys(values).sort().join();
+    if (names !== "cell_km,kind,origin,points" || !Array.isArray(origin) || origin.length !== 2) {
+      throw new RangeError("centres must have an origin [lat, lng], a cell_km and points");
+    }
+    const [lat, lng] = origin;
+    if (!isFinite(lat) || !isFinite(lng) || !isFinite(cellKm) || cellKm < 1e-3 || cellKm > 1e3) {
+      throw new RangeError("cell_km must lie between 0.001 and 1000, around an origin in degrees");
+    }
+    const points = Int32Array.from(unpackedIntegers(packed)); // 2³¹ and more come out below 0, as they went in
+    if (points.length % 2) throw new RangeError("points must be pairs, east and north");
+    const seen = new Set<string>();
+    for (let at = 0; at < points.length; at += 2) seen.add(`${points[at]} ${points[at + 1]}`);
+    if (seen.size < points.length / 2) throw new RangeError("centres must be different places");
+    const plane = new TangentPlane(lat, lng);
+    const json = { kind: "centres", origin: [plane.lat, plane.lng], cell_km: cellKm, points: packed as Json };
+    return new Area(json, plane, cellKm, undefined, points);
+  }
+
+  /** Where reports lie, in steps of the lattice: `step` of them make a cell. */
+  centres(step: number, rim: number): Centres {
+    const pitchKm = this.cellKm / step;
+    return this.grid ? centresOfGrid(this.grid, step, rim, pitchKm) : centresOfPlaces(this.points, rim, pitchKm);
+  }
+
+  /** The origin of the centres in the plane: cell 0 of the grid, or that of the plane. */
+  private get originKm(): Pair {
+    const corner = this.grid?.corner;
+    return corner ? [corner[0] + 0.5 * this.cellKm, corner[1] + 0.5 * this.cellKm] : [0, 0];
+  }
+
+  /** A position anywhere on the globe, in km from the origin of the centres. */
+  placeKm(lat: number, lng: number): Pair {
+    const [east, north] = this.plane.toPlane(lat, lng);
+    const origin = this.originKm;
+    return [east - origin[0], north - origin[1]];
+  }
+
+  /** A place given from the origin of the centres, in degrees. */
+  toLatLng([east, north]: Pair): Pair {
+    const origin = this.originKm;
+    return this.plane.toLatLng([east + origin[0], north + origin[1]]);
+  }
+
+  /** Whether a position lies in one of the cells; where there is no grid, everybody is inside. */
+  inside(lat: number, lng: number): boolean {
+    const { grid, cellKm } = this;
+    if (!grid) return true;
+    const [east, north] = this.plane.toPlane(lat, lng, false);
+    const column = (east - grid.corner[0]) / cellKm;
+    const row = (north - grid.corner[1]) / cellKm;
+    if (column < -SLACK || column > grid.columns + SLACK || row < -SLACK || row > grid.rows + SLACK) return false;
+    const clamped = (at: number, cells: number): number => Math.min(Math.max(Math.floor(at), 0), cells - 1);
+    return grid.mask?.[clamped(row, grid.rows) * grid.columns + clamped(column, grid.columns)] ?? true;
+  }
+}
+
+function isFinite(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+// --- Boxes: all places between two parallels and two meridians; west > east crosses ±180°
+
+type Box = readonly [south: number, west: number, north: number, east: number];
+
+/** Refused where one tangent plane is no sound map: beside a pole, or too wide. */
+function checkedBox(edges: Json | undefined): Box {
+  if (!Array.isArray(edges) || edges.length !== 4 || !edges.every(isFinite)) {
+    throw new RangeError("box must be a list [south, west, north, east] in degrees");
+  }
+  const [south, west, north, east] = edges as unknown as Box;
+  const box: Box = [south, west === 180 ? west : wrapped(west), north, east === 180 ? east : wrapped(east)];
+  const degrees = east - west >= 360 ? east - west : widthOf(box);
+  const polar = north > 90 - POLE_MARGIN || south < POLE_MARGIN - 90;
+  if (!(south < north && degrees > 0 && degrees <= WIDEST) || polar) {
+    throw new RangeError("the box must have a height and a width, away from the poles");
+  }
+  return box;
+}
+
+function widthOf([, west, , east]: Box): number {
+  return east - west >= 0 ? east - west : east - west + 360;
+}
+
+/** The south-western corner of a grid over the bounding rectangle of a box, in km; refused unless it fits. */
+function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: number, cellKm: number): Pair {
+  const [west, south, east, north] = rectangleKm(box, plane);
+  checkReach(east - west, north - south);
+  for (const [cells, km] of [[rows, north - south], [columns, east - west]] as const) {
+    const over = cells - Math.max(km / cellKm - SLACK, 0.5);
+    if (!(over >= -1e-6 && over <= 1 + 1e-6)) throw new RangeError("rows and columns must be those that cover the box");
+  }
+  const [width, height] = [columns * cellKm, rows * cellKm];
+  checkReach(width, height);
+  const corner: Pair = [(west + east - width) / 2, (south + north - height) / 2];
+  const pole = plane.toPlane(plane.lat < 0 ? -90 : 90, 0, false);
+  const slack = SLACK * cellKm;
+  const over = (at: number, from: number, size: number): boolean => at >= from - slack && at <= from + size + slack;
+  if (over(pole[0], corner[0], width) && over(pole[1], corner[1], height)) {
+    throw new RangeError("the grid must not reach over a pole");
+  }
+  return corner;
+}
+
+/** West, south, east and north in the plane: corners, middles and the equator are extreme. */
+function rectangleKm([south, west, north, east]: Box, plane: TangentPlane): [number, number, number, number] {
+  const lats = [south, Math.min(Math.max(0, south), north), north];
+  const xy = lats.flatMap((lat) => [west, plane.lng, east].map((lng) => plane.toPlane(lat, lng, false)));
+  const [x, y] = [xy.map((pair) => pair[0]), xy.map((pair) => pair[1])];
+  return [Math.min(...x), Math.min(...y), Math.max(...x), Math.max(...y)];
+}
+
+function checkReach(widthKm: number, heightKm: number): void {
+  if (!(Math.hypot(widthKm, heightKm) / 2 <= REACH_KM)) {
+    throw new RangeError(`the map must reach at most ${REACH_KM} km from its centre`);
+  }
+}
+
+// --- Centres
+
+/** The cells of a grid that exist, row by row from the south-west, then the rim of the whole grid. */
+function centresOfGrid(grid: Grid, step: number, rim: number, pitchKm: number): Centres {
+  const { rows, columns, mask } = grid;
+  const cells: [row: number, column: number][] = [];
+  const ring: [row: number, column: number][] = [];
+  for (let row = 0 - rim; row < rows + rim; row++) {
+    for (let column = 0 - rim; column < columns + rim; column++) {
+      const inner = row >= 0 && row < rows && column >= 0 && column < columns;
+      if (!inner) ring.push([row, column]);
+      else if (mask?.[row * columns + column] ?? true) cells.push([row, column]);
+    }
+  }
+  if (!cells.length) throw new RangeError("mask must leave a cell");
+  const beyond = rim ? 0 : step / 2;
+  const ends = (axis: 0 | 1): Pair => {
+    const places = cells.map((cell) => cell[axis]);
+    return [Math.min(...places) * step - beyond, Math.max(...places) * step + beyond];
+  };
+  const [[south, north], [west, east]] = [ends(0), ends(1)];
+  const all = [...cells, ...ring];
+  const wide = columns + 2 * rim;
+  return {
+    pitchKm,
+    east: Float64Array.from(all, (cell) => cell[1] * step),
+    north: Float64Array.from(all, (cell) => cell[0] * step),
+    low: [west, south],
+    high: [east, north],
+    lattice: {
+      rows: rows + 2 * rim,
+      columns: wide,
+      step,
+      rim,
+      at: Int32Array.from(all, (cell) => (cell[0] + rim) * wide + cell[1] + rim),
+    },
+  };
+}
+
+/** Any places; positions are moved into their bounding rectangle. */
+function centresOfPlaces(points: Int32Array, rim: number, pitchKm: number): Centres {
+  if (rim) throw new RangeError("rim must be 0 around a list of places");
+  const east = Float64Array.from(points.filter((_, at) => at % 2 === 0));
+  const north = Float64Array.from(points.filter((_, at) => at % 2 === 1));
+  const farthest = (along: Float64Array): number => Math.max(...along.map(Math.abs));
+  checkReach(farthest(east) * 2 * pitchKm, farthest(north) * 2 * pitchKm);
+  const low: Pair = [Math.min(...east), Math.min(...north)];
+  return { pitchKm, east, north, low, high: [Math.max(...east), Math.max(...north)], lattice: undefined };
+}
+
+// --- Many whole numbers in few characters: four bytes each, the highest first, in base 64
+
+/** The numbers of a text; every list of numbers has one text. */
+export function unpackedIntegers(text: Json | undefined): Uint32Array {
+  const data = bytesOf(text);
+  if (data.length % 4 || !data.length) throw new RangeError("it must hold whole numbers of four bytes");
+  const view = new DataView(data.buffer);
+  return Uint32Array.from({ length: data.length / 4 }, (_, at) => view.getUint32(4 * at));
+}
+
+function unpackedBits(text: Json, size: number): boolean[] {
+  const data = bytesOf(text);
+  const bits = Array.from({ length: 8 * data.length }, (_, at) => (((data[at >> 3] as number) >> (7 - (at & 7))) & 1) === 1);
+  if (data.length !== Math.ceil(size / 8) || bits.slice(size).includes(true)) {
+    throw new RangeError("mask must have one bit for each cell of the grid");
+  }
+  return bits.slice(0, size);
+}
+
+function bytesOf(text: Json | undefined): Uint8Array {
+  if (typeof text !== "string" || text.length % 4) throw new RangeError("it must be text in base 64");
+  let plain: string;
+  try {
+    plain = atob(text);
+  } catch {
+    throw new RangeError("it must be text in base 64");
+  }
+  if (btoa(plain) !== text) throw new RangeError("it must be text in base 64, with no bits to spare");
+  return Uint8Array.from(plain, (character) => character.charCodeAt(0));
+}

@@ -1,0 +1,101 @@
+/** Canonical JSON (RFC 8785): one text for one document, the same bytes in every language. */
+
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+export interface JsonObject {
+  [name: string]: Json;
+}
+
+const LARGEST = 2 ** 53;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Sorted keys, no spaces, numbers as ECMAScript prints them. */
+export function canonicalText(value: Json): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalText).join(",")}]`;
+  if (isObject(value)) {
+    const entries = Object.keys(value)
+      .sort()
+      .map((name) => `${JSON.stringify(name)}:${canonicalText(value[name] as Json)}`);
+    return `{${entries.join(",")}}`;
+  }
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new RangeError("a JSON document must hold finite numbers only");
+  }
+  return JSON.stringify(value);
+}
+
+/** SHA-256 in hexadecimal. */
+export async function sha256(text: string): Promise<string> {
+  return hex(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+}
+
+export function hex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The bytes of hexadecimal text; undefined for any other text. */
+export function unhex(text: string): Uint8Array<ArrayBuffer> | undefined {
+  if (!/^(?:[0-9a-f]{2})*$/.test(text)) return undefined;
+  return Uint8Array.from({ length: text.length / 2 }, (_, at) => Number.parseInt(text.slice(2 * at, 2 * at + 2), 16));
+}
+
+export function isWhole(value: unknown, least: number, most: number): value is number {
+  return typeof value === "number" && Number.isInteger(value) && least <= value && value <= Math.min(most, LARGEST);
+}
+
+/** The value of a JSON text in UTF-8 that names no entry twice; a `SyntaxError` for any other text. */
+export function strictJson(bytes: Uint8Array): Json {
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new SyntaxError("not UTF-8");
+  }
+  let value: Json;
+  try {
+    value = JSON.parse(text) as Json;
+  } catch {
+    throw new SyntaxError("not JSON"); // without the engine's message, which quotes the text
+  }
+  refuseTwice(text);
+  return value;
+}
+
+/** Throw where an object of a valid JSON text names an entry twice. */
+function refuseTwice(text: string): void {
+  const open: (Set<string> | null)[] = []; // the names of each object that is open; null for a list
+  let named = "";
+  for (let at = 0; at < text.length; at++) {
+    const sign = text[at];
+    if (sign === '"') {
+      const end = endOfText(text, at);
+      named = text.slice(at, end + 1);
+      at = end;
+    } else if (sign === "{") open.push(new Set());
+    else if (sign === "[") open.push(null);
+    else if (sign === "}" || sign === "]") open.pop();
+    else if (sign === ":") {
+      const names = open.at(-1);
+      const name = JSON.parse(named) as string;
+      if (names?.has(name)) throw new SyntaxError("an entry is named twice");
+      names?.add(name);
+    }
+  }
+}
+
+/** Where the text that begins with the quotation mark at `start` ends. */
+function endOfText(text: string, start: number): number {
+  let end = start;
+  do {
+    end = text.indexOf('"', end + 1);
+  } while (isEscaped(text, end));
+  return end;
+}
+
+function isEscaped(text: string, at: number): boolean {
+  let before = at - 1;
+  while (text[before] === "\\") before--;
+  return (at - before) % 2 === 0;
+}

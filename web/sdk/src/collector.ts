@@ -1,0 +1,268 @@
+/** A campaign's collector as a device sees it: its address, documents checked, reports handed over. */
+
+import { isObject, type Json, strictJson } from "./canonical.ts";
+import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument } from "./document.ts";
+import type { Charge } from "./ledger.ts";
+import { InvalidInput, Refused, RefusedDocument } from "./refusal.ts";
+
+const LINK = new RegExp(`^((?:/[\\w.~-]+)*?)/(?:c|api/campaigns)/(${CAMPAIGN})/?$`);
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+const TIMEOUT_MS = 10_000; // for all of one exchange
+const CLOCK_SKEW_S = 300; // a device's clock may be this much behind the collector's
+const ANSWER_BYTES = 1 << 16;
+const PROBLEMS = "https://geoveil.org/problems/";
+const LATER = new Set([408, 425, 429]);
+const ENDED = "campaign-ended";
+/** Problems of the report itself or of its campaign, at any time and wherever it is sent; any other may pass. */
+const FINAL = new Set(["mechanism-expired", "cell-out-of-range", "malformed-body", ENDED]);
+
+/** A campaign's collector and id, from `…/c/ID` or `…/api/campaigns/ID`. */
+export class Address {
+  /** Scheme, host and, where it is not the usual one, port. */
+  readonly origin: string;
+  readonly campaign: string;
+  /** One spelling for one campaign: what the ledger files it under. */
+  readonly name: string;
+  readonly mechanismUrl: string;
+  readonly reportsUrl: string;
+
+  constructor(url: string | URL, insecure: boolean) {
+    let given: URL | undefined;
+    try {
+      given = new URL(url);
+    } catch {} // said below
+    const path = given && LINK.exec(given.pathname);
+    const extras = given && (given.username || given.password || given.search || given.hash);
+    if (!given || !path || extras || !["http:", "https:"].includes(given.protocol)) {
+      throw new InvalidInput("url must be a campaign's link, such as https://collector.example/c/lyon");
+    }
+    if (given.protocol === "http:" && !insecure && !LOOPBACK.test(given.hostname)) throw new Refused("insecure");
+    const base = given.origin + path[1]!;
+    this.origin = given.origin;
+    this.campaign = path[2]!;
+    this.name = `${base}/c/${this.campaign}`;
+    this.mechanismUrl = `${base}/api/campaigns/${this.campaign}/mechanism`;
+    this.reportsUrl = `${base}/api/campaigns/${this.campaign}/reports`;
+  }
+}
+
+// --- Requests: nothing of ours that tells devices apart, bounded in every way
+
+/** No whole answer came; whether the request arrived is unknown. */
+export class Unreachable extends Error {}
+
+export interface Answer {
+  /** 302 for every redirect, which is never followed. */
+  readonly status: number;
+  readonly media: string;
+  readonly retryAfterS: number;
+  readonly body: Uint8Array;
+}
+
+/** How requests travel; tests may bring their own. Throws `Unreachable` where no whole answer comes. */
+export interface Transport {
+  get(url: string, limit: number): Promise<Answer>;
+  post(url: string, body: string, limit: number): Promise<Answer>;
+}
+
+/** `fetch` without cookies, cache, referrer or redirects; reads no more than it was told to. */
+export class FetchTransport implements Transport {
+  get(url: string, limit: number): Promise<Answer> {
+    return exchange(url, { headers: { Accept: "application/json" } }, limit);
+  }
+
+  post(url: string, body: string, limit: number): Promise<Answer> {
+    const headers = { Accept: "application/json", "Content-Type": "application/json" };
+    return exchange(url, { method: "POST", headers, body }, limit);
+  }
+}
+
+async function exchange(url: string, request: RequestInit, limit: number): Promise<Answer> {
+  try {
+    const response = await fetch(url, {
+      ...request,
+      credentials: "omit",
+      cache: "no-store", // a tag of the collector's choosing could mark a device
+      redirect: "manual",
+      referrerPolicy: "no-referrer",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
+    const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
+    const retryAfterS = waitOf(response.headers.get("retry-after") ?? "");
+    return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit) };
+  } catch (problem) {
+    throw problem instanceof Refused ? problem : new Unreachable("no whole answer");
+  }
+}
+
+async function readUpTo(response: Response, limit: number): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  const reader = response.body?.getReader();
+  for (;;) {
+    const piece = await reader?.read();
+    if (!piece || piece.done) break;
+    pieces.push(piece.value);
+    size += piece.value.length;
+    if (size > limit) {
+      await reader?.cancel();
+      throw new Refused("answer", "size");
+    }
+  }
+  const body = new Uint8Array(size);
+  pieces.reduce((at, piece) => (body.set(piece, at), at + piece.length), 0);
+  return body;
+}
+
+function waitOf(given: string): number {
+  if (/^\s*\d+\s*$/.test(given)) return Math.min(Number(given), 1e9);
+  const date = Date.parse(given);
+  return Number.isNaN(date) ? 0 : Math.max(0, (date - Date.now()) / 1000);
+}
+
+/** At most `attempts` tries within `totalS`; the k-th pause is random, up to `firstS`·2ᵏ. */
+export interface Patience {
+  readonly attempts: number;
+  readonly totalS: number;
+  readonly firstS: number;
+}
+
+const PATIENCE: Patience = { attempts: 5, totalS: 30, firstS: 0.5 };
+
+function jitter(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0]! / 2 ** 32;
+}
+
+// --- The collector: a document to fetch, a report to hand over, both with patience
+
+/** What a device accepts. */
+export interface Wanted {
+  readonly maxEpsilonPerKm: number;
+  readonly promisePerKm: number | undefined;
+  readonly nowS: number;
+}
+
+/** Why a report may count later only. */
+export interface Waits {
+  readonly why: string;
+  readonly problem: string;
+}
+
+export class Collector {
+  private readonly address: Address;
+  private readonly transport: Transport;
+  private readonly patience: Patience;
+  private latest: { body: Uint8Array; levels: MechanismDocument[] } | undefined;
+
+  constructor(address: Address, transport: Transport, patience: Partial<Patience>) {
+    this.address = address;
+    this.transport = transport;
+    this.patience = { ...PATIENCE, ...patience };
+  }
+
+  /**
+   * The current document, in its time and within the limit; all is checked but its certificate. All levels are
+   * asked for, so that asking does not show the choice: the one chosen, or the strongest promise.
+   */
+  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS }: Wanted): Promise<MechanismDocument> {
+    const levels = await this.fetched();
+    const chosen = (level: MechanismDocument): boolean => level.promise.epsilonPerKm === promisePerKm;
+    const document = promisePerKm === undefined ? levels[0] : levels.find(chosen);
+    if (!document) throw new Refused("level");
+    if (document.campaign !== this.address.campaign) throw new Refused("campaign");
+    if (document.promise.epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");
+    if (nowS < document.notBeforeS - CLOCK_SKEW_S) throw new Refused("not-yet-valid");
+    if (nowS >= document.expiresS) throw new Refused("expired");
+    if (document.slots || document.trips) throw new Refused("unsupported");
+    return document;
+  }
+
+  private async fetched(): Promise<MechanismDocument[]> {
+    const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
+    if (!answer) throw new Refused("unreachable");
+    if (answer.status === 200) return this.read(answer.body);
+    if (answer.status === 302) throw new Refused("redirect");
+    const problem = problemOf(answer);
+    if (problem) throw problem === ENDED ? new Refused("ended") : new Refused("problem", problem);
+    throw new Refused("answer", `status ${answer.status}`);
+  }
+
+  /** The levels in a body; the same body is read once, so that what was certified stays so. */
+  private async read(body: Uint8Array): Promise<MechanismDocument[]> {
+    const { latest } = this;
+    if (latest?.body.length === body.length && latest.body.every((byte, at) => byte === body[at])) return latest.levels;
+    const levels = await refusing(() => MechanismDocument.readLevels(body));
+    this.latest = { body, levels };
+    return levels;
+  }
+
+  /** Hand over a drawn report; nothing is returned once it is counted, and `Refused` where it can never count. */
+  async count(charge: Charge): Promise<Waits | undefined> {
+    const { mechanism, report: id, cell } = charge;
+    const body = JSON.stringify({ mechanism, id, cell });
+    let answer: Answer | undefined;
+    try {
+      answer = await this.patiently(() => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES));
+    } catch (refused) {
+      if (refused instanceof Refused) return { why: refused.message, problem: "" }; // of the connection, not of the report
+      throw refused;
+    }
+    if (!answer) return { why: "the collector did not answer", problem: "" };
+    if (answer.status === 200 && isCounted(jsonOf(answer), id)) return undefined;
+    const problem = answer.status >= 400 && answer.status < 500 ? problemOf(answer) : "";
+    if (FINAL.has(problem)) throw new Refused("problem", problem, true);
+    if (problem) return { why: `the collector did not count it now (${problem})`, problem };
+    return { why: "the answer was not a collector's", problem: "" };
+  }
+
+  /** The first answer that is not a request to wait. */
+  private async patiently(request: () => Promise<Answer>): Promise<Answer | undefined> {
+    const { attempts, totalS, firstS } = this.patience;
+    const last = performance.now() + totalS * 1000;
+    for (let attempt = 0; attempt < attempts; attempt++) {
+      let leastS = 0;
+      try {
+        const answer = await request();
+        if (!LATER.has(answer.status) && answer.status < 500) return answer;
+        leastS = answer.retryAfterS;
+      } catch (problem) {
+        if (!(problem instanceof Unreachable)) throw problem;
+      }
+      const pauseMs = 1000 * Math.max(leastS, firstS * 2 ** attempt * jitter());
+      if (attempt + 1 === attempts || performance.now() + pauseMs > last) return undefined;
+      await new Promise((resume) => setTimeout(resume, pauseMs));
+    }
+    return undefined;
+  }
+}
+
+/** What a check of a document returns; what it refuses is refused by the device. */
+export async function refusing<Checked>(check: () => Checked | Promise<Checked>): Promise<Checked> {
+  try {
+    return await check();
+  } catch (problem) {
+    throw problem instanceof RefusedDocument ? new Refused("document", problem.reason) : problem;
+  }
+}
+
+function isCounted(body: Json | undefined, id: string): boolean {
+  return isObject(body) && Object.keys(body).length === 2 && body["id"] === id && body["status"] === "counted";
+}
+
+/** The name of the collector's problem; empty where the answer is none. */
+function problemOf(answer: Answer): string {
+  const body = jsonOf(answer);
+  const kind = isObject(body) ? body["type"] : undefined;
+  if (answer.media !== "application/problem+json" || typeof kind !== "string" || !kind.startsWith(PROBLEMS)) return "";
+  const name = kind.slice(PROBLEMS.length);
+  return /^[A-Za-z-]{1,40}$/.test(name) ? name : "";
+}
+
+function jsonOf(answer: Answer): Json | undefined {
+  try {
+    return strictJson(answer.body);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,289 @@
+/** A person's end of a campaign: one report, and everything is checked before a location is read. */
+
+import { canonicalText, sha256 } from "./canonical.ts";
+import { Address, Collector, FetchTransport, type Patience, refusing, type Transport } from "./collector.ts";
+import type { MechanismDocument, Promised } from "./document.ts";
+import { Exact, leftOf } from "./exact.ts";
+import type { Again, Period } from "./keys.ts";
+import { type Charge, dayOf, Ledger, leftInWords, type Limits, type Round, type Spent } from "./ledger.ts";
+import { type Beyond, checkGiven, drawFrom, type Locate } from "./location.ts";
+import { InvalidInput, Refused, Unacknowledged } from "./refusal.ts";
+import { IndexedDbStorage, type LedgerStorage } from "./storage.ts";
+import { amount, explainDocument, explainPromise } from "./words.ts";
+
+const LATEST_S = 2 ** 40; // no clock that tells a time shows a later one
+/** What `outside: "refuse"` means; it is also written to the console. */
+export const SILENCE_TELLS =
+  'with outside: "refuse" nothing is sent from outside the campaign\'s box, and that silence tells ' +
+  "whoever watches that the person is not inside; by default the nearest place inside is reported from";
+const AGAIN: Record<Again, string> = {
+  never: "It is the only report to this campaign, whatever rounds follow.",
+  day: "Every day with a report is charged anew.",
+  round: "Every round with a report is charged anew.",
+};
+const AHEAD =
+  " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. " +
+  "The lifetime limit counts them all, the limits of a day and a year those near today.";
+
+/** One report that left the device; `lat` and `lng` are the centre of the *sent* cell, for a map. */
+export interface Receipt extends Promised {
+  readonly campaign: string;
+  readonly round: number;
+  /** Id of the mechanism document: the same for everybody, so it can be compared. */
+  readonly mechanism: string;
+  readonly report: string;
+  readonly cell: number;
+  readonly lat: number;
+  readonly lng: number;
+  readonly budgetLeftPerKm: number;
+  /** What the reports to all campaigns of this origin have cost so far. */
+  readonly operatorSpentPerKm: number;
+  readonly acknowledged: boolean;
+}
+
+export interface DeviceOptions {
+  /** The weakest promise that one report may have. */
+  readonly maxEpsilonPerKm: number;
+  /** The most that all reports of the ledger may cost together, over all campaigns, for ever. */
+  readonly budgetPerKm: number;
+  /** Chooses among the promises that a campaign offers; by default the strongest. */
+  readonly promisePerKm?: number | undefined;
+  readonly again?: Again | undefined;
+  readonly budgetPerDayPerKm?: number | undefined;
+  readonly budgetPerYearPerKm?: number | undefined;
+  /** Where the ledger is; by default a database of this origin. */
+  readonly ledger?: LedgerStorage | undefined;
+  /** Allows plain http to other machines. */
+  readonly insecure?: boolean | undefined;
+  readonly patience?: Partial<Patience> | undefined;
+  readonly transport?: Transport | undefined;
+  /** Seconds since 1970. */
+  readonly clock?: (() => number) | undefined;
+}
+
+/**
+ * A person's end of a campaign. A second `report` returns the first receipt: it reads no location, sends nothing
+ * new and costs nothing, unless `again` is `"day"` or `"round"`.
+ */
+export class Device {
+  private readonly address: Address;
+  private readonly ledger: Ledger;
+  private readonly collector: Collector;
+  private readonly limits: Limits;
+  private readonly again: Again;
+  private readonly options: DeviceOptions;
+
+  private constructor(url: string | URL, options: DeviceOptions) {
+    this.address = new Address(url, options.insecure ?? false);
+    this.options = options;
+    positive("maxEpsilonPerKm", options.maxEpsilonPerKm);
+    if (options.promisePerKm !== undefined) positive("promisePerKm", options.promisePerKm);
+    const optional = (name: "budgetPerDayPerKm" | "budgetPerYearPerKm"): number | undefined =>
+      options[name] === undefined ? undefined : positive(name, options[name]);
+    this.limits = {
+      lifetime: positive("budgetPerKm", options.budgetPerKm),
+      day: optional("budgetPerDayPerKm"),
+      year: optional("budgetPerYearPerKm"),
+    };
+    this.again = oneOf("again", options.again ?? "never", ["never", "day", "round"]);
+    if (!options.ledger && typeof indexedDB === "undefined") throw new Refused("ledger-unwritable", "no IndexedDB; give a ledger");
+    this.ledger = new Ledger(options.ledger ?? new IndexedDbStorage());
+    this.collector = new Collector(this.address, options.transport ?? new FetchTransport(), options.patience ?? {});
+  }
+
+  /** Opens the ledger, and makes the key of a campaign seen for the first time; sends nothing. */
+  static async open(url: string | URL, options: DeviceOptions): Promise<Device> {
+    const device = new Device(url, options);
+    const nowS = device.nowS();
+    await device.ledger.openCampaign(device.address.name, device.period(nowS), nowS);
+    return device;
+  }
+
+  /**
+   * Send one noisy cell; the receipt, once the collector has counted it. `Refused` where a check fails (nothing was
+   * sent unless its `sent` says so), `Unacknowledged` where it was charged and sent and may still count.
+   */
+  async report(where: Locate, { outside = "clamp" }: { outside?: Beyond | undefined } = {}): Promise<Receipt> {
+    checkGiven(where);
+    if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
+    return this.delivered(await this.reported(where, outside));
+  }
+
+  /** Send again what was not acknowledged; the receipts of what now is. Never a new draw. */
+  async flush(): Promise<Receipt[]> {
+    const arrived: Receipt[] = [];
+    for (const charge of await this.ledger.waiting(this.address.name)) {
+      try {
+        arrived.push(await this.delivered(charge));
+      } catch (problem) {
+        if (problem instanceof Refused || (problem instanceof Unacknowledged && problem.problem)) continue;
+        if (problem instanceof Unacknowledged) break;
+        throw problem;
+      }
+    }
+    return arrived;
+  }
+
+  /** In plain words what a report would send and cost; reads no location and charges nothing. */
+  async explain(): Promise<string> {
+    const nowS = this.nowS();
+    const spent = await this.ledger.spent(this.address.origin, nowS);
+    const before = await this.earlier(nowS);
+    if (before) return this.nothingMore(before, spent);
+    const [document, current] = await this.current(nowS);
+    const earlier = await this.ledger.reported(current.campaign, this.period(nowS, document), document.id);
+    if (earlier) return this.nothingMore(earlier, spent);
+    await this.ledger.check(current, this.limits, nowS);
+    return (
+      `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
+      `${explainDocument(document)} This report costs ${amount(document.promise)}; ` +
+      `${leftInWords(this.limits, spent)}. ${this.operator(spent, document.promise)} ` +
+      `${AGAIN[this.again]}${spent.ahead ? AHEAD : ""}`
+    );
+  }
+
+  /** The ledger in words: what all reports have cost together, and those to this operator. */
+  async summary(): Promise<string> {
+    const spent = await this.ledger.spent(this.address.origin, this.nowS());
+    const together = summed(spent.lifetime, spent.slack);
+    const { reports } = spent;
+    return (
+      `${reports} report${reports === 1 ? "" : "s"} so far, together ${amount(together)}; ` +
+      `${leftInWords(this.limits, spent)}. ${this.operator(spent)} ${explainPromise(together, Math.max(1, reports))}` +
+      `${spent.ahead ? AHEAD : ""}`
+    );
+  }
+
+  /** Everything that ever left through this ledger, over all campaigns, in order. */
+  history(): Promise<Charge[]> {
+    return this.ledger.charges();
+  }
+
+  // --- One report
+
+  /** The report that was made already, or a new one, drawn and charged. */
+  private async reported(where: Locate, outside: Beyond): Promise<Charge> {
+    const nowS = this.nowS();
+    const earlier = await this.earlier(nowS);
+    if (earlier) return earlier;
+    const [document, current] = await this.current(nowS);
+    const period = this.period(nowS, document);
+    const accepted = await this.ledger.accept(current, period, this.limits, nowS);
+    if ("cell" in accepted) return accepted;
+    try {
+      const drawn = await drawFrom(where, document, accepted.draw, outside);
+      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn);
+    } finally {
+      accepted.draw.fill(0); // beside what is sent, it would tell from where
+    }
+  }
+
+  /** The report that was made already, where no document is needed to know it. */
+  private async earlier(nowS: number): Promise<Charge | undefined> {
+    return this.again === "round" ? undefined : this.ledger.reported(this.address.name, this.period(nowS));
+  }
+
+  private period(nowS: number, document?: MechanismDocument): Period {
+    const number = this.again === "day" ? dayOf(nowS) : this.again === "round" ? (document?.round ?? 0) : 0;
+    return { again: this.again, number };
+  }
+
+  /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
+  private async current(nowS: number): Promise<[MechanismDocument, Round]> {
+    const { maxEpsilonPerKm, promisePerKm } = this.options;
+    let document: MechanismDocument;
+    try {
+      document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS });
+    } catch (problem) {
+      if (problem instanceof Refused && problem.reason === "ended") await this.ledger.end(this.address.name);
+      if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
+      throw problem;
+    }
+    if (!(await this.ledger.certified(document.id))) await refusing(() => document.checkPromise());
+    return [document, {
+      campaign: this.address.name,
+      space: await sha256(canonicalText(document.area.json)),
+      number: document.round,
+      mechanism: document.id,
+      promise: document.promise,
+      expiresS: document.expiresS,
+    }];
+  }
+
+  private nowS(): number {
+    const nowS = this.options.clock ? this.options.clock() : Date.now() / 1000;
+    if (!(nowS >= 0 && nowS <= LATEST_S)) throw new Refused("clock");
+    return nowS;
+  }
+
+  /** Send a drawn report until it is acknowledged; one that already is stays here. */
+  private async delivered(charge: Charge): Promise<Receipt> {
+    if (charge.state === "refused") throw new Refused("problem", charge.problem, true);
+    const receipt = await this.receipt(charge);
+    if (receipt.acknowledged) return receipt;
+    const waits = await this.collector.count(charge).catch(async (problem: unknown) => {
+      if (problem instanceof Refused) await this.noted(charge, problem.detail);
+      throw problem;
+    });
+    if (waits) throw new Unacknowledged(receipt, waits.why, waits.problem);
+    await this.noted(charge);
+    return { ...receipt, acknowledged: true };
+  }
+
+  /** Note what became of a report; where the ledger fails now, `flush` asks again. */
+  private async noted(charge: Charge, problem = ""): Promise<void> {
+    try {
+      await this.ledger.mark(charge.report, problem ? "refused" : "acknowledged", problem);
+      if (problem === "campaign-ended") await this.ledger.end(charge.campaign);
+    } catch (failure) {
+      if (!(failure instanceof Refused)) throw failure;
+    }
+  }
+
+  private async receipt(charge: Charge): Promise<Receipt> {
+    const spent = await this.ledger.spent(this.address.origin, 0);
+    const { round, mechanism, report, cell, lat, lng, epsilonPerKm, slackNats } = charge;
+    return {
+      campaign: this.address.campaign,
+      ...{ round, mechanism, report, cell, lat, lng, epsilonPerKm, slackNats },
+      budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
+      operatorSpentPerKm: spent.operator.noLess(),
+      acknowledged: charge.state === "acknowledged",
+    };
+  }
+
+  // --- In words
+
+  private nothingMore(earlier: Charge, spent: Spent): string {
+    const when = { never: "", day: " today", round: " in this round" }[this.again];
+    return (
+      `This device has reported to the campaign ${this.address.campaign} at ${this.address.origin}${when}: it said ` +
+      `cell ${earlier.cell}, under the mechanism of round ${earlier.round}. Another call reads no location, sends ` +
+      `nothing new and costs nothing; ${leftInWords(this.limits, spent)}. ${this.operator(spent)}` +
+      `${spent.ahead ? AHEAD : ""}`
+    );
+  }
+
+  /** What all campaigns of this origin have cost so far, and with one more report. */
+  private operator(spent: Spent, cost?: Promised): string {
+    const { origin } = this.address;
+    if (!spent.operator.isAbove(Exact.of(0))) return `Nothing was reported to any campaign at ${origin} so far.`;
+    const more = cost && summed(spent.operator.plus(Exact.of(cost.epsilonPerKm)), spent.operatorSlack.plus(Exact.of(cost.slackNats)));
+    const sofar = amount(summed(spent.operator, spent.operatorSlack));
+    return `All campaigns at ${origin} together have cost ${sofar} so far${more ? `, and ${amount(more)} with this report` : ""}.`;
+  }
+}
+
+function summed(epsilon: Exact, slack: Exact): Promised {
+  return { epsilonPerKm: epsilon.noLess(), slackNats: slack.noLess() };
+}
+
+function positive(name: string, value: unknown): number {
+  if (typeof value !== "number" || !(value > 0 && value < Infinity)) throw new InvalidInput(`${name} must be a number above 0`);
+  return value;
+}
+
+function oneOf<Word extends string>(name: string, word: Word, words: readonly Word[]): Word {
+  if (!words.includes(word)) throw new InvalidInput(`${name} must be one of ${words.join(", ")}`);
+  return word;
+}

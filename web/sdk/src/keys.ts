@@ -1,0 +1,43 @@
+/** Bits and ids of reports: from a key that moves on, and never from a place. */
+
+import { hex } from "./canonical.ts";
+
+/** When a campaign is reported to again: never, once a day (UTC), once in every round. */
+export type Again = "never" | "day" | "round";
+
+/** What may be reported about once: a campaign, a day of it or a round of it. */
+export interface Period {
+  readonly again: Again;
+  /** 0, or the day, or the round. */
+  readonly number: number;
+}
+
+/** The id of a report in hexadecimal, and 16 bytes for its draw. */
+export interface Bits {
+  readonly report: string;
+  readonly draw: Uint8Array;
+}
+
+/** A new key: 32 bytes of the operating system's randomness. */
+export function newKey(): Uint8Array<ArrayBuffer> {
+  return crypto.getRandomValues(new Uint8Array(32));
+}
+
+export async function bitsOf(key: Uint8Array<ArrayBuffer>, mechanism: string, period: Period): Promise<Bits> {
+  const told = `${mechanism} ${period.again} ${period.number}`;
+  const named = await hmac(key, `geoveil report id ${told}`);
+  const drawn = await hmac(key, `geoveil report draw ${told}`);
+  return { report: hex(named.subarray(0, 16)), draw: drawn.slice(0, 16) };
+}
+
+/** The key so many numbers later; nobody can go back from it. */
+export async function movedOn(key: Uint8Array<ArrayBuffer>, steps: number): Promise<Uint8Array<ArrayBuffer>> {
+  let later = key;
+  for (let step = 0; step < steps; step++) later = await hmac(later, "geoveil next key");
+  return later;
+}
+
+async function hmac(key: Uint8Array<ArrayBuffer>, text: string): Promise<Uint8Array<ArrayBuffer>> {
+  const imported = await crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, new TextEncoder().encode(text)));
+}

@@ -1,0 +1,69 @@
+/** A location on its way to a drawn cell: read once, drawn from, and forgotten. */
+
+import type { MechanismDocument } from "./document.ts";
+import type { Drawn } from "./ledger.ts";
+import { InvalidInput, Refused } from "./refusal.ts";
+import { general } from "./words.ts";
+
+/** Where somebody is, in degrees, and how accurate that is in kilometres, if it was measured. */
+export interface Fix {
+  readonly lat: number;
+  readonly lng: number;
+  readonly accuracyKm?: number | undefined;
+}
+
+/** A fix, or a function that reads one; it is called only after every check has passed. */
+export type Locate = Fix | (() => Fix | Promise<Fix>);
+
+/** A location outside the cells: the nearest place inside takes its place, or nothing is sent. */
+export type Beyond = "clamp" | "refuse";
+
+const DEGREE_KM = 111.3; // of latitude
+const FINEST_DECIMALS = 6;
+
+/** The browser's location, for `report`; what the browser throws is thrown as it is. */
+export function browserLocation(options: PositionOptions = {}): () => Promise<Fix> {
+  return () =>
+    new Promise((resolve, reject) => {
+      const wanted = { enableHighAccuracy: true, maximumAge: 0, timeout: 30_000, ...options };
+      navigator.geolocation.getCurrentPosition(({ coords }) => {
+        resolve({ lat: coords.latitude, lng: coords.longitude, accuracyKm: coords.accuracy / 1000 });
+      }, reject, wanted);
+    });
+}
+
+/** Refuse what is neither a fix nor a function, without its value. */
+export function checkGiven(given: Locate): void {
+  const fix = typeof given === "object" && given !== null && "lat" in given && "lng" in given;
+  if (!fix && typeof given !== "function") throw new InvalidInput("report must be given lat and lng, or a function that reads them");
+}
+
+/** Read the location and draw from it; the same work everywhere. */
+export async function drawFrom(given: Locate, document: MechanismDocument, bits: Uint8Array, outside: Beyond): Promise<Drawn> {
+  const { area, law } = document;
+  const { lat, lng, accuracyKm } = { ...(typeof given === "function" ? await given() : given) } as Partial<Fix>;
+  const numbers = typeof lat === "number" && typeof lng === "number" && Number.isFinite(lng);
+  if (!numbers || !(Math.abs(lat) <= 90)) throw new Refused("location");
+  if (accuracyKm !== undefined) checkAccuracy(lat, lng, accuracyKm, area.cellKm);
+  if (outside === "refuse" && !area.inside(lat, lng)) throw new Refused("outside");
+  const cell = law.draw(law.stepsOf(area.placeKm(lat, lng)), bits);
+  const { pitchKm, east, north } = law.centres;
+  const centre = area.toLatLng([east[cell]! * pitchKm, north[cell]! * pitchKm]);
+  return { cell, lat: centre[0], lng: centre[1] };
+}
+
+/** Refuse a measured fix that is coarser than a cell, or was snapped to such a raster; for the map's sake. */
+function checkAccuracy(lat: number, lng: number, accuracyKm: number, cellKm: number): void {
+  const cells = `cells of ${general(1000 * cellKm, 4)} m`;
+  if (!(accuracyKm >= 0 && accuracyKm <= cellKm)) throw new Refused("accuracy", cells);
+  if (rasterKm(lat, lng) > cellKm) throw new Refused("accuracy", `snapped to a raster; ${cells}`);
+}
+
+/** How far apart places are that have no more decimals than this one. */
+function rasterKm(lat: number, lng: number): number {
+  for (let decimals = 0; decimals < FINEST_DECIMALS; decimals++) {
+    const whole = [lat, lng].every((degrees) => Number(degrees.toFixed(decimals)) === degrees);
+    if (whole) return DEGREE_KM / 10 ** decimals;
+  }
+  return 0;
+}

@@ -1,0 +1,84 @@
+/** Slots: times of a day or a week, or periods, that a campaign tells apart. */
+
+import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
+
+const MOST_SLOTS = 168;
+const NAME_LENGTH = 40;
+const LATEST_S = 2 ** 40;
+const MINUTES = { day: 1440, week: 10080, once: Infinity } as const;
+const ZONE = /^[A-Za-z0-9_+-]{1,30}(\/[A-Za-z0-9_+-]{1,30}){0,2}$/;
+const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+export type Every = keyof typeof MINUTES;
+
+/**
+ * Slots one after another: each begins at its start and ends where the next one begins. Starts are minutes
+ * of local wall-clock time in the day or the week; with `once` seconds since 1970, one more than there are slots.
+ */
+export interface Slots {
+  readonly zone: string;
+  readonly every: Every;
+  readonly names: readonly string[];
+  readonly starts: readonly number[];
+}
+
+/** The slots of a document; a `RangeError` for anything else. */
+export function readSlots(values: Json | undefined): Slots {
+  if (!isObject(values) || Object.keys(values).sort().join() !== "every,names,starts,zone") {
+    throw new RangeError("slots must have zone, every, names and starts");
+  }
+  const { zone, every, names, starts } = values as JsonObject & { zone: Json; every: Json; names: Json; starts: Json };
+  if (typeof zone !== "string" || !ZONE.test(zone)) throw new RangeError("zone must be a name such as Europe/Paris");
+  if (typeof every !== "string" || !Object.hasOwn(MINUTES, every)) {
+    throw new RangeError("slots must come every day, week or once");
+  }
+  if (!Array.isArray(names) || names.length < 1 || names.length > MOST_SLOTS) {
+    throw new RangeError(`slots must have 1 to ${MOST_SLOTS} names`);
+  }
+  if (!names.every(isName) || new Set(names).size < names.length) {
+    throw new RangeError(`names of slots must be different, of 1 to ${NAME_LENGTH} characters`);
+  }
+  return { zone, every: every as Every, names, starts: checkedStarts(starts, every as Every, names.length) };
+}
+
+/** The number of the slot at a time in seconds since 1970; null outside all periods. */
+export function slotAt(slots: Slots, timeS: number): number | null {
+  const { starts, every } = slots;
+  if (every === "once" && !(timeS >= (starts[0] ?? 0) && timeS < (starts.at(-1) ?? 0))) return null;
+  const now = every === "once" ? timeS : localMinute(slots.zone, every, timeS);
+  return starts.filter((start) => start <= now).length - 1;
+}
+
+function localMinute(zone: string, every: Every, timeS: number): number {
+  const format = new Intl.DateTimeFormat("en-GB", {
+    timeZone: zone,
+    weekday: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    hourCycle: "h23",
+  });
+  const parts = Object.fromEntries(format.formatToParts(new Date(timeS * 1000)).map((part) => [part.type, part.value]));
+  const minute = 60 * Number(parts["hour"]) + Number(parts["minute"]);
+  return every === "week" ? minute + 1440 * WEEKDAYS.indexOf(parts["weekday"] ?? "") : minute;
+}
+
+function isName(name: Json): name is string {
+  if (typeof name !== "string" || name !== name.trim()) return false;
+  const length = [...name].length;
+  return length >= 1 && length <= NAME_LENGTH && !/[\p{C}\p{Z}]/u.test(name.replaceAll(" ", ""));
+}
+
+function checkedStarts(starts: Json, every: Every, slots: number): number[] {
+  if (!Array.isArray(starts) || !starts.every((start) => isWhole(start, -LATEST_S, LATEST_S))) {
+    throw new RangeError("starts of slots must be whole numbers");
+  }
+  const minutes = starts as number[];
+  const rise = minutes.every((start, at) => at === 0 || start > (minutes[at - 1] as number));
+  const wanted = slots + (every === "once" ? 1 : 0);
+  const [first, last] = [minutes[0] ?? -1, minutes.at(-1) ?? -1];
+  const inside = every === "once" ? first >= 0 : first === 0 && last < MINUTES[every];
+  if (!rise || minutes.length !== wanted || !inside) {
+    throw new RangeError("starts of slots must rise, one for each, inside the day or the week");
+  }
+  return minutes;
+}

@@ -1,0 +1,98 @@
+/** Where a ledger is kept: IndexedDB in pages and workers, or memory; an app may bring its own. */
+
+/** A ledger as plain JSON values, and how often it was written. */
+export interface Kept {
+  readonly book: unknown;
+  readonly version: number;
+}
+
+/**
+ * One ledger for all tabs, workers and devices that share it. `save` is one step: it keeps the book durably if
+ * the version is still the one that was loaded (0 where nothing was kept yet), and else changes nothing and says false.
+ */
+export interface LedgerStorage {
+  load(): Promise<Kept | undefined>;
+  save(book: unknown, version: number): Promise<boolean>;
+}
+
+/** A ledger that ends with the program: for tests, and for apps that keep `snapshot` themselves. */
+export class MemoryStorage implements LedgerStorage {
+  private kept: Kept | undefined;
+
+  constructor(kept?: Kept) {
+    this.kept = kept && structuredClone(kept);
+  }
+
+  load(): Promise<Kept | undefined> {
+    return Promise.resolve(this.snapshot());
+  }
+
+  save(book: unknown, version: number): Promise<boolean> {
+    if ((this.kept?.version ?? 0) !== version) return Promise.resolve(false);
+    this.kept = structuredClone({ book, version: version + 1 });
+    return Promise.resolve(true);
+  }
+
+  snapshot(): Kept | undefined {
+    return structuredClone(this.kept);
+  }
+}
+
+const STORE = "ledger";
+const ENTRY = "book";
+
+/** A ledger in a database of this origin; versions are compared and the book is put in one transaction. */
+export class IndexedDbStorage implements LedgerStorage {
+  private readonly name: string;
+  private opened: Promise<IDBDatabase> | undefined;
+
+  constructor(name = "geoveil") {
+    this.name = name;
+  }
+
+  async load(): Promise<Kept | undefined> {
+    const transaction = (await this.database()).transaction(STORE, "readonly");
+    return answer<Kept | undefined>(transaction.objectStore(STORE).get(ENTRY));
+  }
+
+  async save(book: unknown, version: number): Promise<boolean> {
+    const transaction = (await this.database()).transaction(STORE, "readwrite", { durability: "strict" });
+    const store = transaction.objectStore(STORE);
+    const done = new Promise<void>((resolve, reject) => {
+      transaction.oncomplete = () => resolve();
+      transaction.onabort = transaction.onerror = () => reject(transaction.error ?? new Error("aborted"));
+    });
+    done.catch(() => undefined); // whoever awaits it is told
+    const kept = await answer<Kept | undefined>(store.get(ENTRY));
+    const current = (kept?.version ?? 0) === version;
+    if (current) store.put({ book, version: version + 1 }, ENTRY);
+    await done; // the charge is on the disk before anything is sent
+    return current;
+  }
+
+  private database(): Promise<IDBDatabase> {
+    this.opened ??= new Promise<IDBDatabase>((resolve, reject) => {
+      const request = indexedDB.open(this.name, 1);
+      request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+      request.onerror = () => reject(request.error ?? new Error("not opened"));
+      request.onblocked = () => reject(new Error("blocked"));
+      request.onsuccess = () => {
+        const database = request.result;
+        database.onversionchange = database.onclose = () => {
+          this.opened = undefined; // opened anew at the next step
+          database.close();
+        };
+        resolve(database);
+      };
+    });
+    this.opened.catch(() => (this.opened = undefined));
+    return this.opened;
+  }
+}
+
+function answer<Value>(request: IDBRequest): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result as Value);
+    request.onerror = () => reject(request.error ?? new Error("no answer"));
+  });
+}

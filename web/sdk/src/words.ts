@@ -1,0 +1,101 @@
+/**
+ * Every sentence about privacy, made in one place from a promise; the same as those of the Python device.
+ *
+ * Numbers that bound a loss are rounded up, and those that bound how much two people have in common down.
+ */
+
+import type { MechanismDocument, Promised } from "./document.ts";
+
+/** How far apart the two people are whom a sentence speaks of. */
+export const NEARBY_KM = 0.2;
+
+const ALIKE = Math.log(10); // up to this loss two people are said to be able to send the same report
+const MOST_IN_WORDS = 1e6;
+const DOUBLES = 1e-12; // what doubles are off by is no reason to round to the next digit
+
+/** A number that is not negative with so many digits, never below it. */
+export function roundedUp(value: number, digits = 6): string {
+  return rounded(value * (1 - DOUBLES), digits, true);
+}
+
+/** A number that is not negative with so many digits, never above it. */
+export function roundedDown(value: number, digits = 6): string {
+  return rounded(value * (1 + DOUBLES), digits, false);
+}
+
+function rounded(value: number, digits: number, up: boolean): string {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const [mantissa = "", exponent = "0"] = value.toExponential(60).split("e");
+  const all = mantissa.replace(".", "");
+  const more = up && /[1-9]/.test(all.slice(digits)) ? 1n : 0n;
+  return general(Number(`${BigInt(all.slice(0, digits)) + more}e${Number(exponent) - digits + 1}`), digits);
+}
+
+/** So many significant digits, without zeros at the end. */
+export function general(value: number, digits: number): string {
+  if (value === 0) return "0";
+  const [mantissa = "", exponent = "0"] = value.toExponential(digits - 1).split("e");
+  const strip = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  const power = Number(exponent);
+  if (power >= -4 && power < digits) return strip(value.toFixed(digits - 1 - power));
+  return `${strip(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+}
+
+/** What a promise costs, in a few words. */
+export function amount({ epsilonPerKm, slackNats }: Promised): string {
+  return `ε = ${roundedUp(epsilonPerKm)} per km and ${roundedUp(slackNats, 2)} for rounding`;
+}
+
+/** What reports tell about two people 200 m apart, in plain words; with several, of all of them together. */
+export function explainPromise(promise: Promised, reports = 1): string {
+  const level = promise.epsilonPerKm * NEARBY_KM + promise.slackNats;
+  const several = reports > 1;
+  const away = `${roundedDown(NEARBY_KM * 1000, 4)} m`;
+  const still = several ? ", who do not move" : "";
+  const pair =
+    level <= ALIKE
+      ? `Whoever stands within ${away} of you${still && `${still},`} could have sent the same report`
+      : `Two people ${away} apart${still}`;
+  const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
+  if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
+  return (
+    `${pair}: ${what} at most ${factor(level)} times as likely from one as from the other` +
+    `${frequency(level, several ? "sets of reports" : "reports")}.`
+  );
+}
+
+function factor(level: number): string {
+  if (level >= Math.log(MOST_IN_WORDS)) return `e^${roundedUp(level, 3)}`;
+  return grouped(Number(roundedUp(Math.exp(level), 3)));
+}
+
+function frequency(level: number, what: string): string {
+  let of = 100;
+  while (of * Math.exp(-level) < 1 && of < MOST_IN_WORDS) of *= 10;
+  const least = Math.floor(of * Math.exp(-level) * (1 + DOUBLES));
+  if (!least) return "";
+  return `; of ${grouped(of)} such ${what} from one, at least ${least} on average would also come from the other`;
+}
+
+function grouped(value: number): string {
+  return value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
+}
+
+/** What a report tells about two people, what is sent, and how far from the truth it lies. */
+export function explainDocument(document: MechanismDocument): string {
+  const { law, area, rim, promise } = document;
+  const { centres } = law;
+  const middle = [0, 1].map((axis) => ((centres.low[axis]! + centres.high[axis]!) / 2) * centres.pitchKm) as [number, number];
+  let [weight, weighted] = [0, 0];
+  law.row(law.stepsOf(middle)).forEach((entry, report) => {
+    const [east, north] = [centres.east[report]! * centres.pitchKm, centres.north[report]! * centres.pitchKm];
+    weight += Number(entry);
+    weighted += Number(entry) * Math.hypot(east - middle[0], north - middle[1]);
+  });
+  return (
+    `${explainPromise(promise)} One of ${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m` +
+    `${rim ? " or of a ring around them" : ""} would be sent, drawn at random around where you stand, with a random ` +
+    "number and the id of the rule it was drawn by; nothing else. From the middle of the map it lies " +
+    `${general(weighted / weight, 2)} km away on average.`
+  );
+}

@@ -1,0 +1,423 @@
+/** A device against a collector: what is checked, sent, charged and kept. */
+
+import "fake-indexeddb/auto";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { JsonObject } from "../src/canonical.ts";
+import { unhex } from "../src/canonical.ts";
+import {
+  Device,
+  type DeviceOptions,
+  type Fix,
+  IndexedDbStorage,
+  InvalidInput,
+  type Kept,
+  MemoryStorage,
+  MechanismDocument,
+  Refused,
+  Unacknowledged,
+} from "../src/index.ts";
+import { bitsOf, movedOn } from "../src/keys.ts";
+import { FakeCollector, PARIS, problem, served } from "./collector.ts";
+import { bytes, type Edit, edited, load, mechanism } from "./vectors.ts";
+
+const NOW_S = 1_800_000_000;
+let collector: FakeCollector;
+
+beforeEach(async () => {
+  collector = await FakeCollector.start();
+});
+afterEach(() => collector.stop());
+
+function options(more: Partial<DeviceOptions> = {}): DeviceOptions {
+  const patience = { attempts: 3, totalS: 5, firstS: 0.001 };
+  return { maxEpsilonPerKm: 2, budgetPerKm: 10, ledger: new MemoryStorage(), patience, clock: () => NOW_S, ...more };
+}
+
+function opened(more: Partial<DeviceOptions> = {}): Promise<Device> {
+  return Device.open(collector.link, options(more));
+}
+
+async function refusal(asking: Promise<unknown>): Promise<[string, string, boolean]> {
+  const failure: unknown = await asking.then(
+    () => undefined,
+    (problem: unknown) => problem,
+  );
+  if (!(failure instanceof Refused)) throw failure ?? new Error("nothing was refused");
+  return [failure.reason, failure.detail, failure.sent];
+}
+
+const never = (): Fix => {
+  throw new Error("a location was read");
+};
+
+describe("one report", () => {
+  it("is sent once: mechanism, id and cell, and nothing else", async () => {
+    const device = await opened();
+    const receipt = await device.report(PARIS);
+    expect(receipt).toMatchObject({ campaign: "paris", round: 1, acknowledged: true, epsilonPerKm: 2, budgetLeftPerKm: 8, operatorSpentPerKm: 2 });
+    expect(receipt.mechanism).toBe(mechanism("paris").id);
+    const [sent] = collector.reports;
+    const body = JSON.parse(sent!.body) as JsonObject;
+    expect(body).toEqual({ mechanism: receipt.mechanism, id: receipt.report, cell: receipt.cell });
+    expect(receipt.report).toMatch(/^[0-9a-f]{32}$/);
+    expect(collector.requests.map((request) => request.path)).toEqual([
+      "/api/campaigns/paris/mechanism",
+      "/api/campaigns/paris/reports",
+    ]);
+    for (const { headers } of collector.requests) {
+      expect(Object.keys(headers)).not.toContain("cookie");
+      expect(Object.keys(headers)).not.toContain("if-none-match");
+      expect(Object.keys(headers)).not.toContain("referer");
+    }
+    expect(JSON.stringify(collector.requests)).not.toMatch(/48\.85|2\.29/);
+  });
+
+  it("is the only one: a second call reads nothing, sends nothing and costs nothing", async () => {
+    const device = await opened();
+    const receipt = await device.report(PARIS);
+    const asked = collector.requests.length;
+    collector.document = await served("paris", { round: 2 });
+    expect(await device.report(never)).toEqual(receipt);
+    expect(await device.report({ lat: 48.83, lng: 2.39 })).toEqual(receipt);
+    expect(collector.requests.length).toBe(asked);
+    expect((await device.history()).length).toBe(1);
+  });
+
+  it("is drawn by the law from the bits of the key", async () => {
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger });
+    const { book } = ledger.snapshot() as { book: { campaigns: Record<string, { key: string }> } };
+    const key = unhex(book.campaigns[collector.link]!.key)!;
+    const { area, law, id } = await MechanismDocument.read(bytes(mechanism("paris").document));
+    const bits = await bitsOf(key, id, { again: "never", number: 0 });
+    const receipt = await device.report(PARIS);
+    expect(receipt.report).toBe(bits.report);
+    expect(receipt.cell).toBe(law.draw(law.stepsOf(area.placeKm(PARIS.lat, PARIS.lng)), bits.draw));
+  });
+
+  it("is asked for in the same way inside, at the edge and far outside", async () => {
+    const shapes: unknown[] = [];
+    for (const place of [PARIS, { lat: 48.8286, lng: 2.2855 }, { lat: -33.9, lng: 151.2 }, { lat: 90, lng: 0 }]) {
+      collector.requests.length = 0;
+      await (await opened()).report(place);
+      shapes.push(
+        collector.requests.map(({ method, path, headers, body }) => {
+          const names = Object.keys(headers).sort();
+          const entries = body && Object.entries(JSON.parse(body) as JsonObject).map(([name, value]) => [name, typeof value]);
+          return { method, path, names, entries };
+        }),
+      );
+    }
+    for (const shape of shapes) expect(shape).toEqual(shapes[0]);
+  });
+
+  it("comes again every round or every day where the person says so, each charged", async () => {
+    let nowS = NOW_S;
+    const byRound = await opened({ again: "round" });
+    const byDay = await opened({ again: "day", clock: () => nowS });
+    const first = await byRound.report(PARIS);
+    expect(await byRound.report(never)).toEqual(first);
+    collector.document = await served("paris", { round: 2 });
+    const second = await byRound.report(PARIS);
+    expect([second.round, second.budgetLeftPerKm]).toEqual([2, 6]);
+    expect(second.report).not.toBe(first.report);
+    const today = await byDay.report(PARIS);
+    expect(await byDay.report(never)).toEqual(today);
+    nowS += 86_400;
+    expect((await byDay.report(PARIS)).budgetLeftPerKm).toBe(6);
+  });
+
+  it("is the same again from an older copy of the ledger", async () => {
+    const ledger = new MemoryStorage();
+    await opened({ ledger });
+    const copy = new MemoryStorage(ledger.snapshot());
+    const receipt = await (await opened({ ledger })).report(PARIS);
+    expect(await (await opened({ ledger: copy })).report(PARIS)).toEqual(receipt);
+  });
+});
+
+describe("what is checked before a location is read", () => {
+  it("refuses every hostile document, and sends nothing", async () => {
+    const unserved = new Set(["id"]); // without an id, which is the reason given first
+    for (const edit of load<Edit[]>("refused.json")) {
+      collector.requests.length = 0;
+      const text = Buffer.from(edited(edit)).toString();
+      collector.document = edit.text === undefined && !unserved.has(edit.reason) ? identified(text) : text;
+      const [reason, detail, sent] = await refusal((await opened({ maxEpsilonPerKm: 1e6, budgetPerKm: 1e6 })).report(never));
+      expect([reason, sent, collector.reports.length]).toEqual(["document", false, 0]);
+      expect(["id", edit.reason]).toContain(detail);
+    }
+  });
+
+  it("refuses a law that does not keep its promise", async () => {
+    collector.document = await served("paris", { epsilon_per_km: 1.99 });
+    expect(await refusal((await opened()).report(never))).toEqual(["document", "certificate", false]);
+  });
+
+  it.each([
+    ["promise", {}, { maxEpsilonPerKm: 1.9 }],
+    ["campaign", { campaign: "lyon" }, {}],
+    ["not-yet-valid", { not_before: NOW_S + 301 }, {}],
+    ["expired", { expires: NOW_S }, {}],
+    ["level", {}, { promisePerKm: 1 }],
+    ["unsupported", { trips: true }, {}],
+    ["budget", {}, { budgetPerKm: 1.99 }],
+    ["budget", {}, { budgetPerDayPerKm: 1 }],
+    ["budget", {}, { budgetPerYearPerKm: 1 }],
+    ["clock", {}, { clock: () => Number.NaN }],
+  ] as [string, JsonObject, Partial<DeviceOptions>][])("refuses: %s", async (reason, changes, more) => {
+    collector.document = await served("paris", changes);
+    const asking = opened(more).then((device) => device.report(never));
+    expect((await refusal(asking))[0]).toBe(reason);
+    expect(collector.reports).toEqual([]);
+  });
+
+  it("chooses among the promises that are offered, and asks for all of them", async () => {
+    const { body, ids } = load<{ body: string; ids: string[] }>("levels.json");
+    collector.document = body;
+    expect((await (await opened()).report(PARIS)).mechanism).toBe(ids[0]);
+    const weaker = await (await opened({ promisePerKm: 3, maxEpsilonPerKm: 3 })).report(PARIS);
+    expect([weaker.mechanism, weaker.epsilonPerKm]).toEqual([ids[1], 3]);
+    expect(new Set(collector.requests.filter(({ method }) => method === "GET").map(({ path }) => path)).size).toBe(1);
+  });
+
+  it("refuses other cells than those seen first", async () => {
+    const device = await opened({ again: "round" });
+    await device.report(PARIS);
+    collector.document = (await served("svalbard", { campaign: "paris", round: 2 }));
+    expect((await refusal(device.report(never)))[0]).toBe("space");
+  });
+
+  it("says what a collector answered instead", async () => {
+    const device = await opened();
+    for (const [reply, reason, detail] of [
+      [problem(404, "unknown-campaign"), "problem", "unknown-campaign"],
+      [problem(410, "campaign-ended"), "ended", ""],
+      [{ status: 302, headers: { location: "https://elsewhere.example/" } }, "redirect", ""],
+      [{ status: 403, body: "<html>" }, "answer", "status 403"],
+      [{ status: 200, body: " ".repeat((1 << 21) + 2000) }, "answer", "size"],
+    ] as const) {
+      collector.next.push(reply);
+      expect(await refusal(device.report(never))).toEqual([reason, detail, false]);
+    }
+    const link = collector.link;
+    await collector.stop();
+    expect((await refusal(Device.open(link, options()).then((gone) => gone.report(never))))[0]).toBe("unreachable");
+  });
+
+  it("takes links of campaigns only, and plain http to this machine only", async () => {
+    expect((await refusal(Device.open("http://collector.example/c/lyon", options())))[0]).toBe("insecure");
+    for (const url of ["nowhere", "https://a.example/", "https://u:p@a.example/c/lyon", "https://a.example/c/lyon?x=1", "ftp://a.example/c/lyon"]) {
+      await expect(Device.open(url, options())).rejects.toThrow(InvalidInput);
+    }
+    await expect(opened({ budgetPerKm: 0 })).rejects.toThrow(InvalidInput);
+    await expect(opened({ again: "hour" as "day" })).rejects.toThrow(InvalidInput);
+  });
+});
+
+describe("the location", () => {
+  it.each([
+    [{ lat: Number.NaN, lng: 2 }, "location", ""],
+    [{ lat: 91, lng: 2 }, "location", ""],
+    [{ lat: "48.85", lng: 2 }, "location", ""],
+    [{ ...PARIS, accuracyKm: 0.51 }, "accuracy", "cells of 500 m"],
+    [{ ...PARIS, accuracyKm: -1 }, "accuracy", "cells of 500 m"],
+    [{ lat: 48.86, lng: 2.35, accuracyKm: 0.02 }, "accuracy", "snapped to a raster; cells of 500 m"],
+  ] as [Fix, string, string][])("is refused before anything is charged: %o", async (fix, reason, detail) => {
+    const device = await opened();
+    expect(await refusal(device.report(fix))).toEqual([reason, detail, false]);
+    expect(await refusal(device.report(() => Promise.resolve(fix)))).toEqual([reason, detail, false]);
+    expect([await device.history(), collector.reports]).toEqual([[], []]);
+    await device.report({ ...PARIS, accuracyKm: 0.5 });
+  });
+
+  it("outside is silent only where the person says so, with a warning", async () => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    const device = await opened();
+    expect((await refusal(device.report({ lat: 50, lng: 2 }, { outside: "refuse" })))[0]).toBe("outside");
+    expect(warned.mock.calls.flat().join()).toMatch(/silence tells/);
+    warned.mockRestore();
+    expect((await device.report({ lat: 50, lng: 2 })).acknowledged).toBe(true);
+  });
+
+  it("is in nothing that is thrown, kept or sent", async () => {
+    const planted = { lat: 48.851357911, lng: 2.331357911 };
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger });
+    collector.next.push({ status: 200, body: collector.document }, { status: 503 }, { status: 503 }, { status: 503 });
+    const thrown: unknown = await device.report(planted).catch((failure: unknown) => failure);
+    expect(thrown).toBeInstanceOf(Unacknowledged);
+    const told = [String(thrown), (thrown as Error).stack, JSON.stringify(thrown), JSON.stringify(ledger.snapshot()), JSON.stringify(collector.requests)];
+    expect(told.join()).not.toMatch(/1357911/);
+    const kept = ledger.snapshot() as { book: { campaigns: Record<string, { key: string | null }> } };
+    expect(Object.values(kept.book.campaigns).map((page) => page.key)).toEqual([null]);
+    await expect(device.report({ lat: 1 } as unknown as Fix)).rejects.toThrow(/^report must be given lat and lng/);
+  });
+
+  it("what reading it throws is thrown, and nothing is charged", async () => {
+    const device = await opened();
+    await expect(device.report(never)).rejects.toThrow("a location was read");
+    expect(await device.history()).toEqual([]);
+  });
+});
+
+describe("what comes back", () => {
+  it("the same report is sent again until it is acknowledged", async () => {
+    const device = await opened();
+    collector.next.push({ status: 200, body: collector.document }, { status: 500 }, { status: 429, headers: { "retry-after": "0" } });
+    await device.report(PARIS);
+    const bodies = collector.reports.map((request) => request.body);
+    expect([bodies.length, new Set(bodies).size]).toEqual([3, 1]);
+  });
+
+  it("waits for flush where nobody counted it, over a restart", async () => {
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger });
+    collector.next.push({ status: 200, body: collector.document }, ...Array.from({ length: 3 }, () => ({ status: 503 })));
+    const waits: unknown = await device.report(PARIS).catch((failure: unknown) => failure);
+    expect(waits).toBeInstanceOf(Unacknowledged);
+    const restarted = await opened({ ledger });
+    collector.next.push(problem(404, "unknown-mechanism"));
+    expect(await restarted.flush()).toEqual([]);
+    const [receipt] = await restarted.flush();
+    expect(receipt).toEqual({ ...(waits as Unacknowledged).receipt, acknowledged: true });
+    expect(new Set(collector.reports.map((request) => request.body)).size).toBe(1);
+    expect(await restarted.flush()).toEqual([]);
+  });
+
+  it("a final problem is told as sent, now and later", async () => {
+    const device = await opened();
+    collector.next.push({ status: 200, body: collector.document }, problem(409, "mechanism-expired"));
+    expect(await refusal(device.report(PARIS))).toEqual(["problem", "mechanism-expired", true]);
+    expect(await refusal(device.report(never))).toEqual(["problem", "mechanism-expired", true]);
+    expect((await device.history())[0]).toMatchObject({ state: "refused", problem: "mechanism-expired" });
+  });
+
+  it("an answer that is not a collector's is no acknowledgement", async () => {
+    for (const body of ['{"status":"counted"}', '{"id":"0","status":"counted"}', "", "[]"]) {
+      const device = await opened();
+      collector.next.push({ status: 200, body: collector.document }, { status: 200, body });
+      await expect(device.report(PARIS)).rejects.toThrow(Unacknowledged);
+    }
+  });
+});
+
+describe("the ledger", () => {
+  it("holds the budget over all campaigns, exactly", async () => {
+    const ledger = new MemoryStorage();
+    const limit = { ledger, budgetPerKm: 6 };
+    for (const campaign of ["paris", "paris-2", "paris-3"]) {
+      collector.document = await served("paris", { campaign });
+      await (await Device.open(`${collector.origin}/c/${campaign}`, options(limit))).report(PARIS);
+    }
+    collector.document = await served("paris", { campaign: "paris-4" });
+    const fourth = await Device.open(`${collector.origin}/c/paris-4`, options(limit));
+    expect(await refusal(fourth.report(never))).toEqual(["budget", "lifetime", false]);
+    expect((await fourth.history()).length).toBe(3);
+    expect(await fourth.summary()).toMatch(/^3 reports so far, together ε = 6 per km and 0\.0\S+ for rounding; 0 of 6 per km are left\./);
+  });
+
+  it("limits of a day open again with the next one", async () => {
+    let nowS = NOW_S;
+    const device = await opened({ again: "round", budgetPerDayPerKm: 3, clock: () => nowS });
+    await device.report(PARIS);
+    collector.document = await served("paris", { round: 2 });
+    expect(await refusal(device.report(never))).toEqual(["budget", "day", false]);
+    nowS += 86_400;
+    await device.report(PARIS);
+  });
+
+  it.each(["memory", "IndexedDB"])("gives two devices at once one report (%s)", async (kind) => {
+    const shared = new MemoryStorage();
+    const name = `two-tabs-${Math.floor(performance.now() * 1000)}`;
+    const storage = (): MemoryStorage | IndexedDbStorage => (kind === "memory" ? shared : new IndexedDbStorage(name));
+    const tabs = await Promise.all([1, 2, 3].map(() => opened({ ledger: storage() })));
+    const places = [PARIS, { lat: 48.83, lng: 2.39 }, { lat: 48.87, lng: 2.3 }];
+    const receipts = await Promise.all(tabs.map((tab, index) => tab.report(places[index]!)));
+    expect(new Set(receipts.map((receipt) => `${receipt.report} ${receipt.cell}`)).size).toBe(1);
+    expect(new Set(collector.reports.map((request) => request.body)).size).toBe(1);
+    expect((await tabs[0]!.history()).length).toBe(1);
+  });
+
+  it("stays over a restart in IndexedDB, which is where it is by default", async () => {
+    const { ledger: _, ...plain } = options();
+    const receipt = await (await Device.open(collector.link, plain)).report(PARIS);
+    expect(await (await Device.open(collector.link, plain)).report(never)).toEqual(receipt);
+  });
+
+  it("moves its key on, so that no report can be worked out from it", async () => {
+    const ledger = new MemoryStorage();
+    const pageOf = (): { key: string; next: number } =>
+      (ledger.snapshot() as { book: { campaigns: Record<string, { key: string; next: number }> } }).book.campaigns[collector.link]!;
+    const device = await opened({ ledger, again: "round" });
+    const first = unhex(pageOf().key)!;
+    await device.report(PARIS);
+    expect(pageOf()).toMatchObject({ next: 2, key: Buffer.from(await movedOn(first, 2)).toString("hex") });
+    collector.next.push(problem(410, "campaign-ended"));
+    expect((await refusal(device.report(never)))[0]).toBe("ended");
+    expect(pageOf().key).toBeNull();
+  });
+
+  it("that cannot be read or written charges nothing and sends nothing", async () => {
+    for (const book of [7, { format: 2 }, { format: 1, campaigns: {}, charges: [{}], certified: {} }]) {
+      const ledger = new MemoryStorage({ book, version: 1 });
+      expect((await refusal(opened({ ledger })))[0]).toBe("ledger-unreadable");
+    }
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger });
+    const save = vi.spyOn(ledger, "save").mockRejectedValue(new DOMException("full", "QuotaExceededError"));
+    expect(await refusal(device.report(PARIS))).toEqual(["ledger-unwritable", "QuotaExceededError", false]);
+    save.mockRestore();
+    expect(collector.reports).toEqual([]);
+    const closed = { load: (): Promise<Kept | undefined> => Promise.reject(new Error("private mode")), save: () => Promise.resolve(false) };
+    expect((await refusal(opened({ ledger: closed })))[0]).toBe("ledger-unreadable");
+    vi.stubGlobal("indexedDB", undefined);
+    expect((await refusal(opened({ ledger: undefined })))[0]).toBe("ledger-unwritable");
+    vi.unstubAllGlobals();
+  });
+
+  it("that is written by others all the time is busy, and nothing is sent", async () => {
+    const ledger = new MemoryStorage();
+    const device = await opened({ ledger });
+    let now = Date.now();
+    vi.spyOn(Date, "now").mockImplementation(() => (now += 3000));
+    const save = vi.spyOn(ledger, "save").mockResolvedValue(false);
+    expect((await refusal(device.report(never)))[0]).toBe("ledger-busy");
+    vi.restoreAllMocks();
+    expect([save.mock.calls.length > 2, collector.reports]).toEqual([true, []]);
+  });
+
+  it("without randomness draws nothing and sends nothing", async () => {
+    vi.spyOn(crypto, "getRandomValues").mockImplementation(() => {
+      throw new Error("no randomness");
+    });
+    await expect(opened()).rejects.toThrow("no randomness");
+    vi.restoreAllMocks();
+    expect(collector.requests).toEqual([]);
+  });
+});
+
+describe("in words", () => {
+  it("explains what would be sent and what it costs, and then that nothing more is", async () => {
+    const device = await opened({ budgetPerDayPerKm: 3 });
+    const words = load<{ words: Record<string, string> }>("reports.json").words["paris"]!;
+    expect(await device.explain()).toBe(
+      `Round 1 of the campaign paris at ${collector.origin}: ${words} This report costs ε = 2 per km and 0.012 for rounding; ` +
+        `10 of 10 per km are left (today 3 of 3). Nothing was reported to any campaign at ${collector.origin} so far. ` +
+        "It is the only report to this campaign, whatever rounds follow.",
+    );
+    const receipt = await device.report(PARIS);
+    expect(await device.explain()).toBe(
+      `This device has reported to the campaign paris at ${collector.origin}: it said cell ${receipt.cell}, under the mechanism ` +
+        "of round 1. Another call reads no location, sends nothing new and costs nothing; 8 of 10 per km are left (today 1 of 3). " +
+        `All campaigns at ${collector.origin} together have cost ε = 2 per km and 0.012 for rounding so far.`,
+    );
+    expect(collector.reports.length).toBe(1);
+  });
+});
+
+/** A document's text with an id in it: any, where the right one cannot be computed. */
+function identified(text: string): string {
+  const values = JSON.parse(text) as JsonObject;
+  return JSON.stringify({ id: "0".repeat(64), ...values });
+}

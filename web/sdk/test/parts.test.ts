@@ -1,0 +1,79 @@
+/** Keys, sums and words by themselves, and the size of the package. */
+
+import { gzipSync } from "node:zlib";
+import { expect, it } from "vitest";
+import { strictJson, unhex } from "../src/canonical.ts";
+import { MechanismDocument } from "../src/document.ts";
+import { Exact, leftOf } from "../src/exact.ts";
+import { type Again, bitsOf, movedOn } from "../src/keys.ts";
+import { explainDocument, explainPromise, general, roundedDown, roundedUp } from "../src/words.ts";
+import { bundled } from "./bundle.ts";
+import { bytes, load, mechanism, NAMES } from "./vectors.ts";
+
+interface ReportsVector {
+  key: string;
+  mechanism: string;
+  reports: [Again, number, string, string][];
+  later: [number, string][];
+  words: Record<string, string>;
+}
+const VECTOR = load<ReportsVector>("reports.json");
+const hex = (data: Uint8Array): string => Buffer.from(data).toString("hex");
+
+it("makes the same ids and bits from a key, and the same later keys", async () => {
+  const key = unhex(VECTOR.key)!;
+  for (const [again, number, report, draw] of VECTOR.reports) {
+    const bits = await bitsOf(key, VECTOR.mechanism, { again, number });
+    expect([bits.report, hex(bits.draw)]).toEqual([report, draw]);
+  }
+  for (const [steps, later] of VECTOR.later) expect(hex(await movedOn(key, steps))).toBe(later);
+});
+
+it.each(NAMES)("says %s in the same words as Python", async (name) => {
+  expect(explainDocument(await MechanismDocument.read(bytes(mechanism(name).document)))).toBe(VECTOR.words[name]);
+});
+
+it("adds costs as they are written, and rounds sums up", () => {
+  expect(Exact.sum([0.1, 0.1, 0.1]).noLess()).toBe(0.3);
+  expect(Exact.sum([0.1, 0.2]).isAbove(Exact.of(0.3))).toBe(false);
+  expect(leftOf(0.3, Exact.sum([0.1, 0.2]))).toBe(0);
+  expect(leftOf(1, Exact.of(2))).toBe(0);
+  expect(Exact.sum([1e-7, 1e21, 1.5e-9]).nearest()).toBe(1e21);
+  const long = Exact.sum([1e16, 0.3]);
+  expect(long.noLess()).toBeGreaterThan(long.nearest());
+  expect(Exact.of(long.noLess()).isAbove(long)).toBe(true);
+});
+
+it("rounds bounds to the safe side", () => {
+  expect([roundedUp(1.4918, 3), roundedUp(2), roundedUp(0.1 + 0.2)]).toEqual(["1.5", "2", "0.3"]);
+  expect([roundedDown(1.4999, 3), roundedDown(0.7 - 0.4), roundedUp(9.999, 2)]).toEqual(["1.49", "0.3", "10"]);
+  expect([general(1e-5, 2), general(1234567, 3), general(0, 3), general(100, 3)]).toEqual(["1e-05", "1.23e+06", "0", "100"]);
+});
+
+it("speaks of odds that hold", () => {
+  const promise = { epsilonPerKm: 20, slackNats: 0.1 };
+  expect(explainPromise(promise)).toBe(
+    "Two people 200 m apart: any report is at most 60.4 times as likely from one as from the other; " +
+      "of 100 such reports from one, at least 1 on average would also come from the other.",
+  );
+  expect(explainPromise({ epsilonPerKm: 4, slackNats: 0.03 }, 2)).toMatch(
+    /^Whoever stands within 200 m of you, who do not move, could have sent the same report: any 2 reports together are at most 2\.3 times/,
+  );
+  expect(explainPromise({ epsilonPerKm: 200, slackNats: 0 })).toMatch(/at most e\^40 times as likely from one as from the other\.$/);
+  expect(explainPromise({ epsilonPerKm: 0, slackNats: 0 })).toMatch(/exactly as likely/);
+});
+
+it("reads JSON that names everything once, and nothing else", () => {
+  expect(strictJson(bytes('{"a":{"b":1},"b":[{"a":"x\\\\\\"{"},{"a":":"}]}'))).toEqual({ a: { b: 1 }, b: [{ a: 'x\\"{' }, { a: ":" }] });
+  for (const text of ['{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '[{"x":{"a":1,"b":{},"a":2}}]', "{'a':1}", "\ufeff{}", "1 2", ""]) {
+    expect(() => strictJson(bytes(text)), text).toThrow(SyntaxError);
+  }
+  expect(() => strictJson(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(SyntaxError);
+});
+
+it("has at most 20 kB, compressed", async () => {
+  const size = gzipSync(await bundled("../src/index.ts")).length;
+  expect(size).toBeGreaterThan(5_000);
+  expect(size).toBeLessThanOrEqual(20_000);
+  console.info(`@geoveil/client: ${size} bytes compressed`);
+});
