@@ -75,7 +75,7 @@ export class Area {
     if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > MOST_CELLS) {
       throw new RangeError(`rows and columns must be whole numbers, of at most ${MOST_CELLS} cells`);
     }
-    if (!isFinite(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError("cell_km must lie in 1e-9 … 1e9");
+    if (!isNumber(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError("cell_km must lie in 1e-9 … 1e9");
     const box = checkedBox(edges);
     const [south, west, north, east] = box;
     const plane = new TangentPlane((south + north) / 2, west + widthOf(box) / 2);
@@ -93,7 +93,7 @@ export class Area {
       throw new RangeError("centres must have an origin [lat, lng], a cell_km and points");
     }
     const [lat, lng] = origin;
-    if (!isFinite(lat) || !isFinite(lng) || !isFinite(cellKm) || cellKm < 1e-3 || cellKm > 1e3) {
+    if (!isNumber(lat) || !isNumber(lng) || !isNumber(cellKm) || cellKm < 1e-3 || cellKm > 1e3) {
       throw new RangeError("cell_km must lie between 0.001 and 1000, around an origin in degrees");
     }
     const points = Int32Array.from(unpackedIntegers(packed)); // 2³¹ and more come out below 0, as they went in
@@ -144,7 +144,7 @@ export class Area {
   }
 }
 
-function isFinite(value: unknown): value is number {
+function isNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value);
 }
 
@@ -154,7 +154,7 @@ type Box = readonly [south: number, west: number, north: number, east: number];
 
 /** Refused where one tangent plane is no sound map: beside a pole, or too wide. */
 function checkedBox(edges: Json | undefined): Box {
-  if (!Array.isArray(edges) || edges.length !== 4 || !edges.every(isFinite)) {
+  if (!Array.isArray(edges) || edges.length !== 4 || !edges.every(isNumber)) {
     throw new RangeError("box must be a list [south, west, north, east] in degrees");
   }
   const [south, west, north, east] = edges as unknown as Box;

@@ -6,6 +6,7 @@ export interface JsonObject {
 }
 
 const LARGEST = 2 ** 53;
+const DEEPEST = 64; // no document or answer is nested so deeply
 
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -63,12 +64,13 @@ export function strictJson(bytes: Uint8Array): Json {
   return value;
 }
 
-/** Throw where an object of a valid JSON text names an entry twice. */
+/** Throw where an object of a valid JSON text names an entry twice, or is nested too deeply to walk through. */
 function refuseTwice(text: string): void {
   const open: (Set<string> | null)[] = []; // the names of each object that is open; null for a list
   let named = "";
   for (let at = 0; at < text.length; at++) {
     const sign = text[at];
+    if (open.length > DEEPEST) throw new SyntaxError("nested too deeply");
     if (sign === '"') {
       const end = endOfText(text, at);
       named = text.slice(at, end + 1);

@@ -86,6 +86,7 @@ export class Device {
       year: optional("budgetPerYearPerKm"),
     };
     this.again = oneOf("again", options.again ?? "never", ["never", "day", "round"]);
+    if (!globalThis.crypto?.subtle) throw new Refused("insecure", "no WebCrypto here");
     if (!options.ledger && typeof indexedDB === "undefined") throw new Refused("ledger-unwritable", "no IndexedDB; give a ledger");
     this.ledger = new Ledger(options.ledger ?? new IndexedDbStorage());
     this.collector = new Collector(this.address, options.transport ?? new FetchTransport(), options.patience ?? {});
@@ -279,11 +280,11 @@ function summed(epsilon: Exact, slack: Exact): Promised {
 }
 
 function positive(name: string, value: unknown): number {
-  if (typeof value !== "number" || !(value > 0 && value < Infinity)) throw new InvalidInput(`${name} must be a number above 0`);
+  if (typeof value !== "number" || !(value > 0 && value < Infinity)) throw new InvalidInput(`${name} (${String(value)}) must be a number above 0`);
   return value;
 }
 
 function oneOf<Word extends string>(name: string, word: Word, words: readonly Word[]): Word {
-  if (!words.includes(word)) throw new InvalidInput(`${name} must be one of ${words.join(", ")}`);
+  if (!words.includes(word)) throw new InvalidInput(`${name} (${String(word)}) must be one of ${words.join(", ")}`);
   return word;
 }

@@ -27,6 +27,10 @@ const FIELDS = [
 ];
 const OPTIONAL = ["slots", "trips"];
 
+/** Documents whose certificate was computed by this program, by their id, and whether they keep their promise. */
+const KEPT = new Map<string, boolean>();
+const MOST_KEPT = 256;
+
 /** ε per km and η: what is promised between any two positions. */
 export interface Promised {
   readonly epsilonPerKm: number;
@@ -52,7 +56,6 @@ export class MechanismDocument {
   readonly slots: Slots | undefined;
   /** Whether a report names two places, where a trip began and where it ended. */
   readonly trips: boolean;
-  private kept: boolean | undefined;
 
   private constructor(id: string, values: JsonObject, area: Area, law: WholeLaw, slots: Slots | undefined) {
     this.id = id;
@@ -75,8 +78,10 @@ export class MechanismDocument {
 
   /** Refuse it unless its whole numbers keep the promise between any two positions; takes longest by far. */
   checkPromise(): void {
-    this.kept ??= this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
-    require(this.kept, "certificate", "its integers do not keep the promise it states");
+    const kept = KEPT.get(this.id) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
+    if (KEPT.size >= MOST_KEPT) KEPT.clear();
+    KEPT.set(this.id, kept);
+    require(kept, "certificate", "its integers do not keep the promise it states");
   }
 
   /** The document, checked in every respect but its certificate ({@link checkPromise}). */

@@ -2,7 +2,8 @@
 
 import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
-import { strictJson, unhex } from "../src/canonical.ts";
+import { type Json, type JsonObject, strictJson, unhex } from "../src/canonical.ts";
+import { ROUNDING_CELLS, RoundedCone } from "../src/cone.ts";
 import { MechanismDocument } from "../src/document.ts";
 import { Exact, leftOf } from "../src/exact.ts";
 import { type Again, bitsOf, movedOn } from "../src/keys.ts";
@@ -65,7 +66,7 @@ it("speaks of odds that hold", () => {
 
 it("reads JSON that names everything once, and nothing else", () => {
   expect(strictJson(bytes('{"a":{"b":1},"b":[{"a":"x\\\\\\"{"},{"a":":"}]}'))).toEqual({ a: { b: 1 }, b: [{ a: 'x\\"{' }, { a: ":" }] });
-  for (const text of ['{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '[{"x":{"a":1,"b":{},"a":2}}]', "{'a':1}", "\ufeff{}", "1 2", ""]) {
+  for (const text of ['{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '[{"x":{"a":1,"b":{},"a":2}}]', "{'a':1}", "\ufeff{}", "1 2", "", "[".repeat(100) + "]".repeat(100)]) {
     expect(() => strictJson(bytes(text)), text).toThrow(SyntaxError);
   }
   expect(() => strictJson(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(SyntaxError);
@@ -76,4 +77,28 @@ it("has at most 20 kB, compressed", async () => {
   expect(size).toBeGreaterThan(5_000);
   expect(size).toBeLessThanOrEqual(20_000);
   console.info(`@geoveil/client: ${size} bytes compressed`);
+});
+
+function packed(numbers: readonly number[]): string {
+  const data = Buffer.alloc(4 * numbers.length);
+  numbers.forEach((number, at) => data.writeUInt32BE(number, 4 * at));
+  return data.toString("base64");
+}
+
+/** A document in order in every respect: two places on the corners of so large a square, with cells of a metre. */
+function farApart(sideKm: number): JsonObject {
+  const [cellKm, step, beta] = [0.001, 2, 3];
+  const cone = new RoundedCone(beta, ROUNDING_CELLS * cellKm);
+  const kernel = Array.from({ length: 16_000 }, (_, at) => Math.round(cone.value(((at + 0.5) * cellKm) / step) * 2 ** 31));
+  const corner = (sideKm / cellKm) * step;
+  const space: Json = { kind: "centres", origin: [0, 0], cell_km: cellKm, points: packed([0, 0, corner, corner]) };
+  const values = JSON.parse(mechanism("places").document) as JsonObject;
+  return { ...values, space, step, beta_per_km: beta, epsilon_per_km: 2 * beta, slack_nats: 0.02, weights: packed([1, 1]), kernel: packed(kernel) };
+}
+
+it("does not certify for hours: a law that needs too many squares is not believed", async () => {
+  const small = await MechanismDocument.read(farApart(0.1));
+  expect(() => small.checkPromise()).not.toThrow();
+  const wide = await MechanismDocument.read(farApart(200));
+  expect(() => wide.checkPromise()).toThrow(/do not keep the promise/);
 });
