@@ -27,7 +27,7 @@ check: $(READY) ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python web/tools.py check
+	$(BIN)/python web/node_tools.py check
 
 format: $(READY) ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only .

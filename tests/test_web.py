@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from web import tools
+from web import node_tools
 
 from geoveil.client import REASONS
 
@@ -17,16 +17,16 @@ ANCHORED = {"ledger-lost", "ledger-exchanged"}
 
 def test_its_own_tests_pass() -> None:
     try:
-        tools.prepare()
-    except tools.Unavailable as reason:
+        node_tools.prepare()
+    except node_tools.Unavailable as reason:
         pytest.skip(f"the tests of web/sdk cannot run: {reason}")
-    done = tools.run("vitest", "run", "--no-color")
+    done = node_tools.run("vitest", "run", "--no-color")
     assert done.returncode == 0, done.stdout[-6000:]
     assert re.search(r"Tests +\d\d+ passed", done.stdout), done.stdout[-2000:]
 
 
 def test_it_refuses_in_the_words_of_the_python_device() -> None:
-    source = (tools.SDK / "src" / "refusal.ts").read_text(encoding="utf-8")
+    source = (node_tools.SDK / "src" / "refusal.ts").read_text(encoding="utf-8")
     listed = source.partition("REASONS = {")[2].partition("} as const")[0]
     reasons = dict(re.findall(r'^ +"?([a-z-]+)"?: "(.+)",$', listed, re.MULTILINE))
     assert reasons == {name: words for name, words in REASONS.items() if name not in ANCHORED}
@@ -41,5 +41,5 @@ def test_nothing_but_tools_is_installed_and_no_address_is_locked() -> None:
 
 
 def _read(name: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((tools.SDK / name).read_text(encoding="utf-8"))
+    values: dict[str, Any] = json.loads((node_tools.SDK / name).read_text(encoding="utf-8"))
     return values

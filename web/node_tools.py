@@ -1,6 +1,6 @@
 """Runs the tools of the TypeScript packages where Node is there, and says why where they cannot run.
 
-``python web/tools.py check`` checks types, and is part of ``make check``.
+``python web/node_tools.py check`` checks types, and is part of ``make check``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[st
 def main(task: str) -> int:
     """``check``: types of everything in ``web/sdk``; said and left out where they cannot be checked."""
     if task != "check":
-        sys.stderr.write("usage: python web/tools.py check\n")
+        sys.stderr.write("usage: python web/node_tools.py check\n")
         return 2
     try:
         prepare()
