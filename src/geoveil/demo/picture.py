@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.channel.words import rounded_up
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
 from geoveil.errors import require
@@ -54,7 +53,7 @@ def draw(story: Story) -> Figure:
         "and the map comes back"
     )
     promise = (
-        f"Promise, certified: ε = {rounded_up(story.epsilon_per_km)} per km between any two positions. "
+        f"Promise between any two positions, certified: {story.guarantee.amount()}. "
         f"Map error: earth mover's distance.\n{story.promise}"
     )
     figure.text(0.016, 0.925, headline, color=_INK, fontsize=15, weight="bold")

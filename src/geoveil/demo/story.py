@@ -22,6 +22,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
 from geoveil.client import Device, Patience
 from geoveil.client.collector import Address, Collector, Network, Unreachable, check_promise
@@ -284,14 +285,19 @@ class Story:
         return self.documents[-1].epsilon_per_km
 
     @property
+    def guarantee(self) -> BetweenPositions:
+        """The promise of a report in the last round."""
+        return self.documents[-1].promise
+
+    @property
     def promise(self) -> str:
         """What a report tells about two people close to each other, in words."""
-        return explain(self.documents[-1].promise, None, NEARBY_KM)
+        return explain(self.guarantee, None, NEARBY_KM)
 
     @property
     def spent(self) -> str:
         """What taking part has cost everybody, in words: each reports once."""
-        return spend_in_words(self.documents[-1].promise, 1)
+        return spend_in_words(self.guarantee, 1)
 
     @property
     def certificate(self) -> gv.Certificate:
