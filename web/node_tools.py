@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -51,16 +52,19 @@ def prepare() -> None:
     mark.write_text(lock, encoding="utf-8")
 
 
-def run(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(tool: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A tool that :func:`prepare` installed, with what it printed."""
-    return _run([str(SDK / "node_modules" / ".bin" / tool), *arguments], RUN_S)
+    return _run([str(SDK / "node_modules" / ".bin" / tool), *arguments], RUN_S, **environment)
 
 
-def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: list[str], timeout_s: float, **environment: str
+) -> subprocess.CompletedProcess[str]:
     program = shutil.which(command[0]) or command[0]
     return subprocess.run(
         [program, *command[1:]],
         cwd=SDK,
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -287,3 +287,12 @@ def test_a_claim_is_confirmed_or_refuted() -> None:
     assert confirmed.places < certified.places
     assert law.certify(certified.epsilon_per_km).epsilon_per_km <= certified.epsilon_per_km
     assert law.certify(0.9 * certified.epsilon_per_km).epsilon_per_km >= certified.seen_per_km
+
+
+def test_a_claim_that_would_take_hours_to_check_is_not_believed() -> None:
+    """Two places far apart with small cells: a document of few bytes, and more squares than memory holds."""
+    cone = RoundedCone(3.0, 0.00087)
+    for far, believed in ((200, True), (400_000, False)):
+        centres = Centres.of_places(np.array([(0, 0), (far, far)]), pitch_km=0.0005)
+        certificate = Law(centres, np.ones(2), cone).certify(6.0)
+        assert (certificate.epsilon_per_km <= 6.0) == believed

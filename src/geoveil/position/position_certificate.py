@@ -25,6 +25,8 @@ _TOLERANCE = 0.004
 """A square is quartered while its bound exceeds the worst place seen by this part, for each β·cell."""
 _FIRST = 0.5
 """β times the side of the squares to begin with, at most."""
+_MOST_SQUARES = 1 << 22
+"""Squares to begin with, at most, where a claim is checked; a law that needs more is not believed."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
 _REACH = 12.0
@@ -126,6 +128,8 @@ class Law:
         tolerance = min(max(_TOLERANCE * beta * self.side_km, 0.001), 0.02)
         if self.centres.size == 1:
             return PositionCertificate(0.0, 0.0, (0.0, 0.0), 1)
+        if claim_per_km and np.maximum(self._extent, 1.0).prod() * self._parts**2 > _MOST_SQUARES:
+            return PositionCertificate(math.inf, 0.0, (0.0, 0.0), 0)
         squares, best, worst, closed, looked = self._first(), 0.0, (0.0, 0.0), 0.0, 0
         for depth in range(_DEEPEST + 1):
             places, rho = self._places_km(squares), self._half_diagonal_km / squares.parts
@@ -177,11 +181,16 @@ class Law:
     def _half_diagonal_km(self) -> float:
         return float(np.hypot(*self._sides_km)) / 2.0
 
-    def _first(self) -> _Squares:
-        """Flat enough for β, and with ρ at most the radius of the tip."""
+    @property
+    def _parts(self) -> int:
+        """How often a side is cut at first: flat enough for β, and with ρ at most the radius of the tip."""
         parts, longest = 1, max(self.cone.beta_per_km / _FIRST, 0.75 / self.cone.radius_km)
         while longest * self.side_km > parts:
             parts *= 2
+        return parts
+
+    def _first(self) -> _Squares:
+        parts = self._parts
         counts = np.maximum(self._extent, 1)
         nodes = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1).reshape(-1, 2)
         inner = np.stack(np.meshgrid(np.arange(parts), np.arange(parts), indexing="ij"), -1)

@@ -16,7 +16,7 @@ export interface Request {
 export interface Reply {
   status: number;
   headers?: Record<string, string>;
-  body?: string | undefined;
+  body?: string | Uint8Array | undefined;
 }
 
 export const PARIS = { lat: 48.8584, lng: 2.2945 };
@@ -36,7 +36,7 @@ export class FakeCollector {
   readonly requests: Request[] = [];
   /** Replies that come before the usual ones, one for each request. */
   readonly next: Reply[] = [];
-  document = mechanism("paris").served;
+  document: string | Uint8Array = mechanism("paris").served;
   /** Path → type and text of what else it serves, to a browser. */
   readonly pages = new Map<string, [type: string, text: string]>();
   private readonly server: Server;
