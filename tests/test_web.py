@@ -14,6 +14,8 @@ from web import node_tools
 from client.hostile import HOSTILE
 from client.world import NOW_S, document
 from geoveil.client import REASONS
+from server.live import Live
+from server.uploads import stored
 
 ANCHORED = {"ledger-lost", "ledger-exchanged"}
 """Of ledgers in files with an anchor beside them, which a browser does not have."""
@@ -26,8 +28,13 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
         pytest.skip(f"the tests of web/sdk cannot run: {reason}")
     corpus = tmp_path / "hostile.json"
     corpus.write_text(json.dumps(_hostile()), encoding="utf-8")
-    done = node_tools.run("vitest", "run", "--no-color", GEOVEIL_HOSTILE=str(corpus))
-    assert done.returncode == 0, done.stdout[-6000:]
+    with Live(tmp_path) as server:
+        campaign = server.campaign()
+        given = {"GEOVEIL_HOSTILE": str(corpus), "GEOVEIL_LINK": f"{server.url}/c/{campaign}"}
+        done = node_tools.run("vitest", "run", "--no-color", **given)
+        assert done.returncode == 0, done.stdout[-6000:]
+        server.stop()
+        assert stored(server.database, campaign).total() in (2, 3)  # with a browser, three devices
     passed = re.search(r"Tests +(\d+) passed", done.stdout)
     assert passed is not None, done.stdout[-2000:]
     assert int(passed[1]) > 90 + len(HOSTILE)

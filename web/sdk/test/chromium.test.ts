@@ -1,46 +1,29 @@
 /** The same vectors and the same report in a real browser, where there is one. */
 
-import { existsSync } from "node:fs";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ARGUMENTS, executablePath, tabOf } from "./browser.ts";
 import { bundled } from "./bundle.ts";
 import { FakeCollector, PARIS } from "./collector.ts";
-import type { InBrowser } from "./in_browser.ts";
 import { mechanism, NAMES } from "./vectors.ts";
 
-const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-const executablePath = PROGRAMS.find(existsSync);
-const LOOK = "Chromium (not installed here: skipped)";
-
-declare const window: { geoveil: InBrowser };
-
-describe.skipIf(!executablePath)(executablePath ? "Chromium" : LOOK, () => {
+describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not installed here)", () => {
   let browser: Browser;
   let collector: FakeCollector;
 
   beforeAll(async () => {
     collector = await FakeCollector.start();
-    collector.pages.set("/", ["text/html", '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="module" src="/page.js"></script>']);
-    collector.pages.set("/page.js", ["text/javascript", await bundled("./in_browser.ts")]);
-    const sandbox = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
-    const args = [...sandbox, "--disable-background-networking", "--disable-dev-shm-usage"];
-    browser = await chromium.launch({ executablePath: executablePath!, args });
+    collector.serve(await bundled("./in_browser.ts"));
+    browser = await chromium.launch({ executablePath: executablePath!, args: ARGUMENTS });
   });
   afterAll(async () => {
     await browser?.close();
     await collector?.stop();
   });
 
-  async function tab(context: { newPage(): Promise<Page> }): Promise<Page> {
-    const page = await context.newPage();
-    await page.goto(`${collector.origin}/`);
-    await page.waitForFunction("window.geoveil");
-    return page;
-  }
-
   it.each(NAMES)("agrees with Python on mechanism-%s.json", async (name) => {
     const vector = mechanism(name);
-    const page = await tab(browser);
+    const page = await tabOf(browser, collector.origin);
     const found = await page.evaluate((given) => window.geoveil.agree(given), vector);
     expect(found).toMatchObject({ id: vector.id, draws: 2000, places: 200, sums: 200 });
     expect(found.epsilonPerKm).toBeGreaterThanOrEqual(vector.seen_epsilon_per_km);
@@ -50,7 +33,7 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : LOOK, () => {
 
   it("makes one report from two tabs and a worker at once, and none on a later visit", async () => {
     const context = await browser.newContext();
-    const [one, other] = [await tab(context), await tab(context)];
+    const [one, other] = [await tabOf(context, collector.origin), await tabOf(context, collector.origin)];
     const { link } = collector;
     const ask = (page: Page, fix: { lat: number; lng: number }): Promise<unknown> =>
       page.evaluate(([to, from]) => window.geoveil.report(to, from), [link, fix] as const);
@@ -68,7 +51,7 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : LOOK, () => {
     expect(new Set(bodies).size).toBe(1);
     expect(Object.keys(JSON.parse(bodies[0]!) as object)).toEqual(["mechanism", "id", "cell"]);
     const asked = collector.requests.length;
-    expect(await ask(await tab(context), { lat: 48.83, lng: 2.39 })).toEqual(receipts[0]);
+    expect(await ask(await tabOf(context, collector.origin), { lat: 48.83, lng: 2.39 })).toEqual(receipts[0]);
     expect(collector.requests.length).toBe(asked);
     expect(collector.requests.every(({ headers }) => !("cookie" in headers) && !("if-none-match" in headers))).toBe(true);
     await context.close();

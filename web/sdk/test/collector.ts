@@ -38,7 +38,7 @@ export class FakeCollector {
   readonly next: Reply[] = [];
   document: string | Uint8Array = mechanism("paris").served;
   /** Path → type and text of what else it serves, to a browser. */
-  readonly pages = new Map<string, [type: string, text: string]>();
+  private readonly pages = new Map<string, [type: string, text: string]>();
   private readonly server: Server;
 
   private constructor() {
@@ -73,6 +73,13 @@ export class FakeCollector {
 
   get reports(): Request[] {
     return this.requests.filter((request) => request.method === "POST");
+  }
+
+  /** Serve a page that runs this program, and the program for workers. */
+  serve(program: string): void {
+    const head = '<title>test</title><link rel="icon" href="data:,">';
+    this.pages.set("/", ["text/html", `<!doctype html>${head}<script type="module" src="/page.js"></script>`]);
+    this.pages.set("/page.js", ["text/javascript", program]);
   }
 
   stop(): Promise<void> {

@@ -1,0 +1,28 @@
+/** A real browser, where there is one. */
+
+import { existsSync } from "node:fs";
+import type { Page } from "playwright-core";
+import type { InBrowser } from "./in_browser.ts";
+
+declare global {
+  interface Window {
+    geoveil: InBrowser;
+  }
+}
+
+const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+export const executablePath = PROGRAMS.find(existsSync);
+export const ARGUMENTS = [
+  ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+  "--disable-background-networking",
+  "--disable-dev-shm-usage",
+];
+
+/** A tab with the page that {@link FakeCollector.serve} serves. */
+export async function tabOf(context: { newPage(): Promise<Page> }, origin: string): Promise<Page> {
+  const page = await context.newPage();
+  await page.goto(`${origin}/`);
+  await page.waitForFunction("window.geoveil");
+  return page;
+}
