@@ -32,6 +32,7 @@ check: $(READY) ## lint, formatting and types
 format: $(READY) ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	$(BIN)/python web/node_tools.py format
 
 demo: $(READY) ## the whole loop on a simulated city
 	$(BIN)/geoveil demo --once $(ARGS)

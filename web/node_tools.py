@@ -1,6 +1,6 @@
 """Runs the tools of the TypeScript packages where Node is there, and says why where they cannot run.
 
-``python web/node_tools.py check`` checks types, and is part of ``make check``.
+``check`` and ``format`` are part of ``make check`` and ``make format``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ INSTALL_S = 240
 RUN_S = 300
 _SOON = ("--fetch-retries=0", "--fetch-timeout=30000")
 """Where no registry is in reach, npm says so within seconds instead of minutes."""
+
+
+TASKS = {
+    "check": (("tsc", "--noEmit"), ("prettier", "--check", ".")),
+    "format": (("prettier", "--write", "."),),
+}
 
 
 class Unavailable(Exception):
@@ -78,18 +84,21 @@ def _run(
 
 
 def main(task: str) -> int:
-    """``check``: types of everything in ``web/sdk``; said and left out where they cannot be checked."""
-    if task != "check":
-        sys.stderr.write("usage: python web/node_tools.py check\n")
+    """``check``: types and formatting of ``web/sdk``; ``format``: format it. Left out where Node is not."""
+    if task not in TASKS:
+        sys.stderr.write(f"usage: python web/node_tools.py {' | '.join(TASKS)}\n")
         return 2
     try:
         prepare()
     except Unavailable as reason:
-        sys.stdout.write(f"web/sdk: types not checked: {reason}\n")
+        sys.stdout.write(f"web/sdk: {task} left out: {reason}\n")
         return 0
-    done = run("tsc", "--noEmit")
-    sys.stdout.write(done.stdout or "web/sdk: types are sound\n")
-    return done.returncode
+    for command in TASKS[task]:
+        done = run(*command)
+        sys.stdout.write(done.stdout if done.returncode else f"web/sdk: {command[0]} is content\n")
+        if done.returncode:
+            return done.returncode
+    return 0
 
 
 if __name__ == "__main__":

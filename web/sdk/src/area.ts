@@ -46,7 +46,13 @@ export class Area {
   private readonly grid: Grid | undefined;
   private readonly points: Int32Array;
 
-  private constructor(json: JsonObject, plane: TangentPlane, cellKm: number, grid: Grid | undefined, points: Int32Array) {
+  private constructor(
+    json: JsonObject,
+    plane: TangentPlane,
+    cellKm: number,
+    grid: Grid | undefined,
+    points: Int32Array,
+  ) {
     this.json = json;
     this.plane = plane;
     this.cellKm = cellKm;
@@ -175,7 +181,10 @@ function widthOf([, west, , east]: Box): number {
 function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: number, cellKm: number): Pair {
   const [west, south, east, north] = rectangleKm(box, plane);
   checkReach(east - west, north - south);
-  for (const [cells, km] of [[rows, north - south], [columns, east - west]] as const) {
+  for (const [cells, km] of [
+    [rows, north - south],
+    [columns, east - west],
+  ] as const) {
     const over = cells - Math.max(km / cellKm - SLACK, 0.5);
     if (!(over >= -1e-6 && over <= 1 + 1e-6)) throw new RangeError("rows and columns must be those that cover the box");
   }
@@ -267,7 +276,10 @@ export function unpackedIntegers(text: Json | undefined): Uint32Array {
 
 function unpackedBits(text: Json, size: number): boolean[] {
   const data = bytesOf(text);
-  const bits = Array.from({ length: 8 * data.length }, (_, at) => (((data[at >> 3] as number) >> (7 - (at & 7))) & 1) === 1);
+  const bits = Array.from(
+    { length: 8 * data.length },
+    (_, at) => (((data[at >> 3] as number) >> (7 - (at & 7))) & 1) === 1,
+  );
   if (data.length !== Math.ceil(size / 8) || bits.slice(size).includes(true)) {
     throw new RangeError("mask must have one bit for each cell of the grid");
   }

@@ -77,7 +77,10 @@ export class PositionLaw {
     this.low = [centres.low[0] * pitchKm, centres.low[1] * pitchKm];
     this.high = [centres.high[0] * pitchKm, centres.high[1] * pitchKm];
     const { east, north } = this;
-    this.corners = [[Math.min(...east), Math.min(...north)], [Math.max(...east), Math.max(...north)]];
+    this.corners = [
+      [Math.min(...east), Math.min(...north)],
+      [Math.max(...east), Math.max(...north)],
+    ];
     this.side = lattice ? lattice.step * pitchKm : cone.radius;
     this.tolerance = Math.min(Math.max(TOLERANCE * cone.beta * this.side, 0.001), 0.02);
     this.floor = FLOOR * this.weights.reduce((sum, weight) => sum + weight, 0);
@@ -273,7 +276,14 @@ export class PositionLaw {
   /** max over all centres of |a_y − g|, at q and, at most, in the square. */
   private closely(open: Candidates, index: number, rho: number): Pair {
     const { cone } = this;
-    const [ge, gn, jee, jen, jnn, rest] = open.mean.slice(6 * index, 6 * index + 6) as [number, number, number, number, number, number];
+    const [ge, gn, jee, jen, jnn, rest] = open.mean.slice(6 * index, 6 * index + 6) as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+    ];
     let [seen, most] = [0, 0];
     for (let centre = 0; centre < this.weights.length; centre++) {
       const east = open.place[2 * index]! - this.east[centre]!;
@@ -422,7 +432,17 @@ function addUp(
 ): void {
   const [west, east] = [Math.max(column - across, 0), Math.min(column + across, columns - 1)];
   const last = Math.min(row + up, rows - 1);
-  let s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0, s8 = 0, s9 = 0, s10 = 0;
+  let s0 = 0,
+    s1 = 0,
+    s2 = 0,
+    s3 = 0,
+    s4 = 0,
+    s5 = 0,
+    s6 = 0,
+    s7 = 0,
+    s8 = 0,
+    s9 = 0,
+    s10 = 0;
   for (let r = Math.max(row - up, 0); r <= last; r++) {
     let term = ((r - row + up) * (2 * across + 1) + west - column + across) * TERMS;
     for (let cell = r * columns + west; cell <= r * columns + east; cell++, term += TERMS) {
@@ -470,7 +490,12 @@ function* firstGroups(extent: Pair, parts: number): Generator<Group> {
 function quartered(open: Candidates, chosen: readonly number[], parts: number): Group[] {
   const groups = new Map<number, { part: Pair; nodes: number[] }>();
   for (const index of chosen) {
-    for (const [right, up] of [[0, 0], [1, 0], [0, 1], [1, 1]] as const) {
+    for (const [right, up] of [
+      [0, 0],
+      [1, 0],
+      [0, 1],
+      [1, 1],
+    ] as const) {
       const part: Pair = [2 * open.part[2 * index]! + right, 2 * open.part[2 * index + 1]! + up];
       const code = part[0] * 2 * parts + part[1];
       const group = groups.get(code) ?? { part, nodes: [] };

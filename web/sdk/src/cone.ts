@@ -8,7 +8,13 @@ export const FLOOR = 2 ** -21;
 export const TERMS = 11;
 
 const PIECES = 64; // of the tip, on which the fourth derivative is bounded
-const CORNERS = [[0, 0], [0.25, 0], [0.5, 1 / 6], [0.75, 0.5], [1, 1]] as const;
+const CORNERS = [
+  [0, 0],
+  [0.25, 0],
+  [0.5, 1 / 6],
+  [0.75, 0.5],
+  [1, 1],
+] as const;
 
 /**
  * k(r) = e^{−ψ(r)} + τ, where ψ is a cone of slope β with a rounded tip of radius a: ψ′(r) = β·t(5 − t⁴)/4 for

@@ -87,7 +87,8 @@ export class Device {
     };
     this.again = oneOf("again", options.again ?? "never", ["never", "day", "round"]);
     if (!globalThis.crypto?.subtle) throw new Refused("insecure", "no WebCrypto here");
-    if (!options.ledger && typeof indexedDB === "undefined") throw new Refused("ledger-unwritable", "no IndexedDB; give a ledger");
+    if (!options.ledger && typeof indexedDB === "undefined")
+      throw new Refused("ledger-unwritable", "no IndexedDB; give a ledger");
     this.ledger = new Ledger(options.ledger ?? new IndexedDbStorage());
     this.collector = new Collector(this.address, options.transport ?? new FetchTransport(), options.patience ?? {});
   }
@@ -201,14 +202,17 @@ export class Device {
       throw problem;
     }
     if (!(await this.ledger.certified(document.id))) await refusing(() => document.checkPromise());
-    return [document, {
-      campaign: this.address.name,
-      space: await sha256(canonicalText(document.area.json)),
-      number: document.round,
-      mechanism: document.id,
-      promise: document.promise,
-      expiresS: document.expiresS,
-    }];
+    return [
+      document,
+      {
+        campaign: this.address.name,
+        space: await sha256(canonicalText(document.area.json)),
+        number: document.round,
+        mechanism: document.id,
+        promise: document.promise,
+        expiresS: document.expiresS,
+      },
+    ];
   }
 
   private nowS(): number {
@@ -269,7 +273,9 @@ export class Device {
   private operator(spent: Spent, cost?: Promised): string {
     const { origin } = this.address;
     if (!spent.operator.isAbove(Exact.of(0))) return `Nothing was reported to any campaign at ${origin} so far.`;
-    const more = cost && summed(spent.operator.plus(Exact.of(cost.epsilonPerKm)), spent.operatorSlack.plus(Exact.of(cost.slackNats)));
+    const more =
+      cost &&
+      summed(spent.operator.plus(Exact.of(cost.epsilonPerKm)), spent.operatorSlack.plus(Exact.of(cost.slackNats)));
     const sofar = amount(summed(spent.operator, spent.operatorSlack));
     return `All campaigns at ${origin} together have cost ${sofar} so far${more ? `, and ${amount(more)} with this report` : ""}.`;
   }
@@ -280,7 +286,8 @@ function summed(epsilon: Exact, slack: Exact): Promised {
 }
 
 function positive(name: string, value: unknown): number {
-  if (typeof value !== "number" || !(value > 0 && value < Infinity)) throw new InvalidInput(`${name} (${String(value)}) must be a number above 0`);
+  if (typeof value !== "number" || !(value > 0 && value < Infinity))
+    throw new InvalidInput(`${name} (${String(value)}) must be a number above 0`);
   return value;
 }
 

@@ -22,8 +22,21 @@ const MOST_SLACK = 0.02;
 const STEEPEST_CELL = 8;
 const FINEST = 1 << 16;
 const FIELDS = [
-  "geoveil", "kind", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
-  "slack_nats", "beta_per_km", "weights", "kernel", "not_before", "expires",
+  "geoveil",
+  "kind",
+  "campaign",
+  "round",
+  "level",
+  "space",
+  "step",
+  "rim",
+  "epsilon_per_km",
+  "slack_nats",
+  "beta_per_km",
+  "weights",
+  "kernel",
+  "not_before",
+  "expires",
 ];
 const OPTIONAL = ["slots", "trips"];
 
@@ -91,7 +104,9 @@ export class MechanismDocument {
     const { id: claimed, ...values } = parsed;
     const { area, law, slots } = checked(values);
     const id = await sha256(canonicalText({ ...values, space: area.json }));
-    require(claimed === undefined || claimed === null || claimed === id, "id", "its id is not the SHA-256 of its canonical bytes");
+    require(claimed === undefined ||
+      claimed === null ||
+      claimed === id, "id", "its id is not the SHA-256 of its canonical bytes");
     return new MechanismDocument(id, values, area, law, slots);
   }
 
@@ -182,7 +197,8 @@ function statedLaw(values: JsonObject): [Area, WholeLaw] {
   const weights = sound("weights", () => unpackedIntegers(values["weights"]));
   const together = weights.reduce((sum, weight) => sum + weight, 0);
   const oneEach = weights.length === centres.east.length && weights.every((weight) => weight >= 1);
-  require(oneEach && together < 2 ** 31, "weights", "its weights are not one for each cell, from 1 on, below 2^31 in sum");
+  require(oneEach &&
+    together < 2 ** 31, "weights", "its weights are not one for each cell, from 1 on, below 2^31 in sum");
   const kernel = sound("kernel", () => unpackedIntegers(values["kernel"]));
   const cone = new RoundedCone(beta, ROUNDING_CELLS * area.cellKm);
   return [area, sound("kernel", () => new WholeLaw(centres, weights, cone, kernel))];

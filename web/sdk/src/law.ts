@@ -33,7 +33,8 @@ export class WholeLaw {
       Math.abs(entry - cone.value((at + 0.5) * centres.pitchKm) * UNIT) <= OFF;
     if (!table.every(own)) throw new RangeError("kernel must be that of its β, rounded to whole numbers");
     const flat = Math.abs(table.at(-1)! - FLOOR * UNIT) <= OFF;
-    if (!flat && (table.length - 1) ** 2 <= this.widestSquared()) throw new RangeError("kernel must go on until it is flat");
+    if (!flat && (table.length - 1) ** 2 <= this.widestSquared())
+      throw new RangeError("kernel must go on until it is flat");
   }
 
   /** The square of a distance, in steps, that no position has from a centre. */

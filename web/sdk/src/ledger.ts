@@ -258,7 +258,11 @@ function spent(book: Book, origin: string, nowS: number): Spent {
 }
 
 function each(limits: Limits, sums: Spent): ["lifetime" | "day" | "year", number, Exact][] {
-  const all = [["lifetime", limits.lifetime, sums.lifetime], ["day", limits.day, sums.day], ["year", limits.year, sums.year]] as const;
+  const all = [
+    ["lifetime", limits.lifetime, sums.lifetime],
+    ["day", limits.day, sums.day],
+    ["year", limits.year, sums.year],
+  ] as const;
   return all.flatMap(([which, limit, sofar]) => (limit === undefined ? [] : [[which, limit, sofar]]));
 }
 
@@ -283,7 +287,13 @@ export function leftInWords(limits: Limits, sums: Spent): string {
 // --- Keys: they make the reports of one number and of all later ones, and only move forward
 
 function openCampaign(book: Book, name: string, period: Period): Page {
-  book.campaigns[name] ??= { space: null, expiresS: null, again: period.again, next: period.number, key: hex(newKey()) };
+  book.campaigns[name] ??= {
+    space: null,
+    expiresS: null,
+    again: period.again,
+    next: period.number,
+    key: hex(newKey()),
+  };
   return book.campaigns[name];
 }
 
@@ -344,8 +354,11 @@ function isCharge(charge: unknown): boolean {
   if (!isObject(charge)) return false;
   const texts = ["campaign", "mechanism", "report", "problem"].every((name) => typeof charge[name] === "string");
   const { state, epsilonPerKm, slackNats, lat, lng } = charge;
-  const costs = [epsilonPerKm, slackNats].every((cost) => typeof cost === "number" && Number.isFinite(cost) && cost >= 0);
+  const costs = [epsilonPerKm, slackNats].every(
+    (cost) => typeof cost === "number" && Number.isFinite(cost) && cost >= 0,
+  );
   const places = [lat, lng].every((degrees) => typeof degrees === "number" && Number.isFinite(degrees));
-  const wholes = isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["cell"], 0, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
+  const wholes =
+    isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["cell"], 0, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
   return texts && costs && places && wholes && (state === "sent" || state === "acknowledged" || state === "refused");
 }

@@ -26,20 +26,30 @@ export function browserLocation(options: PositionOptions = {}): () => Promise<Fi
   return () =>
     new Promise((resolve, reject) => {
       const wanted = { enableHighAccuracy: true, maximumAge: 0, timeout: 30_000, ...options };
-      navigator.geolocation.getCurrentPosition(({ coords }) => {
-        resolve({ lat: coords.latitude, lng: coords.longitude, accuracyKm: coords.accuracy / 1000 });
-      }, reject, wanted);
+      navigator.geolocation.getCurrentPosition(
+        ({ coords }) => {
+          resolve({ lat: coords.latitude, lng: coords.longitude, accuracyKm: coords.accuracy / 1000 });
+        },
+        reject,
+        wanted,
+      );
     });
 }
 
 /** Refuse what is neither a fix nor a function, without its value. */
 export function checkGiven(given: Locate): void {
   const fix = typeof given === "object" && given !== null && "lat" in given && "lng" in given;
-  if (!fix && typeof given !== "function") throw new InvalidInput("report must be given lat and lng, or a function that reads them");
+  if (!fix && typeof given !== "function")
+    throw new InvalidInput("report must be given lat and lng, or a function that reads them");
 }
 
 /** Read the location and draw from it; the same work everywhere. */
-export async function drawFrom(given: Locate, document: MechanismDocument, bits: Uint8Array, outside: Beyond): Promise<Drawn> {
+export async function drawFrom(
+  given: Locate,
+  document: MechanismDocument,
+  bits: Uint8Array,
+  outside: Beyond,
+): Promise<Drawn> {
   const { area, law } = document;
   const { lat, lng, accuracyKm } = { ...(typeof given === "function" ? await given() : given) } as Partial<Fix>;
   const numbers = typeof lat === "number" && typeof lng === "number" && Number.isFinite(lng);

@@ -85,7 +85,10 @@ function grouped(value: number): string {
 export function explainDocument(document: MechanismDocument): string {
   const { law, area, rim, promise } = document;
   const { centres } = law;
-  const middle = [0, 1].map((axis) => ((centres.low[axis]! + centres.high[axis]!) / 2) * centres.pitchKm) as [number, number];
+  const middle = [0, 1].map((axis) => ((centres.low[axis]! + centres.high[axis]!) / 2) * centres.pitchKm) as [
+    number,
+    number,
+  ];
   let [weight, weighted] = [0, 0];
   law.row(law.stepsOf(middle)).forEach((entry, report) => {
     const [east, north] = [centres.east[report]! * centres.pitchKm, centres.north[report]! * centres.pitchKm];

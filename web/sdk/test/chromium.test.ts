@@ -27,7 +27,9 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
     const found = await page.evaluate((given) => window.geoveil.agree(given), vector);
     expect(found).toMatchObject({ id: vector.id, draws: 2000, places: 200, sums: 200 });
     expect(found.epsilonPerKm).toBeGreaterThanOrEqual(vector.seen_epsilon_per_km);
-    expect(found.epsilonPerKm).toBeLessThanOrEqual((JSON.parse(vector.document) as { epsilon_per_km: number }).epsilon_per_km);
+    expect(found.epsilonPerKm).toBeLessThanOrEqual(
+      (JSON.parse(vector.document) as { epsilon_per_km: number }).epsilon_per_km,
+    );
     await page.close();
   });
 
@@ -53,7 +55,9 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
     const asked = collector.requests.length;
     expect(await ask(await tabOf(context, collector.origin), { lat: 48.83, lng: 2.39 })).toEqual(receipts[0]);
     expect(collector.requests.length).toBe(asked);
-    expect(collector.requests.every(({ headers }) => !("cookie" in headers) && !("if-none-match" in headers))).toBe(true);
+    expect(collector.requests.every(({ headers }) => !("cookie" in headers) && !("if-none-match" in headers))).toBe(
+      true,
+    );
     await context.close();
   });
 });

@@ -52,7 +52,9 @@ export class FakeCollector {
         if (page) return response.writeHead(200, { "content-type": page[0] }).end(page[1]);
         this.requests.push({ method, path, headers, body });
         const reply = this.next.shift() ?? this.usual(method, body);
-        return response.writeHead(reply.status, { "content-type": "application/json", ...reply.headers }).end(reply.body);
+        return response
+          .writeHead(reply.status, { "content-type": "application/json", ...reply.headers })
+          .end(reply.body);
       });
     });
   }

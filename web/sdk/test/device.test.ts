@@ -54,7 +54,14 @@ describe("one report", () => {
   it("is sent once: mechanism, id and cell, and nothing else", async () => {
     const device = await opened();
     const receipt = await device.report(PARIS);
-    expect(receipt).toMatchObject({ campaign: "paris", round: 1, acknowledged: true, epsilonPerKm: 2, budgetLeftPerKm: 8, operatorSpentPerKm: 2 });
+    expect(receipt).toMatchObject({
+      campaign: "paris",
+      round: 1,
+      acknowledged: true,
+      epsilonPerKm: 2,
+      budgetLeftPerKm: 8,
+      operatorSpentPerKm: 2,
+    });
     expect(receipt.mechanism).toBe(mechanism("paris").id);
     const [sent] = collector.reports;
     const body = JSON.parse(sent!.body) as JsonObject;
@@ -103,7 +110,8 @@ describe("one report", () => {
       shapes.push(
         collector.requests.map(({ method, path, headers, body }) => {
           const names = Object.keys(headers).sort();
-          const entries = body && Object.entries(JSON.parse(body) as JsonObject).map(([name, value]) => [name, typeof value]);
+          const entries =
+            body && Object.entries(JSON.parse(body) as JsonObject).map(([name, value]) => [name, typeof value]);
           return { method, path, names, entries };
         }),
       );
@@ -143,7 +151,9 @@ describe("what is checked before a location is read", () => {
       collector.requests.length = 0;
       const text = Buffer.from(edited(edit)).toString();
       collector.document = edit.text === undefined && !unserved.has(edit.reason) ? identified(text) : text;
-      const [reason, detail, sent] = await refusal((await opened({ maxEpsilonPerKm: 1e6, budgetPerKm: 1e6 })).report(never));
+      const [reason, detail, sent] = await refusal(
+        (await opened({ maxEpsilonPerKm: 1e6, budgetPerKm: 1e6 })).report(never),
+      );
       expect([reason, sent, collector.reports.length]).toEqual(["document", false, 0]);
       expect(["id", edit.reason]).toContain(detail);
     }
@@ -184,7 +194,7 @@ describe("what is checked before a location is read", () => {
   it("refuses other cells than those seen first", async () => {
     const device = await opened({ again: "round" });
     await device.report(PARIS);
-    collector.document = (await served("svalbard", { campaign: "paris", round: 2 }));
+    collector.document = await served("svalbard", { campaign: "paris", round: 2 });
     expect((await refusal(device.report(never)))[0]).toBe("space");
   });
 
@@ -207,7 +217,13 @@ describe("what is checked before a location is read", () => {
 
   it("takes links of campaigns only, and plain http to this machine only", async () => {
     expect((await refusal(Device.open("http://collector.example/c/lyon", options())))[0]).toBe("insecure");
-    for (const url of ["nowhere", "https://a.example/", "https://u:p@a.example/c/lyon", "https://a.example/c/lyon?x=1", "ftp://a.example/c/lyon"]) {
+    for (const url of [
+      "nowhere",
+      "https://a.example/",
+      "https://u:p@a.example/c/lyon",
+      "https://a.example/c/lyon?x=1",
+      "ftp://a.example/c/lyon",
+    ]) {
       await expect(Device.open(url, options())).rejects.toThrow(InvalidInput);
     }
     await expect(opened({ budgetPerKm: 0 })).rejects.toThrow(InvalidInput);
@@ -247,7 +263,13 @@ describe("the location", () => {
     collector.next.push({ status: 200, body: collector.document }, { status: 503 }, { status: 503 }, { status: 503 });
     const thrown: unknown = await device.report(planted).catch((failure: unknown) => failure);
     expect(thrown).toBeInstanceOf(Unacknowledged);
-    const told = [String(thrown), (thrown as Error).stack, JSON.stringify(thrown), JSON.stringify(ledger.snapshot()), JSON.stringify(collector.requests)];
+    const told = [
+      String(thrown),
+      (thrown as Error).stack,
+      JSON.stringify(thrown),
+      JSON.stringify(ledger.snapshot()),
+      JSON.stringify(collector.requests),
+    ];
     expect(told.join()).not.toMatch(/1357911/);
     const kept = ledger.snapshot() as { book: { campaigns: Record<string, { key: string | null }> } };
     expect(Object.values(kept.book.campaigns).map((page) => page.key)).toEqual([null]);
@@ -264,7 +286,11 @@ describe("the location", () => {
 describe("what comes back", () => {
   it("the same report is sent again until it is acknowledged", async () => {
     const device = await opened();
-    collector.next.push({ status: 200, body: collector.document }, { status: 500 }, { status: 429, headers: { "retry-after": "0" } });
+    collector.next.push(
+      { status: 200, body: collector.document },
+      { status: 500 },
+      { status: 429, headers: { "retry-after": "0" } },
+    );
     await device.report(PARIS);
     const bodies = collector.reports.map((request) => request.body);
     expect([bodies.length, new Set(bodies).size]).toEqual([3, 1]);
@@ -273,7 +299,10 @@ describe("what comes back", () => {
   it("waits for flush where nobody counted it, over a restart", async () => {
     const ledger = new MemoryStorage();
     const device = await opened({ ledger });
-    collector.next.push({ status: 200, body: collector.document }, ...Array.from({ length: 3 }, () => ({ status: 503 })));
+    collector.next.push(
+      { status: 200, body: collector.document },
+      ...Array.from({ length: 3 }, () => ({ status: 503 })),
+    );
     const waits: unknown = await device.report(PARIS).catch((failure: unknown) => failure);
     expect(waits).toBeInstanceOf(Unacknowledged);
     const restarted = await opened({ ledger });
@@ -314,7 +343,9 @@ describe("the ledger", () => {
     const fourth = await Device.open(`${collector.origin}/c/paris-4`, options(limit));
     expect(await refusal(fourth.report(never))).toEqual(["budget", "lifetime", false]);
     expect((await fourth.history()).length).toBe(3);
-    expect(await fourth.summary()).toMatch(/^3 reports so far, together ε = 6 per km and 0\.0\S+ for rounding; 0 of 6 per km are left\./);
+    expect(await fourth.summary()).toMatch(
+      /^3 reports so far, together ε = 6 per km and 0\.0\S+ for rounding; 0 of 6 per km are left\./,
+    );
   });
 
   it("limits of a day open again with the next one", async () => {
@@ -348,7 +379,9 @@ describe("the ledger", () => {
   it("moves its key on, so that no report can be worked out from it", async () => {
     const ledger = new MemoryStorage();
     const pageOf = (): { key: string; next: number } =>
-      (ledger.snapshot() as { book: { campaigns: Record<string, { key: string; next: number }> } }).book.campaigns[collector.link]!;
+      (ledger.snapshot() as { book: { campaigns: Record<string, { key: string; next: number }> } }).book.campaigns[
+        collector.link
+      ]!;
     const device = await opened({ ledger, again: "round" });
     const first = unhex(pageOf().key)!;
     await device.report(PARIS);
@@ -369,7 +402,10 @@ describe("the ledger", () => {
     expect(await refusal(device.report(PARIS))).toEqual(["ledger-unwritable", "QuotaExceededError", false]);
     save.mockRestore();
     expect(collector.reports).toEqual([]);
-    const closed = { load: (): Promise<Kept | undefined> => Promise.reject(new Error("private mode")), save: () => Promise.resolve(false) };
+    const closed = {
+      load: (): Promise<Kept | undefined> => Promise.reject(new Error("private mode")),
+      save: () => Promise.resolve(false),
+    };
     expect((await refusal(opened({ ledger: closed })))[0]).toBe("ledger-unreadable");
     vi.stubGlobal("indexedDB", undefined);
     expect((await refusal(opened({ ledger: undefined })))[0]).toBe("ledger-unwritable");

@@ -5,7 +5,9 @@ import type { MechanismVector } from "./vectors.ts";
 
 export interface InBrowser {
   /** How many draws, places and sums of a vector agree, and its certificate. */
-  agree(vector: MechanismVector): Promise<{ id: string; draws: number; places: number; sums: number; epsilonPerKm: number }>;
+  agree(
+    vector: MechanismVector,
+  ): Promise<{ id: string; draws: number; places: number; sums: number; epsilonPerKm: number }>;
   report(link: string, fix: Fix): Promise<Receipt>;
 }
 

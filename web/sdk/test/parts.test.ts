@@ -48,7 +48,12 @@ it("adds costs as they are written, and rounds sums up", () => {
 it("rounds bounds to the safe side", () => {
   expect([roundedUp(1.4918, 3), roundedUp(2), roundedUp(0.1 + 0.2)]).toEqual(["1.5", "2", "0.3"]);
   expect([roundedDown(1.4999, 3), roundedDown(0.7 - 0.4), roundedUp(9.999, 2)]).toEqual(["1.49", "0.3", "10"]);
-  expect([general(1e-5, 2), general(1234567, 3), general(0, 3), general(100, 3)]).toEqual(["1e-05", "1.23e+06", "0", "100"]);
+  expect([general(1e-5, 2), general(1234567, 3), general(0, 3), general(100, 3)]).toEqual([
+    "1e-05",
+    "1.23e+06",
+    "0",
+    "100",
+  ]);
 });
 
 it("speaks of odds that hold", () => {
@@ -60,13 +65,27 @@ it("speaks of odds that hold", () => {
   expect(explainPromise({ epsilonPerKm: 4, slackNats: 0.03 }, 2)).toMatch(
     /^Whoever stands within 200 m of you, who do not move, could have sent the same report: any 2 reports together are at most 2\.3 times/,
   );
-  expect(explainPromise({ epsilonPerKm: 200, slackNats: 0 })).toMatch(/at most e\^40 times as likely from one as from the other\.$/);
+  expect(explainPromise({ epsilonPerKm: 200, slackNats: 0 })).toMatch(
+    /at most e\^40 times as likely from one as from the other\.$/,
+  );
   expect(explainPromise({ epsilonPerKm: 0, slackNats: 0 })).toMatch(/exactly as likely/);
 });
 
 it("reads JSON that names everything once, and nothing else", () => {
-  expect(strictJson(bytes('{"a":{"b":1},"b":[{"a":"x\\\\\\"{"},{"a":":"}]}'))).toEqual({ a: { b: 1 }, b: [{ a: 'x\\"{' }, { a: ":" }] });
-  for (const text of ['{"a":1,"a":2}', '{"a":1,"\\u0061":2}', '[{"x":{"a":1,"b":{},"a":2}}]', "{'a':1}", "\ufeff{}", "1 2", "", "[".repeat(100) + "]".repeat(100)]) {
+  expect(strictJson(bytes('{"a":{"b":1},"b":[{"a":"x\\\\\\"{"},{"a":":"}]}'))).toEqual({
+    a: { b: 1 },
+    b: [{ a: 'x\\"{' }, { a: ":" }],
+  });
+  for (const text of [
+    '{"a":1,"a":2}',
+    '{"a":1,"\\u0061":2}',
+    '[{"x":{"a":1,"b":{},"a":2}}]',
+    "{'a':1}",
+    "\ufeff{}",
+    "1 2",
+    "",
+    "[".repeat(100) + "]".repeat(100),
+  ]) {
     expect(() => strictJson(bytes(text)), text).toThrow(SyntaxError);
   }
   expect(() => strictJson(Uint8Array.of(0x22, 0xff, 0x22))).toThrow(SyntaxError);
@@ -89,11 +108,22 @@ function packed(numbers: readonly number[]): string {
 function farApart(sideKm: number): JsonObject {
   const [cellKm, step, beta] = [0.001, 2, 3];
   const cone = new RoundedCone(beta, ROUNDING_CELLS * cellKm);
-  const kernel = Array.from({ length: 16_000 }, (_, at) => Math.round(cone.value(((at + 0.5) * cellKm) / step) * 2 ** 31));
+  const kernel = Array.from({ length: 16_000 }, (_, at) =>
+    Math.round(cone.value(((at + 0.5) * cellKm) / step) * 2 ** 31),
+  );
   const corner = (sideKm / cellKm) * step;
   const space: Json = { kind: "centres", origin: [0, 0], cell_km: cellKm, points: packed([0, 0, corner, corner]) };
   const values = JSON.parse(mechanism("places").document) as JsonObject;
-  return { ...values, space, step, beta_per_km: beta, epsilon_per_km: 2 * beta, slack_nats: 0.02, weights: packed([1, 1]), kernel: packed(kernel) };
+  return {
+    ...values,
+    space,
+    step,
+    beta_per_km: beta,
+    epsilon_per_km: 2 * beta,
+    slack_nats: 0.02,
+    weights: packed([1, 1]),
+    kernel: packed(kernel),
+  };
 }
 
 it("does not certify for hours: a law that needs too many squares is not believed", async () => {

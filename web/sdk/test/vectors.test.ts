@@ -67,7 +67,9 @@ describe.each(NAMES)("mechanism-%s.json", (name) => {
 
   it("has the same slots", async () => {
     const { slots } = await MechanismDocument.read(bytes(vector.document));
-    expect(slots ? vector.slots.map(([timeS]) => slotAt(slots, timeS)) : []).toEqual(vector.slots.map((pair) => pair[1]));
+    expect(slots ? vector.slots.map(([timeS]) => slotAt(slots, timeS)) : []).toEqual(
+      vector.slots.map((pair) => pair[1]),
+    );
   });
 
   it("is certified: not below what was seen, at the promise, and as tightly as by Python", async () => {
