@@ -81,7 +81,7 @@ def test_an_operator_who_opens_campaigns_is_shown_with_all_of_them(path: Path) -
     )
     cost = "3 reports so far, together ε = 6 per km and 0.036 for rounding; 4 of 10 per km are left"
     assert cost in other.summary()
-    assert "Two people 200 m apart, who do not move: any 3 reports together" in other.summary()
+    assert "within 200 m of you, who do not move, could have sent the same" in other.summary()
 
 
 def test_the_report_counts_under_its_own_mechanism(path: Path) -> None:

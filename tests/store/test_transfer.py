@@ -156,7 +156,9 @@ def test_a_migration_while_reports_arrive(address: str, monkeypatch: pytest.Monk
     store = open_store(address)
     start(store)
     kind = "sqlite" if address.startswith("sqlite") else "postgres"
-    newer = Migration(4, "newer", "CREATE INDEX report_by_round ON report (round_key)", "")
+    newer = Migration(
+        len(migrations(kind)) + 1, "newer", "CREATE INDEX report_by_round ON report (round_key)", ""
+    )
     for module in ("sqlite", "postgres"):
         steps = (*migrations(kind), newer)
         monkeypatch.setattr(f"geoveil.store.{module}.migrations", lambda database, s=steps: s)

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import geoveil as gv
 from geoveil.arrays import one_blas_thread
-from geoveil.verify.alarm import GuardedUpdate
+from geoveil.verify.guard import GuardedUpdate
 
 
 def threads() -> set[int]:

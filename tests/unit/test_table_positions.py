@@ -118,7 +118,7 @@ def test_mechanisms_made_of_those_between_positions_are_never_drawn_from_cells(
     (said,) = read(joint.explain(0.2))
     assert said.level >= 2 * (PROMISE * 0.2 + plain.slack)
     cells = gv.PlanarGeometric(MAP, epsilon_per_km=2.0)
-    assert gv.StackedChannel([plain, cells]).told_apart is MAP
+    assert gv.StackedChannel([plain, cells]).told_apart == MAP
 
 
 def test_places_outside_are_left_out_or_moved_onto_the_map(plain: gv.PositionalElastic) -> None:
