@@ -2,7 +2,8 @@
 # Needs only make, git and Python 3.11 or newer; choose one with PYTHON=python3.12.
 
 PYTHON ?= python3
-WORKERS ?= 2
+# one more than the two cores that tests are made for: many wait for servers
+WORKERS ?= 3
 BIN := .venv/bin
 READY := .venv/ready
 UV := $(BIN)/uv --quiet --system-certs

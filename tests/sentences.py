@@ -122,6 +122,9 @@ def laws_at(channel: Channel, xy: FloatArray) -> FloatArray:
     return rows / rows.sum(axis=1, keepdims=True)
 
 
+_MARKED = 1500
+
+
 @cache
 def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, FloatArray]:
     """Two people this far apart: corners, edges, middles, anywhere, outside, and far around the globe."""
@@ -132,6 +135,8 @@ def position_pairs(grid: gv.Grid, distance_km: float) -> tuple[FloatArray, Float
     ).reshape(-1, 2)
     beside = np.array([[i, j] for i in (-1e-7, 1e-7) for j in (-1e-7, 1e-7)])
     marked = (halves[:, None] * grid.cell_km + beside).reshape(-1, 2)
+    if len(marked) > _MARKED:  # of a large map, some
+        marked = generator.choice(marked, _MARKED, replace=False)
     some = generator.uniform(-0.5, 1.5, (600, 2)) * size
     far = generator.normal(size=(40, 2)) * 300.0
     one = np.concatenate([marked, some, far]) + np.array(grid.corner_km)

@@ -281,6 +281,7 @@ def test_other_protocols_are_not_spoken(impatient: Live) -> None:
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n",
     )
     assert answer[:12] in (b"HTTP/1.1 200", b"HTTP/1.1 400")
+    assert b"connection: close" in answer  # and the server has hung up
 
 
 def test_idle_connections_do_not_keep_others_waiting(impatient: Live) -> None:

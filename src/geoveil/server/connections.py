@@ -156,6 +156,8 @@ class Protocol(HttpToolsProtocol):
             if method == b"CONNECT":
                 raise httptools.HttpParserError("no tunnels") from None
             kept = [b"%b: %b" % each for each in self.headers if each[0] not in _OF_UPGRADE]
+            if any(name == b"connection" and b"close" in value for name, value in self.headers):
+                kept.append(b"connection: close")
             line = b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
