@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from client.world import document, honest, send, serving
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.cli.program import program
@@ -246,3 +248,30 @@ def test_a_sound_document_is_spoken_of_by_what_it_promises(between: Any, tmp_pat
     assert "ε = 2 per km" in values["guarantee"]
     assert values["mechanism"] == json.loads(path.read_text())
     assert "ε = 2 per km" in " ".join(audit(path, *DRAWS).stdout.split())
+
+
+def test_a_campaigns_link_is_audited_by_what_it_publishes_now() -> None:
+    with serving(honest(document().served(), {})) as service:
+        result = audit(service.url, *DRAWS)
+        values = json.loads(audit(service.url, *DRAWS, "--json").stdout)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert document().id in said
+    assert "round 1 of the campaign lyon, until 2027-01-15" in said
+    assert values["fingerprint"] == document().id
+    assert values["certificate"]["epsilon_per_km"] <= 2.0
+    gone = audit(service.url, *DRAWS)
+    assert (gone.exit_code, gone.stderr.count("\n")) == (2, 1)
+    assert "must answer with a mechanism document" in gone.stderr
+
+
+def test_a_link_that_publishes_something_else_is_refused() -> None:
+    for answer in (b"[]", document().served().replace(b'"geoveil":2', b'"geoveil":1')):
+        with serving(honest(answer, {}) if answer != b"[]" else _plain(answer)) as service:
+            result = audit(service.url, *DRAWS)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
+        assert "the mechanism document was refused" in result.stderr
+
+
+def _plain(body: bytes) -> Callable[[Any], None]:
+    return lambda handler: send(handler, 200, body)
