@@ -275,3 +275,30 @@ def test_a_link_that_publishes_something_else_is_refused() -> None:
 
 def _plain(body: bytes) -> Callable[[Any], None]:
     return lambda handler: send(handler, 200, body)
+
+
+@pytest.mark.parametrize(("epsilon", "code"), [(None, 0), (0.1, 1)])
+def test_a_mask_is_certified_though_its_draws_are_not_audited(
+    epsilon: float | None, code: int, tmp_path: Path
+) -> None:
+    vectors = Path(__file__).resolve().parents[2] / "vectors"
+    text = json.loads((vectors / "mechanism-lagoon.json").read_text("utf-8"))["document"]
+    values = json.loads(text)
+    if epsilon is not None:
+        values["epsilon_per_km"] = epsilon
+    (tmp_path / "lagoon.json").write_text(json.dumps(values))
+    result = audit(tmp_path / "lagoon.json", *DRAWS)
+    said = " ".join(result.stdout.split())
+    assert result.exit_code == code, result.output
+    assert ("DOES NOT HOLD" in said) is bool(code)
+    assert "not audited" in said
+    assert json.loads(audit(tmp_path / "lagoon.json", "--json").stdout)["passed"] is not bool(code)
+
+
+def test_a_document_for_longer_than_the_calendar_is_audited(tmp_path: Path) -> None:
+    values = json.loads(document().served()) | {"expires": 1 << 40}
+    del values["id"]
+    (tmp_path / "far.json").write_text(json.dumps(values))
+    result = audit(tmp_path / "far.json", *DRAWS)
+    assert result.exit_code == 0, result.output
+    assert "for longer than the year 9999" in " ".join(result.stdout.split())

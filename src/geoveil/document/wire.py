@@ -24,7 +24,7 @@ from geoveil.randomness import SYSTEM
 VERSION = 2
 KIND = "mechanism"
 LARGEST_BYTES = 1 << 18
-"""No document is longer; one of 4,096 cells has about 60,000 bytes."""
+"""No document is longer; one of 4,095 cells has about 66,000 bytes."""
 MOST_LEVELS = 8
 LARGEST_ANSWER = MOST_LEVELS * LARGEST_BYTES + 1024
 """All levels of a campaign in one body."""
@@ -93,9 +93,14 @@ class MechanismDocument:
         """The law as a channel, for whoever counts reports; it promises what the document says."""
         return self.channel(self.promise)
 
+    @property
+    def on_a_whole_grid(self) -> bool:
+        """Whether reports lie on all cells of a grid: then they can be estimated from."""
+        return self.area.grid is not None and self.area.mask is None
+
     def channel(self, promise: BetweenPositions | None) -> PositionalElastic:
         """The law as a channel, with a promise that was checked, or else with what it is found to keep."""
-        if self.area.grid is None or self.area.mask is not None:
+        if self.area.grid is None or not self.on_a_whole_grid:
             raise Unsupported("reports on a mask or a list of places cannot be estimated from yet")
         return PositionalElastic.of_law(
             self.area.grid, self.law, step=self.step, rim=self.rim, promise=promise
