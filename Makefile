@@ -11,14 +11,20 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test promises check format demo benchmark release docs lock clean
+.PHONY: help setup pages browser test promises check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build the environment
 
-test: $(READY) ## run the tests, the documentation's included; not the long ones
+pages: $(READY) ## build the pages of the service, unless they are as their source
+	@$(BIN)/python web/node_tools.py pages
+
+browser: ## install Chromium, which the tests of the pages drive, where that can be done
+	@sh web/install_browser.sh
+
+test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
 
 promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
@@ -35,7 +41,7 @@ format: $(READY) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/python web/node_tools.py format
 
-demo: $(READY) ## the whole loop on a simulated city
+demo: $(READY) pages ## the whole loop on a simulated city
 	$(BIN)/geoveil demo --once $(ARGS)
 
 benchmark: $(READY) ## each figure beside its yardstick, on one core
@@ -54,7 +60,7 @@ lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock
 
 clean: ## remove the environment, caches and everything built
-	rm -rf .venv build dist site docs/reference web/sdk/node_modules web/sdk/dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site docs/reference web/*/node_modules web/sdk/dist src/geoveil/server/page_files .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # pip checks the hash of uv, uv those of the rest in a tenth of the time; pip stands in where uv
 # finds no packages, since only pip reads pip's own settings (a mirror, a proxy).

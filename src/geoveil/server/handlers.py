@@ -18,6 +18,7 @@ from geoveil.server import openapi as api
 from geoveil.server.conclusion import VIEWS, served
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
+from geoveil.server.pages import HTML, PARTICIPANT
 from geoveil.server.problem import Problem, decode, preferred, tagged
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import Overloaded, StoreFailed
@@ -150,6 +151,9 @@ async def close(service: Service, request: Request) -> Response:
 
 _STATE_S = 1
 _MECHANISM_S = 20
+_ASSETS: Content = {
+    kind: {"type": "string"} for kind in ("text/javascript", "text/css", "image/svg+xml")
+}
 
 
 @operation(
@@ -201,13 +205,37 @@ OPERATIONS.append(
     "GET /c/{campaign}",
     "The link that participants share",
     Audience.PARTICIPANT,
-    {307: ("Where the campaign is.", {})},
+    {
+        200: ("The participant page, for browsers.", {HTML: {"type": "string"}}),
+        304: _HELD,
+        307: ("Where the campaign is.", {}),
+    },
 )
 async def link(service: Service, request: Request) -> Response:
-    """The link that people share."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    await service.blocking(service.campaigns.settings, campaign)
-    return RedirectResponse(f"/api/campaigns/{campaign}", 307)
+    """The link that people share: a page for browsers, the campaign's address for programs."""
+    page = service.pages.wanted(request, PARTICIPANT)
+    try:
+        campaign = service.campaign_id(request.path_params["campaign"])
+        await service.blocking(service.campaigns.settings, campaign)
+    except Problem as problem:
+        if page and problem.name == "unknown-campaign":  # the page says so, in the reader's words
+            return service.pages.page(request, PARTICIPANT, status=404)
+        raise
+    if page:
+        return service.pages.page(request, PARTICIPANT)
+    return RedirectResponse(f"/api/campaigns/{campaign}", 307, {"vary": "Accept"})
+
+
+@operation(
+    "GET /assets/{file}",
+    "A file of the pages",
+    Audience.PUBLIC,
+    {200: ("It never changes: its name says what it holds.", _ASSETS), 304: _HELD},
+    problems=("not-found",),
+)
+async def asset(service: Service, request: Request) -> Response:
+    """A script, a style or a picture of the pages."""
+    return service.pages.asset(request, request.path_params["file"])
 
 
 # --- Estimates: the latest and every earlier one, as JSON, GeoJSON, CSV or Parquet

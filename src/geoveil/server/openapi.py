@@ -47,6 +47,7 @@ Parameter = tuple[Mapping[str, Any], str]
 PATH: Mapping[str, Parameter] = {
     "campaign": ({"type": "string"}, "Id of the campaign."),
     "number": ({"type": "integer", "minimum": 1}, "Number of the round."),
+    "file": ({"type": "string"}, "Name of a file of the pages."),
     "ending": ({"enum": list(VIEWS)}, "Format of the file."),
 }
 """What may stand in an address."""

@@ -23,6 +23,7 @@ from geoveil.errors import InvalidInput
 from geoveil.server.app import Application, Service
 from geoveil.server.connections import Protocol
 from geoveil.server.logs import Log, capture_libraries
+from geoveil.server.pages import are_built
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import Store, StoreFailed, open_store
@@ -110,6 +111,8 @@ class Started:
     store: str
     token: str | None
     """The first token, shown this once; ``None`` where one exists already."""
+    pages: bool
+    """Whether browsers get pages; without them links answer JSON."""
 
 
 Announce = Callable[[Started], None]
@@ -159,7 +162,7 @@ def _started(settings: Settings, store: Store) -> Started:
     address = urlsplit(settings.database)
     place = (address.netloc.rpartition("@")[2] + address.path).removeprefix("/")
     engine = f"{store.engine} at {place}" if place else store.engine
-    return Started(settings.base_url or url_of(settings), engine, token)
+    return Started(settings.base_url or url_of(settings), engine, token, are_built())
 
 
 def _serve_one(settings: Settings, listener: socket.socket, announce: Announce) -> None:

@@ -1,0 +1,139 @@
+"""The pages that browsers get: built from ``web/``, read once, and sent under a strict policy."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from geoveil.server.problem import Problem, preferred
+
+FOLDER = Path(__file__).resolve().parent / "page_files"
+"""In wheels and source archives; in a clone ``make pages`` builds it."""
+ASSETS = "assets/"
+"""Files below it bear a hash of what they hold in their name, and never change."""
+PARTICIPANT = "c/index.html"
+HTML = "text/html"
+_FOR_EVER = "public, max-age=31536000, immutable"
+_ASKED_EACH_TIME = "no-cache"
+_SHORTEST = 512  # bytes; what is shorter is not worth packing
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": HTML}
+_OWN = "'self'"
+_PERMISSIONS = (
+    "geolocation=(self), camera=(), microphone=(), display-capture=(), payment=(), usb=(), serial=(), "
+    "bluetooth=(), midi=(), gyroscope=(), accelerometer=(), magnetometer=()"
+)
+
+
+def are_built() -> bool:
+    """Whether there are pages at all; without them links answer JSON."""
+    return (FOLDER / PARTICIPANT).is_file()
+
+
+def policy(*, frames: str = "'none'", images: str = _OWN) -> str:
+    """A content security policy: everything from this service, nothing inline; who may frame the page."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {_OWN}",
+            f"style-src {_OWN}",
+            f"img-src {images}",
+            f"connect-src {_OWN}",
+            f"worker-src {_OWN}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            f"frame-ancestors {frames}",
+        ]
+    )
+
+
+_PAGE = {
+    "content-security-policy": policy(),
+    "permissions-policy": _PERMISSIONS,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    media_type: str
+    plain: bytes
+    packed: bytes | None
+    tag: str
+
+
+class Pages:
+    """Every built file by its path; empty where none were built, and then links answer JSON."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._files = {
+            path.relative_to(folder).as_posix(): _read(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and (path.suffix in _TYPES or ASSETS in path.as_posix())
+        }
+
+    def wanted(self, request: Request, page: str) -> bool:
+        """Whether a page is there, and the client is a browser that would rather see it than JSON."""
+        try:
+            liked = preferred(request.headers.get("accept", ""), ["application/json", HTML])
+        except Problem:  # neither
+            return False
+        return page in self._files and liked == HTML
+
+    def page(
+        self,
+        request: Request,
+        name: str,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """A page, asked for anew each time; ``headers`` where it may do other than the others."""
+        sent = {"cache-control": _ASKED_EACH_TIME, **_PAGE, **(headers or {})}
+        return self._answer(request, name, status, sent)
+
+    def asset(self, request: Request, name: str) -> Response:
+        """A file whose name says what it holds; a worker runs under the policy it comes with."""
+        return self._answer(request, ASSETS + name, 200, {"cache-control": _FOR_EVER, **_PAGE})
+
+    def _answer(
+        self, request: Request, name: str, status: int, headers: Mapping[str, str]
+    ) -> Response:
+        file = self._files.get(name)
+        if file is None:
+            raise Problem("not-found")
+        packed = file.packed if _takes_gzip(request) else None
+        mark = f'"{file.tag}{"-gzip" if packed else ""}"'
+        sent = {**headers, "etag": mark, "vary": "Accept, Accept-Encoding"}
+        held = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+        if mark in held and status == 200:
+            return Response(status_code=304, headers=sent)
+        if packed is not None:
+            sent["content-encoding"] = "gzip"
+        content = file.plain if packed is None else packed
+        return Response(content, status, sent, media_type=file.media_type)
+
+
+def _read(path: Path) -> _File:
+    plain = path.read_bytes()
+    packed = gzip.compress(plain, 9, mtime=0) if len(plain) >= _SHORTEST else b""
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0]
+    return _File(
+        kind or "application/octet-stream",
+        plain,
+        packed if packed and len(packed) < len(plain) else None,
+        hashlib.sha256(plain).hexdigest()[:32],
+    )
+
+
+def _takes_gzip(request: Request) -> bool:
+    offers = request.headers.get("accept-encoding", "").lower().split(",")
+    wishes = [offer.replace(" ", "").split(";") for offer in offers]
+    return any(name == "gzip" and "q=0" not in rest for name, *rest in wishes)

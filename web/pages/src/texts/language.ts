@@ -1,0 +1,55 @@
+/** One file of texts for each page, complete in every language: what is missing in one does not compile. */
+
+const SPOKEN = ["en", "de"] as const;
+
+/** A language that every page speaks. */
+export type Language = (typeof SPOKEN)[number];
+
+/** The first of the reader's languages that the pages speak; English where there is none. */
+export function languageOf(wanted: readonly string[]): Language {
+  for (const tag of wanted) {
+    const found = SPOKEN.find((language) => language === tag.slice(0, 2).toLowerCase());
+    if (found) return found;
+  }
+  return "en";
+}
+
+/** The language of this page, which is also told to the browser for its voice. */
+export const language: Language =
+  typeof navigator === "undefined" ? "en" : languageOf(navigator.languages ?? [navigator.language]);
+
+/** The texts of a page. English says which there are; every other language must have the same, and no more. */
+export function texts<Texts extends object>(english: Texts, german: NoInfer<Texts>): Texts {
+  return { en: english, de: german }[language];
+}
+
+/** Tell browser and screen reader which language the page speaks, and name the tab. */
+export function announce(title: string): void {
+  document.documentElement.lang = language;
+  document.title = title;
+}
+
+// --- Numbers as the reader writes them
+
+/** A number with so many significant digits at most. */
+export function number(value: number, digits = 3): string {
+  return value.toLocaleString(language, { maximumSignificantDigits: digits });
+}
+
+/** A distance: metres below a kilometre. */
+export function distance(km: number): string {
+  return km < 0.9995 ? `${number(1000 * km)} m` : `${number(km)} km`;
+}
+
+/** Degrees as coordinates are written on maps, with so many decimals. */
+export function degrees(lat: number, lng: number, decimals = 4): string {
+  const each = (value: number, ahead: string, behind: string): string => {
+    const size = Math.abs(value).toLocaleString(language, {
+      minimumFractionDigits: decimals,
+      maximumFractionDigits: decimals,
+    });
+    return `${size}° ${value < 0 ? behind : ahead}`;
+  };
+  const [east, west] = language === "de" ? ["O", "W"] : ["E", "W"];
+  return `${each(lat, "N", "S")}, ${each(lng, east!, west!)}`;
+}
