@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 import msgspec
 import pytest
 
-from geoveil.server.handlers import OPERATIONS
+from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.problem import PROBLEMS
 from geoveil.server.settings_of_campaign import CampaignSettings
 from server.live import Live

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from geoveil.server.handlers import OPERATIONS
+from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.problem import BASE, PROBLEMS, Problem, problem_of
 from geoveil.store import StoreFailed
 from server.conftest import InProcess

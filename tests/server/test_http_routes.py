@@ -12,7 +12,7 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.conclusion import conclude
-from geoveil.server.handlers import OPERATIONS
+from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.problem import Problem
 from geoveil.server.settings import Tokens
 from server.conftest import InProcess

@@ -331,6 +331,26 @@ class StoreContract:
 
     # -- campaigns that change ---------------------------------------------------------------------
 
+    def test_a_map_is_published_since_when_it_was_and_taken_back(self, store: Store) -> None:
+        start(store)
+        assert store.publish_map("paris", 7)
+        assert store.publish_map("paris", 9)
+        assert store.campaign("paris") == replace(a_campaign(), published_at_s=7)
+        assert store.publish_map("paris", None)
+        assert store.campaign("paris") == a_campaign()
+        assert not store.publish_map(MISSING, 7)
+
+    def test_a_backdrop_is_kept_and_forgotten(self, store: Store) -> None:
+        start(store)
+        assert store.backdrop("paris") is None
+        assert store.keep_backdrop("paris", b"{}")
+        assert store.backdrop("paris") == b"{}"
+        assert store.campaign("paris") == a_campaign()
+        assert store.keep_backdrop("paris", None)
+        assert store.backdrop("paris") is None
+        assert not store.keep_backdrop(MISSING, b"{}")
+        assert store.backdrop(MISSING) is None
+
     def test_a_campaign_is_renamed_paused_and_ended(self, store: Store) -> None:
         start(store)
         assert store.change_campaign("paris", name="Île-de-France")

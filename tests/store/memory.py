@@ -54,6 +54,7 @@ class KeptCampaign:
 
     record: CampaignRecord
     rounds: list[KeptRound]
+    backdrop: bytes | None = None
     ids: dict[bytes, int] = field(default_factory=dict)
     at_closings: dict[int, dict[int, IntArray]] = field(default_factory=dict)
     """Round that closed → the counts of all rounds then."""
@@ -74,7 +75,16 @@ def tables_of(campaigns: Iterable[KeptCampaign], tokens: Tokens) -> Tables:
     for key, kept in enumerate(campaigns, start=1):
         record = kept.record
         tables["campaign"].append(
-            (key, record.id, record.name, record.settings, record.created_at_s, record.state)
+            (
+                key,
+                record.id,
+                record.name,
+                record.settings,
+                record.created_at_s,
+                record.state,
+                record.published_at_s,
+                kept.backdrop,
+            )
         )
         keys = {one.record.number: one.key for one in kept.rounds}
         for one in kept.rounds:
@@ -126,7 +136,10 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
 def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
     """Everything again, from the rows of any store."""
     tables: dict[str, list[Row]] = {name: list(snapshot(name)) for name in TABLES}
-    campaigns = {row[0]: KeptCampaign(CampaignRecord(*row[1:]), []) for row in tables["campaign"]}
+    campaigns = {
+        key: KeptCampaign(CampaignRecord(*facts), [], backdrop)
+        for key, *facts, backdrop in tables["campaign"]
+    }
     rounds: dict[int, KeptRound] = {}
     for key, campaign_key, *facts, closed_at_s, dropped in tables["round"]:
         owner = campaigns[campaign_key]
@@ -236,6 +249,32 @@ class MemoryStore:
             old = kept.record
             kept.record = replace(old, name=name or old.name, state=state or old.state)
             return True
+
+    def publish_map(self, campaign: str, at_s: int | None) -> bool:
+        """Everybody may see the map, or no longer."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None:
+                return False
+            since = kept.record.published_at_s
+            when = at_s if at_s is None or since is None else since
+            kept.record = replace(kept.record, published_at_s=when)
+            return True
+
+    def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:
+        """What the pages draw behind the cells."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            if kept is None:
+                return False
+            kept.backdrop = backdrop
+            return True
+
+    def backdrop(self, campaign: str) -> bytes | None:
+        """What the pages draw behind the cells."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return kept.backdrop if kept else None
 
     def delete_campaign(self, campaign: str) -> bool:
         """Remove a campaign and all it holds."""
@@ -397,6 +436,12 @@ class MemoryStore:
             kept = self._campaigns.get(campaign)
             made = [one.estimate for one in kept.rounds if one.estimate] if kept else []
             return next((one for one in made[::-1] if number in (None, one.round)), None)
+
+    def estimated_rounds(self, campaign: str) -> set[int]:
+        """The rounds that have an estimate."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return {one.record.number for one in kept.rounds if one.estimate} if kept else set()
 
     def forget_ids(self, *, now_s: int) -> int:
         """Drop the ids of rounds that no longer accept reports; how many."""

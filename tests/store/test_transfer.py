@@ -99,7 +99,7 @@ def test_a_copy_that_fails_half_way_keeps_nothing(target: str, opens: Opens) -> 
     def half(table: str):
         if table == "round":
             raise InvalidInput("torn")
-        return [(1, "paris", "Paris", b"{}", 0, "running")]
+        return [(1, "paris", "Paris", b"{}", 0, "running", None, None)]
 
     copy = opens(target)
     with pytest.raises(InvalidInput, match="torn"):

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import Unsupported
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps
 from geoveil.estimate.bars import EitherErrors, ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
-from geoveil.verify.guard import Guarded
+from geoveil.verify.guard import Guarded, Suspicion
 from geoveil.verify.manipulation import Attack, ManipulationGain
 
 FAKE_SHARE = 0.01
@@ -82,6 +84,10 @@ def _fits(effort: int, estimate: Estimate) -> int:
     return int(effort // each)
 
 
+def _not_kept() -> NoReturn:
+    raise Unsupported("what is recalled of a close must be asked for its error bars only")
+
+
 @dataclass(frozen=True, eq=False)
 class Closing:
     """The close of a round: the estimate from the rounds so far, and what is to be said about it.
@@ -126,13 +132,54 @@ class Closing:
     @property
     def fakes(self) -> tuple[FoundFakes, ...]:
         """What fakes the guard is sure of; of rounds with the same mechanism, the last is named."""
-        if self.guard is None:
-            return ()
+        return () if self.guard is None else self._numbered(self.guard.suspicions)
+
+    @property
+    def possible_fakes(self) -> tuple[FoundFakes, ...]:
+        """The same of all that may be fakes, sure or not: what the error bars allow for."""
+        return () if self.guard is None else self._numbered(self.guard.possible)
+
+    def _numbered(self, suspicions: list[Suspicion]) -> tuple[FoundFakes, ...]:
         numbers = {done.mechanism: done.number for done in self.rounds}
-        found = sorted(self.guard.suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]
+        found = sorted(suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]
         return tuple(
             sorted((numbers[each.mechanism], each.report, each.least, each.most) for each in found)
         )
+
+    @classmethod
+    def recalled(
+        cls,
+        rounds: tuple[Round, ...],
+        distribution: FloatArray,
+        *,
+        steps: int,
+        stopped: str,
+        fakes: Iterable[FoundFakes] = (),
+        named: tuple[int, ...] = (),
+    ) -> Closing:
+        """A close as it was kept, for its error bars: nothing is estimated again.
+
+        ``fakes`` are the ``possible_fakes`` of then, and ``named`` the reports that the guard had named.
+        """
+        tallies = tuple(Observations(done.tally for done in rounds).tallies)
+        estimate = Estimate(
+            space=tallies[0].space,
+            distribution=distribution,
+            total=sum(tally.total for tally in tallies),
+            steps=steps,
+            stopped=stopped,
+            find_fit=_not_kept,
+            find_errors=_not_kept,
+            find_identifiability=_not_kept,
+        )
+        places = {tally.channel: place for place, tally in enumerate(tallies)}
+        mechanisms = {done.number: done.mechanism for done in rounds}
+        taken = tuple(np.zeros_like(tally.counts) for tally in tallies)
+        most = tuple(np.zeros_like(tally.counts) for tally in tallies)
+        for number, report, fewest, greatest in fakes:
+            place = places[mechanisms[number]]
+            taken[place][report], most[place][report] = fewest, greatest
+        return cls(rounds, estimate, Guarded(estimate, (), tallies, taken, most, named))
 
     @one_blas_thread()
     def error_bars(self) -> tuple[ErrorBars, list[Round]]:

@@ -18,9 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.server import problem as problems
+from geoveil.server.apart import Calculator
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.connections import Places
-from geoveil.server.handlers import OPERATIONS
+from geoveil.server.dashboard import OPERATIONS
+from geoveil.server.handlers import OPEN_TO_PAGES
 from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation
@@ -47,11 +49,6 @@ _SECURITY = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
-_OPEN = {
-    "access-control-allow-origin": "*",
-    "access-control-expose-headers": "etag, retry-after",
-    "cross-origin-resource-policy": "cross-origin",
 }
 _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
@@ -81,6 +78,7 @@ class Service:
         self.campaigns = Campaigns(store, clock=self.clock)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
+        self.calculator = Calculator()
         self.tokens = Tokens(store, clock=self.clock)
         self.pages = Pages()
         self.metrics = Metrics()
@@ -161,7 +159,9 @@ class Service:
         self.metrics.refused[what] += 1
         self.log.count_refused(what)
 
-    async def body(self, scope: Scope, receive: Receive) -> bytes:
+    async def body(
+        self, scope: Scope, receive: Receive, *, limit_bytes: int | None = None
+    ) -> bytes:
         """The body of a request, plain JSON as far as its headers say, limited in length and time.
 
         What has not arrived with its head is limited in memory too, with all others on their way.
@@ -185,7 +185,7 @@ class Service:
             return await problems.read_body(
                 scope,
                 receive,
-                limit_bytes=self.settings.body_limit_bytes,
+                limit_bytes=limit_bytes or self.settings.body_limit_bytes,
                 timeout_s=self.settings.body_timeout_s,
                 room=room,
             )
@@ -211,6 +211,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.worker.stop, timeout_s)
+        await asyncio.to_thread(self.calculator.end)
         self.log.summary()
         await asyncio.to_thread(self.store.close)
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -356,7 +357,7 @@ class Application:
         Where part of the body is still on its way, the service hangs up rather than take it for a request.
         """
         status = response.status_code
-        origins = _OPEN if audience is Audience.PARTICIPANT else _CLOSED
+        origins = OPEN_TO_PAGES if audience is Audience.PARTICIPANT else _CLOSED
         for name, value in (_SECURITY | origins).items():
             response.headers.setdefault(name, value)
         if problems.ARRIVED not in scope:

@@ -11,6 +11,7 @@ from geoveil.document.campaign_ids import new_id
 from geoveil.document.wire import MechanismDocument
 from geoveil.server import conclusion as conclusions
 from geoveil.server.problem import Problem
+from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock, TrustedClock
 from geoveil.store import (
@@ -166,10 +167,29 @@ class Campaigns:
         which = "a round" if number is None else f"round {number}"
         raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
 
+    def evidence(self, campaign: str, number: int | None = None) -> Evidence:
+        """An estimate with the documents and the counts it was made from; raises as :meth:`estimate`."""
+        record = self.estimate(campaign, number)
+        used = {each["round"] for each in conclusions.read_body(record.body)["rounds"]}
+        counts = self._store.closing_counts(campaign, record.round)
+        documents = {
+            each.number: each.document
+            for each in self._store.rounds(campaign)
+            if each.number in used
+        }
+        return Evidence(record.body, documents, {each: counts[each] for each in documents})
+
     # -- changing --------------------------------------------------------------------------------
 
-    def change(self, campaign: str, *, name: str | None = None, state: State | None = None) -> None:
-        """Rename, pause, resume or end a campaign; an end is for good, and closes the open round.
+    def change(
+        self,
+        campaign: str,
+        *,
+        name: str | None = None,
+        state: State | None = None,
+        published: bool | None = None,
+    ) -> None:
+        """Rename, pause, resume, end or publish; an end is for good, and closes the open round.
 
         Raises ``unknown-campaign``, ``invalid-campaign`` or ``campaign-ended``.
         """
@@ -179,6 +199,8 @@ class Campaigns:
         if state is not None and record.state == "ended" != state:
             raise Problem("campaign-ended", "an end is for good; make another campaign")
         self._store.change_campaign(campaign, name=name, state=state)
+        if published is not None:
+            self._store.publish_map(campaign, int(self.clock()) if published else None)
         self._record(campaign)
         current = self._look(campaign)
         if state == "ended" and current.closed_at_s is None:

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 OPERATIONS: list[Operation] = []
 """One row for each method at each address, in the order of the OpenAPI document."""
-_HELD: tuple[str, Content] = ("As you hold it.", {})
+HELD: tuple[str, Content] = ("As you hold it.", {})
+OPEN_TO_PAGES = {
+    "access-control-allow-origin": "*",
+    "access-control-expose-headers": "etag, retry-after",
+    "cross-origin-resource-policy": "cross-origin",
+}
+"""On answers that pages of other origins may read."""
 
 
 def operation(
@@ -90,14 +96,22 @@ async def listing(service: Service, request: Request) -> Response:
     """All campaigns."""
     records = await service.blocking(service.store.campaigns)
     rows = [
-        api.Listed(each.id, each.name, service.link(each.id), each.created_at_s) for each in records
+        api.Listed(
+            each.id,
+            each.name,
+            service.link(each.id),
+            each.created_at_s,
+            each.state,
+            each.published_at_s is not None,
+        )
+        for each in records
     ]
     return answer(api.Campaigns(rows))
 
 
 @operation(
     "PATCH /api/campaigns/{campaign}",
-    "Rename, pause, resume or end a campaign, or open its next round now",
+    "Rename, pause, resume, end or publish a campaign, or open its next round now",
     Audience.OPERATOR,
     {200: ("The state of the campaign.", {JSON: api.State})},
     problems=("invalid-campaign", "campaign-ended"),
@@ -109,7 +123,11 @@ async def change(service: Service, request: Request) -> Response:
     changes = decode(_CHANGES, await service.body(request.scope, request.receive))
     try:
         await service.blocking(
-            service.campaigns.change, campaign, name=changes.name, state=changes.state
+            service.campaigns.change,
+            campaign,
+            name=changes.name,
+            state=changes.state,
+            published=changes.published,
         )
     except InvalidInput as error:
         raise Problem("invalid-campaign", str(error)) from None
@@ -160,7 +178,7 @@ _ASSETS: Content = {
     "GET /api/campaigns/{campaign}",
     "The state of a campaign",
     Audience.PARTICIPANT,
-    {200: ("State, totals and alarms.", {JSON: api.State}), 304: _HELD},
+    {200: ("State, totals and alarms.", {JSON: api.State}), 304: HELD},
 )
 async def state(service: Service, request: Request) -> Response:
     """What everybody may know about a campaign."""
@@ -174,7 +192,7 @@ async def state(service: Service, request: Request) -> Response:
     "GET /api/campaigns/{campaign}/mechanism",
     "The current mechanism document",
     Audience.PARTICIPANT,
-    {200: ("The same bytes for everybody.", {JSON: api.MECHANISM_SCHEMA}), 304: _HELD},
+    {200: ("The same bytes for everybody.", {JSON: api.MECHANISM_SCHEMA}), 304: HELD},
     problems=("campaign-paused", "campaign-ended"),
 )
 async def mechanism(service: Service, request: Request) -> Response:
@@ -249,17 +267,24 @@ _ESTIMATES = {
     for ending, view in VIEWS.items()
 }
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
-_QUERY = {"round": (_ROUND, "Number of a round.")}
+QUERY = {"round": (_ROUND, "Number of a round.")}
+
+
+def asked_round(request: Request) -> int | None:
+    """The round of ``?round=``; ``None`` for the latest."""
+    asked = request.query_params.get("round")
+    if asked is None:
+        return None
+    if not _NUMBER.fullmatch(asked):
+        raise Problem("malformed-body", "round must be a whole number from 1")
+    return int(asked)
 
 
 async def latest(service: Service, request: Request) -> Response:
     """The latest estimate, or the one of ``?round=``."""
-    asked = request.query_params.get("round")
-    if asked is None:
-        return await _estimate(service, request, None, _LATEST_CACHE)
-    if not _NUMBER.fullmatch(asked):
-        raise Problem("malformed-body", "round must be a whole number from 1")
-    return await _estimate(service, request, int(asked), _ROUND_CACHE)
+    number = asked_round(request)
+    cache = _LATEST_CACHE if number is None else _ROUND_CACHE
+    return await _estimate(service, request, number, cache)
 
 
 async def of_round(service: Service, request: Request) -> Response:
@@ -285,6 +310,8 @@ async def _estimate(service: Service, request: Request, number: int | None, cach
         raise Problem("not-acceptable", str(error)) from None
     name = f"{campaign}-round-{record.round}.{ending}"
     headers = {"content-disposition": f'inline; filename="{name}"'}
+    if (await service.blocking(service.campaigns.state, campaign))["published"]:
+        headers |= OPEN_TO_PAGES
     return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)
 
 
@@ -297,13 +324,13 @@ for _path, _summary, _handler in (
             f"GET {_path}{_ending}",
             _summary + _how,
             Audience.PUBLIC,
-            {200: ("The estimate.", _ESTIMATES), 304: _HELD},
+            {200: ("The estimate.", _ESTIMATES), 304: HELD},
             problems=(
                 "unknown-round", "no-estimate-yet", "not-acceptable",
                 *(["not-found"] if _ending else []),
                 *(["malformed-body"] if _handler is latest else []),
             ),
-            query=_QUERY if _handler is latest else {},
+            query=QUERY if _handler is latest else {},
         )(_handler)  # fmt: skip
 
 
@@ -314,7 +341,7 @@ EVENT_STREAM = "text/event-stream"
 _LOOK_S = 1.0
 _HEARTBEAT_S = 15.0
 _EVENTS = {
-    "round": ("round", "state", "mechanism", "rounds_closed", "estimate"),
+    "round": ("round", "state", "mechanism", "rounds_closed", "estimate", "name", "published"),
     "counts": ("round", "reports_counted"),
     "alarm": ("alarm", "manipulation_gain"),
 }
@@ -434,7 +461,7 @@ async def metrics(service: Service, request: Request) -> Response:
     "GET /openapi.json",
     "This document",
     Audience.PUBLIC,
-    {200: ("OpenAPI 3.1.", {JSON: {"type": "object"}}), 304: _HELD},
+    {200: ("OpenAPI 3.1.", {JSON: {"type": "object"}}), 304: HELD},
 )
 async def openapi(service: Service, request: Request) -> Response:
     """This interface as an OpenAPI document."""

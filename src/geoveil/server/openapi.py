@@ -154,6 +154,8 @@ class Listed(msgspec.Struct, frozen=True):
     name: str
     link: str
     created_at: int
+    state: Standing
+    published: bool
 
 
 class Campaigns(msgspec.Struct, frozen=True):
@@ -177,6 +179,10 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Paused it takes no reports for now; ended none ever again."),
     ] = None
     name: Annotated[str | None, Meta(description="What people see.")] = None
+    published: Annotated[
+        bool | None,
+        Meta(description="Whether everybody may see the map, on a page of its own and on others."),
+    ] = None
     next_round_now: Annotated[
         bool, Meta(description="Open the next round now, without waiting for an estimate.")
     ] = False
@@ -204,6 +210,7 @@ class State(msgspec.Struct, frozen=True):
     name: str
     link: str
     state: str
+    published: bool
     settings: CampaignSettings
     round: int
     mechanism: str
@@ -215,12 +222,87 @@ class State(msgspec.Struct, frozen=True):
     manipulation_gain: Any
 
 
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A campaign that might be made."""
+
+    box: tuple[float, float, float, float]
+    cell_km: float
+    epsilon_per_km: float
+    camouflage: float = 0.5
+    people: Annotated[int, Meta(ge=1, le=100_000_000)] = 10_000
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What it will mean, worked out on an example city: distances and errors in kilometres."""
+
+    cells: int
+    people: int
+    mean_distance_km: float
+    leakage_bits: float
+    expected_error_km: float | None
+    reported_error_km: float | None
+    sentences: list[str]
+    example: dict[str, Any]
+
+
+class RoundOf(msgspec.Struct, frozen=True):
+    """One round. Times are seconds since 1970."""
+
+    round: int
+    mechanism: str
+    opened_at: int
+    closed_at: int | None
+    reports: int
+    estimated: bool
+
+
+class Rounds(msgspec.Struct, frozen=True):
+    """All rounds, and how many reports one needs to be released."""
+
+    minimum_reports: int
+    rounds: list[RoundOf]
+
+
+class NoisyCounts(msgspec.Struct, frozen=True):
+    """Reports by cell over the rounds of an estimate; those that lie beyond the map in ``outside``."""
+
+    round: int
+    rounds: list[int]
+    counts: list[int]
+    outside: int
+
+
+class RegionShare(msgspec.Struct, frozen=True):
+    """The share of the people in a region: of all cells whose centre lies in it."""
+
+    name: str
+    cells: int
+    share: float
+    low: float
+    high: float
+
+
+class Regions(msgspec.Struct, frozen=True):
+    """Regions of one estimate, each with the interval of its own."""
+
+    round: int
+    level: float
+    regions: list[RegionShare]
+
+
 class Health(msgspec.Struct, frozen=True):
     """Whether the service is well."""
 
     status: Annotated[str, Meta(pattern="^(ok|ready)$")]
 
 
+GEOJSON_SCHEMA = {
+    "type": "object",
+    "title": "GeoJSON",
+    "description": "RFC 7946: lines and areas, in degrees.",
+    "required": ["type"],
+    "properties": {"type": {"type": "string"}},
+}
 MECHANISM_SCHEMA = {
     "type": "object",
     "title": "MechanismDocument",
@@ -286,7 +368,7 @@ def document_bytes() -> bytes:
 
 def document() -> dict[str, Any]:
     """The whole document as plain values."""
-    from geoveil.server.handlers import OPERATIONS
+    from geoveil.server.dashboard import OPERATIONS
 
     shapes = [ProblemBody, *(shape for operation in OPERATIONS for shape in _shapes(operation))]
     types = list(dict.fromkeys(each for shape in shapes for each in _alternatives(shape)))

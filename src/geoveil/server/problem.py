@@ -49,6 +49,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "unsupported-media-type": Kind(415, "The body must be plain JSON"),
     "not-offered": Kind(422, "The campaign does not offer this"),
     "cell-out-of-range": Kind(422, "The mechanism has no such cell"),
+    "invalid-geojson": Kind(422, "The GeoJSON cannot be used"),
     "invalid-campaign": Kind(422, "The campaign cannot be made from these settings"),
     "too-many-requests": Kind(429, "Too many requests from this network", retry_after_s=5),
     "internal": Kind(500, "A fault of the service"),
@@ -120,8 +121,8 @@ def problem_of(error: BaseException) -> Problem:
 _FORGIVEN = 8
 """How many times the limit is still read, and forgotten, so that the client gets to see the answer."""
 _CLOSE = {"connection": "close"}
-_JSON_TYPES = ("application/json", "application/x-www-form-urlencoded")
-"""The second is what ``curl -d`` says of JSON."""
+_JSON_TYPES = ("application/json", "application/geo+json", "application/x-www-form-urlencoded")
+"""The last is what ``curl -d`` says of JSON."""
 
 
 class ClientGone(Exception):

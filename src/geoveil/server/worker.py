@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
+from typing import Any
 
 from geoveil.errors import GeoveilError
+from geoveil.server.apart import ProcessApart, Stopped
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
@@ -36,7 +34,6 @@ LONGEST_WAIT_S = 300.0
 ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
 _DOUBT_S = 1.0
-_NICE = 10
 
 
 class EstimatorLost(GeoveilError):
@@ -62,23 +59,8 @@ _FAULTS: dict[type[Exception], str] = {
 }
 
 
-class Estimator:
-    """A process that concludes closings, started when it is first needed and again when it has died.
-
-    Both ends of the pipe are ours alone: when the server is killed, the process reads its end and exits.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
-        self._over = False
-
-    @property
-    def pid(self) -> int | None:
-        """The number of the process; ``None`` where there is none."""
-        process = self._process
-        return None if process is None else process.pid
+class Estimator(ProcessApart):
+    """A process that concludes closings."""
 
     def conclude(
         self,
@@ -99,9 +81,9 @@ class Estimator:
         except Exception as error:
             if not isinstance(error, EstimatorFailed):
                 self.close()  # or it would answer a question that nobody asks any more
-            if isinstance(error, (EOFError, OSError)):
+            if isinstance(error, (EOFError, OSError, Stopped)):
                 error = EstimatorLost("the process must live until it has answered")
-            if ready and not self._over and isinstance(error, (EstimatorLost, EstimatorFailed)):
+            if ready and not self.over and isinstance(error, (EstimatorLost, EstimatorFailed)):
                 return ready[-1]
             raise error from None
 
@@ -115,7 +97,7 @@ class Estimator:
     ) -> Conclusion:
         """The whole conclusion; those before it, less and less unfinished, go into ``ready``."""
         process, pipe = self._started()
-        pipe.send(work)
+        pipe.send((_told, (work,)))
         while (left_s := until_s - time.monotonic()) > 0:
             if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
                 keep()
@@ -128,55 +110,10 @@ class Estimator:
             ready.append(answer)
         raise EstimatorLate("an estimate must be made in time")
 
-    def stop(self) -> None:
-        """End the process whatever it is doing, and start no other; from any thread."""
-        with self._lock:
-            self._over = True
-            if self._process is not None:
-                self._process.kill()
 
-    def close(self) -> None:
-        """End the process and let go of it; from the thread that asks it, or when none does."""
-        with self._lock:
-            process, pipe = self._process, self._pipe
-            self._process = self._pipe = None
-        if process is not None and pipe is not None:
-            process.kill()
-            process.join()
-            pipe.close()
-
-    def _started(self) -> tuple[BaseProcess, Connection]:
-        with self._lock:
-            if self._over:
-                raise EstimatorLost("an estimator that was stopped must not be asked again")
-            if self._process is None or self._pipe is None:
-                spawn = multiprocessing.get_context("spawn")
-                self._pipe, theirs = spawn.Pipe()
-                self._process = spawn.Process(
-                    target=_serve, args=(theirs,), name="geoveil-estimator", daemon=True
-                )
-                self._process.start()
-                theirs.close()
-            return self._process, self._pipe
-
-
-def _serve(pipe: Connection) -> None:
-    """The life of the process: closings in, conclusions (or the trace of what was raised) out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when to stop
-    with suppress(AttributeError, OSError):
-        os.nice(_NICE)
-    while True:
-        try:
-            work = pipe.recv()
-        except (EOFError, OSError):
-            return
-        with suppress(OSError):
-            try:
-                pipe.send(conclude(work, pipe.send))
-            except OSError:
-                raise
-            except Exception as problem:
-                pipe.send(trace_of(problem))
+def _told(send: Callable[[Any], None], work: Work) -> Conclusion:
+    """The conclusion, and before it what there is so far."""
+    return conclude(work, send)
 
 
 class WorkedElsewhere(GeoveilError):

@@ -124,6 +124,27 @@ class Store(ABC):
             )
         return bool(changed)
 
+    def publish_map(self, campaign: str, at_s: int | None) -> bool:
+        """Everybody may see the map from now on, or (``None``) no longer; ``False`` where there is none.
+
+        A map that is published stays so since when it was.
+        """
+        when = "NULL" if at_s is None else "coalesce(published_at_s, :at_s)"
+        statement = (
+            f"UPDATE campaign SET published_at_s = {when} WHERE id = :campaign RETURNING key"
+        )
+        return bool(self._write(statement, campaign=campaign, at_s=at_s))
+
+    def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:
+        """What the pages draw behind the cells, as GeoJSON, or nothing; ``False`` without campaign."""
+        statement = "UPDATE campaign SET backdrop = :backdrop WHERE id = :campaign RETURNING key"
+        return bool(self._write(statement, campaign=campaign, backdrop=backdrop))
+
+    def backdrop(self, campaign: str) -> bytes | None:
+        """What the pages draw behind the cells; ``None`` where there is nothing."""
+        rows = self._read("SELECT backdrop FROM campaign WHERE id = :campaign", campaign=campaign)
+        return rows[0][0] if rows else None
+
     def delete_campaign(self, campaign: str) -> bool:
         """Remove a campaign and all it holds; ``False`` where there is none.
 
@@ -314,6 +335,15 @@ class Store(ABC):
         statement = f"{sql.ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
         rows = self._read(statement, campaign=campaign, number=number)
         return records.EstimateRecord(*rows[0]) if rows else None
+
+    def estimated_rounds(self, campaign: str) -> set[int]:
+        """The numbers of the rounds that have an estimate."""
+        rows = self._read(
+            "SELECT r.number FROM estimate e JOIN round r ON r.key = e.round_key"
+            " JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign",
+            campaign=campaign,
+        )
+        return {number for (number,) in rows}
 
     def forget_ids(self, *, now_s: int) -> int:
         """Drop the ids of rounds whose ``accept_until_s`` lies before ``now_s``; how many.

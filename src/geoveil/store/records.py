@@ -44,6 +44,8 @@ class CampaignRecord:
     settings: bytes
     created_at_s: int
     state: State = "running"
+    published_at_s: int | None = None
+    """When its map was published; ``None`` where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class ClosingRecord:
 
 
 _COLUMNS = {
-    "campaign": "key id name settings created_at_s state",
+    "campaign": "key id name settings created_at_s state published_at_s backdrop",
     "round": "key campaign_key number mechanism document cells opened_at_s expires_at_s"
     " accept_until_s closed_at_s ids_dropped",
     "report": "campaign_key id round_key",
@@ -146,7 +148,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5]
+    [1, 2, 3, 4, 5, 6]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

@@ -14,7 +14,7 @@ from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import records
 
-CAMPAIGN = "SELECT id, name, settings, created_at_s, state FROM campaign"
+CAMPAIGN = "SELECT id, name, settings, created_at_s, state, published_at_s FROM campaign"
 _TOTAL = """
     CAST(coalesce((SELECT sum(t.count) FROM round_total t WHERE t.round_key = r.key), 0) AS bigint)
 """

@@ -88,8 +88,11 @@ class Guarded:
     @property
     def suspicions(self) -> list[Suspicion]:
         """What is to be remembered where fakes are sure: every report that may be fake."""
-        if not any(taken.any() for taken in self.taken):
-            return []
+        return self.possible if any(taken.any() for taken in self.taken) else []
+
+    @property
+    def possible(self) -> list[Suspicion]:
+        """Every report that may be fake, sure or not."""
         return [
             Suspicion(tally.channel, int(y), int(taken[y]), int(most[y]))
             for tally, taken, most in zip(self.received, self.taken, self.most, strict=True)

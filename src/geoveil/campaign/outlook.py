@@ -1,0 +1,170 @@
+"""What a promise and a dial will mean for a box and so many people, before anything is collected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
+from geoveil.campaign.elastic_design import elastic
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.words import NEARBY_KM, explain
+from geoveil.errors import MissingExtra
+from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
+from geoveil.measure.information import mutual_information_bits
+from geoveil.space import Grid
+
+MOST_CELLS = 160
+"""A box of more cells is looked at in larger ones: a question must be answered within seconds."""
+_CROWDS = ((0.32, 0.58, 0.10, 0.42), (0.66, 0.36, 0.07, 0.26), (0.72, 0.76, 0.05, 0.14))
+"""Of the example city: middle and spread as shares of the box (east, north), and share of the people."""
+_REPEATS = 3
+_SEED = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """The first round of a campaign, played with an example city in the place of the real one."""
+
+    grid: Grid
+    """The cells it was worked out on."""
+    cells: int
+    """How many the campaign itself would have."""
+    people: int
+    mechanism: Channel
+    city: FloatArray
+    """Where the people of the example are, by cell."""
+    reported: FloatArray
+    """The share of reports in every cell, of one try."""
+    brought_back: FloatArray
+    """The map that comes back, of the same try."""
+    mean_distance_km: float
+    leakage_bits: float
+    error_km: float | None
+    """Earth mover's distance from the city to the map that comes back, on average over a few tries;
+    ``None`` where the extra that measures it is not installed."""
+    reported_error_km: float | None
+    """The same for the map of reports as they are."""
+
+    @property
+    def coarser(self) -> bool:
+        """Whether larger cells stand for those of the campaign."""
+        return self.grid.size < self.cells
+
+    def sentences(self) -> list[str]:
+        """What it means, in words, the consequence for a person first."""
+        bits = f"{self.leakage_bits:.2g} of the {_bits(self.city):.2g} bits"
+        said = [
+            explain(self.mechanism.guarantee, None, NEARBY_KM),
+            f"A report lands {self.mean_distance_km:.2g} km from its person on average.",
+            f"It tells {bits} of which cell a person is in.",
+        ]
+        if self.error_km is not None and self.reported_error_km is not None:
+            said.append(
+                f"With {self.people:,} reports of an example city the map that comes back is about "
+                f"{_metres(self.error_km)} off, and the map of the reports as they are "
+                f"{_metres(self.reported_error_km)}."
+            )
+        if self.coarser:
+            said.append(
+                f"Worked out on {self.grid.size} cells of {self.grid.cell_km:.2g} km in the place of "
+                f"your {self.cells:,}."
+            )
+        return said
+
+
+def _bits(shares: FloatArray) -> float:
+    held = shares[shares > 0]
+    return float(-(held * np.log2(held)).sum())
+
+
+def _metres(km: float) -> str:
+    return f"{km * 1000:.0f} m" if km < 1 else f"{km:.2g} km"
+
+
+@one_blas_thread()
+def outlook(grid: Grid, *, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
+    """What a campaign's opening mechanism makes of an example city of so many people.
+
+    The mechanism is the one a campaign opens with, which believes that people may be anywhere; the city
+    has three crowds and people in between. The same question has the same answer. Of a box with more
+    than 160 cells larger ones are looked at: distances and errors hardly depend on cells
+    that are smaller than the noise.
+
+    >>> import geoveil as gv
+    >>> box = gv.Grid.from_box(south=45.72, west=4.8, north=45.78, east=4.88, cell_km=1.0)
+    >>> seen = outlook(box, epsilon_per_km=2.0, camouflage=0.5, people=5000)
+    >>> seen.grid.size, bool(0.5 < seen.mean_distance_km < 2.0)
+    (49, True)
+    """
+    number, coarse = count("people", people), coarsened(grid)
+    mechanism = elastic(
+        coarse,
+        np.full(coarse.size, 1 / coarse.size),
+        epsilon_per_km=epsilon_per_km,
+        camouflage=camouflage,
+        between="positions",
+    )
+    city = example_city(coarse)
+    law = np.maximum(mechanism.push(city), 0.0)
+    tallies = [
+        Tally(
+            mechanism, np.random.default_rng([_SEED, repeat]).multinomial(number, law / law.sum())
+        )
+        for repeat in range(_REPEATS)
+    ]
+    maps = [IterativeBayesianUpdate().fit(tally).distribution for tally in tallies]
+    seen = [_shares(tally.counts[: coarse.size]) for tally in tallies]
+    return Outlook(
+        grid=coarse,
+        cells=grid.size,
+        people=number,
+        mechanism=mechanism,
+        city=city,
+        reported=seen[0],
+        brought_back=maps[0],
+        mean_distance_km=mean_distance_km(mechanism, city),
+        leakage_bits=mutual_information_bits(mechanism, city),
+        error_km=_mean_error_km(maps, city, coarse),
+        reported_error_km=_mean_error_km(seen, city, coarse),
+    )
+
+
+def _shares(counts: IntArray) -> FloatArray:
+    """Shares of the reports that lie on the map; even where none does."""
+    total = counts.sum()
+    even: FloatArray = np.full(counts.size, 1 / counts.size)
+    return counts / total if total else even
+
+
+def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: Grid) -> float | None:
+    try:
+        return float(np.mean([earth_movers_distance_km(each, city, grid) for each in maps]))
+    except MissingExtra:
+        return None
+
+
+def coarsened(grid: Grid) -> Grid:
+    """The same box in cells so large that there are at most 160 of them."""
+    cell_km = grid.cell_km
+    while grid.size > MOST_CELLS and grid.box is not None:
+        cell_km *= max(1.05, float(np.sqrt(grid.size / MOST_CELLS)))
+        south, west, north, east = grid.box
+        grid = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
+    return grid
+
+
+def example_city(grid: Grid) -> FloatArray:
+    """Shares of the cells in a city of three crowds, with a fifth of the people in between."""
+    low, high = grid.centres.min(axis=0), grid.centres.max(axis=0)
+    size = np.maximum(high - low, grid.cell_km)
+    place = (grid.centres - low) / size
+    city = np.full(grid.size, 0.18 / grid.size)
+    for east, north, spread, share in _CROWDS:
+        away = np.square((place - (east, north)) * size / size.min()).sum(axis=1)
+        crowd = np.exp(-away / (2 * (2 * spread) ** 2))
+        city += share * crowd / crowd.sum()
+    shares: FloatArray = city / city.sum()
+    return shares

@@ -1,0 +1,146 @@
+"""Work outside the server process: a process of its own, that may die or be stopped at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from geoveil.errors import GeoveilError
+from geoveil.server.logs import Trace, trace_of
+from geoveil.store import Overloaded
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_NICE = 10
+
+
+class Stopped(GeoveilError):
+    """The process was told to end, and is not asked again."""
+
+
+class ProcessApart:
+    """A process at a low priority, started when it is first needed and again when it has died.
+
+    Both ends of the pipe are ours alone: when the server is killed, the process reads its end and exits.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self.over = False
+        """Whether it was told to end for good."""
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the process; ``None`` where there is none."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def stop(self) -> None:
+        """End the process whatever it is doing, and start no other; from any thread."""
+        with self._lock:
+            self.over = True
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """End the process and let go of it; from the thread that asks it, or when none does."""
+        with self._lock:
+            process, pipe = self._process, self._pipe
+            self._process = self._pipe = None
+        if process is not None and pipe is not None:
+            process.kill()
+            process.join()
+            pipe.close()
+
+    def _started(self) -> tuple[BaseProcess, Connection]:
+        with self._lock:
+            if self.over:
+                raise Stopped("a process that was stopped must not be asked again")
+            if self._process is None or self._pipe is None:
+                spawn = multiprocessing.get_context("spawn")
+                self._pipe, theirs = spawn.Pipe()
+                self._process = spawn.Process(
+                    target=_serve, args=(theirs,), name="geoveil-apart", daemon=True
+                )
+                self._process.start()
+                theirs.close()
+            return self._process, self._pipe
+
+
+def _serve(pipe: Connection) -> None:
+    """The life of the process: calls in, answers (or the trace of what was raised) out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when to stop
+    with suppress(AttributeError, OSError):
+        os.nice(_NICE)
+    while True:
+        try:
+            call, given = pipe.recv()
+        except (EOFError, OSError):
+            return
+        with suppress(OSError):
+            try:
+                pipe.send(call(pipe.send, *given))
+            except OSError:
+                raise
+            except Exception as problem:
+                pipe.send(trace_of(problem))
+
+
+class CalculationFailed(GeoveilError):
+    """A question ended in an error that nobody foresaw; ``trace`` says where."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(f"the calculation failed with {trace.kind}")
+        self.trace = trace
+
+
+class Calculator(ProcessApart):
+    """Answers operators' questions one after another, each within a time; no request waits longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = Lock()
+
+    def end(self) -> None:
+        """End whatever is asked, and answer nothing more."""
+        self.stop()
+        with self._turn:
+            self.close()
+
+    def answer(
+        self,
+        limit_s: float,
+        call: Callable[Concatenate[Callable[[Any], None], P], T],
+        *given: P.args,
+        **none: P.kwargs,
+    ) -> T:
+        """What ``call(send, *given)`` returns in the process; ``Overloaded`` where that takes too long."""
+        until_s = time.monotonic() + limit_s
+        if not self._turn.acquire(timeout=limit_s):
+            raise Overloaded("other questions are being worked on; try again later")
+        try:
+            process, pipe = self._started()
+            pipe.send((call, given))
+            if not wait([pipe, process.sentinel], max(0.0, until_s - time.monotonic())):
+                raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less")
+            answer: T | Trace = pipe.recv()
+        except BaseException as error:
+            self.close()  # or it would answer a question that nobody asks any more
+            if isinstance(error, (EOFError, OSError, Stopped)):
+                raise Overloaded("the calculation was ended; try again later") from None
+            raise
+        finally:
+            self._turn.release()
+        if isinstance(answer, Trace):
+            raise CalculationFailed(answer)
+        return answer

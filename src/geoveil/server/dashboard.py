@@ -1,0 +1,203 @@
+"""What the dashboard asks beside what everybody may: advice, the rounds, noisy counts, regions, a backdrop.
+
+All of it is for operators, but for the backdrop, which every page may draw.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from geoveil.errors import InvalidInput
+from geoveil.server import openapi as api
+from geoveil.server import questions
+from geoveil.server.apart import CalculationFailed
+from geoveil.server.conclusion import LEVEL, read_body
+from geoveil.server.handlers import HELD, OPERATIONS, QUERY, answer, asked_round, operation
+from geoveil.server.openapi import JSON, Audience
+from geoveil.server.problem import Problem, decode, tagged
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
+
+if TYPE_CHECKING:
+    from geoveil.server.app import Service
+
+__all__ = ["OPERATIONS"]
+
+ADVICE_S, REGIONS_S = 20.0, 40.0
+"""How long an operator waits at most, turns of others included."""
+GEOJSON = "application/geo+json"
+_QUESTION = msgspec.json.Decoder(api.Question)
+
+
+@operation(
+    "POST /api/advice",
+    "What a promise and a dial will mean, before a campaign is made",
+    Audience.OPERATOR,
+    {200: ("In numbers, in words and on an example city.", {JSON: api.Advice})},
+    problems=("invalid-campaign", "overloaded"),
+    body=api.Question,
+)
+async def advice(service: Service, request: Request) -> Response:
+    """The outlook of a campaign that does not exist yet."""
+    asked = decode(_QUESTION, await service.body(request.scope, request.receive))
+    settings = CampaignSettings(
+        name="advice",
+        box=asked.box,
+        cell_km=asked.cell_km,
+        epsilon_per_km=asked.epsilon_per_km,
+        camouflage=asked.camouflage,
+    )
+    try:
+        settings.problems()
+    except InvalidInput as error:
+        raise Problem("invalid-campaign", str(error)) from None
+    found = await service.working(
+        service.calculator.answer,
+        ADVICE_S,
+        questions.advise,
+        asked.box,
+        asked.cell_km,
+        asked.epsilon_per_km,
+        asked.camouflage,
+        asked.people,
+    )
+    if isinstance(found, str):
+        raise Problem("invalid-campaign", found)
+    return answer(found)
+
+
+@operation(
+    "GET /api/campaigns/{campaign}/rounds",
+    "All rounds of a campaign",
+    Audience.OPERATOR,
+    {200: ("Oldest first, with their totals.", {JSON: api.Rounds})},
+)
+async def rounds(service: Service, request: Request) -> Response:
+    """The rounds with when they opened and closed, and how many reports each has."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    settings = await service.blocking(service.campaigns.settings, campaign)
+    every = await service.blocking(service.store.rounds, campaign)
+    made = await service.blocking(service.store.estimated_rounds, campaign)
+    rows = [
+        api.RoundOf(
+            each.number,
+            each.mechanism,
+            each.opened_at_s,
+            each.closed_at_s,
+            each.total,
+            each.number in made,
+        )
+        for each in every
+    ]
+    return answer(api.Rounds(settings.minimum_reports, rows))
+
+
+@operation(
+    "GET /api/campaigns/{campaign}/counts",
+    "The noisy counts that an estimate was made from",
+    Audience.OPERATOR,
+    {200: ("By cell, as they were received.", {JSON: api.NoisyCounts})},
+    problems=("unknown-round", "no-estimate-yet", "malformed-body"),
+    query=QUERY,
+)
+async def counts(service: Service, request: Request) -> Response:
+    """What was received in the rounds of an estimate; rounds below the minimum are not among them."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    evidence = await service.blocking(service.campaigns.evidence, campaign, asked_round(request))
+    estimate = read_body(evidence.body)
+    by_cell, outside = evidence.noisy_counts(len(estimate["distribution"]))
+    return answer(
+        api.NoisyCounts(estimate["round"], sorted(evidence.counts), by_cell.tolist(), outside)
+    )
+
+
+@operation(
+    "POST /api/campaigns/{campaign}/estimate/regions",
+    "Share and interval of regions, given as GeoJSON",
+    Audience.OPERATOR,
+    {200: ("In the order of the regions.", {JSON: api.Regions})},
+    problems=("unknown-round", "no-estimate-yet", "invalid-geojson", "not-offered", "overloaded"),
+    query=QUERY,
+    body=api.GEOJSON_SCHEMA,
+)
+async def regions(service: Service, request: Request) -> Response:
+    """The share of all cells whose centre lies in a region, with an interval of its own."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    body = await service.body(request.scope, request.receive)
+    number = asked_round(request)
+    given = await service.working(read_regions, body)
+    evidence = await service.blocking(service.campaigns.evidence, campaign, number)
+    settings = await service.blocking(service.campaigns.settings, campaign)
+    lat, lng = settings.grid.centres_latlng()
+    chosen = [np.flatnonzero(await service.working(each.holds, lat, lng)) for each in given]
+    try:
+        found = await service.working(
+            service.calculator.answer, REGIONS_S, questions.shares_of, evidence, chosen
+        )
+    except CalculationFailed as error:
+        service.log.fault("regions failed", error)
+        raise Problem("not-offered", "the interval of a region could not be worked out") from None
+    if isinstance(found, str):
+        raise Problem("not-offered", found)
+    rows = [
+        api.RegionShare(each.name, int(cells.size), *numbers)
+        for each, cells, numbers in zip(given, chosen, found, strict=True)
+    ]
+    return answer(api.Regions(read_body(evidence.body)["round"], LEVEL, rows))
+
+
+# --- The backdrop: streets and coast behind the cells
+
+
+@operation(
+    "PUT /api/campaigns/{campaign}/backdrop",
+    "What the pages draw behind the cells",
+    Audience.OPERATOR,
+    {204: ("It is kept.", {})},
+    problems=("invalid-geojson", "overloaded"),
+    body=api.GEOJSON_SCHEMA,
+)
+async def put_backdrop(service: Service, request: Request) -> Response:
+    """Keep the lines and areas of a GeoJSON text, and nothing else of it."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    await service.blocking(service.campaigns.settings, campaign)
+    body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
+    kept = await service.working(backdrop_of, body)
+    await service.blocking(service.store.keep_backdrop, campaign, kept)
+    return Response(status_code=204, headers={"cache-control": "no-store"})
+
+
+@operation(
+    "DELETE /api/campaigns/{campaign}/backdrop",
+    "Draw nothing behind the cells any more",
+    Audience.OPERATOR,
+    {204: ("It is gone.", {})},
+)
+async def delete_backdrop(service: Service, request: Request) -> Response:
+    """Forget the backdrop."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    await service.blocking(service.campaigns.settings, campaign)
+    await service.blocking(service.store.keep_backdrop, campaign, None)
+    return Response(status_code=204, headers={"cache-control": "no-store"})
+
+
+@operation(
+    "GET /api/campaigns/{campaign}/backdrop",
+    "What is drawn behind the cells",
+    Audience.PUBLIC,
+    {200: ("Lines and areas.", {GEOJSON: {"type": "object"}}), 304: HELD},
+    problems=("not-found",),
+)
+async def backdrop(service: Service, request: Request) -> Response:
+    """The backdrop as GeoJSON; ``not-found`` where the operator gave none."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    await service.blocking(service.campaigns.settings, campaign)
+    kept = await service.blocking(service.store.backdrop, campaign)
+    if kept is None:
+        raise Problem("not-found", "the campaign has no backdrop")
+    return tagged(request, kept, GEOJSON, cache="public, max-age=60")

@@ -1,0 +1,146 @@
+"""What operators ask that must be worked out: the outlook of a campaign, and the share of a region.
+
+These run in a process apart. What is asked and what is answered is small and plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.campaign.outlook import outlook
+from geoveil.campaign.rounds import Closing, Round, found_fakes
+from geoveil.channel.channel import Tally
+from geoveil.document.wire import MechanismDocument
+from geoveil.errors import GeoveilError
+from geoveil.estimate.bars import ErrorBars
+from geoveil.server.conclusion import LEVEL, read_body
+from geoveil.space import Grid
+
+Send = Callable[[Any], None]
+
+
+class NotAnswered(GeoveilError):
+    """Why a question has no answer, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An estimate with all that it was made from."""
+
+    body: bytes
+    documents: Mapping[int, bytes]
+    """Round number → its document."""
+    counts: Mapping[int, IntArray]
+    """Round number → counts by report, as of the close that the estimate was made at."""
+
+    def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
+        """Reports by cell over all its rounds as they were received, and those beyond the map."""
+        on_map = np.zeros(cells, dtype=np.int64)
+        for counts in self.counts.values():
+            on_map += counts[:cells]
+        return on_map, sum(int(counts[cells:].sum()) for counts in self.counts.values())
+
+
+def advise(
+    send: Send, box: tuple[float, float, float, float], cell_km: float, epsilon_per_km: float,
+    camouflage: float, people: int,
+) -> dict[str, Any] | str:  # fmt: skip
+    """The outlook as plain values, or a sentence why there is none."""
+    try:
+        return _advice(box, cell_km, epsilon_per_km, camouflage, people)
+    except GeoveilError as problem:
+        return str(problem)
+
+
+@lru_cache(64)
+def _advice(
+    box: tuple[float, float, float, float], cell_km: float, epsilon_per_km: float,
+    camouflage: float, people: int,
+) -> dict[str, Any]:  # fmt: skip
+    south, west, north, east = box
+    grid = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
+    seen = outlook(grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage, people=people)
+    return {
+        "cells": seen.cells,
+        "people": seen.people,
+        "mean_distance_km": seen.mean_distance_km,
+        "leakage_bits": seen.leakage_bits,
+        "expected_error_km": seen.error_km,
+        "reported_error_km": seen.reported_error_km,
+        "sentences": seen.sentences(),
+        "example": {
+            "space": seen.grid.to_dict(),
+            "people": seen.city.tolist(),
+            "reports": seen.reported.tolist(),
+            "map": seen.brought_back.tolist(),
+        },
+    }
+
+
+def shares_of(
+    send: Send, evidence: Evidence, chosen: list[IntArray]
+) -> list[tuple[float, ...]] | str:
+    """Share, low and high end of several sets of cells; or a sentence why that cannot be said.
+
+    Intervals of cells do not add up: what one cell has too much its neighbour has too little. The error
+    bars of the estimate are made again, with the covariance of its cells.
+    """
+    try:
+        bars = _bars(evidence.body, _Same(evidence))
+    except NotAnswered as reason:
+        return str(reason)
+    combinations = np.zeros((len(chosen), bars.distribution.size))
+    for row, cells in zip(combinations, chosen, strict=True):
+        row[cells] = 1.0
+    share = np.minimum(combinations @ bars.distribution, 1.0)
+    low, high = bars.interval(LEVEL, combinations)
+    return [tuple(map(float, each)) for each in zip(share, low, high, strict=True)]
+
+
+class _Same:
+    """Evidence as an argument of a cached function: it follows from the body, which is compared."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(2)
+def _bars(body: bytes, same: _Same) -> ErrorBars:
+    """The error bars that the estimate was published with."""
+    estimate, evidence = read_body(body), same.evidence
+    if "interval" not in estimate:
+        raise NotAnswered("the estimate has no error bars: there was no time to make them")
+    return recalled(estimate, evidence).error_bars()[0]
+
+
+def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
+    """The close of a round as it was, without estimating again."""
+    rounds = []
+    for number in sorted(evidence.documents):
+        mechanism = MechanismDocument.read(evidence.documents[number], certified=True).mechanism
+        rounds.append(Round(number, mechanism, Tally(mechanism, evidence.counts[number])))
+    shares: FloatArray = np.array(estimate["distribution"])
+    fakes = estimate.get("alarm", {}).get("fakes", {})
+    possible = fakes.get("possible", fakes.get("found", ()))
+    if fakes.get("most", 0) and not possible:
+        raise NotAnswered("the estimate was made before regions were known; the next one will say")
+    return Closing.recalled(
+        tuple(rounds),
+        shares,
+        steps=estimate["steps"],
+        stopped=estimate["stopped"],
+        fakes=[found_fakes(each) for each in possible],
+        named=tuple(fakes.get("named", ())),
+    )

@@ -1,0 +1,6 @@
+-- Campaigns whose map everybody may see, and what is drawn behind the cells.
+
+ALTER TABLE campaign ADD COLUMN
+    published_at_s INTEGER;              -- when its map was published, seconds; empty where it is not; mutable
+ALTER TABLE campaign ADD COLUMN
+    backdrop BLOB;                       -- streets and coast for the pages, GeoJSON; empty where there are none; mutable

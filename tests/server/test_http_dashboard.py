@@ -1,0 +1,394 @@
+"""What the dashboard asks: advice, rounds, noisy counts, regions, the backdrop, and a published map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from geoveil.campaign import Campaign
+from geoveil.campaign.rounds import Closing
+from geoveil.randomness import seeded
+from geoveil.server import dashboard, shapes
+from geoveil.server.apart import CalculationFailed, Calculator
+from geoveil.server.dashboard import OPERATIONS
+from geoveil.server.openapi import Audience
+from geoveil.server.questions import shares_of
+from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.store import Overloaded
+from server.conftest import InProcess
+from server.live import LYON
+from server.test_http_problems import assert_problem
+from server.test_http_routes import CAMPAIGN, closed, estimate, send
+
+__all__ = ["closed"]
+
+QUESTION: dict[str, Any] = {name: LYON[name] for name in ("box", "cell_km", "epsilon_per_km")}
+FIELD = {"type": "Polygon", "coordinates": [[[4.8, 45.7], [4.9, 45.7], [4.9, 45.8], [4.8, 45.7]]]}
+
+
+def ask(service: InProcess, method: str, path: str, **given: Any) -> Any:
+    return service.request(method, path, operator=True, **given)
+
+
+def box(south: float, west: float, north: float, east: float, name: str = "box") -> dict[str, Any]:
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    geometry = {"type": "Polygon", "coordinates": [ring]}
+    return {"type": "Feature", "properties": {"name": name}, "geometry": geometry}
+
+
+def test_strangers_may_do_nothing_of_an_operator(service: InProcess) -> None:
+    operators = [each for each in OPERATIONS if each.audience is Audience.OPERATOR]
+    assert len(operators) >= 11
+    for operation in operators:
+        path = operation.path.replace("{campaign}", "lyon")
+        for token in (None, "Bearer not-one-of-the-tokens", "Basic YTpi", "bearer"):
+            headers = {} if token is None else {"authorization": token}
+            answer = service.request(operation.method, path, headers=headers, json={})
+            assert_problem(answer, "unauthorised")
+            assert answer.headers.get("access-control-allow-origin") is None
+    assert service.get(CAMPAIGN).json()["name"] == "Lyon"
+
+
+# --- Advice
+
+
+def test_advice_says_what_a_campaign_will_mean(service: InProcess) -> None:
+    answer = ask(service, "POST", "/api/advice", json={**QUESTION, "people": 20_000})
+    assert answer.status_code == 200
+    said = answer.json()
+    assert said["cells"] == 49
+    assert 1.0 < said["mean_distance_km"] < 4.0
+    assert 0.0 < said["leakage_bits"] < np.log2(49)
+    assert 0.0 < said["expected_error_km"] < said["reported_error_km"]
+    assert any("at most 1.24 times as likely" in each for each in said["sentences"])
+    for name in ("people", "reports", "map"):
+        assert sum(said["example"][name]) == pytest.approx(1.0)
+        assert len(said["example"][name]) == 49
+
+
+def test_more_people_make_a_better_map_and_a_smaller_epsilon_a_farther_report(
+    service: InProcess,
+) -> None:
+    def of(**changes: Any) -> Any:
+        return ask(service, "POST", "/api/advice", json=QUESTION | changes).json()
+
+    few, many, strong = of(people=1000), of(people=1_000_000), of(epsilon_per_km=0.5)
+    assert many["expected_error_km"] < few["expected_error_km"]
+    assert strong["mean_distance_km"] > few["mean_distance_km"]
+    assert strong["leakage_bits"] < few["leakage_bits"]
+
+
+IMPOSSIBLE: list[Any] = [
+    {"cell_km": 0.01},
+    {"cell_km": -1.0},
+    {"box": [1, 2, 1, 2]},
+    {"box": [95, 0, 96, 1]},
+    {"epsilon_per_km": 0.0},
+    {"epsilon_per_km": 1000.0},
+    {"camouflage": 2.0},
+]
+
+
+def test_advice_about_what_cannot_be_is_refused(service: InProcess) -> None:
+    for changes in IMPOSSIBLE:
+        answer = ask(service, "POST", "/api/advice", json=QUESTION | changes)
+        assert_problem(answer, "invalid-campaign")
+
+
+def test_advice_is_bounded_in_time_and_asked_again_at_leisure(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard, "ADVICE_S", 0.01)
+    assert_problem(ask(service, "POST", "/api/advice", json=QUESTION), "overloaded")
+    monkeypatch.undo()
+    assert ask(service, "POST", "/api/advice", json=QUESTION).status_code == 200
+
+
+def _broken(send: Callable[[Any], None]) -> str:
+    raise ZeroDivisionError
+
+
+def _fine(send: Callable[[Any], None]) -> str:
+    return "fine"
+
+
+def test_a_calculation_that_fails_says_where_and_the_next_is_answered() -> None:
+    calculator = Calculator()
+    with pytest.raises(CalculationFailed) as caught:
+        calculator.answer(60.0, _broken)
+    assert caught.value.trace.kind == "ZeroDivisionError"
+    assert calculator.answer(60.0, _fine) == "fine"
+    calculator.end()
+    with pytest.raises(Overloaded):
+        calculator.answer(60.0, _fine)
+
+
+# --- Rounds and noisy counts
+
+
+def test_rounds_tell_when_and_how_many(closed: InProcess) -> None:
+    send(closed, 20)
+    said = ask(closed, "GET", f"{CAMPAIGN}/rounds").json()
+    assert said["minimum_reports"] == 50
+    first, second = said["rounds"]
+    assert (first["round"], first["reports"], first["estimated"]) == (1, 600, True)
+    assert (second["round"], second["reports"], second["estimated"]) == (2, 20, False)
+    assert first["closed_at"] >= first["opened_at"]
+    assert second["closed_at"] is None
+
+
+def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess) -> None:
+    said = ask(closed, "GET", f"{CAMPAIGN}/counts").json()
+    assert (said["round"], said["rounds"], len(said["counts"])) == (1, [1], 49)
+    assert sum(said["counts"]) + said["outside"] == 600
+    send(closed, 20)  # too few to be released, and not told
+    assert ask(closed, "GET", f"{CAMPAIGN}/counts").json() == said
+    assert ask(closed, "GET", f"{CAMPAIGN}/counts?round=1").json() == said
+    assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=7"), "unknown-round")
+    assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=x"), "malformed-body")
+
+
+def test_no_counts_below_the_minimum(service: InProcess) -> None:
+    send(service, 49)
+    for path in ("counts", "estimate", "counts?round=1"):
+        assert_problem(ask(service, "GET", f"{CAMPAIGN}/{path}"), "no-estimate-yet")
+
+
+# --- Regions
+
+
+def test_the_region_of_one_cell_has_the_interval_that_was_published(closed: InProcess) -> None:
+    made = closed.get(f"{CAMPAIGN}/estimate").json()
+    evidence = closed.service.campaigns.evidence("lyon")
+    found = shares_of(lambda _: None, evidence, [np.array([cell]) for cell in range(49)])
+    assert not isinstance(found, str)
+    share, low, high = np.array(found).T
+    assert np.allclose(share, made["distribution"])
+    assert np.allclose(low, made["interval"]["low"], atol=1e-9)
+    assert np.allclose(high, made["interval"]["high"], atol=1e-9)
+
+
+def test_a_region_has_an_interval_of_its_own(closed: InProcess) -> None:
+    made = closed.get(f"{CAMPAIGN}/estimate").json()
+    south, west, north, east = LYON["box"]
+    middle = (west + east) / 2
+    zones = {
+        "type": "FeatureCollection",
+        "features": [
+            box(south, west, north, middle, "west"), box(south, west, north, east, "all"),
+            box(south + 60 - 90, west, north - 90, east, "elsewhere"),
+        ],
+    }  # fmt: skip
+    answer = ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=zones)
+    assert answer.status_code == 200, answer.text
+    said = answer.json()
+    half, whole, none = said["regions"]
+    assert (said["round"], said["level"]) == (1, 0.95)
+    assert (half["name"], whole["name"], none["name"]) == ("west", "all", "elsewhere")
+    assert (whole["cells"], whole["share"], whole["high"]) == (49, pytest.approx(1.0), 1.0)
+    assert (none["cells"], none["share"]) == (0, 0.0)
+    assert 20 <= half["cells"] <= 28
+    assert half["low"] < half["share"] < half["high"]
+    added = sum(np.subtract(made["interval"]["high"], made["interval"]["low"]))
+    assert half["high"] - half["low"] < added / 4  # cells' intervals do not add up
+
+
+def test_the_bars_of_a_guarded_close_are_recalled_with_its_fakes() -> None:
+    settings = CampaignSettings(**LYON, guarded=True)
+    campaign = Campaign(settings.grid, rule=settings.rule, minimum_reports=50)
+    people = np.repeat([8, 24, 30], 1500)
+    reports = campaign.mechanism.sample(people, randomness=seeded(3))
+    fakes = np.full(400, 47)
+    campaign.receive(campaign.mechanism.tally(np.concatenate([reports, fakes])))
+    campaign.close_round(last=True)
+    then = campaign.closing
+    assert then.possible_fakes
+    again = Closing.recalled(
+        then.rounds, then.estimate.distribution, steps=then.estimate.steps,
+        stopped=then.estimate.stopped, fakes=then.possible_fakes, named=then.inspected.named,
+    )  # fmt: skip
+    for ours, theirs in zip(
+        again.error_bars()[0].interval(0.95), then.error_bars()[0].interval(0.95), strict=True
+    ):
+        assert np.allclose(ours, theirs)
+
+
+NO_REGIONS: list[Any] = [
+    {},
+    [],
+    {"type": "FeatureCollection"},
+    {"type": "Polygon"},
+    {"type": "Feature"},
+    {"type": "Polygon", "coordinates": [[[0, 0], [1, 1]]]},
+    {"type": "Polygon", "coordinates": [[[0, 0], [1, "1"], [1, 0], [0, 0]]]},
+    {"type": "Polygon", "coordinates": [[[0, 0], [1, 91], [1, 0], [0, 0]]]},
+    {"type": "Polygon", "coordinates": [[[0, 0], [True, 1], [1, 0], [0, 0]]]},
+    {"type": "LineString", "coordinates": [[0, 0], [1, 1]]},
+    {"type": "Point", "coordinates": [0, 0]},
+    {"type": "Feature", "geometry": FIELD, "properties": {"name": "a\nb"}},
+    {"type": "Feature", "geometry": FIELD, "properties": {"name": 7}},
+    {"type": ["Polygon"], "coordinates": []},
+    {"type": "GeometryCollection", "geometries": [FIELD] * 201},
+]
+
+
+def test_regions_that_are_none_are_refused(closed: InProcess) -> None:
+    for zones in NO_REGIONS:
+        answer = ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=zones)
+        assert_problem(answer, "invalid-geojson")
+
+
+def test_regions_before_an_estimate(service: InProcess) -> None:
+    answer = ask(service, "POST", f"{CAMPAIGN}/estimate/regions", json=FIELD)
+    assert_problem(answer, "no-estimate-yet")
+
+
+@pytest.mark.parametrize(
+    ("lat", "lng", "inside"),
+    [(0.5, 179.9, True), (0.5, -179.9, True), (0.5, 0.0, False), (2.0, 179.9, False),
+     (0.5, -179.0, False), (0.5, 179.0, False)],
+)  # fmt: skip
+def test_a_region_across_the_date_line(lat: float, lng: float, inside: bool) -> None:
+    ring = np.array([[179.5, 0.0], [-179.5, 0.0], [-179.5, 1.0], [179.5, 1.0], [179.5, 0.0]])
+    region = shapes.Region("date line", [ring])
+    assert bool(region.holds(np.array([lat]), np.array([lng]))[0]) is inside
+
+
+def test_a_hole_is_outside() -> None:
+    outer = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]], dtype=float)
+    region = shapes.Region("ring", [outer, outer / 2 + 1])
+    held = region.holds(np.array([0.5, 2.0, 5.0]), np.array([0.5, 2.0, 2.0]))
+    assert held.tolist() == [True, False, False]
+
+
+# --- The backdrop
+
+
+STREETS = {
+    "type": "FeatureCollection",
+    "name": "<script>alert(1)</script>",
+    "features": [
+        {
+            "type": "Feature",
+            "properties": {"kind": "water", "name": "=cmd|' /C calc'!A0", "onload": "alert(1)"},
+            "geometry": {**FIELD, "bbox": ["<img src=x onerror=alert(1)>"]},
+        },
+        {
+            "type": "Feature",
+            "properties": {"kind": "<svg/onload=alert(1)>"},
+            "geometry": {
+                "type": "LineString",
+                "coordinates": [[4.81234567, 45.7, 170], [4.9, 45.8]],
+            },
+        },
+        {"type": "Feature", "properties": None, "geometry": None},
+        {"type": "Point", "coordinates": [4.8, 45.7]},
+    ],
+}
+
+
+def test_a_backdrop_is_kept_without_a_word_that_is_not_ours(service: InProcess) -> None:
+    assert_problem(service.get(f"{CAMPAIGN}/backdrop"), "not-found")
+    kept = ask(service, "PUT", f"{CAMPAIGN}/backdrop", json=STREETS)
+    assert (kept.status_code, kept.content) == (204, b"")
+    answer = service.get(f"{CAMPAIGN}/backdrop")
+    assert answer.headers["content-type"] == "application/geo+json"
+    water, street = answer.json()["features"]
+    assert water == {"type": "Feature", "properties": {"kind": "water"}, "geometry": FIELD}
+    assert street["properties"] == {}
+    assert street["geometry"]["coordinates"] == [[4.812346, 45.7], [4.9, 45.8]]
+    assert not any(word in answer.text for word in ("script", "alert", "calc", "onerror"))
+    held = service.get(f"{CAMPAIGN}/backdrop", headers={"if-none-match": answer.headers["etag"]})
+    assert held.status_code == 304
+    assert ask(service, "DELETE", f"{CAMPAIGN}/backdrop").status_code == 204
+    assert_problem(service.get(f"{CAMPAIGN}/backdrop"), "not-found")
+
+
+def test_a_backdrop_may_be_long_and_not_too_long(service: InProcess) -> None:
+    line = [[4.8 + n * 1e-6, 45.7] for n in range(100_000)]
+    text = json.dumps({"type": "LineString", "coordinates": line})
+    assert 1_000_000 < len(text) < shapes.BACKDROP_BYTES
+    headers = {"content-type": "application/geo+json"}
+    answer = ask(service, "PUT", f"{CAMPAIGN}/backdrop", content=text, headers=headers)
+    assert answer.status_code == 204
+    too_long = text + " " * shapes.BACKDROP_BYTES
+    answer = ask(service, "PUT", f"{CAMPAIGN}/backdrop", content=too_long, headers=headers)
+    assert_problem(answer, "body-too-large")
+    many = {"type": "MultiLineString", "coordinates": [[[0, 0], [1, 1]]] * 200_001}
+    content = json.dumps(many, separators=(",", ":"))
+    answer = ask(service, "PUT", f"{CAMPAIGN}/backdrop", content=content, headers=headers)
+    assert_problem(answer, "invalid-geojson")
+
+
+HOSTILE: list[tuple[bytes, str]] = [
+    (b"", "malformed-body"),
+    (b"{", "malformed-body"),
+    (b'{"type": NaN}', "malformed-body"),
+    (b"[" * 200_000, "malformed-body"),
+    (b'{"a":' * 100_000, "malformed-body"),
+    (b"\xff\xfe", "malformed-body"),
+    (b"null", "invalid-geojson"),
+    (b"7", "invalid-geojson"),
+    (b'{"type":"LineString","coordinates":[[1e400,0],[0,0]]}', "malformed-body"),
+    (b'{"type":"LineString","coordinates":[[1e300,0],[0,0]]}', "invalid-geojson"),
+    (b'{"type":"LineString","coordinates":[[null,0],[0,0]]}', "invalid-geojson"),
+    (b'{"type":"LineString","coordinates":' + b"[" * 400 + b"]" * 400 + b"}", "invalid-geojson"),
+    (b'{"type":"GeometryCollection","geometries":' * 200 + b"[]" + b"}" * 200, "invalid-geojson"),
+    (b'{"type":"FeatureCollection","features":{}}', "invalid-geojson"),
+    (b'{"type":"__proto__","coordinates":[]}', "invalid-geojson"),
+]
+
+
+def test_hostile_backdrops_are_refused(service: InProcess) -> None:
+    for text, problem in HOSTILE:
+        assert_problem(ask(service, "PUT", f"{CAMPAIGN}/backdrop", content=text), problem)
+    assert_problem(service.get(f"{CAMPAIGN}/backdrop"), "not-found")
+
+
+# --- A published map
+
+
+def test_a_published_estimate_may_be_read_by_pages_of_other_origins(closed: InProcess) -> None:
+    def opened(path: str) -> str | None:
+        answer = closed.get(f"{CAMPAIGN}/{path}", headers={"origin": "https://other.example"})
+        assert answer.status_code == 200
+        return answer.headers.get("access-control-allow-origin")
+
+    paths = ("estimate", "estimate.geojson", "estimate.csv", "rounds/1/estimate")
+    assert [opened(path) for path in paths] == [None] * 4
+    answer = ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+    assert answer.json()["published"] is True
+    assert [opened(path) for path in paths] == ["*"] * 4
+    assert closed.get(CAMPAIGN).json()["published"] is True
+    listed = ask(closed, "GET", "/api/campaigns").json()["campaigns"]
+    assert [(each["state"], each["published"]) for each in listed] == [("running", True)]
+    assert ask(closed, "PATCH", CAMPAIGN, json={"name": "Other"}).json()["published"] is True
+    assert ask(closed, "PATCH", CAMPAIGN, json={"published": False}).json()["published"] is False
+    assert [opened(path) for path in paths] == [None] * 4
+
+
+def test_publishing_releases_nothing_below_the_minimum(service: InProcess) -> None:
+    ask(service, "PATCH", CAMPAIGN, json={"published": True})
+    send(service, 49)
+    assert_problem(service.get(f"{CAMPAIGN}/estimate"), "no-estimate-yet")
+    assert_problem(ask(service, "POST", f"{CAMPAIGN}/rounds"), "round-too-small")
+    send(service, 1)
+    estimate(service)
+    assert service.get(f"{CAMPAIGN}/estimate").json()["reports"] == 50
+
+
+def test_events_tell_that_a_map_was_published(closed: InProcess) -> None:
+    from geoveil.server.handlers import _news
+
+    told: dict[str, bytes] = {}
+    before = closed.service.campaigns.state("lyon")
+    _news(before, told)
+    ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+    news = _news(closed.service.campaigns.state("lyon"), told)
+    assert news.startswith(b"event: round\n")
+    assert msgspec.json.decode(news.partition(b"data: ")[2].strip())["published"] is True
