@@ -225,7 +225,7 @@ OPERATIONS.append(
     Audience.PARTICIPANT,
     {
         200: ("The participant page, for browsers.", {HTML: {"type": "string"}}),
-        304: _HELD,
+        304: HELD,
         307: ("Where the campaign is.", {}),
     },
 )
@@ -248,7 +248,7 @@ async def link(service: Service, request: Request) -> Response:
     "GET /assets/{file}",
     "A file of the pages",
     Audience.PUBLIC,
-    {200: ("It never changes: its name says what it holds.", _ASSETS), 304: _HELD},
+    {200: ("It never changes: its name says what it holds.", _ASSETS), 304: HELD},
     problems=("not-found",),
 )
 async def asset(service: Service, request: Request) -> Response:
