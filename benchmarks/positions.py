@@ -10,8 +10,9 @@ import numpy as np
 
 from benchmarks.timing import Figure, best_of, city_prior, duration
 from geoveil.arrays import FloatArray
+from geoveil.campaign import Campaign
 from geoveil.campaign.elastic_design import Between, elastic
-from geoveil.channel.channel import Channel, positions_on_a_side
+from geoveil.channel.channel import Channel, Tally, positions_on_a_side
 from geoveil.mechanism.elastic import Elastic
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, DataFolder, MissingData, load_city
 from geoveil.position.positional import PositionalElastic
@@ -23,12 +24,14 @@ _TARGETS = {
     0.5: {0.5: 1 / 0.98, 1.0: 1 / 0.96, 2.0: 1 / 0.92},
 }
 """By camouflage and ε per cell: the mean distance as a multiple of that between cells, at most."""
+_REPORTS = 1_000_000
 
 
 def positions() -> Iterator[Figure]:
     """Each figure of promises between positions beside its yardstick."""
     yield from distances()
     yield from checks()
+    yield from closings()
     yield products()
 
 
@@ -102,6 +105,27 @@ def _certified(grid: Grid, law: Channel) -> float:
     """A certificate from the whole numbers alone."""
     assert isinstance(law, PositionalElastic)
     return PositionalElastic(grid, **law.parameters()).certificate.epsilon_per_km
+
+
+def closings() -> Iterator[Figure]:
+    """How long a collector takes to close a round, with all it says about it: processor time."""
+    grid = Grid(rows=64, columns=64, cell_km=0.5)
+    prior, generator = city_prior(grid), np.random.default_rng(1)
+    for epsilon in (0.5, 1.0, 2.0):
+        campaign = Campaign(grid, epsilon_per_km=epsilon / grid.cell_km, between="positions")
+        mechanism = campaign.mechanism
+        law = mechanism.push(prior)
+        campaign.receive(Tally(mechanism, generator.multinomial(_REPORTS, law / law.sum())))
+        name = f"close a round of 4,096 cells, 10⁶ reports, ε = {epsilon:g} per cell"
+        yield duration(name, partial(_closed, campaign), limit=60.0, clock=process_time)
+
+
+def _closed(campaign: Campaign) -> None:
+    """The estimate and the next mechanism, error bars, alarm and manipulation gain."""
+    campaign.close_round()
+    closing = campaign.closing
+    closing.error_bars()
+    closing.manipulation_gain()
 
 
 def products() -> Figure:

@@ -578,6 +578,37 @@ class TestDraws:
         assert (one.standard_error != third.standard_error).any()
 
 
+@pytest.mark.parametrize(("epsilon_per_km", "times"), [(0.5, 3), (1.0, 2), (4.0, 1)])
+def test_conjugate_gradients_settle_in_few_steps_on_a_lattice_however_wide_the_noise(
+    epsilon_per_km: float, times: int
+) -> None:
+    """And the answer is that of the matrix. Without the lattice, wide noise takes several times as many."""
+    grid = gv.Grid(rows=24, columns=24, cell_km=1.0)
+    channel = gv.PlanarGeometric(grid, epsilon_per_km=epsilon_per_km)
+    truth = np.exp(-grid.distances_from_km(100) / 3) + 1e-4
+    truth /= truth.sum()
+    counts = np.random.default_rng(0).multinomial(300_000, channel.push(truth))
+    tally = gv.Tally(channel, counts)
+    parts = informations(Observations([tally]), truth)
+    solvers = [
+        uncertainty.InformationSolver(parts, tally.total, shape, np.random.default_rng(1))
+        for shape in ((24, 24), None)
+    ]
+    system = parts[0].matrix() + np.diag(solvers[0]._ridge)
+    sides = solvers[0]._scores(4)
+    right = np.linalg.solve(system, sides.T).T
+    lack, steps = [], []
+    for solver in solvers:
+        solved, taken, settled = solver.solve(sides)
+        assert settled or taken == 400
+        off = solved - right
+        lack.append((off @ system * off).sum() / (right @ system * right).sum())
+        steps.append(taken)
+    assert steps[0] <= 30
+    assert lack[0] <= 1e-5
+    assert steps[1] >= times * steps[0]
+
+
 def test_large_spaces_need_no_matrix_and_say_so() -> None:
     """2,116 cells, most of them empty; the progress knows its end."""
     grid = gv.Grid(rows=46, columns=46, cell_km=0.5)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy import fft
 from scipy.linalg import eigh, lapack
 
 from geoveil.arrays import FloatArray, count
 from geoveil.channel.channel import Information
+from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
 from geoveil.space.space import MATRIX_LIMIT
@@ -20,7 +22,7 @@ MATRIX_CELLS = 2_048
 
 _SINGULAR = 1e-12
 _EFFORT = 60_000_000
-"""Cells × draws × steps of conjugate gradients: some fifteen seconds on one core."""
+"""Cells × draws × steps of conjugate gradients, at most: some fifteen seconds on one core."""
 _DRAWS = (16, 64)
 _MOST_STEPS = 400
 _WINDOW, _SETTLED = 10, 1e-3
@@ -56,11 +58,12 @@ class FisherInformation:
     cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
     intervals are then too narrow unless each combination seen was seen many times.
     Above 2,048 cells there is no matrix: J + diag(1/u²) stands for J, u_x = n·max(1, g_x)/J_xx, and
-    conjugate gradients find the companion and 16 to 64 draws from its covariance. No cell x can hold
-    more than about u_x of the people, because θ_x·J_xx ≤ n·g_x in the mean, with g the gradient of the
-    certificate; where the reports say more than that, u makes no difference.
+    conjugate gradients (:class:`InformationSolver`) find the companion and 16 to 64 draws from its
+    covariance. No cell x can hold more than about u_x of the people, because θ_x·J_xx ≤ n·g_x in the mean,
+    with g the gradient of the certificate; where the reports say more than that, u makes no difference.
     Cost: m²·n for the matrix, n the reports or combinations, and m³ to invert it; above 2,048 cells
-    some 120,000,000/m products, more only for the least number of draws. ``seed`` is for the draws.
+    some thousand products on a lattice and up to 120,000,000/m elsewhere, more only for the least number
+    of draws. ``seed`` is for the draws.
     """
 
     seed: int = 0
@@ -78,7 +81,9 @@ class FisherInformation:
         parts = informations(observations, distribution)
         how = "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
         if distribution.size > MATRIX_CELLS:
-            solver = _Solver(parts, observations.total, np.random.default_rng(self.seed))
+            shape = lattice_shape(observations.space)
+            generator = np.random.default_rng(self.seed)
+            solver = InformationSolver(parts, observations.total, shape, generator)
             return solver.errors(distribution, how, stopping.Meter(progress))
         covariance, lost = tangent_inverse(np.asarray(sum(part.matrix() for part in parts)))
         return bars.GaussianErrors(
@@ -96,26 +101,36 @@ def informations(observations: fitted.Observations, distribution: FloatArray) ->
     return [tally.information(distribution) for tally in observations.tallies if tally.total]
 
 
-class _Solver:
-    """(J + diag(1/u²))⁻¹ by conjugate gradients, scaled by the diagonal."""
+class InformationSolver:
+    """(J + diag(1/u²))⁻¹ by conjugate gradients, preconditioned with S·F·diag(1/f)·Fᵀ·S.
+
+    S = diag(J + diag(1/u²))^{−½}; on a lattice of this ``shape`` F are its cosines and f is the diagonal of
+    FᵀS(J + diag(1/u²))SF, which is nearly all of it where noise is alike everywhere; elsewhere F = 1. Both
+    diagonals come from random scores, to a relative √(2/64): that changes the number of steps alone.
+    """
 
     def __init__(
-        self, parts: Sequence[Information], people: int, generator: np.random.Generator
+        self,
+        parts: Sequence[Information],
+        people: int,
+        shape: tuple[int, int] | None,
+        generator: np.random.Generator,
     ) -> None:
         self._parts = parts
         self._people = people
+        self._shape = shape
         self._generator = generator
         self._cells = parts[0].score.size
         self._chunk = max(1, _CHUNK_ENTRIES // self._cells)
         self._score = np.asarray(sum(part.score for part in parts))
-        # J_xx, to a relative √(2/draws): the mean square of random scores.
-        total, draws = np.zeros(self._cells), _DRAWS[1]
-        for first in range(0, draws, self._chunk):
-            total += np.square(self._noise(min(self._chunk, draws - first))).sum(axis=0)
-        diagonal = total / draws
+        diagonal = self._mean_square(self._noise)  # J_xx
         most = people + np.maximum(self._score, 0.0)  # n·g, at least n
         self._ridge = np.maximum(diagonal / most, 1.0) ** 2  # 1/u²
-        self._scale = diagonal + self._ridge
+        self._scale = np.sqrt(diagonal + self._ridge)
+        if shape is not None:
+            self._spectrum = self._mean_square(
+                lambda draws: self._waves(self._scores(draws) / self._scale)
+            )
 
     def errors(self, distribution: FloatArray, how: str, meter: stopping.Meter) -> bars.DrawnErrors:
         sides = np.stack([self._score, np.ones(self._cells)])
@@ -148,7 +163,7 @@ class _Solver:
         """x with (J + diag(1/u²))x = sides (…, cells), all at once; its steps; whether they settled."""
         # One run for every side: values, residual and direction are (sides, cells), lengths (sides,).
         values, residual = np.zeros_like(sides), sides.copy()
-        direction = residual / self._scale
+        direction = self._nearly_solved(residual)
         slope = _dot(residual, direction)
         gains: list[FloatArray] = []  # what each step adds to the energy xᵀ(J + diag(1/u²))x
         settled = False
@@ -158,9 +173,9 @@ class _Solver:
             values += length[:, None] * direction
             residual -= length[:, None] * image
             gains.append(length * slope)
-            scaled = residual / self._scale
-            before, slope = slope, _dot(residual, scaled)
-            direction = scaled + _ratio(slope, before)[:, None] * direction
+            onward = self._nearly_solved(residual)
+            before, slope = slope, _dot(residual, onward)
+            direction = onward + _ratio(slope, before)[:, None] * direction
             recent = np.sum(gains[-_WINDOW:], axis=0)
             settled = bool((recent <= _SETTLED * np.sum(gains, axis=0)).all())
             tell(len(gains))
@@ -170,15 +185,40 @@ class _Solver:
         """Draws from the inverse, a chunk at a time; each takes about as many steps as expected."""
         sizes = [min(self._chunk, draws - first) for first in range(0, draws, self._chunk)]
         for number, size in enumerate(sizes):
-            # Scores with covariance J + diag(1/u²); its inverse turns them into draws with that inverse.
-            noise = self._noise(size)
-            noise += self._generator.standard_normal(noise.shape) * np.sqrt(self._ridge)
 
             def tell(steps: int, done: int = number) -> None:
                 meter.at((done + min(steps / expected, 0.99)) / len(sizes))
 
-            yield self.solve(noise, tell)[0]
+            # The inverse turns scores with a covariance into draws with the inverse of that.
+            yield self.solve(self._scores(size), tell)[0]
         meter.at(1.0)
+
+    def _nearly_solved(self, residual: FloatArray) -> FloatArray:
+        """(…, cells) times the preconditioner."""
+        scaled = residual / self._scale
+        if self._shape is not None:
+            lattice = (self._waves(scaled) / self._spectrum).reshape(-1, *self._shape)
+            scaled = fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(residual.shape)
+        return np.asarray(scaled / self._scale)
+
+    def _waves(self, values: FloatArray) -> FloatArray:
+        """(…, cells) as sums of cosines of the lattice."""
+        assert self._shape is not None
+        lattice = values.reshape(-1, *self._shape)
+        return np.asarray(fft.dctn(lattice, axes=(-2, -1), norm="ortho").reshape(values.shape))
+
+    def _mean_square(self, drawn: Callable[[int], FloatArray]) -> FloatArray:
+        """(cells,): of many draws (draws, cells), made a chunk at a time."""
+        total, draws = np.zeros(self._cells), _DRAWS[1]
+        for first in range(0, draws, self._chunk):
+            total += np.square(drawn(min(self._chunk, draws - first))).sum(axis=0)
+        return total / draws
+
+    def _scores(self, draws: int) -> FloatArray:
+        """(draws, cells): random scores with covariance J + diag(1/u²)."""
+        noise = self._noise(draws)
+        noise += self._generator.standard_normal(noise.shape) * np.sqrt(self._ridge)
+        return noise
 
     def _noise(self, draws: int) -> FloatArray:
         """(draws, cells): random scores with covariance J."""
