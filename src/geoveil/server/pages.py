@@ -27,7 +27,7 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 _OWN = "'self'"
 _PERMISSIONS = (
     "geolocation=(self), camera=(), microphone=(), display-capture=(), payment=(), usb=(), serial=(), "
-    "bluetooth=(), midi=(), gyroscope=(), accelerometer=(), magnetometer=()"
+    "midi=(), gyroscope=(), accelerometer=(), magnetometer=()"
 )
 
 

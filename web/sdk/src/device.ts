@@ -41,6 +41,15 @@ export interface Receipt extends Promised {
   readonly acknowledged: boolean;
 }
 
+/** What all reports of the ledger have cost, each sum as it is written and never below it. */
+export interface Standing {
+  readonly reports: number;
+  readonly spent: Promised;
+  readonly budgetLeftPerKm: number;
+  /** Of `spent`, what went to all campaigns of this origin. */
+  readonly operator: Promised;
+}
+
 export interface DeviceOptions {
   /** The weakest promise that one report may have. */
   readonly maxEpsilonPerKm: number;
@@ -126,16 +135,26 @@ export class Device {
     return arrived;
   }
 
+  /**
+   * What a report would be drawn from, every check passed, that of the budget included; or the report that was made
+   * already. Reads no location and charges nothing. `seen` gets the document before its certificate, which takes
+   * longest.
+   */
+  async offered(seen?: (document: MechanismDocument) => void): Promise<MechanismDocument | Charge> {
+    const nowS = this.nowS();
+    const before = await this.earlier(nowS);
+    if (before) return before;
+    const [document, current] = await this.current(nowS, seen);
+    const earlier = await this.ledger.reported(current.campaign, this.period(nowS, document), document.id);
+    if (!earlier) await this.ledger.check(current, this.limits, nowS);
+    return earlier ?? document;
+  }
+
   /** In plain words what a report would send and cost; reads no location and charges nothing. */
   async explain(): Promise<string> {
-    const nowS = this.nowS();
-    const spent = await this.ledger.spent(this.address.origin, nowS);
-    const before = await this.earlier(nowS);
-    if (before) return this.nothingMore(before, spent);
-    const [document, current] = await this.current(nowS);
-    const earlier = await this.ledger.reported(current.campaign, this.period(nowS, document), document.id);
-    if (earlier) return this.nothingMore(earlier, spent);
-    await this.ledger.check(current, this.limits, nowS);
+    const spent = await this.ledger.spent(this.address.origin, this.nowS());
+    const document = await this.offered();
+    if ("cell" in document) return this.nothingMore(document, spent);
     return (
       `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
       `${explainDocument(document)} This report costs ${amount(document.promise)}; ` +
@@ -154,6 +173,17 @@ export class Device {
       `${leftInWords(this.limits, spent)}. ${this.operator(spent)} ${explainPromise(together, Math.max(1, reports))}` +
       `${spent.ahead ? AHEAD : ""}`
     );
+  }
+
+  /** What the reports so far have cost. */
+  async standing(): Promise<Standing> {
+    const spent = await this.ledger.spent(this.address.origin, this.nowS());
+    return {
+      reports: spent.reports,
+      spent: summed(spent.lifetime, spent.slack),
+      budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
+      operator: summed(spent.operator, spent.operatorSlack),
+    };
   }
 
   /** Everything that ever left through this ledger, over all campaigns, in order. */
@@ -191,7 +221,10 @@ export class Device {
   }
 
   /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
-  private async current(nowS: number): Promise<[MechanismDocument, Round]> {
+  private async current(
+    nowS: number,
+    seen?: (document: MechanismDocument) => void,
+  ): Promise<[MechanismDocument, Round]> {
     const { maxEpsilonPerKm, promisePerKm } = this.options;
     let document: MechanismDocument;
     try {
@@ -201,6 +234,7 @@ export class Device {
       if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
       throw problem;
     }
+    seen?.(document);
     if (!(await this.ledger.certified(document.id))) await refusing(() => document.checkPromise());
     return [
       document,

@@ -70,6 +70,16 @@ export class IndexedDbStorage implements LedgerStorage {
     return current;
   }
 
+  /** Forget everything: what was reported, charged and promised. Other tabs begin anew too. */
+  erase(): Promise<void> {
+    this.opened = undefined;
+    return new Promise((resolve, reject) => {
+      const request = indexedDB.deleteDatabase(this.name); // open connections close when they are told
+      request.onsuccess = () => resolve();
+      request.onerror = () => reject(request.error ?? new Error("not erased"));
+    });
+  }
+
   private database(): Promise<IDBDatabase> {
     this.opened ??= new Promise<IDBDatabase>((resolve, reject) => {
       const request = indexedDB.open(this.name, 1);

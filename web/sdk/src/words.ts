@@ -46,9 +46,25 @@ export function amount({ epsilonPerKm, slackNats }: Promised): string {
   return `ε = ${roundedUp(epsilonPerKm)} per km and ${roundedUp(slackNats, 2)} for rounding`;
 }
 
+/** What a promise means for two people so far apart; never more favourable than it is. */
+export interface Odds {
+  /** εd + η. */
+  readonly level: number;
+  /** A report is at most so many times as likely from one as from the other; Infinity from a million on. */
+  readonly times: number;
+  /** Who knows it was one of the two, and nothing else, guesses right at most so often of 100 times. */
+  readonly guessedOf100: number;
+}
+
+export function odds({ epsilonPerKm, slackNats }: Promised, apartKm: number): Odds {
+  const level = epsilonPerKm * apartKm + slackNats;
+  const times = level < Math.log(MOST_IN_WORDS) ? Number(roundedUp(Math.exp(level), 3)) : Infinity;
+  return { level, times, guessedOf100: Math.ceil((100 / (1 + Math.exp(-level))) * (1 - DOUBLES)) };
+}
+
 /** What reports tell about two people 200 m apart, in plain words; with several, of all of them together. */
 export function explainPromise(promise: Promised, reports = 1): string {
-  const level = promise.epsilonPerKm * NEARBY_KM + promise.slackNats;
+  const { level, times } = odds(promise, NEARBY_KM);
   const several = reports > 1;
   const away = `${roundedDown(NEARBY_KM * 1000, 4)} m`;
   const still = several ? ", who do not move" : "";
@@ -59,14 +75,9 @@ export function explainPromise(promise: Promised, reports = 1): string {
   const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
   if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
   return (
-    `${pair}: ${what} at most ${factor(level)} times as likely from one as from the other` +
+    `${pair}: ${what} at most ${times < Infinity ? grouped(times) : `e^${roundedUp(level, 3)}`} times as likely from one as from the other` +
     `${frequency(level, several ? "sets of reports" : "reports")}.`
   );
-}
-
-function factor(level: number): string {
-  if (level >= Math.log(MOST_IN_WORDS)) return `e^${roundedUp(level, 3)}`;
-  return grouped(Number(roundedUp(Math.exp(level), 3)));
 }
 
 function frequency(level: number, what: string): string {

@@ -50,6 +50,56 @@ const never = (): Fix => {
   throw new Error("a location was read");
 };
 
+describe("before and after a report", () => {
+  it("offers the document, shown before it is certified, and then the report", async () => {
+    const device = await opened();
+    const seen: string[] = [];
+    const offered = await device.offered((document) => seen.push(document.id));
+    if ("cell" in offered) throw new Error("nothing was reported yet");
+    expect(seen).toEqual([offered.id]);
+    expect(await device.standing()).toEqual({
+      reports: 0,
+      spent: { epsilonPerKm: 0, slackNats: 0 },
+      budgetLeftPerKm: 10,
+      operator: { epsilonPerKm: 0, slackNats: 0 },
+    });
+    const receipt = await device.report(PARIS);
+    const asked = collector.requests.length;
+    expect(await device.offered()).toMatchObject({ cell: receipt.cell, report: receipt.report, state: "acknowledged" });
+    expect(collector.requests.length).toBe(asked);
+    const { reports, spent, operator, budgetLeftPerKm } = await device.standing();
+    expect([reports, spent, budgetLeftPerKm]).toEqual([1, operator, 8]);
+    expect(spent.epsilonPerKm).toBe(2);
+  });
+
+  it("shows a document that it then refuses", async () => {
+    const broken = mechanism("paris");
+    collector.document = await served("paris", {
+      epsilon_per_km: 0.9 * (JSON.parse(broken.document) as { epsilon_per_km: number }).epsilon_per_km,
+    });
+    const seen: string[] = [];
+    const device = await opened();
+    expect(await refusal(device.offered((document) => seen.push(document.id)))).toEqual([
+      "document",
+      "certificate",
+      false,
+    ]);
+    expect(seen).toHaveLength(1);
+  });
+
+  it("forgets all that an erased database held, and a new one works", async () => {
+    const ledger = new IndexedDbStorage("to-erase");
+    const device = await opened({ ledger });
+    const first = await device.report(PARIS);
+    await new IndexedDbStorage("to-erase").erase();
+    expect(await device.history()).toEqual([]);
+    const again = await opened({ ledger });
+    const second = await again.report(PARIS);
+    expect(second.report).not.toBe(first.report);
+    expect((await again.history()).map(({ report }) => report)).toEqual([second.report]);
+  });
+});
+
 describe("one report", () => {
   it("is sent once: mechanism, id and cell, and nothing else", async () => {
     const device = await opened();

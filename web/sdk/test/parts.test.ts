@@ -7,7 +7,7 @@ import { ROUNDING_CELLS, RoundedCone } from "../src/cone.ts";
 import { MechanismDocument } from "../src/document.ts";
 import { Exact, leftOf } from "../src/exact.ts";
 import { type Again, bitsOf, movedOn } from "../src/keys.ts";
-import { explainDocument, explainPromise, general, roundedDown, roundedUp } from "../src/words.ts";
+import { explainDocument, explainPromise, general, odds, roundedDown, roundedUp } from "../src/words.ts";
 import { bundled } from "./bundle.ts";
 import { bytes, load, mechanism, NAMES } from "./vectors.ts";
 
@@ -69,6 +69,22 @@ it("speaks of odds that hold", () => {
     /at most e\^40 times as likely from one as from the other\.$/,
   );
   expect(explainPromise({ epsilonPerKm: 0, slackNats: 0 })).toMatch(/exactly as likely/);
+});
+
+it("never makes odds better than they are", () => {
+  expect(odds({ epsilonPerKm: 0, slackNats: 0 }, 3)).toEqual({ level: 0, times: 1, guessedOf100: 50 });
+  for (const epsilonPerKm of [0.1, 0.5, 1, 2, 7, 300]) {
+    for (const km of [0.1, 0.37, 1, 5]) {
+      const { level, times, guessedOf100 } = odds({ epsilonPerKm, slackNats: 0.01 }, km);
+      expect(level).toBe(epsilonPerKm * km + 0.01);
+      expect(times).toBeGreaterThanOrEqual(Math.min(Math.exp(level), 1e6) * (1 - 1e-11));
+      const factor = Math.exp(level);
+      expect(guessedOf100 / 100).toBeGreaterThanOrEqual(
+        (1 - 1e-11) * (factor === Infinity ? 1 : factor / (1 + factor)),
+      );
+      expect(guessedOf100).toBeLessThanOrEqual(100);
+    }
+  }
 });
 
 it("reads JSON that names everything once, and nothing else", () => {

@@ -1,22 +1,388 @@
-/** Everything that the participant page says. */
+/** Everything that the participant page says, in English and in German. */
 
+import { type Reason, REASONS } from "@geoveil/client";
 import { texts } from "../texts/language.ts";
+
+type Reasons = Record<Reason | "waiting" | "fault", string>;
+
+const ENGLISH_REASONS: Reasons = {
+  ...REASONS,
+  waiting: "the report left this browser, and the service has not confirmed it yet; it can be sent again, unchanged",
+  fault: "something went wrong in this page; load it again",
+};
+
+const GERMAN_REASONS: Reasons = {
+  insecure: "der Dienst muss über https erreicht werden; http ist nur für diesen Rechner selbst",
+  unreachable: "der Dienst hat nicht geantwortet; versuchen Sie es später wieder",
+  redirect: "der Dienst hat an eine andere Adresse verwiesen",
+  answer: "der Dienst hat nicht geantwortet, wie ein Dienst dieser Art es tut",
+  document: "die Regel ist nicht in Ordnung",
+  unsupported: "die Kampagne fragt nach Tageszeiten oder Wegen, die diese Seite nicht sendet",
+  level: "die Kampagne bietet die gewählte Zusage nicht an",
+  campaign: "die Regel gehört zu einer anderen Kampagne",
+  promise: "die Zusage erlaubt mehr als die Grenze, die für dieses Gerät gesetzt ist",
+  "not-yet-valid": "die Regel gilt noch nicht, oder die Uhr dieses Geräts geht nach",
+  expired: "die Regel ist abgelaufen, oder die Uhr dieses Geräts geht vor",
+  ended: "die Kampagne ist zu Ende",
+  clock: "die Uhr dieses Geräts zeigt keine Zeit; stellen Sie sie",
+  space: "die Felder sind nicht die, welche die Kampagne hatte, als dieses Gerät sie zuerst sah",
+  budget: "die Meldung würde mehr kosten, als vom Budget übrig ist",
+  location: "der Ort muss eine Breite von −90 bis 90 und eine Länge haben, in Grad",
+  accuracy: "die Ortung darf nicht gröber sein als ein Feld der Kampagne; messen Sie noch einmal",
+  outside: "der Ort liegt außerhalb des Gebiets, und dieses Gerät soll dort schweigen",
+  problem: "der Dienst hat abgelehnt",
+  "ledger-unreadable": "das Verzeichnis lässt sich nicht lesen; ohne es kann nichts gemeldet werden",
+  "ledger-unwritable": "das Verzeichnis lässt sich nicht schreiben; ohne es kann nichts gemeldet werden",
+  "ledger-busy": "ein anderes Fenster hält das Verzeichnis fest; versuchen Sie es noch einmal",
+  waiting:
+    "die Meldung hat diesen Browser verlassen, und der Dienst hat sie noch nicht bestätigt; sie kann unverändert noch einmal gesendet werden",
+  fault: "in dieser Seite ist etwas schiefgegangen; laden Sie sie neu",
+};
 
 export const say = texts(
   {
-    loading: "The campaign is being asked for …",
+    loading: "Asking for the campaign …",
     unknown: "There is no campaign at this address.",
     unreachable: "The service does not answer now. Nothing was sent; try again later.",
-    asked: (name: string) => `${name} asks for one noisy report`,
-    device:
-      "To report, use the Python or the TypeScript device with this page's address. It checks the rule that blurs your location before it reads it.",
+    tryAgain: "Try again",
+    skip: "Skip to sending",
+    by: (host: string) => `A campaign of ${host}`,
+    lead: "This campaign maps where people are. If you take part, your browser draws a blurred place at random and sends that once. Where you really are never leaves your device.",
+    counted: (reports: string) => `${reports} reports counted so far`,
+    paused: "The campaign is paused: it takes no reports for now.",
+    ended: "The campaign has ended: it takes no more reports.",
+
+    reveals: {
+      title: "What a report can reveal",
+      distance: "How far apart are two places where you might be?",
+      streets: "two streets",
+      districts: "two districts",
+      valueText: (apart: string, guessed: number) => `${apart} apart: guessed right at most ${guessed} times in 100`,
+      guess: (apart: string, guessed: number) =>
+        `Somebody who sees your report, and has no other clue which of two places ${apart} apart you were at, guesses right at most ${guessed} times in 100.`,
+      coin: "Tossing a coin is right 50 times in 100.",
+      factor: (times: string) => `Your report shifts the odds between the two by a factor of ${times} at most.`,
+      manyTimes: "At this distance a report may tell the two apart: the factor is a million or more.",
+      alike: "At this distance the report says little about which of the two it was.",
+      apart: "At this distance the report may well show which of the two it was.",
+      between: "At this distance the report is a hint, not an answer.",
+      dots: (guessed: number) => `100 guesses: 50 right by luck alone, at most ${guessed} with your report`,
+      byLuck: "right by luck alone",
+      byReport: "more, at most, with your report",
+      always:
+        "The factor holds whatever else is known about you and whatever is done with the report. What somebody knows already is not undone: the report moves those odds by no more than this.",
+      unchecked: "The numbers are those that the campaign states; your browser is checking them.",
+      checked: "Your browser has checked these numbers itself, for every pair of places.",
+      notHidden: "What it does not hide",
+      notHiddenList: [
+        "Which part of the map you are in, roughly: move the slider to the right.",
+        "Your network address, and the kind and languages of your browser: any site that you open can see them. This service says that it keeps none of it; a page cannot prove that.",
+        "Several reports together tell more than one. This page sends one to each campaign, and adds up what all have cost.",
+      ],
+    },
+
+    place: {
+      title: "What would be sent from where you are",
+      how: "Choose a place. The map shows how often each square would be reported from there; the stronger the colour, the more often. One of them is drawn at random, in your browser.",
+      measure: "Use my location",
+      measuring: "Measuring …",
+      clear: "Forget this place",
+      typed: "Or type coordinates",
+      lat: "Latitude, in degrees north",
+      lng: "Longitude, in degrees east",
+      show: "Show",
+      wrong: "Latitude must lie between −90 and 90, longitude between −180 and 180.",
+      map: "Map of the campaign. Arrow keys move the place by a quarter of a square, with Shift by four squares.",
+      north: "N",
+      zoomIn: "Zoom in",
+      zoomOut: "Zoom out",
+      whole: "Whole map",
+      tap: "Tap the map, or use your location",
+      from: (place: string) => `From ${place}:`,
+      half: (half: string, most: string) =>
+        `of 100 reports about 50 name a square within ${half}, about 90 one within ${most}.`,
+      most: (percent: string) => `The square that is named most often: ${percent} of 100.`,
+      legend: "Reported from here:",
+      sentTitle: "What was sent",
+      sentHow: "The square with the thick edge. The others are all that might have been drawn.",
+      seldom: "seldom",
+      often: "often",
+      outside: "This place lies outside the area. It is reported like the nearest place on the edge.",
+      accuracy: (accuracy: string) => `Measured to within ${accuracy}.`,
+      tooCoarse: (accuracy: string, cell: string) =>
+        `Your browser knows your place only to within ${accuracy}, and a square is ${cell} wide. Such a report would spoil the map. Measure again, or choose the place on the map.`,
+      denied: "The browser did not allow it. Choose a place on the map, or type coordinates.",
+      failed: "The browser could not find your location. Choose a place on the map, or type coordinates.",
+      stays: "The place that you choose stays in this page. It is forgotten when you send or leave.",
+      sentHere: "sent",
+      waits: "The map comes when the rule is checked.",
+    },
+
+    send: {
+      title: "Send",
+      leaves: "This leaves your browser",
+      leavesList: (cells: string) => [
+        `the number of one square out of ${cells}, drawn at random`,
+        "a random number, so that it is counted once",
+        "the fingerprint of the rule it was drawn by, the same for everybody",
+      ],
+      notSent: "Nothing else is sent: no place, no name, no account, no cookie.",
+      cost: (cost: string, left: string, limit: string) =>
+        `It costs ${cost} per km of the ${limit} per km that you allow all reports together; ${left} are left now.`,
+      operator: (host: string, spent: string) => `All campaigns of ${host} together have cost ${spent} per km so far.`,
+      button: "Send one noisy report",
+      again: "Send it again, unchanged",
+      sending: "Sending …",
+      checking: "Your browser is checking the rule. You can read on.",
+      ready: "The rule is checked. Choose a place, then send.",
+      place: "Choose a place first.",
+      refused: "Not reported",
+      refusedSent: "Sent, and not counted",
+      coarse: "Choose the place on the map, or measure again.",
+      limits: "You can change your limits at the end of this page.",
+      waiting: "Sent, not confirmed yet",
+    },
+
+    receipt: {
+      title: "Sent and counted",
+      cell: (cell: string) => `Square ${cell} was sent. Nothing else left your browser.`,
+      where: (place: string) => `Its centre lies at ${place}. It was drawn at random.`,
+      once: "This was your one report to this campaign. Opening the page again reads nothing and sends nothing.",
+      report: "Id of the report",
+      round: (round: number) => `round ${round}`,
+    },
+
+    ledger: {
+      title: "What was ever sent from here",
+      where: (host: string) => `From this browser to ${host}. The list is kept in this browser only.`,
+      none: "Nothing so far.",
+      left: (left: string, limit: string) => `${left} of ${limit} per km are left of your budget.`,
+      operator: (spent: string) => `This operator has had ${spent} per km of it.`,
+      together: (reports: string, guessed: number) =>
+        `All ${reports} together: between two places 200 m apart, for somebody who does not move, a guess is right at most ${guessed} times in 100.`,
+      day: "Day",
+      campaign: "Campaign",
+      cell: "Square",
+      cost: "Cost per km",
+      state: "State",
+      states: { sent: "not confirmed", acknowledged: "counted", refused: "refused" },
+      erase: "Delete this list …",
+      eraseTitle: "Delete the list?",
+      eraseMeans: [
+        "This browser forgets what it sent, and what that has cost.",
+        "The reports themselves stay counted. Nobody can tell which are yours, so nobody can take them back.",
+        "This page could then report to the same campaign again. Two reports tell more than one: their costs add up, and nothing here would count that any more.",
+      ],
+      eraseNow: "Delete it",
+      keep: "Keep it",
+      erased: "The list is deleted.",
+    },
+
+    proof: {
+      title: "What this page cannot prove",
+      text: (host: string) =>
+        `This page comes from ${host}, the operator that it checks. A dishonest operator could send you another page that only looks like this one.`,
+      instead:
+        "If you do not want to rely on that, report with the published package instead, in Python or TypeScript, or look at the rule yourself:",
+      fingerprint: "Fingerprint of the rule. Everybody should see the same; compare it with others.",
+    },
+
+    numbers: {
+      title: "In numbers",
+      promise: "Promise",
+      promiseValue: (epsilon: string, slack: string) => `ε = ${epsilon} per km, and η = ${slack} for rounding`,
+      meaning:
+        "For any two positions a distance d apart and any report: P(report | one) ≤ exp(ε·d + η) · P(report | the other).",
+      cells: "Squares",
+      cellsValue: (cells: string, side: string) => `${cells}, each ${side} wide`,
+      round: "Round",
+      expires: "Valid until",
+    },
+
+    limits: {
+      title: "Your limits",
+      text: "They hold for this browser and this site. The smaller the number, the stronger the promise that you ask for.",
+      most: "One report may cost, per km, at most",
+      budget: "All reports together may cost, per km, at most",
+      save: "Use these limits",
+      wrong: "Both must be numbers above 0.",
+    },
+
+    reasons: ENGLISH_REASONS,
   },
   {
     loading: "Die Kampagne wird abgerufen …",
     unknown: "Unter dieser Adresse gibt es keine Kampagne.",
     unreachable: "Der Dienst antwortet gerade nicht. Nichts wurde gesendet; versuchen Sie es später wieder.",
-    asked: (name: string) => `${name} bittet um eine verrauschte Meldung`,
-    device:
-      "Zum Melden nutzen Sie das Gerät in Python oder TypeScript mit der Adresse dieser Seite. Es prüft die Regel, die Ihren Standort verwischt, bevor es ihn liest.",
+    tryAgain: "Noch einmal versuchen",
+    skip: "Direkt zum Senden",
+    by: (host: string) => `Eine Kampagne von ${host}`,
+    lead: "Diese Kampagne zeichnet eine Karte davon, wo Menschen sind. Wenn Sie mitmachen, zieht Ihr Browser einen verwischten Ort nach dem Zufall und sendet diesen einmal. Wo Sie wirklich sind, verlässt Ihr Gerät nie.",
+    counted: (reports: string) => `${reports} Meldungen bisher gezählt`,
+    paused: "Die Kampagne pausiert: Sie nimmt zurzeit keine Meldungen an.",
+    ended: "Die Kampagne ist zu Ende: Sie nimmt keine Meldungen mehr an.",
+
+    reveals: {
+      title: "Was eine Meldung verraten kann",
+      distance: "Wie weit liegen zwei Orte auseinander, an denen Sie sein könnten?",
+      streets: "zwei Straßen",
+      districts: "zwei Stadtteile",
+      valueText: (apart: string, guessed: number) =>
+        `${apart} auseinander: höchstens ${guessed} von 100 Mal richtig geraten`,
+      guess: (apart: string, guessed: number) =>
+        `Wer Ihre Meldung sieht und sonst nicht weiß, an welchem von zwei Orten im Abstand von ${apart} Sie waren, rät höchstens ${guessed} von 100 Mal richtig.`,
+      coin: "Eine Münze liegt 50 von 100 Mal richtig.",
+      factor: (times: string) =>
+        `Ihre Meldung verschiebt die Chancen zwischen beiden höchstens um den Faktor ${times}.`,
+      manyTimes:
+        "In diesem Abstand kann eine Meldung die beiden Orte unterscheiden: Der Faktor ist eine Million oder mehr.",
+      alike: "In diesem Abstand sagt die Meldung wenig darüber, welcher der beiden Orte es war.",
+      apart: "In diesem Abstand kann die Meldung durchaus zeigen, welcher der beiden Orte es war.",
+      between: "In diesem Abstand ist die Meldung ein Hinweis, keine Antwort.",
+      dots: (guessed: number) => `100 Versuche: 50 durch bloßes Glück richtig, höchstens ${guessed} mit Ihrer Meldung`,
+      byLuck: "durch bloßes Glück richtig",
+      byReport: "höchstens mehr mit Ihrer Meldung",
+      always:
+        "Der Faktor gilt, was auch immer sonst über Sie bekannt ist und was auch immer mit der Meldung geschieht. Was jemand schon weiß, wird nicht ungeschehen: Die Meldung verschiebt diese Chancen um nicht mehr als dies.",
+      unchecked: "Die Zahlen sind die, welche die Kampagne angibt; Ihr Browser prüft sie gerade.",
+      checked: "Ihr Browser hat diese Zahlen selbst geprüft, für jedes Paar von Orten.",
+      notHidden: "Was sie nicht verbirgt",
+      notHiddenList: [
+        "In welchem Teil der Karte Sie ungefähr sind: Schieben Sie den Regler nach rechts.",
+        "Ihre Netzadresse und Art und Sprachen Ihres Browsers: Jede Seite sieht sie, die Sie öffnen. Dieser Dienst sagt, dass er nichts davon aufbewahrt; eine Seite kann das nicht beweisen.",
+        "Mehrere Meldungen zusammen verraten mehr als eine. Diese Seite sendet jeder Kampagne eine und zählt zusammen, was alle gekostet haben.",
+      ],
+    },
+
+    place: {
+      title: "Was von Ihrem Ort aus gesendet würde",
+      how: "Wählen Sie einen Ort. Die Karte zeigt, wie oft jedes Feld von dort gemeldet würde; je kräftiger die Farbe, desto öfter. Eines davon wird in Ihrem Browser nach dem Zufall gezogen.",
+      measure: "Meinen Standort nehmen",
+      measuring: "Wird gemessen …",
+      clear: "Diesen Ort vergessen",
+      typed: "Oder Koordinaten eingeben",
+      lat: "Breite, in Grad Nord",
+      lng: "Länge, in Grad Ost",
+      show: "Zeigen",
+      wrong: "Die Breite muss zwischen −90 und 90 liegen, die Länge zwischen −180 und 180.",
+      map: "Karte der Kampagne. Pfeiltasten verschieben den Ort um ein Viertel eines Feldes, mit Umschalt um vier Felder.",
+      north: "N",
+      zoomIn: "Vergrößern",
+      zoomOut: "Verkleinern",
+      whole: "Ganze Karte",
+      tap: "Tippen Sie auf die Karte, oder nehmen Sie Ihren Standort",
+      from: (place: string) => `Von ${place}:`,
+      half: (half: string, most: string) =>
+        `von 100 Meldungen nennen etwa 50 ein Feld innerhalb von ${half}, etwa 90 eines innerhalb von ${most}.`,
+      most: (percent: string) => `Das am häufigsten genannte Feld: ${percent} von 100.`,
+      legend: "Von hier gemeldet:",
+      sentTitle: "Was gesendet wurde",
+      sentHow: "Das Feld mit dem dicken Rand. Die anderen sind alle, die hätten gezogen werden können.",
+      seldom: "selten",
+      often: "oft",
+      outside: "Dieser Ort liegt außerhalb des Gebiets. Er wird gemeldet wie der nächste Ort am Rand.",
+      accuracy: (accuracy: string) => `Auf ${accuracy} genau gemessen.`,
+      tooCoarse: (accuracy: string, cell: string) =>
+        `Ihr Browser kennt Ihren Ort nur auf ${accuracy} genau, und ein Feld ist ${cell} breit. Eine solche Meldung verdürbe die Karte. Messen Sie noch einmal, oder wählen Sie den Ort auf der Karte.`,
+      denied: "Der Browser hat es nicht erlaubt. Wählen Sie einen Ort auf der Karte, oder geben Sie Koordinaten ein.",
+      failed:
+        "Der Browser konnte Ihren Standort nicht finden. Wählen Sie einen Ort auf der Karte, oder geben Sie Koordinaten ein.",
+      stays: "Der gewählte Ort bleibt in dieser Seite. Er wird vergessen, wenn Sie senden oder gehen.",
+      sentHere: "gesendet",
+      waits: "Die Karte kommt, wenn die Regel geprüft ist.",
+    },
+
+    send: {
+      title: "Senden",
+      leaves: "Das verlässt Ihren Browser",
+      leavesList: (cells: string) => [
+        `die Nummer eines von ${cells} Feldern, nach dem Zufall gezogen`,
+        "eine Zufallszahl, damit die Meldung nur einmal zählt",
+        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+      ],
+      notSent: "Sonst wird nichts gesendet: kein Ort, kein Name, kein Konto, kein Cookie.",
+      cost: (cost: string, left: string, limit: string) =>
+        `Sie kostet ${cost} je km von den ${limit} je km, die Sie allen Meldungen zusammen erlauben; ${left} sind jetzt übrig.`,
+      operator: (host: string, spent: string) =>
+        `Alle Kampagnen von ${host} zusammen haben bisher ${spent} je km gekostet.`,
+      button: "Eine verrauschte Meldung senden",
+      again: "Unverändert noch einmal senden",
+      sending: "Wird gesendet …",
+      checking: "Ihr Browser prüft die Regel. Sie können weiterlesen.",
+      ready: "Die Regel ist geprüft. Wählen Sie einen Ort, dann senden Sie.",
+      place: "Wählen Sie zuerst einen Ort.",
+      refused: "Nicht gemeldet",
+      refusedSent: "Gesendet und nicht gezählt",
+      coarse: "Wählen Sie den Ort auf der Karte, oder messen Sie noch einmal.",
+      limits: "Ihre Grenzen können Sie am Ende dieser Seite ändern.",
+      waiting: "Gesendet, noch nicht bestätigt",
+    },
+
+    receipt: {
+      title: "Gesendet und gezählt",
+      cell: (cell: string) => `Feld ${cell} wurde gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+      where: (place: string) => `Seine Mitte liegt bei ${place}. Es wurde nach dem Zufall gezogen.`,
+      once: "Das war Ihre eine Meldung an diese Kampagne. Die Seite noch einmal zu öffnen liest nichts und sendet nichts.",
+      report: "Kennung der Meldung",
+      round: (round: number) => `Runde ${round}`,
+    },
+
+    ledger: {
+      title: "Was von hier je gesendet wurde",
+      where: (host: string) => `Von diesem Browser an ${host}. Die Liste liegt nur in diesem Browser.`,
+      none: "Bisher nichts.",
+      left: (left: string, limit: string) => `${left} von ${limit} je km sind von Ihrem Budget übrig.`,
+      operator: (spent: string) => `Dieser Betreiber hat davon ${spent} je km bekommen.`,
+      together: (reports: string, guessed: number) =>
+        `Alle ${reports} zusammen: Zwischen zwei Orten im Abstand von 200 m wird, wer sich nicht bewegt, höchstens ${guessed} von 100 Mal richtig geraten.`,
+      day: "Tag",
+      campaign: "Kampagne",
+      cell: "Feld",
+      cost: "Kosten je km",
+      state: "Stand",
+      states: { sent: "nicht bestätigt", acknowledged: "gezählt", refused: "abgelehnt" },
+      erase: "Diese Liste löschen …",
+      eraseTitle: "Die Liste löschen?",
+      eraseMeans: [
+        "Dieser Browser vergisst, was er gesendet hat und was das gekostet hat.",
+        "Die Meldungen selbst bleiben gezählt. Niemand kann sagen, welche Ihre sind, also kann niemand sie zurücknehmen.",
+        "Diese Seite könnte derselben Kampagne dann noch einmal melden. Zwei Meldungen verraten mehr als eine: Ihre Kosten summieren sich, und nichts hier zählte das noch mit.",
+      ],
+      eraseNow: "Löschen",
+      keep: "Behalten",
+      erased: "Die Liste ist gelöscht.",
+    },
+
+    proof: {
+      title: "Was diese Seite nicht beweisen kann",
+      text: (host: string) =>
+        `Diese Seite kommt von ${host}, dem Betreiber, den sie prüft. Ein unehrlicher Betreiber könnte Ihnen eine andere Seite schicken, die nur aussieht wie diese.`,
+      instead:
+        "Wenn Sie sich darauf nicht verlassen wollen, melden Sie stattdessen mit dem veröffentlichten Paket, in Python oder TypeScript, oder sehen Sie sich die Regel selbst an:",
+      fingerprint: "Fingerabdruck der Regel. Alle sollten denselben sehen; vergleichen Sie ihn mit anderen.",
+    },
+
+    numbers: {
+      title: "In Zahlen",
+      promise: "Zusage",
+      promiseValue: (epsilon: string, slack: string) => `ε = ${epsilon} je km, und η = ${slack} für das Runden`,
+      meaning:
+        "Für zwei beliebige Positionen im Abstand d und jede Meldung: P(Meldung | die eine) ≤ exp(ε·d + η) · P(Meldung | die andere).",
+      cells: "Felder",
+      cellsValue: (cells: string, side: string) => `${cells}, jedes ${side} breit`,
+      round: "Runde",
+      expires: "Gültig bis",
+    },
+
+    limits: {
+      title: "Ihre Grenzen",
+      text: "Sie gelten für diesen Browser und diese Seite. Je kleiner die Zahl, desto stärker die Zusage, die Sie verlangen.",
+      most: "Eine Meldung darf je km höchstens kosten",
+      budget: "Alle Meldungen zusammen dürfen je km höchstens kosten",
+      save: "Diese Grenzen nehmen",
+      wrong: "Beide müssen Zahlen über 0 sein.",
+    },
+
+    reasons: GERMAN_REASONS,
   },
 );

@@ -1,0 +1,67 @@
+"""The pages in a real browser against a real service, and how large they are."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from web import node_tools
+
+from server.live import Live
+
+MOST_BYTES = {"c/index.html": 80_000}
+"""Page → what a first visit may load in all, compressed."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    """The pages, built from the source; skipped where they cannot be."""
+    try:
+        node_tools.build_pages()
+        node_tools.prepare(node_tools.PAGES)
+    except node_tools.Unavailable as reason:
+        pytest.skip(f"the pages cannot be built: {reason}")
+    return node_tools.BUILT
+
+
+def test_they_do_in_a_browser_what_they_say(built: Path, tmp_path: Path) -> None:
+    if not any(map(shutil.which, BROWSERS)):
+        reason = "no Chromium is installed; sh web/install_browser.sh installs it"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with Live(tmp_path) as server:
+        given = {"GEOVEIL_SERVICE": server.url, "GEOVEIL_OPERATOR": server.token}
+        done = node_tools.run(node_tools.PAGES, "vitest", "run", "--no-color", **given)
+    assert done.returncode == 0, done.stdout[-6000:]
+    passed = re.search(r"Tests +(\d+) passed", done.stdout)
+    assert passed is not None, done.stdout[-2000:]
+    assert int(passed[1]) >= 20
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("page", MOST_BYTES)
+def test_a_first_visit_is_small(built: Path, page: str) -> None:
+    loaded = {built / page}
+    waiting = [built / page]
+    while waiting:
+        text = waiting.pop().read_text(encoding="utf-8")
+        found = {each for each in (built / "assets").iterdir() if each.name in text}
+        waiting += [each for each in found - loaded if each.suffix in (".js", ".css")]
+        loaded |= found
+    assert {each.suffix for each in loaded} == {".html", ".js", ".css", ".svg"}
+    size = sum(len(gzip.compress(each.read_bytes(), 9)) for each in loaded)
+    assert 20_000 < size <= MOST_BYTES[page]
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(built: Path) -> None:
+    for page in built.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|//", text), page
+        for address in re.findall(r'(?:src|href)="([^"]*)"', text):
+            assert (page.parent / address).resolve().is_relative_to(built / "assets"), address

@@ -1,0 +1,71 @@
+/** Cells on a canvas: one shade for each, from nothing to the accent of the page. */
+
+import { toScreen, type View } from "./view.ts";
+
+/** Where cells lie, in km; squares on a grid, discs where there is none. */
+export interface CellMap {
+  readonly east: ArrayLike<number>;
+  readonly north: ArrayLike<number>;
+  readonly cellKm: number;
+  readonly onGrid: boolean;
+}
+
+/** Colours as CSS writes them, read from the page so that light and dark are its own. */
+export interface Palette {
+  readonly ground: string;
+  readonly empty: string;
+  readonly full: string;
+  readonly line: string;
+}
+
+const EVEN = 0.6; // a power below 1: shares that are small beside the largest are still seen
+
+/** Draw every cell; `shades` from 0 to 1, none for an empty map. `inside` tells those that belong to the map itself. */
+export function drawCells(
+  context: CanvasRenderingContext2D,
+  view: View,
+  cells: CellMap,
+  shades: ArrayLike<number> | undefined,
+  inside: (cell: number) => boolean,
+  palette: Palette,
+): void {
+  const side = cells.cellKm * view.pixelsPerKm;
+  const gap = side > 6 ? 1 : 0;
+  context.fillStyle = palette.ground;
+  context.fillRect(0, 0, view.width, view.height);
+  for (let cell = 0; cell < cells.east.length; cell++) {
+    const [x, y] = toScreen(view, [cells.east[cell]!, cells.north[cell]!]);
+    if (x < -side || y < -side || x > view.width + side || y > view.height + side) continue;
+    const path = new Path2D();
+    if (cells.onGrid) {
+      const [left, top] = [Math.round(x - side / 2), Math.round(y - side / 2)];
+      path.rect(left, top, Math.round(x + side / 2) - left - gap, Math.round(y + side / 2) - top - gap);
+    } else {
+      path.arc(x, y, Math.max(side / 2 - gap, 1), 0, 2 * Math.PI);
+    }
+    if (inside(cell)) {
+      context.globalAlpha = 1;
+      context.fillStyle = palette.empty;
+      context.fill(path);
+    }
+    const shade = shades?.[cell] ?? 0;
+    if (shade > 0) {
+      context.globalAlpha = shade ** EVEN;
+      context.fillStyle = palette.full;
+      context.fill(path);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+/** The palette of the page as it is now. */
+export function paletteOf(element: Element): Palette {
+  const style = getComputedStyle(element);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  return {
+    ground: colour("--map-ground"),
+    empty: colour("--map-empty"),
+    full: colour("--map-full"),
+    line: colour("--map-line"),
+  };
+}

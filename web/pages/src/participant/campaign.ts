@@ -1,0 +1,72 @@
+/** The campaign at this address, and the limits that the person set; all answers are checked before they are shown. */
+
+import type { Limits } from "./device.ts";
+
+export interface Campaign {
+  readonly name: string;
+  readonly state: string;
+  readonly reports: number;
+}
+
+export type Missing = "unknown" | "unreachable";
+
+const KEPT = "geoveil-limits";
+const USUAL: Limits = { maxEpsilonPerKm: 2, budgetPerKm: 10 };
+const TIMEOUT_MS = 10_000;
+const LONGEST_NAME = 300;
+
+/** The link that this page is: what a device opens, and what `geoveil audit` is given. */
+export const LINK = (location.origin + location.pathname).replace(/\/$/, "");
+export const HOST = location.host;
+
+export async function fetchCampaign(): Promise<Campaign | Missing> {
+  try {
+    const answer = await fetch(LINK.replace(/\/c\/([^/]*)$/, "/api/campaigns/$1"), {
+      headers: { Accept: "application/json" },
+      credentials: "omit",
+      cache: "no-store",
+      referrerPolicy: "no-referrer",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    if (answer.status === 404) return "unknown";
+    if (!answer.ok) return "unreachable";
+    return campaignOf((await answer.json()) as unknown);
+  } catch {
+    return "unreachable";
+  }
+}
+
+/** What the page shows of an answer that may be anything. */
+function campaignOf(answer: unknown): Campaign | Missing {
+  if (typeof answer !== "object" || answer === null) return "unreachable";
+  const { name, state, reports_counted: counted } = answer as Record<string, unknown>;
+  const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
+  if (typeof name !== "string" || typeof state !== "string") return "unreachable";
+  return {
+    name: name.slice(0, LONGEST_NAME),
+    state,
+    reports: typeof all === "number" && Number.isSafeInteger(all) ? all : 0,
+  };
+}
+
+// --- Limits: the person's own, kept in this browser
+
+export function keptLimits(): Limits {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEPT) ?? "null") as unknown;
+    const { maxEpsilonPerKm, budgetPerKm } = { ...USUAL, ...(kept as Partial<Limits> | null) };
+    return isLimit(maxEpsilonPerKm) && isLimit(budgetPerKm) ? { maxEpsilonPerKm, budgetPerKm } : USUAL;
+  } catch {
+    return USUAL; // no storage: the ledger will say so
+  }
+}
+
+export function keepLimits(limits: Limits): void {
+  try {
+    localStorage.setItem(KEPT, JSON.stringify(limits));
+  } catch {} // they hold as long as the page is open
+}
+
+export function isLimit(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value > 0;
+}

@@ -1,0 +1,103 @@
+/** The page's end of the device in its worker. */
+
+import type { Charge, Fix, Pair, Promised, Reason, Receipt, Standing } from "@geoveil/client";
+import type { Calls } from "./device_worker.ts";
+
+export type { Charge, Fix, Receipt, Standing };
+
+/** What the person lets this device do. */
+export interface Limits {
+  readonly maxEpsilonPerKm: number;
+  readonly budgetPerKm: number;
+}
+
+/** The rule that a report would be drawn by, as far as the page shows it; lengths in km from `origin` in the plane. */
+export interface Rule {
+  readonly id: string;
+  readonly round: number;
+  readonly promise: Promised;
+  readonly expiresS: number;
+  readonly cellKm: number;
+  readonly cells: number;
+  readonly rim: number;
+  readonly onGrid: boolean;
+  readonly east: Float64Array;
+  readonly north: Float64Array;
+  readonly low: Pair;
+  readonly high: Pair;
+  /** Where the plane of the map touches the globe, in degrees. */
+  readonly plane: Pair;
+  readonly origin: Pair;
+}
+
+/** Every check passed; `made` where there is a report to this campaign already. */
+export interface Offer {
+  readonly made: Charge | undefined;
+}
+
+/** What would be reported from a place: a share for each centre of the rule. */
+export interface Cloud {
+  readonly shares: Float64Array;
+  readonly halfWithinKm: number;
+  readonly mostWithinKm: number;
+  readonly outside: boolean;
+}
+
+export interface Ledger {
+  readonly standing: Standing;
+  readonly history: Charge[];
+}
+
+/** Why something was not done: a reason of the device, `waiting` (sent, not acknowledged) or `fault`. */
+export interface Failure {
+  readonly reason: Reason | "waiting" | "fault";
+  readonly detail: string;
+  readonly sent: boolean;
+}
+
+export interface Asked {
+  readonly ticket: number;
+  readonly call: keyof Calls;
+  readonly given: readonly unknown[];
+}
+
+export type Told =
+  | { readonly told: "rule"; readonly rule: Rule }
+  | { readonly told: "answer"; readonly ticket: number; readonly value: unknown }
+  | { readonly told: "failure"; readonly ticket: number; readonly failure: Failure };
+
+/** Calls into the worker; each rejects with a {@link Failure}. */
+export class DeviceProxy {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<number, [(value: never) => void, (failure: Failure) => void]>();
+  private tickets = 0;
+
+  constructor(seen: (rule: Rule) => void) {
+    this.worker = new Worker(new URL("./device_worker.ts", import.meta.url), { type: "module" });
+    this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
+      if (data.told === "rule") return seen(data.rule);
+      const [resolve, reject] = this.waiting.get(data.ticket)!;
+      this.waiting.delete(data.ticket);
+      return data.told === "answer" ? resolve(data.value as never) : reject(data.failure);
+    };
+    this.worker.onerror = () => {
+      for (const [, reject] of this.waiting.values()) reject({ reason: "fault", detail: "worker", sent: false });
+      this.waiting.clear();
+    };
+  }
+
+  call<Name extends keyof Calls>(
+    call: Name,
+    ...given: Parameters<Calls[Name]>
+  ): Promise<Awaited<ReturnType<Calls[Name]>>> {
+    const ticket = ++this.tickets;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(ticket, [resolve, reject]);
+      this.worker.postMessage({ ticket, call, given } satisfies Asked);
+    });
+  }
+
+  stop(): void {
+    this.worker.terminate();
+  }
+}

@@ -1,0 +1,102 @@
+/** The device, off the page's own thread: a certificate may take seconds, and the page is being read meanwhile. */
+
+import { Device, type Fix, IndexedDbStorage, type MechanismDocument, Refused, Unacknowledged } from "@geoveil/client";
+import type { Asked, Cloud, Failure, Limits, Offer, Rule, Told } from "./device.ts";
+
+let device: Device | undefined;
+let document: MechanismDocument | undefined;
+
+const CALLS = {
+  /** Open the ledger, then check the rule; `rule` is told as soon as it is read. */
+  async open(link: string, limits: Limits): Promise<Offer> {
+    device = await Device.open(link, limits);
+    const offered = await device.offered((seen) => {
+      document = seen;
+      tell({ told: "rule", rule: ruleOf(seen) });
+    });
+    return { made: "cell" in offered ? offered : undefined };
+  },
+
+  /** How often each cell would be reported from a place, by the whole numbers of the rule. */
+  cloud(lat: number, lng: number): Cloud {
+    const { law, area } = document!;
+    const placeKm = area.placeKm(lat, lng);
+    const row = law.row(law.stepsOf(placeKm)).map(Number);
+    const total = row.reduce((sum, entry) => sum + entry, 0);
+    const { pitchKm, low, high, east, north } = law.centres;
+    const inside = [0, 1].map((axis) =>
+      Math.min(Math.max(placeKm[axis]!, low[axis]! * pitchKm), high[axis]! * pitchKm),
+    );
+    const awayKm = row.map((_, at) => Math.hypot(east[at]! * pitchKm - inside[0]!, north[at]! * pitchKm - inside[1]!));
+    return {
+      shares: Float64Array.from(row, (entry) => entry / total),
+      halfWithinKm: within(row, awayKm, 0.5 * total),
+      mostWithinKm: within(row, awayKm, 0.9 * total),
+      outside: !area.inside(lat, lng),
+    };
+  },
+
+  report(fix: Fix) {
+    return device!.report(fix);
+  },
+
+  /** Send again, unchanged, what was not confirmed; whether nothing waits any more. */
+  async flush(): Promise<boolean> {
+    return (await device!.flush()).length > 0;
+  },
+
+  async ledger() {
+    return { standing: await device!.standing(), history: await device!.history() };
+  },
+
+  async erase(): Promise<void> {
+    await new IndexedDbStorage().erase();
+  },
+};
+
+export type Calls = typeof CALLS;
+
+/** The distance within which reports of this weight lie, together. */
+function within(row: readonly number[], awayKm: readonly number[], weight: number): number {
+  const nearest = [...awayKm.keys()].sort((one, other) => awayKm[one]! - awayKm[other]!);
+  let sum = 0;
+  const last = nearest.find((at) => (sum += row[at]!) >= weight);
+  return awayKm[last ?? nearest.at(-1)!]!;
+}
+
+function ruleOf({ id, round, promise, area, rim, law, expiresS }: MechanismDocument): Rule {
+  const { pitchKm, east, north, low, high, lattice } = law.centres;
+  const origin = area.toLatLng([0, 0]);
+  return {
+    ...{ id, round, promise, rim, expiresS, cellKm: area.cellKm, cells: area.size, onGrid: lattice !== undefined },
+    east: east.map((steps) => steps * pitchKm),
+    north: north.map((steps) => steps * pitchKm),
+    low: [low[0] * pitchKm, low[1] * pitchKm],
+    high: [high[0] * pitchKm, high[1] * pitchKm],
+    plane: [area.plane.lat, area.plane.lng],
+    origin: area.plane.toPlane(origin[0], origin[1]),
+  };
+}
+
+// --- Questions of the page, each answered once
+
+function tell(message: Told): void {
+  postMessage(message);
+}
+
+/** Why it failed, in words for programs; nothing of a location. */
+function failure(problem: unknown): Failure {
+  if (problem instanceof Refused) return { reason: problem.reason, detail: problem.detail, sent: problem.sent };
+  if (problem instanceof Unacknowledged) return { reason: "waiting", detail: problem.problem, sent: true };
+  return { reason: "fault", detail: problem instanceof Error ? problem.name : "", sent: false };
+}
+
+onmessage = ({ data: { ticket, call, given } }: MessageEvent<Asked>) => {
+  const work = CALLS[call] as (...all: unknown[]) => unknown;
+  Promise.resolve()
+    .then(() => work(...given))
+    .then(
+      (value) => tell({ told: "answer", ticket, value }),
+      (problem: unknown) => tell({ told: "failure", ticket, failure: failure(problem) }),
+    );
+};

@@ -1,0 +1,97 @@
+/** Everything that was ever sent from this browser, what it cost, and how to forget it. */
+
+import { odds } from "@geoveil/client";
+import { useState } from "preact/hooks";
+import { language, number } from "../texts/language.ts";
+import type { Charge, Ledger, Limits } from "./device.ts";
+import { say } from "./texts.ts";
+
+const DAY_MS = 86_400_000;
+const NEARBY_KM = 0.2;
+const words = say.ledger;
+
+interface Shown {
+  readonly ledger: Ledger;
+  readonly limits: Limits;
+  readonly host: string;
+  readonly erase: () => Promise<void>;
+}
+
+export function LedgerView({ ledger: { standing, history }, limits, host, erase }: Shown) {
+  const { reports, spent, operator, budgetLeftPerKm } = standing;
+  const { guessedOf100 } = odds(spent, NEARBY_KM);
+  return (
+    <section class="card stack" aria-labelledby="ledger">
+      <h2 id="ledger">{words.title}</h2>
+      <p class="soft">{words.where(host)}</p>
+      {history.length ? <Charges history={history} /> : <p>{words.none}</p>}
+      <p id="budget">
+        {words.left(number(budgetLeftPerKm, 6), number(limits.budgetPerKm, 6))}{" "}
+        {words.operator(number(operator.epsilonPerKm, 6))}
+      </p>
+      {reports > 1 && <p>{words.together(number(reports, 6), guessedOf100)}</p>}
+      {history.length > 0 && <Erase erase={erase} />}
+    </section>
+  );
+}
+
+function Charges({ history }: { history: readonly Charge[] }) {
+  return (
+    <div class="scrolls" tabIndex={0} role="group" aria-label={words.title}>
+      <table class="numbers">
+        <thead>
+          <tr>
+            <th scope="col">{words.day}</th>
+            <th scope="col">{words.campaign}</th>
+            <th scope="col">{words.cell}</th>
+            <th scope="col">{words.cost}</th>
+            <th scope="col">{words.state}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {[...history].reverse().map((charge) => (
+            <tr key={charge.report}>
+              <td>
+                {new Date(charge.day * DAY_MS).toLocaleDateString(language, { timeZone: "UTC", dateStyle: "medium" })}
+              </td>
+              <td>{charge.campaign.slice(charge.campaign.lastIndexOf("/") + 1)}</td>
+              <td>{charge.cell}</td>
+              <td>{number(charge.epsilonPerKm, 6)}</td>
+              <td>{words.states[charge.state]}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Asked twice: what it means stands between. */
+function Erase({ erase }: Pick<Shown, "erase">) {
+  const [asked, setAsked] = useState(false);
+  if (!asked) {
+    return (
+      <button type="button" id="erase" onClick={() => setAsked(true)}>
+        {words.erase}
+      </button>
+    );
+  }
+  return (
+    <div class="notice notice-warm stack" role="group" aria-labelledby="erase-title">
+      <h3 id="erase-title">{words.eraseTitle}</h3>
+      <ul class="list">
+        {words.eraseMeans.map((line) => (
+          <li>{line}</li>
+        ))}
+      </ul>
+      <div class="row">
+        <button type="button" class="quiet" id="erase-now" onClick={() => void erase()}>
+          {words.eraseNow}
+        </button>
+        <button type="button" onClick={() => setAsked(false)}>
+          {words.keep}
+        </button>
+      </div>
+    </div>
+  );
+}

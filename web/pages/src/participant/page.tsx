@@ -1,0 +1,269 @@
+/** The page at a campaign's link: consequences first, then the map, one button, and everything ever sent. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { announce, distance, language, number } from "../texts/language.ts";
+import { type Campaign, fetchCampaign, HOST, isLimit, keepLimits, keptLimits, LINK, type Missing } from "./campaign.ts";
+import {
+  type Charge,
+  type Cloud,
+  DeviceProxy,
+  type Failure,
+  type Fix,
+  type Ledger,
+  type Limits,
+  type Rule,
+} from "./device.ts";
+import { LedgerView } from "./ledger.tsx";
+import { PlaceChoice } from "./place.tsx";
+import { Reveals } from "./reveals.tsx";
+import { Failed, Made, Sending, type Stage } from "./sending.tsx";
+import { say } from "./texts.ts";
+
+export function Page() {
+  const [campaign, setCampaign] = useState<Campaign | Missing>();
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    announce(say.loading);
+    void fetchCampaign().then((found) => {
+      setCampaign(found);
+      announce(typeof found === "string" ? say[found] : found.name);
+    });
+  }, [attempt]);
+  if (campaign === undefined) {
+    return (
+      <main class="page">
+        <p role="status" class="soft">
+          {say.loading}
+        </p>
+      </main>
+    );
+  }
+  if (typeof campaign === "string") {
+    return (
+      <main class="page stack">
+        <h1>{say[campaign]}</h1>
+        {campaign === "unreachable" && (
+          <button type="button" onClick={() => setAttempt(attempt + 1)}>
+            {say.tryAgain}
+          </button>
+        )}
+      </main>
+    );
+  }
+  return (
+    <>
+      <a class="skip" href="#act">
+        {say.skip}
+      </a>
+      <header class="page head stack">
+        <p class="soft small">
+          {say.by(HOST)} · {say.counted(number(campaign.reports, 6))}
+        </p>
+        <h1>{campaign.name}</h1>
+        <p class="lead">{say.lead}</p>
+        {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
+        {campaign.state === "ended" && <p class="notice notice-warm">{say.ended}</p>}
+      </header>
+      <Participation />
+    </>
+  );
+}
+
+/** All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. */
+function Participation() {
+  const device = useRef<DeviceProxy | undefined>(undefined);
+  const [limits, setLimits] = useState(keptLimits);
+  const [stage, setStage] = useState<Stage>("checking");
+  const [rule, setRule] = useState<Rule>();
+  const [ledger, setLedger] = useState<Ledger>();
+  const [failure, setFailure] = useState<Failure>();
+  const [fix, setFix] = useState<Fix>();
+  const [cloud, setCloud] = useState<Cloud>();
+  const [made, setMade] = useState<Charge>();
+  const [fresh, setFresh] = useState(false);
+  const [opened, setOpened] = useState(0);
+
+  const readLedger = async (): Promise<void> => {
+    setLedger(await device.current!.call("ledger").catch(() => undefined));
+  };
+  useEffect(() => {
+    const proxy = new DeviceProxy(setRule);
+    device.current = proxy;
+    setStage("checking");
+    setFailure(undefined);
+    proxy
+      .call("open", LINK, limits)
+      .then(
+        (offer) => {
+          setMade(offer.made);
+          setStage(offer.made ? "made" : "open");
+        },
+        (problem: Failure) => {
+          setFailure(problem);
+          setStage("stuck");
+        },
+      )
+      .then(readLedger);
+    return () => proxy.stop();
+  }, [limits, opened]);
+  useEffect(() => {
+    if (!fix || stage !== "open") return setCloud(undefined);
+    let wanted = true;
+    void device.current!.call("cloud", fix.lat, fix.lng).then((found) => wanted && setCloud(found));
+    return () => {
+      wanted = false;
+    };
+  }, [fix, stage]);
+
+  const settle = async (): Promise<void> => {
+    setFix(undefined); // the place has done its work
+    const { made: now } = await device.current!.call("open", LINK, limits).catch(() => ({ made: undefined }));
+    setMade(now);
+    setFresh(true);
+    setStage(now ? "made" : "stuck");
+    await readLedger();
+  };
+  const send = (): void => {
+    setStage("sending");
+    setFailure(undefined);
+    device
+      .current!.call("report", fix!)
+      .then(settle)
+      .catch(async (problem: Failure) => {
+        if (problem.sent) return settle();
+        setFailure(problem);
+        setStage("open");
+      });
+  };
+  const flush = (): void => {
+    void device.current!.call("flush").then(settle, settle);
+  };
+  const erase = async (): Promise<void> => {
+    await device.current!.call("erase").catch((problem: Failure) => setFailure(problem));
+    setFresh(false);
+    setMade(undefined);
+    setLedger(undefined);
+    setOpened(opened + 1);
+  };
+  const promise = rule?.promise ?? made;
+  const sent = made && rule && made.mechanism === rule.id ? made.cell : undefined;
+  return (
+    <main class="page stack sections">
+      {made && <Made charge={made} fresh={fresh} flush={flush} />}
+      {promise && <Reveals promise={promise} checked={stage === "open" || stage === "sending" || stage === "made"} />}
+      {rule && <PlaceChoice rule={rule} fix={fix} cloud={cloud} open={stage === "open"} sent={sent} choose={setFix} />}
+      {!made && !promise && failure && <Failed failure={failure} />}
+      {!made && promise && <Sending {...{ stage, rule, ledger, limits, failure, send }} placed={fix !== undefined} />}
+      {!made && !promise && !failure && (
+        <p role="status" class="soft">
+          {say.send.checking}
+        </p>
+      )}
+      {stage === "stuck" && (
+        <button type="button" id="again" onClick={() => setOpened(opened + 1)}>
+          {say.tryAgain}
+        </button>
+      )}
+      {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
+      <Proof fingerprint={rule?.id ?? made?.mechanism} />
+      <footer class="stack-tight">
+        {rule && <Numbers rule={rule} />}
+        <LimitsForm
+          limits={limits}
+          save={(changed) => {
+            keepLimits(changed);
+            setLimits(changed);
+          }}
+        />
+      </footer>
+    </main>
+  );
+}
+
+function Proof({ fingerprint }: { fingerprint: string | undefined }) {
+  const { proof } = say;
+  return (
+    <section class="card stack" aria-labelledby="proof">
+      <h2 id="proof">{proof.title}</h2>
+      <p>{proof.text(HOST)}</p>
+      <p>{proof.instead}</p>
+      <p>
+        <code class="digits">geoveil audit {LINK}</code>
+      </p>
+      {fingerprint && (
+        <p>
+          {proof.fingerprint}
+          <br />
+          <code class="digits" id="fingerprint">
+            {fingerprint}
+          </code>
+        </p>
+      )}
+    </section>
+  );
+}
+
+/** For whoever asks: the letters of the papers. */
+function Numbers({ rule }: { rule: Rule }) {
+  const { numbers } = say;
+  const { epsilonPerKm, slackNats } = rule.promise;
+  return (
+    <details id="numbers">
+      <summary>{numbers.title}</summary>
+      <dl class="facts">
+        <dt>{numbers.promise}</dt>
+        <dd>{numbers.promiseValue(number(epsilonPerKm, 6), number(slackNats, 6))}</dd>
+        <dt>{numbers.cells}</dt>
+        <dd>{numbers.cellsValue(number(rule.east.length, 6), distance(rule.cellKm))}</dd>
+        <dt>{numbers.round}</dt>
+        <dd>{rule.round}</dd>
+        <dt>{numbers.expires}</dt>
+        <dd>{new Date(1000 * rule.expiresS).toLocaleString(language, { dateStyle: "long", timeStyle: "short" })}</dd>
+      </dl>
+      <p class="soft">{numbers.meaning}</p>
+    </details>
+  );
+}
+
+function LimitsForm({ limits, save }: { limits: Limits; save: (limits: Limits) => void }) {
+  const [wrong, setWrong] = useState(false);
+  const words = say.limits;
+  const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget);
+    const [maxEpsilonPerKm, budgetPerKm] = ["most", "budget"].map((name) =>
+      Number(String(given.get(name)).replace(",", ".")),
+    );
+    const sound = isLimit(maxEpsilonPerKm) && isLimit(budgetPerKm);
+    setWrong(!sound);
+    if (sound) save({ maxEpsilonPerKm, budgetPerKm });
+  };
+  return (
+    <details id="limits">
+      <summary>{words.title}</summary>
+      <form class="typed" onSubmit={onSubmit}>
+        <p class="soft">{words.text}</p>
+        <div>
+          <label for="most">{words.most}</label>
+          <input id="most" name="most" inputMode="decimal" defaultValue={String(limits.maxEpsilonPerKm)} required />
+        </div>
+        <div>
+          <label for="budget-limit">{words.budget}</label>
+          <input
+            id="budget-limit"
+            name="budget"
+            inputMode="decimal"
+            defaultValue={String(limits.budgetPerKm)}
+            required
+          />
+        </div>
+        <button type="submit">{words.save}</button>
+      </form>
+      {wrong && (
+        <p class="notice notice-warm" role="alert">
+          {words.wrong}
+        </p>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,163 @@
+/** Where the person is, by the browser, by the map or by typing; it stays in this page. */
+
+import { useState } from "preact/hooks";
+import { degrees, distance, number } from "../texts/language.ts";
+import type { Cloud, Fix, Rule } from "./device.ts";
+import { Ground, PlaceMap } from "./place_map.tsx";
+import { say } from "./texts.ts";
+
+const PATIENCE_MS = 30_000;
+const words = say.place;
+
+interface Shown {
+  readonly rule: Rule;
+  readonly fix: Fix | undefined;
+  readonly cloud: Cloud | undefined;
+  /** Whether a place may be chosen now: the rule is checked, and nothing was sent yet. */
+  readonly open: boolean;
+  readonly sent: number | undefined;
+  readonly choose: (fix: Fix | undefined) => void;
+}
+
+export function PlaceChoice({ rule, fix, cloud, open, sent, choose }: Shown) {
+  const ground = new Ground(rule);
+  const chosen = fix && ground.placeOf(fix.lat, fix.lng);
+  return (
+    <section class="card stack" aria-labelledby="place">
+      <h2 id="place">{sent === undefined ? words.title : words.sentTitle}</h2>
+      <p>{sent === undefined ? words.how : words.sentHow}</p>
+      <PlaceMap
+        rule={rule}
+        place={chosen}
+        cloud={cloud}
+        sent={sent}
+        choose={
+          open
+            ? (place) => {
+                const [lat, lng] = ground.degreesOf(place);
+                choose({ lat, lng });
+              }
+            : undefined
+        }
+      />
+      {cloud && (
+        <div class="map-legend small soft" aria-hidden="true">
+          <span>{words.legend}</span>
+          <span>{words.seldom}</span>
+          <span class="ramp" />
+          <span>{words.often}</span>
+        </div>
+      )}
+      <div role="status" class="stack-tight" id="from-here">
+        {fix && cloud && <FromHere fix={fix} cloud={cloud} rule={rule} />}
+      </div>
+      {open && <Ways fix={fix} choose={choose} />}
+      {open && <p class="soft small">{words.stays}</p>}
+    </section>
+  );
+}
+
+function FromHere({ fix, cloud, rule }: { fix: Fix; cloud: Cloud; rule: Rule }) {
+  const most = 100 * cloud.shares.reduce((one, other) => Math.max(one, other), 0);
+  const { accuracyKm } = fix;
+  return (
+    <>
+      <p>
+        <strong>{words.from(degrees(fix.lat, fix.lng))}</strong>{" "}
+        {words.half(distance(rounded(cloud.halfWithinKm)), distance(rounded(cloud.mostWithinKm)))}{" "}
+        {words.most(number(most, 2))}
+      </p>
+      {cloud.outside && <p class="notice">{words.outside}</p>}
+      {accuracyKm !== undefined && accuracyKm > rule.cellKm && (
+        <p class="notice notice-warm">{words.tooCoarse(distance(rounded(accuracyKm)), distance(rule.cellKm))}</p>
+      )}
+      {accuracyKm !== undefined && accuracyKm <= rule.cellKm && (
+        <p class="soft small">{words.accuracy(distance(rounded(accuracyKm)))}</p>
+      )}
+    </>
+  );
+}
+
+function rounded(km: number): number {
+  return Number(km.toPrecision(2));
+}
+
+/** The browser's own location, and two numbers to type. */
+function Ways({ fix, choose }: Pick<Shown, "fix" | "choose">) {
+  const [measuring, setMeasuring] = useState(false);
+  const [problem, setProblem] = useState("");
+  const measure = (): void => {
+    setMeasuring(true);
+    setProblem("");
+    navigator.geolocation.getCurrentPosition(
+      ({ coords: { latitude: lat, longitude: lng, accuracy } }) => {
+        setMeasuring(false);
+        choose({ lat, lng, accuracyKm: accuracy / 1000 });
+      },
+      ({ code, PERMISSION_DENIED }) => {
+        setMeasuring(false);
+        setProblem(code === PERMISSION_DENIED ? words.denied : words.failed);
+      },
+      { enableHighAccuracy: true, maximumAge: 0, timeout: PATIENCE_MS },
+    );
+  };
+  return (
+    <>
+      <div class="row">
+        <button type="button" id="measure" disabled={measuring} onClick={measure}>
+          {measuring ? words.measuring : words.measure}
+        </button>
+        {fix && (
+          <button type="button" id="clear" onClick={() => choose(undefined)}>
+            {words.clear}
+          </button>
+        )}
+      </div>
+      {problem && (
+        <p class="notice notice-warm" role="alert">
+          {problem}
+        </p>
+      )}
+      <Typed choose={choose} />
+    </>
+  );
+}
+
+function Typed({ choose }: Pick<Shown, "choose">) {
+  const [wrong, setWrong] = useState(false);
+  const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
+    event.preventDefault();
+    const given = new FormData(event.currentTarget);
+    const [lat, lng] = ["lat", "lng"].map((name) => parsed(String(given.get(name)))) as [number, number];
+    const sound = Math.abs(lat) <= 90 && Math.abs(lng) <= 180;
+    setWrong(!sound);
+    if (sound) choose({ lat, lng });
+  };
+  return (
+    <details>
+      <summary>{words.typed}</summary>
+      <form class="typed" onSubmit={onSubmit}>
+        <div>
+          <label for="lat">{words.lat}</label>
+          <input id="lat" name="lat" inputMode="decimal" autocomplete="off" required />
+        </div>
+        <div>
+          <label for="lng">{words.lng}</label>
+          <input id="lng" name="lng" inputMode="decimal" autocomplete="off" required />
+        </div>
+        <button type="submit">{words.show}</button>
+      </form>
+      {wrong && (
+        <p class="notice notice-warm" role="alert">
+          {words.wrong}
+        </p>
+      )}
+    </details>
+  );
+}
+
+/** A number with a point or a comma; NaN for anything else. */
+function parsed(text: string): number {
+  const plain = text.trim().replace(",", ".").replace("−", "-");
+  return plain === "" ? NaN : Number(plain);
+}

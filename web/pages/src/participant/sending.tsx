@@ -1,0 +1,127 @@
+/** What leaves the browser, what it costs, the one button, and the receipt. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { degrees, number } from "../texts/language.ts";
+import { HOST } from "./campaign.ts";
+import type { Charge, Failure, Ledger, Limits, Rule } from "./device.ts";
+import { say } from "./texts.ts";
+
+const words = say.send;
+
+/** How far a report has come. */
+export type Stage = "checking" | "open" | "sending" | "made" | "stuck";
+
+interface Shown {
+  readonly stage: Stage;
+  readonly rule: Rule | undefined;
+  readonly ledger: Ledger | undefined;
+  readonly limits: Limits;
+  readonly placed: boolean;
+  readonly failure: Failure | undefined;
+  readonly send: () => void;
+}
+
+export function Sending({ stage, rule, ledger, limits, placed, failure, send }: Shown) {
+  const standing = ledger?.standing;
+  return (
+    <section class="card stack" id="act" aria-labelledby="send">
+      <h2 id="send">{words.title}</h2>
+      {rule && (
+        <>
+          <h3>{words.leaves}</h3>
+          <ul class="list">
+            {words.leavesList(number(rule.east.length, 6)).map((line) => (
+              <li>{line}</li>
+            ))}
+          </ul>
+          <p>{words.notSent}</p>
+        </>
+      )}
+      {rule && standing && (
+        <p>
+          {words.cost(
+            number(rule.promise.epsilonPerKm, 6),
+            number(standing.budgetLeftPerKm, 6),
+            number(limits.budgetPerKm, 6),
+          )}{" "}
+          {words.operator(HOST, number(standing.operator.epsilonPerKm, 6))}
+        </p>
+      )}
+      {failure && <Failed failure={failure} />}
+      <div class="row">
+        <button
+          type="button"
+          class="primary"
+          id="send-now"
+          disabled={stage !== "open" || !placed}
+          aria-describedby="send-status"
+          onClick={send}
+        >
+          {stage === "sending" ? words.sending : words.button}
+        </button>
+      </div>
+      <p id="send-status" role="status" class="soft small">
+        {statusOf(stage, placed)}
+      </p>
+    </section>
+  );
+}
+
+function statusOf(stage: Stage, placed: boolean): string {
+  if (stage === "checking") return words.checking;
+  if (stage === "open") return placed ? "" : words.ready;
+  return stage === "sending" ? words.sending : "";
+}
+
+/** Why nothing was reported, in the reader's words; what the service called it stands in brackets. */
+export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
+  const paused = reason === "problem" && detail === "campaign-paused";
+  const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
+  return (
+    <div class="notice notice-warm" role="alert" data-reason={reason}>
+      <strong>{title}:</strong> {paused ? say.paused : `${say.reasons[reason]}.`}
+      {detail && !paused && <span class="soft"> ({detail})</span>}
+      {reason === "accuracy" && ` ${words.coarse}`}
+      {(reason === "promise" || reason === "budget") && ` ${words.limits}`}
+    </div>
+  );
+}
+
+/** The report that was made, now or on an earlier visit. */
+export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean; flush: () => void }) {
+  const title = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    if (fresh) title.current?.focus();
+  }, [fresh]);
+  const { receipt } = say;
+  const counted = charge.state === "acknowledged";
+  return (
+    <section class={`card stack receipt${counted ? " receipt-good" : ""}`} id="act" aria-labelledby="receipt">
+      <h2 id="receipt" ref={title} tabIndex={-1}>
+        {counted ? receipt.title : charge.state === "sent" ? words.waiting : words.refusedSent}
+      </h2>
+      <p class="lead">{receipt.cell(number(charge.cell, 6))}</p>
+      <p>{receipt.where(degrees(charge.lat, charge.lng))}</p>
+      {charge.state === "sent" && (
+        <>
+          <p>{say.reasons.waiting}.</p>
+          <button type="button" class="primary" id="send-again" onClick={flush}>
+            {words.again}
+          </button>
+        </>
+      )}
+      {charge.state === "refused" && (
+        <p>
+          {say.reasons.problem}. <span class="soft">({charge.problem})</span>
+        </p>
+      )}
+      {counted && <p>{receipt.once}</p>}
+      <dl class="facts small soft">
+        <dt>{receipt.report}</dt>
+        <dd class="digits">{charge.report}</dd>
+        <dt>{say.numbers.round}</dt>
+        <dd>{charge.round}</dd>
+      </dl>
+    </section>
+  );
+}

@@ -1,0 +1,114 @@
+/** The participant page for everybody: by rule, by keyboard, without motion, without colour, without WebGL. */
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { campaign, executablePath, launch, PHONE, SERVICE, Visit } from "./browser.ts";
+import { choosePlace, open, sendAndWait } from "./participant.ts";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf-8");
+
+/** What axe finds, by rule and element; its own rules and those of good practice. */
+async function findings(page: Page): Promise<string[]> {
+  await page.evaluate(AXE); // by the debugger, which no policy binds
+  return page.evaluate(async () => {
+    const { axe } = window as unknown as {
+      axe: { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+    };
+    const { violations } = await axe.run();
+    return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
+  });
+}
+
+describe.skipIf(!SERVICE || !executablePath)("the participant page is accessible", () => {
+  let browser: Browser;
+  let id: string;
+  beforeAll(async () => {
+    browser = await launch("--disable-gpu", "--disable-3d-apis"); // no WebGL
+    id = await campaign();
+  });
+  afterAll(() => browser?.close());
+
+  it.each([
+    ["light", {}],
+    ["dark", PHONE],
+  ] as const)("has no findings of axe, contrast included, in %s", async (colorScheme, size) => {
+    const visit = await Visit.begin(browser, { ...size, colorScheme, reducedMotion: "reduce" });
+    const { page } = visit;
+    await open(visit, id);
+    for (const summary of await page.locator("summary").all()) await summary.click();
+    expect(await findings(page)).toEqual([]);
+    await choosePlace(page);
+    expect(await findings(page)).toEqual([]);
+    await sendAndWait(page);
+    await page.locator("#erase").click();
+    expect(await findings(page)).toEqual([]);
+    expect(await page.evaluate(() => document.getAnimations().length)).toBe(0);
+    await visit.end();
+  });
+
+  it("is used from the first line to the receipt by keyboard alone", async () => {
+    const visit = await Visit.begin(browser, { reducedMotion: "reduce" });
+    const { page } = visit;
+    await open(visit, id);
+    expect(await page.evaluate(() => document.createElement("canvas").getContext("webgl"))).toBe(null);
+    const reach = async (wanted: string): Promise<void> => {
+      for (let presses = 0; presses < 30; presses++) {
+        if (await page.evaluate((selector) => document.activeElement?.matches(selector), wanted)) return;
+        await page.keyboard.press("Tab");
+      }
+      throw new Error(`${wanted} is not reached by Tab`);
+    };
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate(() => document.activeElement?.className)).toBe("skip");
+    await reach("#apart");
+    const before = await page.locator("#guess").innerText();
+    const told = await page.locator("#apart").getAttribute("aria-valuetext");
+    await page.keyboard.press("End");
+    expect(await page.locator("#guess").innerText()).not.toBe(before);
+    expect(await page.locator("#apart").getAttribute("aria-valuetext")).not.toBe(told);
+    expect(await page.locator(".distance").innerText()).toBe("5 km");
+    await reach(".map-face");
+    await page.keyboard.press("ArrowUp");
+    const first = await page.locator("#from-here").innerText();
+    await page.keyboard.press("Shift+ArrowUp");
+    await expect.poll(() => page.locator("#from-here").innerText()).not.toBe(first);
+    await page.keyboard.press("+");
+    await reach("#send-now");
+    await page.keyboard.press("Enter");
+    await page.locator(".receipt-good").waitFor();
+    expect(visit.bodies.length).toBe(1);
+    await visit.end();
+  });
+
+  it("takes typed coordinates, with a comma too, and refuses what is none", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    await page.locator("summary").first().click();
+    await page.locator("#lat").fill("145");
+    await page.locator("#lng").fill("4.84");
+    await page.locator(".typed button").first().click();
+    await page.locator("[role=alert]").waitFor();
+    await page.locator("#lat").fill("45,7512");
+    await page.locator("#lat").press("Enter");
+    await page.locator("#from-here p").first().waitFor();
+    expect(await page.locator("#from-here").innerText()).toMatch(/45\.7512° N, 4\.8400° E/);
+    expect(await page.locator("[role=alert]").count()).toBe(0);
+    await visit.end();
+  });
+
+  it("stays usable with text twice as large, and without a place that the browser allows", async () => {
+    const visit = await Visit.begin(browser, { ...PHONE, permissions: [] });
+    const { page } = visit;
+    await open(visit, id);
+    await page.addStyleTag({ url: "data:text/css,html{font-size:200%}" }).catch(() => undefined); // the policy may stop it
+    await page.evaluate(() => (document.documentElement.style.fontSize = "200%"));
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await page.locator("#measure").click();
+    await page.locator("[role=alert]").waitFor();
+    expect(await page.locator("[role=alert]").innerText()).toMatch(/did not allow/);
+    await visit.end();
+  });
+});

@@ -1,0 +1,322 @@
+/** The participant page against the service itself: what it says, what it sends, and what it never sends. */
+
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
+import { choosePlace, open, sendAndWait } from "./participant.ts";
+
+const INSIDE = { latitude: 45.7534567, longitude: 4.8412345, accuracy: 20 };
+const EDGE = { latitude: 45.7200012, longitude: 4.8000034, accuracy: 20 };
+const OUTSIDE = { latitude: 46.9123456, longitude: 7.4512345, accuracy: 20 };
+const KEYS = ["mechanism", "id", "cell"];
+
+describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launch();
+  });
+  afterAll(() => browser?.close());
+
+  it("explains, reports, shows a receipt, and a second visit reads and sends nothing", async () => {
+    const id = await campaign({ name: "Île de Ré & Lyon" });
+    const visit = await Visit.begin(browser, { geolocation: INSIDE, permissions: ["geolocation"] });
+    const { page } = visit;
+    await open(visit, id);
+    expect(await page.title()).toBe("Île de Ré & Lyon");
+    expect(await page.locator("#guess").innerText()).toMatch(/guesses right at most \d\d times in 100/);
+    expect(await page.locator("body").innerText()).not.toMatch(/[α-ωΑ-Ω]/); // only for whoever asks
+    await page.locator("#numbers summary").click();
+    expect(await page.locator("#numbers").innerText()).toMatch(/ε = 1 per km/);
+    await page.locator("#measure").click();
+    await page.locator("#from-here p").first().waitFor();
+    expect(visit.asked.filter((line) => line.startsWith("POST"))).toEqual([]);
+    await sendAndWait(page);
+    expect(await page.locator("#receipt").innerText()).toBe("Sent and counted");
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("receipt");
+    const [body, ...others] = visit.bodies;
+    expect(others).toEqual([]);
+    const sent = JSON.parse(body!) as Record<string, unknown>;
+    expect(Object.keys(sent)).toEqual(KEYS);
+    expect(await page.locator("#fingerprint").innerText()).toBe(sent["mechanism"]);
+    expect(await page.locator(".receipt").innerText()).toContain(`Square ${String(sent["cell"])} was sent`);
+    expect(await page.locator("tbody tr").innerText()).toMatch(/counted/);
+    expect(await page.locator("#budget").innerText()).toMatch(/^9 of 10 per km are left.* had 1 per km of it/);
+    expect(visit.complaints).toEqual([]);
+
+    const second = await Visit.of(visit.context);
+    await second.page.goto(`${SERVICE}/c/${id}`);
+    await second.page.locator("#receipt").waitFor();
+    expect(await second.page.locator("#send-now").count()).toBe(0);
+    expect(second.asked).toEqual([`GET /c/${id}`, `GET /api/campaigns/${id}`]);
+    await visit.end();
+  });
+
+  it("asks the same inside, at the edge and outside, never tells a coordinate, and sets no cookie", async () => {
+    const seen: string[][] = [];
+    const id = await campaign();
+    for (const geolocation of [INSIDE, EDGE, OUTSIDE]) {
+      const visit = await Visit.begin(browser, { geolocation, permissions: ["geolocation"] });
+      await open(visit, id);
+      await visit.page.locator("#measure").click();
+      await visit.page.locator("#from-here p").first().waitFor();
+      await sendAndWait(visit.page);
+      seen.push(visit.asked);
+      for (const request of visit.requests) {
+        expect(new URL(request.url()).origin).toBe(SERVICE);
+        const all = `${request.url()} ${request.postData() ?? ""} ${JSON.stringify(await request.allHeaders())}`;
+        for (const degrees of [geolocation.latitude, geolocation.longitude]) {
+          expect(all).not.toContain(String(degrees).slice(0, 6));
+        }
+        expect(Object.keys(await request.allHeaders())).not.toContain("cookie");
+      }
+      expect(Object.keys(JSON.parse(visit.bodies[0]!) as object)).toEqual(KEYS);
+      expect(visit.bodies[0]!.length).toBeLessThan(140);
+      expect(await visit.context.cookies()).toEqual([]);
+      const kept = await visit.page.evaluate(async () => {
+        const database = await new Promise<IDBDatabase>((resolve) => {
+          const request = indexedDB.open("geoveil");
+          request.onsuccess = () => resolve(request.result);
+        });
+        const all = database.transaction("ledger").objectStore("ledger").getAll();
+        await new Promise((resolve) => (all.onsuccess = resolve));
+        return JSON.stringify([all.result, { ...localStorage }, { ...sessionStorage }]);
+      });
+      expect(kept).not.toContain(String(geolocation.latitude).slice(0, 7));
+      await visit.end();
+    }
+    expect(seen[1]).toEqual(seen[0]);
+    expect(seen[2]).toEqual(seen[0]);
+    expect(seen[0]).toEqual([
+      `GET /c/${id}`,
+      `GET /api/campaigns/${id}`,
+      `GET /api/campaigns/${id}/mechanism`,
+      `GET /api/campaigns/${id}/mechanism`,
+      `POST /api/campaigns/${id}/reports`,
+    ]);
+  });
+
+  it("runs nothing that a name says, and believes no answer that is none", async () => {
+    const name = `"><img src=x onerror="window.harmed=1"></title><script>window.harmed=1</script><svg/onload=harmed=1>`;
+    const id = await campaign({ name });
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    expect(await page.locator("h1").innerText()).toBe(name);
+    expect(await page.title()).toBe(name);
+    expect(await page.evaluate(() => "harmed" in window)).toBe(false);
+    expect(await page.locator("img, script:not([src]), h1 *").count()).toBe(0);
+    expect(visit.complaints).toEqual([]);
+    for (const body of ['{"name":{"__html":"x"},"state":"open"}', "<b>", '{"name":"x","state":[]}', "null"]) {
+      await page.route(`**/api/campaigns/${id}`, (route) => route.fulfill({ body, contentType: "text/html" }));
+      await page.reload();
+      await page.locator("h1").waitFor();
+      expect(await page.locator("h1").innerText()).toMatch(/does not answer/);
+      await page.unroute(`**/api/campaigns/${id}`);
+    }
+    await visit.end();
+  });
+
+  it("refuses a rule that does not keep its promise, in words, and sends nothing", async () => {
+    const id = await campaign();
+    const answer = await (await fetch(`${SERVICE}/api/campaigns/${id}/mechanism`)).json();
+    const visit = await Visit.begin(browser);
+    const hostile = { ...(answer as object), epsilon_per_km: 0.5 };
+    await visit.page.route("**/mechanism", (route) => route.fulfill({ json: hostile }));
+    await visit.page.goto(`${SERVICE}/c/${id}`);
+    await visit.page.locator('[data-reason="document"]').waitFor();
+    expect(visit.bodies).toEqual([]);
+    expect(await visit.page.locator("#send-now").count()).toBe(0);
+    await visit.end();
+  });
+
+  it("is never in a frame, and its policy stops inline scripts and other origins", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    await visit.page.goto(`${SERVICE}/c/${id}`);
+    const stopped = await visit.page.evaluate(
+      async (other) => {
+        const inline = document.createElement("script");
+        inline.textContent = "window.harmed = 1";
+        document.head.append(inline);
+        const fetched = await fetch(other).then(
+          () => true,
+          () => false,
+        );
+        const frame = document.createElement("iframe");
+        frame.src = location.href;
+        document.body.append(frame);
+        return { harmed: "harmed" in window, fetched };
+      },
+      SERVICE.replace("127.0.0.1", "localhost") + "/healthz",
+    );
+    expect(stopped).toEqual({ harmed: false, fetched: false });
+    const framing = await Visit.begin(browser);
+    await framing.page.route("**/host", (route) =>
+      route.fulfill({ contentType: "text/html", body: `<iframe src="${SERVICE}/c/${id}"></iframe>` }),
+    );
+    await framing.page.goto(`${SERVICE}/host`);
+    await expect.poll(() => framing.complaints.join()).toMatch(/frame-ancestors/);
+    await framing.end();
+    await visit.end();
+  });
+
+  it("makes one report from two tabs at once", async () => {
+    const id = await campaign();
+    const one = await Visit.begin(browser);
+    const other = await Visit.of(one.context);
+    for (const visit of [one, other]) {
+      await open(visit, id);
+      await choosePlace(visit.page);
+    }
+    await Promise.all([sendAndWait(one.page), sendAndWait(other.page)]);
+    const bodies = new Set([...one.bodies, ...other.bodies]);
+    expect(bodies.size).toBe(1);
+    const cells = await Promise.all([one, other].map(({ page }) => page.locator(".receipt .lead").innerText()));
+    expect(cells[0]).toBe(cells[1]);
+    await one.end();
+  });
+
+  it("refuses without a ledger, as in some private windows", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    await visit.context.addInitScript(() => {
+      Object.defineProperty(window, "indexedDB", { value: undefined });
+    });
+    await visit.page.route("**/assets/device_worker-*.js", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({
+        response: answer,
+        body: `delete self.indexedDB;\nObject.defineProperty(self, "indexedDB", { value: undefined });\n${await answer.text()}`,
+      });
+    });
+    await visit.page.goto(`${SERVICE}/c/${id}`);
+    await visit.page.locator('[data-reason="ledger-unwritable"]').waitFor();
+    expect(visit.asked).toEqual([`GET /c/${id}`, `GET /api/campaigns/${id}`]);
+    await visit.end();
+  });
+
+  it("keeps a report that found no network, and sends the same one later", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    await choosePlace(page);
+    let lost = 0;
+    await page.route(
+      "**/reports",
+      (route) => (
+        lost++,
+        route.fulfill({
+          status: 409,
+          contentType: "application/problem+json",
+          body: '{"type":"https://geoveil.org/problems/campaign-paused"}',
+        })
+      ),
+    );
+    await page.locator("#send-now").click();
+    await page.locator("#send-again").waitFor();
+    expect(await page.locator("#receipt").innerText()).toBe("Sent, not confirmed yet");
+    expect(lost).toBe(1);
+    await page.unroute("**/reports");
+    await page.locator("#send-again").click();
+    await page.locator(".receipt-good").waitFor();
+    expect(new Set(visit.bodies).size).toBe(1);
+    expect(visit.bodies.length).toBe(2);
+    await visit.end();
+  });
+
+  it("says when it is offline, and goes on when asked again; a slow network changes nothing", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await page.route("**/api/**", (route) => route.abort("internetdisconnected"));
+    await page.goto(`${SERVICE}/c/${id}`);
+    await page.locator("h1").waitFor();
+    expect(await page.locator("h1").innerText()).toMatch(/does not answer now. Nothing was sent/);
+    await page.unroute("**/api/**");
+    await page.route("**/*", async (route) => {
+      await new Promise((resume) => setTimeout(resume, 300));
+      await route.continue();
+    });
+    await page.locator("button").click();
+    await page.locator("#certified.notice-good").waitFor();
+    await choosePlace(page);
+    await sendAndWait(page);
+    expect(visit.bodies.length).toBe(1);
+    await visit.end();
+  });
+
+  it("deletes the ledger after saying what that means, and can then report again", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    await choosePlace(page);
+    await sendAndWait(page);
+    await page.locator("#erase").click();
+    expect(await page.locator("[aria-labelledby=erase-title]").innerText()).toMatch(/their costs add up/);
+    await page.locator("#erase-now").click();
+    await page.locator("#certified.notice-good").waitFor();
+    await page.locator("#send-now").waitFor();
+    expect(await page.locator("tbody tr").count()).toBe(0);
+    await choosePlace(page);
+    await sendAndWait(page);
+    expect(new Set(visit.bodies.map((body) => (JSON.parse(body) as { id: string }).id)).size).toBe(2);
+    await visit.end();
+  });
+
+  it("refuses a fix that is too coarse, or a promise beyond the person's limit, with the reason", async () => {
+    const id = await campaign();
+    const coarse = { ...INSIDE, accuracy: 3000 };
+    const visit = await Visit.begin(browser, { geolocation: coarse, permissions: ["geolocation"] });
+    await open(visit, id);
+    await visit.page.locator("#measure").click();
+    await visit.page.locator("#from-here .notice-warm").waitFor();
+    await visit.page.locator("#send-now").click();
+    await visit.page.locator('[data-reason="accuracy"]').waitFor();
+    expect(visit.bodies).toEqual([]);
+    await visit.page.locator("#limits summary").click();
+    await visit.page.locator("#most").fill("0,5");
+    await visit.page.locator("#limits button").click();
+    await visit.page.locator('[data-reason="promise"]').waitFor();
+    expect(visit.bodies).toEqual([]);
+    await visit.end();
+  });
+
+  it("says that a campaign is unknown, paused or ended", async () => {
+    const visit = await Visit.begin(browser);
+    await visit.page.goto(`${SERVICE}/c/no-such-campaign`);
+    await visit.page.locator("h1").waitFor();
+    expect(await visit.page.locator("h1").innerText()).toBe("There is no campaign at this address.");
+    for (const [state, words] of [
+      ["paused", /is paused/],
+      ["ended", /has ended/],
+    ] as const) {
+      const id = await campaign();
+      await operator("PATCH", `/api/campaigns/${id}`, { state });
+      await visit.page.goto(`${SERVICE}/c/${id}`);
+      await visit.page.locator("header .notice").waitFor();
+      expect(await visit.page.locator("header .notice").innerText()).toMatch(words);
+      await visit.page.locator("[data-reason]").waitFor();
+      expect(await visit.page.locator("#send-now").count()).toBe(0);
+    }
+    expect(visit.bodies).toEqual([]);
+    await visit.end();
+  });
+
+  it("speaks German to whoever reads German, on a phone", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser, { ...PHONE, locale: "de-AT" });
+    const { page } = visit;
+    await open(visit, id);
+    expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
+    expect(await page.locator("#guess").innerText()).toMatch(/rät höchstens \d\d von 100 Mal richtig/);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await page.locator(".map-face").tap();
+    await page.locator("#from-here p").first().waitFor();
+    await sendAndWait(page);
+    expect(await page.locator("#receipt").innerText()).toBe("Gesendet und gezählt");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await visit.end();
+  });
+});
