@@ -14,6 +14,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,6 +61,29 @@ class Cluster:
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")  # a database of its own takes a second
         return f"{address}&options=-csearch_path%3D{name}"
+
+    @contextmanager
+    def on_small_disk(self, mebibytes: int) -> Iterator[tuple[str, Path]]:
+        """The address of a database on a file system of its own, and its folder."""
+        import psycopg
+
+        address, owner = self.database(), self._as or {"user": os.getuid(), "group": os.getgid()}
+        name = address.rpartition("%3D")[2]
+        folder = self._folder / f"disk_{name}"
+        folder.mkdir()
+        options = f"size={mebibytes}m,uid={owner['user']},gid={owner['group']},mode=700"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
+            pytest.skip("a file system can be mounted by root only")
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLESPACE disk_{name} LOCATION '{folder}'")
+        try:
+            yield f"{address}%20-cdefault_tablespace%3Ddisk_{name}", folder
+        finally:
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute(f"DROP SCHEMA {name} CASCADE")
+                connection.execute(f"DROP TABLESPACE disk_{name}")
+            subprocess.run(["umount", "-l", str(folder)], check=True)
 
     def remove(self) -> None:
         """Stop the server, if it runs, and leave nothing behind."""

@@ -23,6 +23,13 @@ def test_costs_add_until_the_limit():
     assert "2 reports" in budget.summary()
 
 
+def test_the_cells_asked_about_are_not_shown():
+    budget = gv.Budget(limit_per_km=5.0)
+    budget.report(MECHANISM, 13)
+    assert "answers" not in repr(budget)
+    assert "13" not in repr(budget)
+
+
 def test_a_ledger_does_not_drift():
     budget = gv.Budget(limit_per_km=1.0, spent_per_km=0.1)
     mechanism = gv.PlanarGeometric(GRID, epsilon_per_km=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import subprocess
@@ -150,6 +151,27 @@ def test_a_lost_postgres_acknowledges_nothing_and_heals(postgres: Cluster) -> No
         store.check()
     assert len(assert_explained(store)) == 200
     store.close()
+
+
+def test_postgres_on_a_full_disk_acknowledges_nothing_and_heals(postgres: Cluster) -> None:
+    with postgres.on_small_disk(16) as (address, folder):
+        store = open_store(address)
+        start(store)
+        ballast = folder / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 16)):  # until there is no room for a page
+                pass
+        with GroupWriter(store, most_a_commit=50) as writer:
+            told = acknowledged(writer, range(5_000))
+            assert len(told) < 5_000
+            assert assert_explained(store) == told
+            with pytest.raises(StoreFailed) as failed:
+                writer.submit([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
+            assert upload(5_000).id.hex() not in str(failed.value)
+            ballast.unlink()
+            assert acknowledged(writer, range(5_000)) == {device_id(n) for n in range(5_000)}
+        assert len(assert_explained(store)) == 5_000
+        store.close()
 
 
 def test_postgres_stopped_while_reports_arrive(postgres: Cluster) -> None:

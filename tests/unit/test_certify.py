@@ -87,6 +87,13 @@ def test_claims_of_every_kind(claim: gv.Guarantee, holds: bool) -> None:
     assert ("DOES NOT HOLD" in str(found)) is not holds
 
 
+def test_a_broken_claim_is_named_where_the_loss_has_a_closed_form() -> None:
+    channel = gv.LinearGeometric(gv.Line(100_000), epsilon_per_unit=0.1)
+    found = gv.certify(channel, claim=gv.GeoIndistinguishability(0.05))
+    assert not found.holds
+    assert "is more than the 0.05 claimed" in found.problem
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_enumeration_agrees_with_loops(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -133,6 +140,7 @@ def test_tables_that_are_no_channel_are_refuted() -> None:
 def test_sound_laws_hold_where_floats_run_out(channel: gv.Channel) -> None:
     found = gv.certify(channel)
     assert found.holds, found.problem
+    assert found.problem is None
     assert math.isfinite(found.epsilon_per_km)
 
 

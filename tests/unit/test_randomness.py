@@ -60,6 +60,17 @@ def test_whole_numbers_from_every_byte_are_exactly_uniform(bound: int) -> None:
     assert drawn.max() < bound
 
 
+@pytest.mark.parametrize("bound", [3, 7, 10, 15])
+def test_whole_numbers_drawn_again_are_exactly_uniform_too(bound: int) -> None:
+    """Every draw is refused at first; the second time the refused are again as few as they must be."""
+    source = Scripted(256 * b"\x00" + every_word(np.uint8))
+    drawn = source.below(bound, 256)
+    kept = 256 - 256 % bound
+    counts = np.bincount(drawn, minlength=bound)
+    assert counts.min() >= kept // bound
+    assert source.used < 512 + 2 * (256 - kept) + 16
+
+
 @pytest.mark.parametrize("bound", [17, 100, 1000, 4095, 4096])
 def test_whole_numbers_from_every_pair_of_bytes_are_exactly_uniform(bound: int) -> None:
     drawn = Scripted(every_word(np.uint16)).below(bound, 65536)

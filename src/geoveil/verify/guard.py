@@ -18,8 +18,8 @@ from geoveil.estimate.fakes import FakesRange, MapAndFakes
 from geoveil.estimate.fitted import Observations
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 
-LEVEL = 0.95
-"""Of each end of the range of fakes: 19 in 20 lie above the fewest, and 19 in 20 below the most."""
+LEVEL = 0.99
+"""Of each end of the range of fakes: 99 in 100 lie above the fewest, and 99 in 100 below the most."""
 MOST_NAMED = 40
 """Reports that are named at one close, at most."""
 _MOST_TALLIES = 8
@@ -109,7 +109,8 @@ class Guarded:
         rest = "still does not fit" if self.alarms[-1].raised else "fits"
         return (
             f"{found} Of {kinds} kind{'' if kinds == 1 else 's'} of report at least {fewest} and at "
-            f"most {most} are fake, each with 95 % confidence; the guard took out {fewest}. Without "
+            f"most {most} are fake, each with {100 * LEVEL:.0f} % confidence; the guard took out "
+            f"{fewest}. Without "
             f"the likeliest number of them, what is left {rest} a map of honest people."
         )
 
@@ -127,9 +128,9 @@ class GuardedUpdate:
     Law: estimate; where the alarm names a report, give it an unknown number of fakes in every round and
     fit map and fakes together (:class:`~geoveil.estimate.fakes.MapAndFakes`); name what stands out from
     both, up to ``most`` reports, and ask the alarm again about what is left. Then take out the *fewest* fakes
-    that explain the reports, a one-sided 95 % bound, and estimate from the rest. Where honest people
+    that explain the reports, a one-sided 99 % bound, and estimate from the rest. Where honest people
     alone explain them nothing is taken out. ``most = 0`` only looks.
-    Guarantee: fewer reports are taken out than there are fakes, but for one time in twenty where the named
+    Guarantee: fewer reports are taken out than there are fakes, but for one time in a hundred where the named
     are the guilty; without an alarm it is the plain update. Fakes that honest people could have sent
     stay, and so does some of every crowd of fakes beside people: docs/robustness.md measures it.
     Cost: one alarm and some ten fits for up to ``most`` reports, of the newest tallies that a fit can
