@@ -260,7 +260,7 @@ def closing(
             campaign.close_round()
     if setting.adaptive:
         return campaign.closing, sent_fakes
-    rounds = tuple(Round(n, tally.channel, tally) for n, tally in enumerate(tallies, start=1))
+    rounds = tuple(Round(n, (tally,)) for n, tally in enumerate(tallies, start=1))
     guard = setting.rule(guarded=True).guard(1) if guarded else None
     if guard is None:
         return Closing(
@@ -283,7 +283,7 @@ def outcome(setting: Setting, attack: str, share: float, seed: int) -> Outcome:
     ]
     crowds = np.argsort(-where.truth)[:CROWDS]
     truth = where.truth[crowds]
-    tallies = [done.tally for done in kept.rounds]
+    tallies = [tally for done in kept.rounds for tally in done.tallies]
     unguarded = Closing(kept.rounds, setting.rule(guarded=False).estimate(tallies, where.truth))
     (low, high), (kept_low, kept_high) = (  # of the same reports: chance is the same for both
         (end[crowds] for end in each.error_bars()[0].interval(LEVEL)) for each in (unguarded, kept)

@@ -257,3 +257,35 @@ def test_bad_designs_are_one_line(prior: Path, words: tuple[object, ...]) -> Non
     result = geoveil("design", "--prior", prior, *words)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
+
+
+def test_people_choose_among_promises(checkins: Path) -> None:
+    result = geoveil("simulate", checkins, "--rounds", 2, "--promises", "2,1", "--choices", "1,3", *BOX,
+                     "--cell-km", 1, "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    levels = values["choices"]["levels"]
+    assert [each["promise_per_km"] for each in levels] == [1.0, 2.0]
+    assert levels[0]["reports"] + levels[1]["reports"] == 1996
+    assert levels[0]["reports"] > 2 * levels[1]["reports"]
+    assert values["choices"]["dependent"] is False
+    assert values["drift"]["agreeing"] == [1, 2]
+    assert values["spent"].startswith("Each report spends at most ε = 2 per km")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "a promise must be given"),
+        (("--promises", "1,2", "--epsilon-per-km", 1), "a promise must be given"),
+        (("--promises", "1,two"), "numbers with commas"),
+        (("--promises", "1,2", "--choices", "1"), "one share for each of 2 promises"),
+        (("--promises", "1,2", "--choices", "1,-1"), "must not be negative"),
+        (("--epsilon-per-km", 1, "--choices", "1,1"), "must come with --promises"),
+        (("--promises", "1,2", "--as-published"), "the paper has one"),
+    ],
+)
+def test_choices_that_cannot_be(checkins: Path, words: tuple[object, ...], said: str) -> None:
+    result = geoveil("simulate", checkins, *words, *BOX)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())

@@ -72,7 +72,7 @@ class City:
         mechanism = MechanismDocument.read(record.document, certified=True).mechanism
         at = self.people.choice(self.truth.size, size=number, p=self.truth)
         self._sent += 1
-        sent = mechanism.sample(at, randomness=gv.seeded(self._sent)).tolist()
+        sent = mechanism.sample(at, randomness=gv.seeded(10_000 + self._sent)).tolist()
         self.count(sent, record)
         return sent
 

@@ -13,6 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,24 +22,37 @@ from server.live import HANG_S, Live, cells_of, new_id
 from server.uploads import Ledger, Uploader, post, send_again, stored
 
 
-def kill_again_and_again(server: Live, *, kills: int, acknowledged: int, batch: int) -> Ledger:
-    """Kill a server under load; afterwards every count must be explained."""
-    campaign = server.campaign()
-    mechanism = server.mechanism(campaign)
-    cells = cells_of(mechanism)
-    ledger = Ledger()
+def kill_again_and_again(
+    server: Live, *, kills: int, acknowledged: int, batch: int, **settings: Any
+) -> int:
+    """Kill a server under load; afterwards every count must be explained. How many were acknowledged."""
+    campaign = server.campaign(**settings)
+    offered = server.mechanism(campaign)
+    levels = offered.get("levels", [offered])
+    cells = cells_of(levels[0])
+    ledgers = [Ledger() for _ in levels]
+
+    def numbered(what: str) -> Counter[int]:
+        """How often each report must be counted: the levels stand one after another."""
+        return Counter(
+            level * cells + cell
+            for level, ledger in enumerate(ledgers)
+            for cell in getattr(ledger, what).values()
+        )
+
     for turn in range(kills):
         killed = threading.Event()
-        aim = len(ledger.counted) + acknowledged // kills
+        aim = numbered("counted").total() + acknowledged // kills
         threads = [
             Uploader(
-                server.port, campaign, mechanism["id"], cells, ledger, killed.is_set, batch, index
+                server.port, campaign, levels[index % len(levels)]["id"], cells,
+                ledgers[index % len(levels)], killed.is_set, batch, index,
             )
             for index in range(turn, turn + 4)
-        ]
+        ]  # fmt: skip
         for thread in threads:
             thread.start()
-        while len(ledger.counted) < aim:
+        while sum(len(ledger.counted) for ledger in ledgers) < aim:
             assert any(thread.is_alive() for thread in threads)
             time.sleep(0.005)
         server.kill()
@@ -46,14 +60,16 @@ def kill_again_and_again(server: Live, *, kills: int, acknowledged: int, batch: 
         for thread in threads:
             thread.join(HANG_S)
         counts = stored(server.database, campaign)
-        assert not Counter(ledger.counted.values()) - counts, "an acknowledged report is lost"
-        assert counts.total() <= len(ledger.counted) + len(ledger.unknown), "a report counts twice"
+        known, unknown = numbered("counted"), numbered("unknown")
+        assert not known - counts, "an acknowledged report is lost"
+        assert counts.total() <= known.total() + unknown.total(), "a report counts twice"
         server.start()
-    send_again(server.port, campaign, mechanism["id"], ledger)
+    for level, ledger in zip(levels, ledgers, strict=True):
+        send_again(server.port, campaign, level["id"], ledger)
+        assert set(ledger.statuses) <= {200}
     server.stop()
-    assert stored(server.database, campaign) == Counter(ledger.counted.values())
-    assert set(ledger.statuses) == {200}
-    return ledger
+    assert stored(server.database, campaign) == numbered("counted")
+    return numbered("counted").total()
 
 
 def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> None:
@@ -61,11 +77,25 @@ def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> Non
         kill_again_and_again(server, kills=5, acknowledged=1500, batch=3)
 
 
+def test_reports_of_every_promise_survive_a_killed_process(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0]}
+        kill_again_and_again(server, kills=2, acknowledged=600, batch=3, **offered)
+
+
 @pytest.mark.slow
 def test_an_acknowledged_report_survives_200_killed_processes(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
-        ledger = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
-    assert len(ledger.counted) >= 100_000
+        counted = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
+    assert counted >= 100_000
+
+
+@pytest.mark.slow
+def test_reports_of_every_promise_survive_100_killed_processes(tmp_path: Path) -> None:
+    offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0, 2.0]}
+    with Live(tmp_path) as server:
+        counted = kill_again_and_again(server, kills=100, acknowledged=50_000, batch=20, **offered)
+    assert counted >= 50_000
 
 
 def test_one_id_counts_once_however_often_it_comes(live: Live) -> None:

@@ -115,7 +115,10 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
     r = kept.record
     facts = (r.number, r.mechanism, r.document, r.cells)
     times = (r.opened_at_s, r.expires_at_s, r.accept_until_s, kept.closed_at_s)
-    tables["round"].append((kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped))
+    tables["round"].append(
+        (kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped, r.levels, r.slots)
+    )
+    tables["level"] += [(mechanism, kept.key) for mechanism in r.levels.split()]
     if total := int(kept.counts.sum()):
         tables["round_total"].append((kept.key, total))
     if kept.closing:
@@ -141,9 +144,9 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
         for key, *facts, backdrop in tables["campaign"]
     }
     rounds: dict[int, KeptRound] = {}
-    for key, campaign_key, *facts, closed_at_s, dropped in tables["round"]:
+    for key, campaign_key, *facts, closed_at_s, dropped, levels, slots in tables["round"]:
         owner = campaigns[campaign_key]
-        record = RoundRecord(owner.record.id, *facts)
+        record = RoundRecord(owner.record.id, *facts, levels=levels, slots=slots)
         counts = np.zeros(record.cells, dtype=np.int64)
         rounds[key] = KeptRound(key, record, counts, closed_at_s, ids_dropped=bool(dropped))
         owner.rounds.append(rounds[key])
@@ -303,7 +306,7 @@ class MemoryStore:
         """The round that published this document."""
         with self._lock:
             for kept in self._rounds():
-                if kept.record.mechanism == mechanism:
+                if mechanism in (kept.record.mechanism, *kept.record.levels.split()):
                     return kept.now()
             return None
 

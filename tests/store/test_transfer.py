@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ def eventful(store: Store) -> Store:
     store.add([Upload("rome", 1, device_id(900), 3)])
     store.add([Upload("paris", 1, device_id(n), n) for n in range(300)])
     store.close_round("paris", 1, minimum=1, at_s=500)
-    store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), a_round(number=2, until_s=700))
+    levels = f"{64 * 'c'} {64 * 'd'}"
+    several = replace(a_round(number=2, until_s=700), levels=levels, slots=2)
+    store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), several)
     store.add([Upload("paris", 2, device_id(300 + n), 5) for n in range(10)])
     store.close_round("paris", 2, minimum=1, at_s=650)
     store.claim("paris", 2, now_s=660, for_s=100)

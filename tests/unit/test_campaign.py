@@ -18,7 +18,7 @@ PEOPLE = np.random.default_rng(1).choice(
 
 def run_round(campaign, seed, people=PEOPLE):
     mechanism = campaign.mechanism
-    campaign.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(seed))))
+    campaign.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(1000 + seed))))
     return campaign.close_round()
 
 
@@ -26,7 +26,7 @@ def test_every_published_mechanism_keeps_the_promise():
     campaign = gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=0.5)
     for seed in range(3):
         run_round(campaign, seed)
-    mechanisms = [done.mechanism for done in campaign.rounds] + [campaign.mechanism]
+    mechanisms = [done.tally.channel for done in campaign.rounds] + [campaign.mechanism]
     assert len(mechanisms) == 4
     assert all(1.98 <= gv.certify(m).epsilon_per_km <= 2.0 for m in mechanisms)
     assert len({m.weights.tobytes() for m in mechanisms}) == 4  # each learnt from the last
@@ -106,7 +106,7 @@ def test_resumed_collection_goes_on_exactly(tmp_path, make):
         lambda values: values.update(geoveil_collection=99),
         lambda values: values["rule"].update(kind="hope"),
         lambda values: values["rounds"][0].update(counts=[1, 2]),
-        lambda values: values["rounds"][0].update(mechanism={}),
+        lambda values: values["rounds"][0].update(mechanisms=[{}]),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, damage):
@@ -119,7 +119,7 @@ def test_damaged_files_are_refused(tmp_path, damage):
 
 
 def boast(values, epsilon):
-    mechanism = values["rounds"][0]["mechanism"]
+    (mechanism,) = values["rounds"][0]["mechanisms"]
     mechanism["guarantee"]["epsilon_per_km"] = epsilon
     mechanism["parameters"]["epsilon_per_km"] = epsilon
 
@@ -174,6 +174,9 @@ def test_a_guarded_collection_leaves_out_what_the_alarm_finds():
         run_round(campaign, 10)
     np.testing.assert_array_equal(guarded.distribution, plain.distribution)
     quiet = int(plain.distribution.argmin())
+    plain, guarded = (
+        gv.Campaign(GRID, epsilon_per_km=4.0, guarded=guarded) for guarded in (False, True)
+    )
     for campaign in (plain, guarded):
         campaign.receive(campaign.mechanism.tally(np.full(300, quiet)))
         run_round(campaign, 11)
@@ -189,7 +192,7 @@ def test_a_bounded_collection_bounds_every_round():
     campaign = gv.Campaign(GRID, epsilon_per_km=4.0, most_leverage=2.8)
     for seed in range(2):
         run_round(campaign, seed)
-    mechanisms = [done.mechanism for done in campaign.rounds] + [campaign.mechanism]
+    mechanisms = [done.tally.channel for done in campaign.rounds] + [campaign.mechanism]
     assert all(mechanism.leverage <= 2.8 for mechanism in mechanisms)
     assert gv.Campaign(GRID, epsilon_per_km=4.0).rule.to_dict().keys() == {
         "kind", "epsilon_per_km", "camouflage"

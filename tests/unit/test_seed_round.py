@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.campaign.seed_round import held_within
+from geoveil.campaign.seed_round import held_to_seed, held_within
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
 
@@ -21,11 +21,11 @@ def town() -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def campaign(seed: int, fakes: float, **options: bool) -> gv.Campaign:
-    """An honest round of 10,000, then one of 30,000 in which fakes behave like people of cell 5."""
+def campaign(seed: int, fakes: float, later: int = 1, **options: bool) -> gv.Campaign:
+    """An honest round of 10,000, then some of 30,000 in which fakes behave like people of cell 5."""
     made = gv.Campaign(TOWN, epsilon_per_km=2.0, between="cells", **options)
     generator = np.random.default_rng(seed)
-    for reports, share in ((10_000, 0.0), (30_000, fakes)):
+    for reports, share in ((10_000, 0.0), *[(30_000, fakes)] * later):
         law = (1 - share) * made.mechanism.push(town()) + share * made.mechanism.row(5)
         made.receive(Tally(made.mechanism, generator.multinomial(reports, law / law.sum())))
         made.close_round()
@@ -33,20 +33,28 @@ def campaign(seed: int, fakes: float, **options: bool) -> gv.Campaign:
 
 
 def test_invisible_fakes_move_a_cell_by_the_bars_of_the_seed_at_most() -> None:
-    free, held = (campaign(1, 0.5, trusted_seed=trusted) for trusted in (False, True))
-    seed = gv.IterativeBayesianUpdate().fit(held.rounds[0].tally)
-    low, high = seed.interval(1 - 0.05 / TOWN.size)
+    tallies = [done.tally for done in campaign(1, 0.5).rounds]
+    update = gv.IterativeBayesianUpdate()
+    free = update.fit(tallies)
+    held = held_to_seed(free, tallies, tallies[:1], update)
+    low, high = update.fit(tallies[0]).interval(1 - 0.05 / TOWN.size)
     assert free.distribution[5] > 0.25
     assert (held.distribution <= high + 1e-9).all()
     assert (held.distribution >= low - 1e-9).all()
     assert held.distribution[5] < 0.06
-    assert "held to the error bars of the trusted seed round" in held.estimate.stopped
-    assert (
-        held.estimate.certificate > free.estimate.certificate
-    )  # it explains the reports less well
-    interval = held.estimate.interval()
+    assert "held to the error bars of the trusted seed round" in held.stopped
+    assert held.certificate > free.certificate  # it explains the reports less well
+    interval = held.interval()
     assert (interval[0] <= held.distribution).all()
     assert (held.distribution <= interval[1]).all()
+
+
+def test_rounds_that_disagree_never_take_over_from_a_trusted_seed() -> None:
+    free, trusting = (campaign(1, 0.5, 3, trusted_seed=trusted) for trusted in (False, True))
+    assert free.closing.standing.agreeing == (2, 3, 4)
+    assert free.distribution[5] > 0.4
+    assert trusting.closing.standing.agreeing == (1,)
+    assert trusting.distribution[5] < 0.06
 
 
 def test_honest_campaigns_are_left_alone() -> None:

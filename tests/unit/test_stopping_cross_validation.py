@@ -37,7 +37,7 @@ def noisy_counts(people: int, seed: int = 0) -> IntArray:
 def test_every_report_is_left_out_once_in_every_round(
     counts: list[int], folds: int, repeats: int
 ) -> None:
-    parts = CrossValidated(folds=folds, repeats=repeats)._parts(np.array(counts))
+    parts = CrossValidated(folds=folds, repeats=repeats).parts(np.array(counts))
     assert parts.shape == (folds * repeats, len(counts))
     assert (parts >= 0).all()
     for dealt in parts.reshape(repeats, folds, -1):
@@ -47,14 +47,14 @@ def test_every_report_is_left_out_once_in_every_round(
 def test_parts_are_dealt_evenly() -> None:
     # 10⁶ reports in 5 parts: a share differs from 1/5 by 6.3 standard errors (√(0.16/10⁶) = 4e-4)
     # with probability 3e-10.
-    parts = CrossValidated()._parts(np.array([1_000_000, 1_000_000]))
+    parts = CrossValidated().parts(np.array([1_000_000, 1_000_000]))
     assert np.abs(parts / 1_000_000 - 0.2).max() < 6.3 * 4e-4
     assert len(np.unique(parts)) > 10  # and not all alike
 
 
 def by_hand(counts: IntArray, rule: CrossValidated) -> int:
     """The same choice, fold by fold and step by step."""
-    parts = rule._parts(counts)
+    parts = rule.parts(counts)
     steps = 300
     curve = np.zeros(2 * steps)
     for held_out in parts:

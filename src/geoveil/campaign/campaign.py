@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,17 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
+from geoveil.campaign.drift import NO_ROUNDS, Standing, settled
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.rounds import Closing, Round, found_fakes
+from geoveil.campaign.promises import (
+    Choices,
+    allowed_at,
+    average_of_levels,
+    by_promise,
+    compared_levels,
+    contributions,
+)
+from geoveil.campaign.rounds import Closing, Round, found_fakes, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import Guarantee
@@ -29,7 +38,7 @@ from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
-from geoveil.verify.guard import Suspicion
+from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
 
 MINIMUM_REPORTS = 100
 """A round with fewer is neither released nor used, in the library and in the service, unless said."""
@@ -40,7 +49,12 @@ class Campaign:
     """Rounds of: publish a mechanism, receive tallies, close, estimate from all rounds, design the next.
 
     A campaign states one promise (``epsilon_per_km``, certified for every mechanism it publishes) and
-    turns one dial (``camouflage``). A report belongs to the mechanism that made it, whenever it arrives.
+    turns one dial (``camouflage``). With ``promises_per_km`` it states several instead and everybody
+    chooses: ``mechanisms[promise]``. One map is made from all reports together while the choice has nothing
+    to do with the place, which is tested at every close; else it is the average of one map for each
+    promise (``closing.choices``). A report belongs to the mechanism that made it, whenever it arrives.
+    Every close also tests whether the rounds agree (``closing.standing``): a round that disagrees changes
+    no map until two later rounds say the same; meanwhile intervals hold both.
     A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
     its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
@@ -69,6 +83,7 @@ class Campaign:
         space: Space,
         *,
         epsilon_per_km: float | None = None,
+        promises_per_km: Iterable[float] | None = None,
         camouflage: float | None = None,
         most_leverage: float | None = None,
         guarded: bool | None = None,
@@ -78,18 +93,22 @@ class Campaign:
         minimum_reports: int = MINIMUM_REPORTS,
         rule: Rule | None = None,
     ) -> None:
-        if (rule is None) == (epsilon_per_km is None):
-            raise InvalidInput("a campaign must have a promise, epsilon_per_km=, or a rule=")
+        if [rule, epsilon_per_km, promises_per_km].count(None) != 2:
+            raise InvalidInput(
+                "a campaign must have a promise, epsilon_per_km=, or several, promises_per_km=, or a rule="
+            )
         own = (camouflage, most_leverage, guarded, trusted_seed, between)
         if rule is not None and own != (None,) * len(own):
             raise InvalidInput(
                 "camouflage, most_leverage, guarded, trusted_seed and between must go with "
-                "epsilon_per_km; a rule= has its own"
+                "epsilon_per_km or promises_per_km; a rule= has its own"
             )
         if rule is None:
-            rule = PromiseRule(
-                positive("epsilon_per_km", epsilon_per_km),
-                0.5 if camouflage is None else camouflage,
+            if promises_per_km is None:
+                promises_per_km = [positive("epsilon_per_km", epsilon_per_km)]
+            rule = PromiseRule.offering(
+                promises_per_km,
+                camouflage=0.5 if camouflage is None else camouflage,
                 most_leverage=most_leverage,
                 guarded=bool(guarded),
                 trusted_seed=bool(trusted_seed),
@@ -105,7 +124,7 @@ class Campaign:
         self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
         self._rounds: list[Round] = []
         self._closing: Closing | None = None
-        self._closed_from: tuple[Tally, ...] = ()
+        self._closed_from: tuple[tuple[Tally, ...], ...] = ()
         """The tallies of all rounds as they were when the last one closed."""
 
     @classmethod
@@ -124,8 +143,20 @@ class Campaign:
 
     @property
     def mechanism(self) -> Channel:
-        """What people use now."""
-        return self._rounds[-1].mechanism
+        """What people use now, where the campaign offers one promise."""
+        published = self._rounds[-1].mechanisms
+        if len(published) > 1:
+            offered = ", ".join(f"{each:g}" for each in self.rule.promises)
+            raise InvalidInput(
+                f"a campaign of several promises ({offered} per km) must be asked for one of them; "
+                "take campaign.mechanisms[promise]"
+            )
+        return published[0]
+
+    @property
+    def mechanisms(self) -> dict[float, Channel]:
+        """What people use now, by the promise in ε per km; the strongest promise, the smallest ε, first."""
+        return dict(zip(self.rule.promises, self._rounds[-1].mechanisms, strict=True))
 
     @property
     def rounds(self) -> list[Round]:
@@ -164,9 +195,12 @@ class Campaign:
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
         for published in reversed(self._rounds):
-            if published.mechanism == tally.channel:
-                published.tally = published.tally + Tally(published.mechanism, tally.counts)
-                return published
+            tallies = published.tallies
+            for level, known in enumerate(tallies):
+                if known.channel == tally.channel:
+                    more = known + Tally(known.channel, tally.counts)
+                    published.tallies = (*tallies[:level], more, *tallies[level + 1 :])
+                    return published
         raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
     @one_blas_thread()
@@ -178,12 +212,14 @@ class Campaign:
         current = self.current
         if current.closed:
             raise InvalidInput(f"round {current.number} was the last; the campaign has ended")
-        if current.tally.total < self._least:
+        if current.total < self._least:
             return None
-        self._closed_from = tuple(done.tally for done in self._rounds)
+        self._closed_from = tuple(done.tallies for done in self._rounds)
         self._closing = self._concluded(self._rounds, self.rounds)
         current.distribution = self._closing.estimate.distribution
         current.fakes = self._closing.fakes
+        current.standing = self._closing.standing
+        current.dependent = self._closing.depends
         if not last:
             self._open_round()
         return current
@@ -199,43 +235,104 @@ class Campaign:
         ``before`` are the rounds that had an estimate before it. Fakes that were sure at the last of them
         stay out: the alarm looks at the newest rounds alone.
         """
-        as_then = [
-            replace(done, tally=tally)
-            for done, tally in zip(rounds, self._closed_from, strict=True)
-            if tally.total >= self._least
-        ]
-        used = tuple(as_then if self.rule.pools else as_then[-1:])
-        tallies = [done.tally for done in used]
+        as_then = {
+            done.number: replace(done, tallies=tallies)
+            for done, tallies in zip(rounds, self._closed_from, strict=True)
+            if sum(tally.total for tally in tallies) >= self._least
+        }
+        last = before[-1] if before else None
+        if not self.rule.pools:
+            used = tuple(as_then.values())[-1:]
+            believed = _believed(last) if last else self.prior
+            return Closing(used, self.rule.estimate(used[0].counted, believed))
+        standing = self._standing(as_then, last)
+        used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
+        waiting = tuple(done for n, done in as_then.items() if n in standing.waiting)
+        choices, estimate, guarded = self._estimated(used, last, len(before) + 1)
+        return Closing(used, self._held(used, estimate), guarded, standing, waiting, choices)
+
+    def _standing(self, as_then: Mapping[int, Round], last: Round | None) -> Standing:
+        """Which rounds agree, where that is known of those before the last estimate."""
+        tallies = {number: done.counted for number, done in as_then.items()}
+        before = NO_ROUNDS if last is None else last.standing
+        known = before.agreeing
+
+        def fitted(numbers: Sequence[int]) -> FloatArray:
+            if last is not None and tuple(n for n in known if n in tallies) == tuple(numbers):
+                return _believed(last)
+            some = [tally for number in numbers for tally in tallies[number]]
+            return self.rule.estimate(some, self.prior).distribution
+
+        trusts_first = self.rule.trusts_first
+        found = settled(before, tallies, fitted, take_over=not trusts_first)
         guard = self.rule.guard(self._least)
-        if guard is None:
-            believed = _believed(before[-1]) if before else self.prior
-            return Closing(used, self._held(used, self.rule.estimate(tallies, believed)))
-        mechanisms = {done.number: done.mechanism for done in used}
-        fakes = before[-1].fakes if before else ()
-        guarded = guard.inspect(
-            tallies,
+        if guard is None or found.waiting == before.waiting:
+            return found
+        # what the guard takes for fakes is no sign that people have moved
+        some = [done for number, done in as_then.items() if number not in before.aside]
+        left = self._inspected(guard, some, last).left
+        cleaned = {done.number: done.counted for done in without(some, left)}
+        return settled(before, tallies | cleaned, fitted, take_over=not trusts_first)
+
+    def _estimated(
+        self, used: Sequence[Round], last: Round | None, look: int
+    ) -> tuple[Choices | None, Estimate, Guarded | None]:
+        """The estimate from rounds that agree: of all reports together while the choice allows it."""
+        tallies = [tally for done in used for tally in done.counted]
+        guard, guarded = self.rule.guard(self._least), None
+        believed = _believed(last) if last else self.prior
+        if len(self.rule.promises) == 1:
+            if guard is None:
+                return None, self.rule.estimate(tallies, believed), None
+            guarded = self._inspected(guard, used, last)
+            return None, guarded.estimate, guarded
+        levels = by_promise([done.tallies for done in used])
+        estimate = self.rule.estimate(tallies, believed)
+        compared = compared_levels(levels, estimate.distribution)
+        dependent = bool(last and last.dependent) or (
+            compared is not None and compared.p_value < allowed_at(look)
+        )
+        if dependent:
+            estimate = average_of_levels(levels, self.rule.estimator)
+        elif guard is not None:
+            guarded = self._inspected(guard, used, last)
+            estimate = guarded.estimate
+        told = contributions(self.rule.promises, levels, estimate, self._least)
+        return Choices(told, self._least, compared, dependent), estimate, guarded
+
+    def _inspected(
+        self, guard: GuardedUpdate, used: Sequence[Round], last: Round | None
+    ) -> Guarded:
+        """What a guard says about rounds, given what fakes were found before."""
+        mechanisms = {
+            (done.number, level): mechanism
+            for done in used
+            for level, mechanism in enumerate(done.mechanisms)
+        }
+        return guard.inspect(
+            [tally for done in used for tally in done.counted],
             remembered=[
-                Suspicion(mechanisms[number], *found)
-                for number, *found in fakes
-                if number in mechanisms
+                Suspicion(mechanisms[number, level], report, least, most)
+                for number, report, least, most, level in (last.fakes if last else ())
+                if (number, level) in mechanisms
             ],
         )
-        return Closing(used, self._held(used, guarded.estimate), guarded)
 
     def _held(self, used: Sequence[Round], estimate: Estimate) -> Estimate:
         """The estimate held to the first round where that is trusted and had enough reports."""
         if used[0].number != 1 or len(used) == 1:
             return estimate
-        return self.rule.held(estimate, [done.tally for done in used], used[0].tally)
+        tallies = [tally for done in used for tally in done.counted]
+        return self.rule.held(estimate, tallies, used[0].counted)
 
     def _open_round(self) -> None:
-        believed = self.distribution
-        if self.rounds:  # what an operator believes before the first report needs no such care
-            believed = self.rule.steering(self.space, believed)
-        mechanism = self.rule.design(self.space, believed)
-        empty = Tally(mechanism, np.zeros(mechanism.report_count, dtype=np.int64))
+        believed, mechanisms = self.distribution, []
+        for one in self.rule.choices:
+            # what an operator believes before the first report needs no steering
+            steered = one.steering(self.space, believed) if self.rounds else believed
+            mechanisms.append(one.design(self.space, steered))
         number = self._rounds[-1].number + 1 if self._rounds else 1
-        self._rounds.append(Round(number, mechanism, empty))
+        self._rounds.append(Round.opened(number, mechanisms))
 
     # -- save and resume -----------------------------------------------------------------------
 
@@ -267,7 +364,9 @@ class Campaign:
             "prior": self.prior.tolist(),
             "minimum_reports": self.minimum_reports,
             "rounds": [_round_to_dict(each) for each in self._rounds],
-            "estimated_from": [tally.counts.tolist() for tally in self._closed_from],
+            "estimated_from": [
+                [tally.counts.tolist() for tally in tallies] for tallies in self._closed_from
+            ],
         }
 
     @classmethod
@@ -282,10 +381,14 @@ class Campaign:
             resumed._begin(space, rule, prior, values["minimum_reports"])
             resumed._rounds = _rounds_from(values["rounds"], space.size, rule.guarantee)
             closed = resumed.rounds
-            now = [done.tally.counts for done in closed]  # all that older files have
+            now = [
+                [tally.counts for tally in done.tallies] for done in closed
+            ]  # all older files have
             counts = values.get("estimated_from", now)
-            pairs = zip(closed, counts, strict=True)
-            resumed._closed_from = tuple(Tally(done.mechanism, each) for done, each in pairs)
+            resumed._closed_from = tuple(
+                tuple(map(Tally, done.mechanisms, each if isinstance(each[0], Sized) else [each]))
+                for done, each in zip(closed, counts, strict=True)
+            )
         except (KeyError, TypeError, ValueError, InvalidInput) as problem:
             raise InvalidFile(f"the saved campaign is incomplete or malformed: {problem}") from None
         return resumed
@@ -308,7 +411,7 @@ class Campaign:
         return cls.from_dict(values)
 
     def __repr__(self) -> str:
-        total = sum(each.tally.total for each in self._rounds)
+        total = sum(each.total for each in self._rounds)
         return f"Campaign({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
 
 
@@ -324,32 +427,52 @@ def _as_saved(name: str, values: Any, size: int) -> FloatArray:
 
 
 def _round_to_dict(saved: Round) -> dict[str, Any]:
-    fakes = {"fakes": [list(found) for found in saved.fakes]} if saved.fakes else {}
+    more: dict[str, Any] = {}
+    if saved.fakes:
+        more["fakes"] = [list(found) for found in saved.fakes]
+    if saved.standing != NO_ROUNDS:
+        more["standing"] = saved.standing.to_dict()
+    if saved.dependent:
+        more["dependent"] = True
     return {
-        "mechanism": mechanism_to_dict(saved.mechanism),
-        "counts": saved.tally.counts.tolist(),
+        "mechanisms": [mechanism_to_dict(each) for each in saved.mechanisms],
+        "counts": [tally.counts.tolist() for tally in saved.tallies],
         "distribution": None if saved.distribution is None else saved.distribution.tolist(),
-        **fakes,
+        **more,
     }
 
 
 def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee) -> list[Round]:
     rounds = []
     for number, values in enumerate(saved, start=1):
-        mechanism = mechanism_from_dict(values["mechanism"])
-        if not isinstance(mechanism, Channel):
-            raise InvalidFile("a round must have a mechanism over cells")
-        if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
-            raise InvalidFile(
-                f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise of the "
-                f"campaign ({promise})"
-            )
+        several = "mechanisms" in values  # older files have one mechanism a round
+        described = values["mechanisms"] if several else [values["mechanism"]]
+        mechanisms = [mechanism_from_dict(each) for each in described]
+        tallies = []
+        for mechanism, counts in zip(
+            mechanisms, values["counts"] if several else [values["counts"]], strict=True
+        ):
+            if not isinstance(mechanism, Channel):
+                raise InvalidFile("a round must have a mechanism over cells")
+            if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
+                raise InvalidFile(
+                    f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise "
+                    f"of the campaign ({promise})"
+                )
+            tallies.append(Tally(mechanism, counts))
         believed = values["distribution"]
         if believed is not None:
             believed = frozen(_as_saved("distribution", believed, size))
-        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
-        tally = Tally(mechanism, values["counts"])
-        rounds.append(Round(number, mechanism, tally, believed, fakes))
+        rounds.append(
+            Round(
+                number,
+                tuple(tallies),
+                believed,
+                tuple(found_fakes(found) for found in values.get("fakes", ())),
+                Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS,
+                values.get("dependent", False) is True,
+            )
+        )
     if not rounds or not all(done.closed for done in rounds[:-1]):
         raise InvalidFile("a saved campaign must have one open round, its last")
     return rounds

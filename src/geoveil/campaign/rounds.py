@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.campaign.drift import NO_ROUNDS, Standing
+from geoveil.campaign.promises import Choices, average_of_levels, by_promise
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import Unsupported
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps
@@ -36,27 +38,68 @@ _GAIN_ROUNDS, _GAIN_CELLS, _GAIN_REPORTS = 2, 16, 100_000
 
 _MOST_REMEMBERED = 1_000
 
-FoundFakes = tuple[int, int, int, int]
-"""The number of a round, a report that fakes send in it, and at least and at most how many are fakes."""
+
+class FoundFakes(NamedTuple):
+    """A report that fakes send in a round, and at least and at most how many of them are fakes."""
+
+    number: int
+    report: int
+    least: int
+    most: int
+    level: int = 0
+    """Of the promises of the campaign, which one the fakes chose."""
 
 
 def found_fakes(values: Iterable[int]) -> FoundFakes:
-    """Four whole numbers as they are kept, or a ``ValueError``."""
-    number, report, least, most = (int(value) for value in values)
-    return number, report, least, most
+    """Four or five whole numbers as they are kept, or a ``ValueError``."""
+    number, report, least, most, *level = (int(value) for value in values)
+    if len(level) > 1:
+        raise ValueError("too many values")
+    return FoundFakes(number, report, least, most, *level)
 
 
 @dataclass
 class Round:
-    """One round: the mechanism it published, what came back under it, what was learnt at its close."""
+    """One round: the mechanisms it published, what came back under them, what was learnt at its close."""
 
     number: int
-    mechanism: Channel
-    tally: Tally
+    tallies: tuple[Tally, ...]
+    """One for each promise that the campaign offers, the strongest first."""
     distribution: FloatArray | None = None
     """The estimate made when the round was closed; ``None`` while it is open, or where none was made."""
     fakes: tuple[FoundFakes, ...] = ()
     """What fakes the guard was sure of at that close, in this round and those before."""
+    standing: Standing = NO_ROUNDS
+    """Which rounds agreed at that close."""
+    dependent: bool = False
+    """Whether the choice of a promise was known to depend on the place at that close."""
+
+    @classmethod
+    def opened(cls, number: int, mechanisms: Iterable[Channel]) -> Round:
+        """A round in which nobody has reported."""
+        return cls(number, tuple(Tally(each, np.zeros(each.report_count, dtype=np.int64))
+                                 for each in mechanisms))  # fmt: skip
+
+    @property
+    def mechanisms(self) -> tuple[Channel, ...]:
+        """What it published."""
+        return tuple(tally.channel for tally in self.tallies)
+
+    @property
+    def tally(self) -> Tally:
+        """What came back, where the campaign offers one promise."""
+        (only,) = self.tallies
+        return only
+
+    @property
+    def total(self) -> int:
+        """Reports counted in it, whichever promise they were made under."""
+        return sum(tally.total for tally in self.tallies)
+
+    @property
+    def counted(self) -> list[Tally]:
+        """The tallies with reports."""
+        return [tally for tally in self.tallies if tally.total]
 
     @property
     def closed(self) -> bool:
@@ -102,21 +145,44 @@ class Closing:
     estimate: Estimate
     guard: Guarded | None = None
     """What the guard did, where the campaign has one."""
+    standing: Standing = NO_ROUNDS
+    """Which rounds agree; the estimate is made from those."""
+    waiting: tuple[Round, ...] = ()
+    """Newer rounds that disagree, too few to take over: intervals hold what they say as well."""
+    choices: Choices | None = None
+    """What each promise contributed, where people have a choice."""
 
     @property
     def reports(self) -> int:
         """How many reports were counted in these rounds, fakes among them."""
-        return sum(done.tally.total for done in self.rounds)
+        return sum(done.total for done in self.rounds)
+
+    @property
+    def _tallies(self) -> list[Tally]:
+        return [tally for done in self.rounds for tally in done.counted]
+
+    @property
+    def depends(self) -> bool:
+        """Whether the estimate is an average over promises, because the choice depends on the place."""
+        return self.choices is not None and self.choices.dependent
 
     @cached_property
     def inspected(self) -> Guarded:
         """The estimate with the alarms raised on the way to it; without a guard nothing is left out."""
         if self.guard is not None:
             return self.guard
-        tallies = tuple(Observations(done.tally for done in self.rounds).tallies)
+        tallies = tuple(Observations(self._alike).tallies)
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
         alarm = NewestRounds().check(tallies, self.estimate)
         return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
+
+    @property
+    def _alike(self) -> list[Tally]:
+        """The tallies of one map: all, or of the promise that most chose where that depends on the place."""
+        if not self.depends:
+            return self._tallies
+        levels = by_promise([done.tallies for done in self.rounds])
+        return max(levels, key=lambda level: sum(tally.total for tally in level))
 
     @property
     def alarm(self) -> AlarmResult:
@@ -127,7 +193,7 @@ class Closing:
     def alarm_rounds(self) -> list[Round]:
         """The rounds that the alarm looked at."""
         checked = {tally.channel for tally in self.inspected.received[-self.alarm.rounds :]}
-        return [done for done in self.rounds if done.mechanism in checked]
+        return [done for done in self.rounds if checked & set(done.mechanisms)]
 
     @property
     def fakes(self) -> tuple[FoundFakes, ...]:
@@ -140,11 +206,16 @@ class Closing:
         return () if self.guard is None else self._numbered(self.guard.possible)
 
     def _numbered(self, suspicions: list[Suspicion]) -> tuple[FoundFakes, ...]:
-        numbers = {done.mechanism: done.number for done in self.rounds}
-        found = sorted(suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]
-        return tuple(
-            sorted((numbers[each.mechanism], each.report, each.least, each.most) for each in found)
-        )
+        places = {
+            mechanism: (done.number, level)
+            for done in self.rounds
+            for level, mechanism in enumerate(done.mechanisms)
+        }
+        found = []
+        for each in sorted(suspicions, key=lambda each: -each.least)[:_MOST_REMEMBERED]:
+            number, level = places[each.mechanism]
+            found.append(FoundFakes(number, each.report, each.least, each.most, level))
+        return tuple(sorted(found))
 
     @classmethod
     def recalled(
@@ -156,12 +227,21 @@ class Closing:
         stopped: str,
         fakes: Iterable[FoundFakes] = (),
         named: tuple[int, ...] = (),
+        waiting: tuple[Round, ...] = (),
+        dependent: bool = False,
     ) -> Closing:
-        """A close as it was kept, for its error bars: nothing is estimated again.
+        """A close as it was kept, for its error bars.
 
         ``fakes`` are the ``possible_fakes`` of then, and ``named`` the reports that the guard had named.
+        Nothing is estimated again but the maps of each promise where the choice of one was ``dependent`` on
+        the place.
         """
-        tallies = tuple(Observations(done.tally for done in rounds).tallies)
+        tallies = tuple(Observations(tally for done in rounds for tally in done.counted).tallies)
+
+        def errors() -> ErrorBars:
+            levels = by_promise([done.tallies for done in rounds])
+            return average_of_levels(levels, IterativeBayesianUpdate()).errors
+
         estimate = Estimate(
             space=tallies[0].space,
             distribution=distribution,
@@ -169,17 +249,19 @@ class Closing:
             steps=steps,
             stopped=stopped,
             find_fit=_not_kept,
-            find_errors=_not_kept,
+            find_errors=errors if dependent else _not_kept,
             find_identifiability=_not_kept,
         )
         places = {tally.channel: place for place, tally in enumerate(tallies)}
-        mechanisms = {done.number: done.mechanism for done in rounds}
+        mechanisms = {done.number: done.mechanisms for done in rounds}
         taken = tuple(np.zeros_like(tally.counts) for tally in tallies)
         most = tuple(np.zeros_like(tally.counts) for tally in tallies)
-        for number, report, fewest, greatest in fakes:
-            place = places[mechanisms[number]]
+        for number, report, fewest, greatest, level in fakes:
+            place = places[mechanisms[number][level]]
             taken[place][report], most[place][report] = fewest, greatest
-        return cls(rounds, estimate, Guarded(estimate, (), tallies, taken, most, named))
+        guard = Guarded(estimate, (), tallies, taken, most, named)
+        choices = Choices((), 0, None, True) if dependent else None
+        return cls(rounds, estimate, guard, waiting=waiting, choices=choices)
 
     @one_blas_thread()
     def error_bars(self) -> tuple[ErrorBars, list[Round]]:
@@ -187,10 +269,25 @@ class Closing:
 
         Bars from some of the rounds are wider than they could be, and hold what they claim. Where fakes
         were named, those of the named cells run from the low end without the most fakes to the high end
-        without the fewest; all others hold also what would be said with all reports.
+        without the fewest; all others hold also what would be said with all reports. Where newer rounds
+        disagree, every interval holds also what they say.
         """
+        bars, chosen = self._agreeing_bars()
+        if not self.waiting:
+            return bars, chosen
+        newer = [tally for done in self.waiting for tally in done.counted]
+        estimate = IterativeBayesianUpdate().fit(newer)
+        others, _ = self._bars(newer, self.waiting, estimate.distribution)
+        nobody = np.zeros(0, dtype=np.int64)
+        either = "; whatever these and the bars of the newer rounds that disagree hold"
+        return EitherErrors.of(self.estimate.distribution, [bars, others], nobody, either), chosen
+
+    def _agreeing_bars(self) -> tuple[ErrorBars, list[Round]]:
+        """Error bars from the rounds that the estimate is made from."""
+        if self.depends:
+            return self.estimate.errors, list(self.rounds)
         guard = self.inspected
-        bars, chosen = self._bars(guard.left, self.estimate.distribution)
+        bars, chosen = self._bars(guard.left, self.rounds, self.estimate.distribution)
         if not any(most.any() for most in guard.most):
             return bars, chosen
         steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
@@ -199,32 +296,23 @@ class Closing:
             counted = [tally for tally in left if tally.total]
             if counted:
                 estimate = IterativeBayesianUpdate(stop=steps).fit(counted)
-                parts.append(self._bars(left, estimate.distribution)[0])
+                parts.append(self._bars(left, self.rounds, estimate.distribution)[0])
         named = np.array([y for y in guard.named if y < self.estimate.space.size], dtype=np.int64)
-        return EitherErrors.of(self.estimate.distribution, parts, named), chosen
+        ways = f"; whatever the bars of {len(parts)} ways to count fakes hold"
+        return EitherErrors.of(self.estimate.distribution, parts, named, ways), chosen
 
     def _bars(
-        self, left: Iterable[Tally], distribution: FloatArray
+        self, left: Iterable[Tally], rounds: Sequence[Round], distribution: FloatArray
     ) -> tuple[ErrorBars, list[Round]]:
         """Bars around a distribution, from what is left of the largest rounds."""
         most = max(1, _BAR_PRODUCTS // distribution.size**3)
-        largest = sorted(self._without(left), key=lambda done: -done.tally.total)[:most]
+        largest = sorted(without(rounds, left), key=lambda done: -done.total)[:most]
         chosen = sorted(largest, key=lambda done: done.number)
-        observations = Observations(done.tally for done in chosen)
+        observations = Observations(tally for done in chosen for tally in done.counted)
         bars = FisherInformation().errors(
             observations, distribution, lambda counts, _: counts, None
         )
         return bars, chosen
-
-    def _without(self, left: Iterable[Tally]) -> list[Round]:
-        """The rounds with what is left of their reports; those with the same mechanism share it."""
-        waiting = {tally.channel: tally.counts for tally in left}
-        honest = []
-        for done in self.rounds:
-            counts = np.minimum(done.tally.counts, waiting[done.mechanism])
-            waiting[done.mechanism] = waiting[done.mechanism] - counts
-            honest.append(replace(done, tally=Tally(done.mechanism, counts)))
-        return honest
 
     @one_blas_thread()
     def manipulation_gain(self) -> tuple[ManipulationGain, list[Round]]:
@@ -234,14 +322,14 @@ class Closing:
         fakes among them, one fake report at a time: of every cell, or of cells spread evenly over
         the space.
         """
-        newest = {done.mechanism: done for done in self.rounds}  # a renewed mechanism is the same
+        newest = {done.mechanisms: done for done in self.rounds}  # a renewed mechanism is the same
         attacked = sorted(newest.values(), key=lambda done: done.number)[-_GAIN_ROUNDS:]
         cells = self.estimate.space.size
-        affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(attacked))
+        mechanisms = [each for done in attacked for each in done.mechanisms]
+        affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
         tried = np.unique(
             np.linspace(0, cells - 1, min(cells, affordable)).round().astype(np.int64)
         )
-        mechanisms = [done.mechanism for done in attacked]
         people = self.estimate.distribution
         attack = Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
         gains = attack.screened(tried, max(1, self.estimate.steps), lambda change: change)
@@ -253,3 +341,18 @@ class Closing:
             by_target, tried,
         )  # fmt: skip
         return gain, attacked
+
+
+def without(rounds: Iterable[Round], left: Iterable[Tally]) -> list[Round]:
+    """The rounds with what is left of their reports; those with the same mechanism share it."""
+    waiting = {tally.channel: tally.counts for tally in left}
+    honest = []
+    for done in rounds:
+        tallies = []
+        for tally in done.tallies:
+            counts = np.minimum(tally.counts, waiting.get(tally.channel, 0))
+            if counts.any():
+                waiting[tally.channel] = waiting[tally.channel] - counts
+            tallies.append(Tally(tally.channel, counts))
+        honest.append(replace(done, tallies=tuple(tallies)))
+    return [done for done in honest if done.total]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from geoveil.campaign.seed_round import held_to_seed
 from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
+from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.position.positional import MOST_SLACK
@@ -29,8 +31,16 @@ class Rule(Protocol):
     def guarantee(self) -> Guarantee:
         """What every mechanism promises."""
 
+    @property
+    def promises(self) -> tuple[float, ...]:
+        """What people may choose among, in ε per km, the strongest promise (the smallest ε) first."""
+
+    @property
+    def choices(self) -> Sequence[Rule]:
+        """The rule of every promise by itself, in the same order."""
+
     def design(self, space: Space, believed: FloatArray) -> Channel:
-        """The mechanism of the next round, given what is believed now."""
+        """The mechanism of the next round, given what is believed now; of one promise."""
 
     def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
         """What the next mechanism is designed for after an estimate from reports."""
@@ -45,7 +55,15 @@ class Rule(Protocol):
     def guard(self, least: int) -> GuardedUpdate | None:
         """What estimates in a guarded campaign; every round keeps at least so many reports."""
 
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+    @property
+    def estimator(self) -> Estimator:
+        """What estimates from a part of the reports."""
+
+    @property
+    def trusts_first(self) -> bool:
+        """Whether the first round is known to be honest, so that no other takes over from it."""
+
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
         """The estimate as far as the first round, ``seed``, allows it where that is trusted."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +84,9 @@ class PromiseRule:
     (:func:`~geoveil.campaign.steering.averaged`).
     ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without
     a rule of its own does on a map, and every campaign of the service.
-    Reference: docs/privic.md.
+    ``promises_per_km`` are several promises that people choose among, each with a mechanism of its own;
+    ``epsilon_per_km`` is then the largest of them, which no report exceeds.
+    Reference: docs/privic.md, docs/choice-and-time.md.
     """
 
     pools: ClassVar[bool] = True
@@ -77,9 +97,33 @@ class PromiseRule:
     guarded: bool = False
     between: Between = "cells"
     trusted_seed: bool = False
+    promises_per_km: tuple[float, ...] = ()
+
+    @classmethod
+    def offering(cls, promises_per_km: Iterable[float], **settings: Any) -> PromiseRule:
+        """The rule of a campaign that offers several promises, in any order.
+
+        >>> PromiseRule.offering([2, 0.5, 1]).promises
+        (0.5, 1.0, 2.0)
+        """
+        promises = tuple(sorted(positive("promises_per_km", each) for each in promises_per_km))
+        if not 1 <= len(promises) <= MOST_LEVELS or len(set(promises)) < len(promises):
+            given = ", ".join(f"{each:g}" for each in promises)
+            raise InvalidInput(
+                f"promises_per_km ({given}) must be 1 to {MOST_LEVELS} numbers, all different"
+            )
+        several = promises if len(promises) > 1 else ()
+        return cls(promises[-1], promises_per_km=several, **settings)
 
     def __post_init__(self) -> None:
         positive("epsilon_per_km", self.epsilon_per_km)
+        several = tuple(map(float, self.promises_per_km))
+        object.__setattr__(self, "promises_per_km", several)
+        rising = all(one < other for one, other in pairwise(several))
+        if several and not (rising and several[-1] == self.epsilon_per_km and several[0] > 0):
+            raise InvalidInput(
+                "promises_per_km must rise and end with epsilon_per_km; use PromiseRule.offering"
+            )
         if not 0.0 <= finite("camouflage", self.camouflage) <= 1.0:
             raise InvalidInput(f"camouflage ({self.camouflage!r}) must lie in [0, 1]")
 
@@ -89,6 +133,18 @@ class PromiseRule:
         if self.between == "positions":
             return BetweenPositions(self.epsilon_per_km, MOST_SLACK)
         return GeoIndistinguishability(self.epsilon_per_km)
+
+    @property
+    def promises(self) -> tuple[float, ...]:
+        """What people may choose among, the strongest first."""
+        return self.promises_per_km or (self.epsilon_per_km,)
+
+    @property
+    def choices(self) -> tuple[PromiseRule, ...]:
+        """The rule of every promise by itself."""
+        return tuple(
+            replace(self, epsilon_per_km=each, promises_per_km=()) for each in self.promises
+        )
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """At the promise and the dial, Blahut–Arimoto started from uniform."""
@@ -115,7 +171,12 @@ class PromiseRule:
             return None
         return GuardedUpdate(NewestRounds(), self.estimator, least=least)
 
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+    @property
+    def trusts_first(self) -> bool:
+        """As it was said."""
+        return self.trusted_seed
+
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
         """Within the error bars of a trusted first round."""
         if not self.trusted_seed:
             return estimate
@@ -138,6 +199,7 @@ class PromiseRule:
             "guarded": self.guarded or None,
             "trusted_seed": self.trusted_seed or None,
             "between": None if self.between == "cells" else self.between,
+            "promises_per_km": list(self.promises_per_km) or None,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -169,6 +231,16 @@ class PublishedRule:
         return GeoIndistinguishability(2 * self.beta_per_km)
 
     @property
+    def promises(self) -> tuple[float, ...]:
+        """One, 2β."""
+        return (2 * self.beta_per_km,)
+
+    @property
+    def choices(self) -> tuple[PublishedRule, ...]:
+        """Itself: the paper offers one promise."""
+        return (self,)
+
+    @property
     def design_updates(self) -> int:
         """How often Blahut–Arimoto updates c: one less than the paper's N_BA."""
         return self.design_steps - 1
@@ -186,7 +258,17 @@ class PublishedRule:
         """The paper has none."""
         return None
 
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Tally) -> Estimate:
+    @property
+    def estimator(self) -> Estimator:
+        """The same number of steps, from uniform."""
+        return IterativeBayesianUpdate(stop=Steps(self.update_steps))
+
+    @property
+    def trusts_first(self) -> bool:
+        """No round is special."""
+        return False
+
+    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
         """The paper trusts every round."""
         return estimate
 

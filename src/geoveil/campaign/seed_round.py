@@ -6,6 +6,8 @@ one's own staff or of a panel, bound what the others can do: not by their number
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from geoveil.arrays import FloatArray
@@ -19,9 +21,9 @@ _STEPS = 200
 
 
 def held_to_seed(
-    estimate: Estimate, tallies: list[Tally], seed: Tally, estimator: Estimator
+    estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally], estimator: Estimator
 ) -> Estimate:
-    """An estimate held to the error bars of a trusted tally; itself where it lies within them.
+    """An estimate held to the error bars of a trusted round; itself where it lies within them.
 
     The bars are those of the seed alone, wide enough to hold all cells at once 19 times in 20 (each at
     1 − 0.05/cells), so that an honest campaign is hardly ever touched. A cell can then be moved by the

@@ -35,7 +35,8 @@ class Crowd:
     stay away from a round they would report in; ``fake_share`` is the share of all reports that are
     fake, all of the report ``fake_report``. ``people`` are cells; where ``positions_km`` says where in the
     plane of the space each of them stands, a mechanism between positions draws from there, else from
-    anywhere in the cell.
+    anywhere in the cell. ``choices`` are the shares of people who choose each promise of the campaign, the
+    strongest first, whatever their place; all the same where it is empty. Fakes choose as people do.
     """
 
     people: IntArray
@@ -44,8 +45,11 @@ class Crowd:
     fake_share: float = 0.0
     fake_report: int = 0
     positions_km: FloatArray | None = None
+    choices: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.choices:
+            arrays.distribution("choices", self.choices, len(self.choices))
         if self.positions_km is not None and self.positions_km.shape != (len(self.people), 2):
             raise InvalidInput(
                 f"positions_km (shape {self.positions_km.shape}) must have a row for each of "
@@ -63,6 +67,17 @@ class Crowd:
         parts = np.array_split(order, number) if self.everybody == "once" else [order] * number
         for part in parts:
             yield part[generator.random(part.size) >= self.churn]
+
+    def chosen(self, number: int, promises: int, generator: np.random.Generator) -> IntArray:
+        """Which of so many promises each of some people chooses."""
+        if promises == 1:
+            return np.zeros(number, dtype=np.int64)
+        if self.choices and len(self.choices) != promises:
+            raise InvalidInput(
+                f"choices ({len(self.choices)}) must be one share for each of {promises} promises"
+            )
+        shares = np.array(self.choices) if self.choices else arrays.uniform(promises)
+        return generator.choice(promises, size=number, p=shares / shares.sum())
 
     def fakes(self, honest: int) -> int:
         """How many fake reports go with so many honest ones."""
@@ -125,37 +140,45 @@ def simulate(
     met = np.zeros(campaign.space.size)
     results = []
     number = arrays.count("rounds", rounds)
-    for index, who in enumerate(crowd.rounds(number, generator)):
-        mechanism, present = campaign.mechanism, people[who]
+    for index, everybody in enumerate(crowd.rounds(number, generator)):
+        mechanisms = list(campaign.mechanisms.values())
         source = seeded(seed * 1_000_003 + index)
-        fakes = np.full(crowd.fakes(present.size), crowd.fake_report)
-        if crowd.positions_km is not None and isinstance(mechanism, PositionalElastic):
-            reports = mechanism.sample_at_km(crowd.positions_km[who], randomness=source)
-        else:
-            reports = mechanism.sample(present, randomness=source)
-        honest = mechanism.tally(reports)
-        campaign.receive(honest + mechanism.tally(fakes) if fakes.size else honest)
-        met = met + np.bincount(present, minlength=met.size)
+        chosen = crowd.chosen(everybody.size, len(mechanisms), generator)
+        for level, mechanism in enumerate(mechanisms):
+            who = everybody[chosen == level]
+            fakes = np.full(crowd.fakes(who.size), crowd.fake_report)
+            if crowd.positions_km is not None and isinstance(mechanism, PositionalElastic):
+                reports = mechanism.sample_at_km(crowd.positions_km[who], randomness=source)
+            else:
+                reports = mechanism.sample(people[who], randomness=source)
+            honest = mechanism.tally(reports)
+            campaign.receive(honest + mechanism.tally(fakes) if fakes.size else honest)
+        met = met + np.bincount(people[everybody], minlength=met.size)
         if campaign.close_round() is not None:
-            results.append(_result(campaign, mechanism, truth, met, hindsight=hindsight))
+            results.append(_result(campaign, truth, met, hindsight=hindsight))
         if progress is not None:
             progress(index + 1, number)
     return Simulation(campaign.space, truth, tuple(results), campaign)
 
 
 def _result(
-    campaign: Campaign, mechanism: Channel, truth: FloatArray, met: FloatArray, *, hindsight: bool
+    campaign: Campaign, truth: FloatArray, met: FloatArray, *, hindsight: bool
 ) -> RoundResult:
-    space, believed = campaign.space, campaign.distribution
+    space, believed, done = campaign.space, campaign.distribution, campaign.rounds[-1]
+
+    def mean(measure: Callable[[Channel, FloatArray], float]) -> float:
+        """Over the reports of the round, whichever promise they were made under."""
+        return sum(measure(t.channel, truth) * t.total for t in done.counted) / done.total
+
     plain = isinstance(campaign.rule, PromiseRule) and not campaign.rule.guarded
     return RoundResult(
-        number=campaign.rounds[-1].number,
-        reports=sum(done.tally.total for done in campaign.rounds),
+        number=done.number,
+        reports=sum(each.total for each in campaign.rounds),
         error_km=earth_movers_distance_km(believed, truth, space),
         floor_km=earth_movers_distance_km(met / met.sum(), truth, space),
         hindsight_km=best_in_hindsight_km(campaign, truth) if hindsight and plain else None,
-        mean_distance_km=mean_distance_km(mechanism, truth),
-        leakage_bits=mutual_information_bits(mechanism, truth),
+        mean_distance_km=mean(mean_distance_km),
+        leakage_bits=mean(mutual_information_bits),
         steps=campaign.estimate.steps,
         distribution=believed,
     )
@@ -163,7 +186,7 @@ def _result(
 
 def best_in_hindsight_km(campaign: Campaign, truth: ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
-    observations = Observations([done.tally for done in campaign.rounds])
+    observations = Observations(tally for done in campaign.rounds for tally in done.counted)
     path = em_path(
         Objective(observations.operator, observations.counts), arrays.uniform(campaign.space.size)
     )

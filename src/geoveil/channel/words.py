@@ -58,9 +58,15 @@ def _rounded(value: float, digits: int, rounding: str, slack: Decimal) -> str:
 
 
 def spend_in_words(
-    guarantee: Guarantee | None, reports_per_person: int | None = None, *, unit: str = "km"
+    guarantee: Guarantee | None,
+    reports_per_person: int | None = None,
+    *,
+    unit: str = "km",
+    chosen: bool = False,
 ) -> str:
     """What a person has spent, where it is known how often anybody reports; else what a report costs.
+
+    Where people have ``chosen`` among promises, the guarantee is the weakest of them.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
     >>> spend_in_words(GeoIndistinguishability(2.0))
@@ -71,7 +77,10 @@ def spend_in_words(
     if guarantee is None:
         return _NOTHING
     if reports_per_person is None:
-        return f"Each report spends {guarantee.amount(unit)}; the reports of one person add up."
+        most = "at most " if chosen else ""
+        return (
+            f"Each report spends {most}{guarantee.amount(unit)}; the reports of one person add up."
+        )
     reports = count("reports_per_person", reports_per_person)
     often = "one report" if reports == 1 else f"at most {reports:,} reports"
     return f"Every person has spent at most {(guarantee * reports).amount(unit)}, in {often}."

@@ -62,6 +62,20 @@ class BoxType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.
         return edges
 
 
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
+    """Numbers with commas between them."""
+
+    name = "NUMBERS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        try:
+            return tuple(float(number) for number in value.split(","))
+        except ValueError:
+            self.fail("must be numbers with commas between them, such as 0.5,1,2", param, ctx)
+
+
 def _one_mark(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """A delimiter: one character, or the word for the one that is hard to type."""
     mark = "\t" if value in ("tab", "\\t") else value

@@ -39,7 +39,15 @@ class Population(NamedTuple):
 @click.command()
 @click.argument("source", metavar="[CHECKINS]", required=False)
 @click.option("--rounds", type=click.IntRange(min=1), default=8, show_default=True)
-@click.option("--epsilon-per-km", type=float, required=True, help="The promise, certified.")
+@click.option("--epsilon-per-km", type=float, help="The promise, certified.")
+@click.option(
+    "--promises", type=shared.Numbers(), metavar="E1,E2,…",
+    help="Several promises instead, ε per km: everybody chooses one.",
+)  # fmt: skip
+@click.option(
+    "--choices", type=shared.Numbers(), metavar="S1,S2,…",
+    help="Shares of people who choose each of --promises; all the same where not given.",
+)  # fmt: skip
 @shared.camouflage_option
 @shared.between_option
 @click.option(
@@ -97,7 +105,9 @@ def command(
 
     \b
     geoveil simulate checkins.csv --rounds 15 --epsilon-per-km 2 --camouflage 0.5 --plot curve.png
+    geoveil simulate checkins.csv --rounds 4 --promises 0.5,1,2 --choices 0.2,0.3,0.5
     """
+    _check_promises(options)
     for picture in (plot, maps):
         if picture is not None:
             picture_kind(picture)
@@ -128,7 +138,8 @@ def command(
         often = int(options["rounds"])
         spend = Spend(spend.persons, spend.largest * often, spend.typical * often)
     reports = None if spend is None else spend.largest
-    sentences = [spend_in_words(promise, reports)]
+    several = len(simulation.campaign.rule.promises) > 1
+    sentences = [spend_in_words(promise, reports, chosen=several)]
     names = ("number", "reports", "error_km", "floor_km", "hindsight_km", "mean_distance_km",
              "leakage_bits", "steps")  # fmt: skip
     values = {
@@ -142,12 +153,50 @@ def command(
         "spent": sentences[0],
         "start_error_km": simulation.start_km,
         "rounds": [{name: getattr(done, name) for name in names} for done in simulation.rounds],
+        **_beside_the_map(simulation, sentences),
     }
     if spend is not None and limit is not None:
         sentences.append(f"Persons: {persons_in_words(spend, limit, promise)}.")
     if people.outside.outside:
         sentences.append(f"{people.outside.sentence()}.")
     console.result(values, lambda screen: _show(screen, simulation, sentences))
+
+
+def _check_promises(options: dict[str, Any]) -> None:
+    """One promise or several, and as many shares as promises."""
+    promises, choices = options["promises"], options["choices"]
+    if (promises is None) == (options["epsilon_per_km"] is None):
+        raise click.UsageError("a promise must be given: --epsilon-per-km, or several, --promises")
+    if promises is None and choices is not None:
+        raise click.UsageError("--choices must come with --promises")
+    if choices is not None and len(choices) != len(promises):
+        raise click.UsageError(
+            f"--choices ({len(choices)}) must be one share for each of {len(promises)} promises"
+        )
+    if choices is not None and (min(choices) < 0 or not sum(choices) > 0):
+        raise click.UsageError("--choices must not be negative, and not all be 0")
+    if promises is not None and options["as_published"]:
+        raise click.UsageError("--promises must not go with --as-published: the paper has one")
+
+
+def _beside_the_map(simulation: Simulation, sentences: list[str]) -> dict[str, Any]:
+    """What the last close says about choice and drift, for machines; its words are added to the sentences."""
+    if not simulation.rounds:
+        return {}
+    closing, described = simulation.campaign.closing, {}
+    if closing.choices is not None:
+        choices = closing.choices
+        described["choices"] = {
+            "levels": [level._asdict() for level in choices.levels],
+            "dependent": choices.dependent,
+            "p_value": None if choices.compared is None else choices.compared.p_value,
+            "summary": choices.summary(),
+        }
+        sentences.append(f"Choices: {choices.summary()}")
+    if len(simulation.campaign.rounds) > 1 and simulation.campaign.rule.pools:
+        described["drift"] = {**closing.standing.to_dict(), "summary": closing.standing.summary()}
+        sentences.append(f"Rounds: {closing.standing.summary()}")
+    return described
 
 
 def _read(
@@ -212,19 +261,38 @@ def _run(people: Population, options: dict[str, Any], progress: ProgressBar) -> 
             "guarded",
             "between",
         )
-        campaign = gv.Campaign(grid, **{name: options[name] for name in names})
+        campaign = gv.Campaign(
+            grid,
+            promises_per_km=options["promises"],
+            **{name: options[name] for name in names},
+        )
     fake = middle if options["fake_cell"] is None else options["fake_cell"]
     everybody = options["everybody"].replace("-", " ")
     return gv.simulate(
         campaign,
         Crowd(
-            people.cells, everybody, options["churn"], options["fakes"], fake, people.positions_km
+            people.cells,
+            everybody,
+            options["churn"],
+            options["fakes"],
+            fake,
+            people.positions_km,
+            _shares(options),
         ),
         rounds=options["rounds"],
         seed=options["seed"],
         hindsight=True,
         progress=lambda done, total: progress.update(done / total, f"round {done} of {total}"),
     )
+
+
+def _shares(options: dict[str, Any]) -> tuple[float, ...]:
+    """The shares of the promises in their order from the strongest on, however they were given."""
+    if options["choices"] is None:
+        return ()
+    pairs = sorted(zip(options["promises"], options["choices"], strict=True))
+    total = sum(share for _, share in pairs)
+    return tuple(share / total for _, share in pairs)
 
 
 def _show(screen: Screen, simulation: Simulation, sentences: list[str]) -> None:

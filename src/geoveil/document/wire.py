@@ -186,6 +186,18 @@ class MechanismDocument:
         return levels
 
 
+def kept_levels(documents: Sequence[MechanismDocument]) -> bytes:
+    """The documents of a round as a collector keeps them: its only level without id, or all in one body."""
+    return documents[0].to_bytes() if len(documents) == 1 else served_levels(documents)
+
+
+def read_kept(kept: bytes) -> tuple[MechanismDocument, ...]:
+    """The documents that :func:`kept_levels` wrote; they were certified then."""
+    if b'"kind":"levels"' in kept:
+        return MechanismDocument.read_levels(kept, certified=True)
+    return (MechanismDocument.read(kept, certified=True),)
+
+
 def served_levels(documents: Sequence[MechanismDocument]) -> bytes:
     """What a collector answers: its only level as it is, or all of them in one body."""
     if len(documents) == 1:

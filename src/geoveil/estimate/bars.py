@@ -162,10 +162,12 @@ class EitherErrors(ErrorBars):
     named: IntArray
 
     @classmethod
-    def of(cls, distribution: FloatArray, parts: Sequence[ErrorBars], named: IntArray) -> ErrorBars:
-        """Those of an estimate that was made from the first of the sets."""
+    def of(
+        cls, distribution: FloatArray, parts: Sequence[ErrorBars], named: IntArray, words: str
+    ) -> ErrorBars:
+        """Those of an estimate that was made from the first of the sets; ``words`` say which there are."""
         first = parts[0]
-        method = f"{first.method}; whatever the bars of {len(parts)} ways to count fakes hold"
+        method = f"{first.method}{words}"
         people = min(part.people for part in parts)
         return cls(method, distribution, first.centre, people, parts, named)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -16,6 +16,7 @@ from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, em_path, full_support
+from geoveil.estimate.slot_maps import SlotMaps, fit_slots
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 
 _LEAST_STEPS = 50
@@ -80,6 +81,23 @@ class IterativeBayesianUpdate:
             find_errors=lambda: self._errors(observations, ascent),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
         )
+
+    def fit_slots(self, slots: Mapping[Any, Tally | Iterable[Tally]]) -> SlotMaps:
+        """One map for each slot, such as the hours of a day: ``fit_slots({hour: tally})[8]``.
+
+        The ascent of a slot runs on its own reports. It begins at the pooled map of all slots, at the uniform
+        one or half-way, and makes the same number of steps in every slot; held-out reports choose both
+        where ``stop`` is ``CrossValidated()``, else it begins at the pooled map. Slots without reports have
+        no map and are named in ``empty``. Cost: fifteen ascents of every slot and two more.
+
+        >>> import geoveil as gv
+        >>> mechanism = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
+        >>> hours = {8: gv.Tally(mechanism, [60, 30, 20]), 9: gv.Tally(mechanism, [0, 0, 0])}
+        >>> maps = gv.IterativeBayesianUpdate().fit_slots(hours)
+        >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
+        ([8], (9,), 0)
+        """
+        return fit_slots(self, slots)
 
     def _errors(self, observations: fitted.Observations, ascent: Ascent) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty

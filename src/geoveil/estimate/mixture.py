@@ -51,7 +51,17 @@ class AverageOfEstimates:
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from tallies of one space, whatever their mechanisms."""
         each = fitted.by_mechanism(fitted.checked_tallies(tallies))
-        parts = [self.estimator.fit(tally) for tally in each]
+        return self.fit_groups([[tally] for tally in each])
+
+    @one_blas_thread()
+    def fit_groups(self, groups: Iterable[Sequence[Tally]]) -> fitted.Estimate:
+        """The average of one estimate for each group of people, such as all who chose the same promise.
+
+        Right whatever the groups have to do with the places of their people.
+        """
+        given = [list(group) for group in groups]
+        each = [tally for group in given for tally in group]
+        parts = [self.estimator.fit(group) for group in given]
         weights = np.array([part.total for part in parts], dtype=np.float64)
         weights /= weights.sum()
         distribution = weights @ np.stack([part.distribution for part in parts])

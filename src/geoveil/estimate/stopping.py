@@ -242,7 +242,7 @@ class CrossValidated:
                 "weights must be one vector of whole counts to be cross-validated; "
                 "use CertifiedWithin or Steps for probabilities"
             )
-        held_out = self._parts(counts)
+        held_out = self.parts(counts)
         trained = counts - held_out
         usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
         if not usable.any():
@@ -254,7 +254,7 @@ class CrossValidated:
         limit = f", whose search reached its limit of {self.maximum} steps"
         return Steps(chosen, how if ended else how + limit)
 
-    def _parts(self, counts: IntArray) -> IntArray:
+    def parts(self, counts: IntArray) -> IntArray:
         """(folds·repeats, observations): how many of each report every part holds."""
         generator = np.random.default_rng(self.seed)
         seen = np.flatnonzero(counts)
@@ -265,12 +265,16 @@ class CrossValidated:
             parts[repeat * self.folds : (repeat + 1) * self.folds, seen] = dealt.T
         return parts
 
+    def is_over(self, search: Search, step: int) -> bool:
+        """Whether more steps are not worth trying."""
+        return step > self.patience * search.best + 20 or search.last_gain() < self.least_gain
+
     def _best(
         self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
     ) -> tuple[int, bool]:
         """The step of the best held-out likelihood, and whether the search ended before the limit."""
         left_out = held_out[:, objective.seen]  # what one part leaves out, another learns from
-        search = _Search()
+        search = Search()
         for step, point in enumerate(em_path(objective, np.tile(start, (len(held_out), 1)))):
             if step < search.due and step < self.maximum:
                 continue
@@ -279,13 +283,13 @@ class CrossValidated:
             end = self.patience * search.best + 20
             if progress is not None:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))
-            over = step > end or search.last_gain() < self.least_gain
+            over = self.is_over(search, step)
             if over or step >= self.maximum:
                 return search.best, over
         raise AssertionError("the path has no end")
 
 
-class _Search:
+class Search:
     """The steps tried so far and the best held-out log-likelihood up to each of them."""
 
     def __init__(self) -> None:
@@ -303,6 +307,11 @@ class _Search:
         self._tried.append(step)
         self._best_values.append(value)
         self.due = step + 1 + step // 50
+
+    @property
+    def best_value(self) -> float:
+        """The best held-out log-likelihood so far."""
+        return self._best_values[-1]
 
     def last_gain(self) -> float:
         """What the second half of the steps gained over the first; at least 40 are wanted."""

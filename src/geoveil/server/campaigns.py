@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from geoveil.document.campaign_ids import new_id
-from geoveil.document.wire import MechanismDocument
 from geoveil.server import conclusion as conclusions
 from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
@@ -73,9 +72,9 @@ class Campaigns:
             raise exists
         settings = msgspec.structs.replace(settings, id=campaign)
         now = int(self.clock())
-        document = conclusions.first_document(settings, campaign, now)
+        documents = conclusions.first_documents(settings, campaign, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
-        if not self._store.create_campaign(record, conclusions.record_of(document, settings, now)):
+        if not self._store.create_campaign(record, conclusions.record_of(documents, settings, now)):
             raise exists
         return record
 
@@ -170,7 +169,9 @@ class Campaigns:
     def evidence(self, campaign: str, number: int | None = None) -> Evidence:
         """An estimate with the documents and the counts it was made from; raises as :meth:`estimate`."""
         record = self.estimate(campaign, number)
-        used = {each["round"] for each in conclusions.read_body(record.body)["rounds"]}
+        body = conclusions.read_body(record.body)
+        used = {each["round"] for each in body["rounds"]}
+        used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
         counts = self._store.closing_counts(campaign, record.round)
         documents = {
             each.number: each.document
@@ -384,9 +385,8 @@ class Campaigns:
 
     def _renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
         """Open a round from now on with the mechanism of the last."""
-        now, document = int(self.clock()), MechanismDocument.read(current.document, certified=True)
-        following = conclusions.renewed(document, settings, now, number)
-        record = conclusions.record_of(following, settings, now)
+        now = int(self.clock())
+        record = conclusions.renewed(current, settings, now, number)
         self._store.replace_document(record, after=current.number, at_s=now)
         self._forget(current.campaign)
 
@@ -400,9 +400,8 @@ class Campaigns:
         Its reports enter the next estimate. ``False`` where another process has published or given up.
         """
         current, settings = self._look(closing.campaign), self.settings(closing.campaign)
-        now, document = int(self.clock()), MechanismDocument.read(current.document, certified=True)
-        following = conclusions.renewed(document, settings, now, current.number + 1)
-        record = conclusions.record_of(following, settings, now)
+        now = int(self.clock())
+        record = conclusions.renewed(current, settings, now, current.number + 1)
         given_up = self._store.give_up(closing.campaign, closing.round, record, at_s=now)
         self._forget(closing.campaign)
         return given_up

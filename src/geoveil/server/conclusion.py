@@ -18,10 +18,17 @@ import numpy as np
 
 from geoveil.arrays import IntArray, one_blas_thread
 from geoveil.campaign import Campaign, Closing, Round
+from geoveil.campaign.drift import Standing
 from geoveil.campaign.rounds import found_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, publish
+from geoveil.document.wire import (
+    MechanismDocument,
+    kept_levels,
+    publish,
+    read_kept,
+    tag_of,
+)
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import PositionalElastic
 from geoveil.server.settings_of_campaign import CampaignSettings
@@ -34,6 +41,9 @@ LEVEL = 0.95
 """Of the intervals."""
 SLOW_CLOCKS_S = 300
 """Documents begin to hold this long before they are published, for devices whose clocks are slow."""
+
+Documents = tuple[MechanismDocument, ...]
+"""Of one round: one for each promise, the strongest first."""
 
 
 class NothingToRelease(GeoveilError):
@@ -84,14 +94,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
     settings, last = work.settings, work.last
-    documents = {
-        number: MechanismDocument.read(work.documents[number], certified=True)
-        for number in sorted(work.documents)
-    }
-    rounds = [
-        Round(number, document.mechanism, Tally(document.mechanism, work.counts[number]))
-        for number, document in documents.items()
-    ]
+    documents = {number: read_kept(work.documents[number]) for number in sorted(work.documents)}
+    rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
     campaign = Campaign.from_rounds(
@@ -103,8 +107,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
         )
     closing, following = campaign.closing, None
     if not last:
-        document = _published(campaign, settings, work.campaign, work.closed_at_s)
-        following = record_of(document, settings, work.closed_at_s)
+        published = _published(campaign, settings, work.campaign, work.closed_at_s)
+        following = record_of(published, settings, work.closed_at_s)
     parts: dict[str, Any] = {}
     for done, part in enumerate(PARTS.values()):
         unfinished = tuple(PARTS)[done:]
@@ -114,42 +118,55 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     return Conclusion(_body(work, documents, closing, parts, ()), closing.reports, following)
 
 
+def round_of(number: int, levels: Sequence[MechanismDocument], counts: IntArray) -> Round:
+    """A round from its documents and its counts, whose slots are added up."""
+    by_level = counts.reshape(len(levels), -1, levels[0].law.centres.size).sum(axis=1)
+    pairs = zip(levels, by_level, strict=True)
+    return Round(number, tuple(Tally(level.mechanism, each) for level, each in pairs))
+
+
 def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
-    """What was believed before, and where fakes were found."""
+    """What was believed before, where fakes were found, which rounds agreed and what choices meant."""
     estimate = read_body(body)
     fakes = estimate.get("alarm", {}).get("fakes", {}).get("found", ())
     for done in rounds:
         if done.number == number:
             done.distribution = np.array(estimate["distribution"])
             done.fakes = tuple(found_fakes(found) for found in fakes)
+            done.dependent = bool(estimate.get("choices", {}).get("dependent"))
+            if "drift" in estimate:
+                done.standing = Standing.from_dict(estimate["drift"])
 
 
 # --- Documents
 
 
-def first_document(settings: CampaignSettings, campaign: str, now_s: int) -> MechanismDocument:
-    """The document of the first round: nothing is believed yet, every cell is as likely as any other."""
+def first_documents(settings: CampaignSettings, campaign: str, now_s: int) -> Documents:
+    """Those of the first round: nothing is believed yet, every cell is as likely as any other."""
     try:
         return _published(Campaign(settings.grid, rule=settings.rule), settings, campaign, now_s)
     except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
-            f"epsilon_per_km ({settings.epsilon_per_km:.6g}) must suit the cells: {problem}"
+            f"epsilon_per_km ({settings.rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
 
 
-def _published(
-    campaign: Campaign, settings: CampaignSettings, name: str, now_s: int
-) -> MechanismDocument:
-    mechanism = campaign.mechanism
-    assert isinstance(mechanism, PositionalElastic)
+def _published(campaign: Campaign, settings: CampaignSettings, name: str, now_s: int) -> Documents:
     since_s, until_s = _validity(settings, now_s)
-    return publish(
-        mechanism,
-        campaign=name,
-        round=campaign.current.number,
-        not_before_s=since_s,
-        expires_s=until_s,
-    )
+    documents = []
+    for level, mechanism in enumerate(campaign.current.mechanisms):
+        assert isinstance(mechanism, PositionalElastic)
+        documents.append(
+            publish(
+                mechanism,
+                campaign=name,
+                round=campaign.current.number,
+                not_before_s=since_s,
+                expires_s=until_s,
+                level=level,
+            )
+        )
+    return tuple(documents)
 
 
 def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
@@ -158,14 +175,18 @@ def _validity(settings: CampaignSettings, now_s: int) -> tuple[int, int]:
 
 
 def renewed(
-    document: MechanismDocument, settings: CampaignSettings, now_s: int, number: int
-) -> MechanismDocument:
-    """The same mechanism in a round of its own, from now on.
+    current: RoundRecord, settings: CampaignSettings, now_s: int, number: int
+) -> RoundRecord:
+    """The same mechanisms in a round of its own, from now on.
 
     What is believed has not changed, and a design is a function of what is believed.
     """
     since_s, until_s = _validity(settings, now_s)
-    return replace(document, round=number, not_before_s=since_s, expires_s=until_s)
+    documents = tuple(
+        replace(document, round=number, not_before_s=since_s, expires_s=until_s)
+        for document in read_kept(current.document)
+    )
+    return record_of(documents, settings, now_s)
 
 
 def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> RoundRecord:
@@ -177,32 +198,32 @@ def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> Ro
     left_s, ahead_s = following.expires_at_s - now_s, following.opened_at_s - now_s
     if 2 * left_s >= settings.mechanism_s and ahead_s <= SLOW_CLOCKS_S:
         return replace(following, opened_at_s=now_s)
-    since_s, until_s = _validity(settings, now_s)
-    document = MechanismDocument.read(following.document, certified=True)
-    later = replace(document, not_before_s=since_s, expires_s=until_s)
-    return record_of(later, settings, now_s)
+    return renewed(following, settings, now_s, following.number)
 
 
-def record_of(
-    document: MechanismDocument, settings: CampaignSettings, opened_at_s: int
-) -> RoundRecord:
-    """A round as it is kept when its document is published."""
+def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int) -> RoundRecord:
+    """A round as it is kept when its documents are published."""
+    first, several = documents[0], len(documents) > 1
+    slots = 1 if first.slots is None else len(first.slots.names)
     return RoundRecord(
-        campaign=document.campaign,
-        number=document.round,
-        mechanism=document.id,
-        document=document.to_bytes(),
-        cells=document.law.centres.size,
+        campaign=first.campaign,
+        number=first.round,
+        mechanism=tag_of(documents),
+        document=kept_levels(documents),
+        cells=slots * sum(document.law.centres.size for document in documents),
         opened_at_s=opened_at_s,
-        expires_at_s=document.expires_s,
-        accept_until_s=document.expires_s + settings.grace_s,
+        expires_at_s=first.expires_s,
+        accept_until_s=first.expires_s + settings.grace_s,
+        levels=" ".join(document.id for document in documents) if several else "",
+        slots=slots,
     )
 
 
 @lru_cache(256)
 def served(mechanism: str, document: bytes) -> bytes:
-    """What a device is given: the kept document with its id, as ``MechanismDocument.served`` writes it."""
-    return canonical_bytes({"id": mechanism, **json.loads(document)})
+    """What a device is given: all levels in one body, or the only document with its id."""
+    kept = json.loads(document)
+    return document if kept["kind"] == "levels" else canonical_bytes({"id": mechanism, **kept})
 
 
 # --- The body of an estimate
@@ -210,13 +231,14 @@ def served(mechanism: str, document: bytes) -> bytes:
 
 def _body(
     work: Work,
-    documents: Mapping[int, MechanismDocument],
+    documents: Mapping[int, Documents],
     closing: Closing,
     parts: Mapping[str, Any],
     unfinished: tuple[str, ...],
 ) -> bytes:
     """The estimate of a closed round with the parts there are, and the names of those there are not."""
     newest, estimate = documents[work.round], closing.estimate
+    promises = [document.epsilon_per_km for document in newest]
     return canonical_bytes(
         {
             "geoveil": VERSION,
@@ -224,14 +246,15 @@ def _body(
             "campaign": work.campaign,
             "round": work.round,
             "closed_at": work.closed_at_s,
-            "epsilon_per_km": newest.epsilon_per_km,
-            "space": newest.area.to_dict(),
+            "epsilon_per_km": promises[-1],
+            **({"promises_per_km": promises} if len(promises) > 1 else {}),
+            "space": newest[0].area.to_dict(),
             "reports": closing.reports,
             "rounds": [
                 {
                     "round": done.number,
-                    "mechanism": documents[done.number].id,
-                    "reports": done.tally.total,
+                    "mechanism": tag_of(documents[done.number]),
+                    "reports": done.total,
                 }
                 for done in closing.rounds
             ],
@@ -240,9 +263,34 @@ def _body(
             "steps": estimate.steps,
             "stopped": estimate.stopped,
             "unfinished": list(unfinished),
+            "drift": {**closing.standing.to_dict(), "summary": closing.standing.summary()},
+            **_choices(closing),
             **parts,
         }
     )
+
+
+def _choices(closing: Closing) -> dict[str, Any]:
+    """What each promise contributed, where the minimum of reports chose it, and what the choice means."""
+    choices = closing.choices
+    if choices is None:
+        return {}
+    told = {each.promise_per_km: each for each in choices.told}
+    levels = [
+        {
+            "epsilon_per_km": promise,
+            "reports": told[promise].reports if promise in told else None,
+            "bits_per_report": told[promise].bits_per_report if promise in told else None,
+        }
+        for promise, *_ in choices.levels
+    ]
+    described = {
+        "levels": levels,
+        "dependent": choices.dependent,
+        "p_value": None if choices.compared is None else choices.compared.p_value,
+        "summary": choices.summary(),
+    }
+    return {"choices": described}
 
 
 def _error_bars(closing: Closing) -> dict[str, Any]:
@@ -376,5 +424,7 @@ def described(
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
         "alarm": body.get("alarm"),
+        "drift": body.get("drift"),
+        "choices": body.get("choices"),
         "manipulation_gain": body.get("manipulation_gain"),
     }

@@ -190,9 +190,15 @@ async def state(service: Service, request: Request) -> Response:
 
 @operation(
     "GET /api/campaigns/{campaign}/mechanism",
-    "The current mechanism document",
+    "The current mechanism document, or all of them where people choose",
     Audience.PARTICIPANT,
-    {200: ("The same bytes for everybody.", {JSON: api.MECHANISM_SCHEMA}), 304: HELD},
+    {
+        200: (
+            "The same bytes for everybody.",
+            {JSON: api.OFFERED_SCHEMA},
+        ),
+        304: HELD,
+    },
     problems=("campaign-paused", "campaign-ended"),
 )
 async def mechanism(service: Service, request: Request) -> Response:

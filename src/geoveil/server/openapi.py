@@ -220,6 +220,8 @@ class State(msgspec.Struct, frozen=True):
     estimate: Made | None
     alarm: dict[str, Any] | None
     manipulation_gain: Any
+    drift: Any
+    choices: Any
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -330,6 +332,18 @@ MECHANISM_SCHEMA = {
         "expires": {"type": "integer"},
     },
 }  # fmt: skip
+LEVELS_SCHEMA = {
+    "type": "object",
+    "title": "Levels",
+    "description": "The mechanisms of a round, one for each promise, the strongest first.",
+    "required": ["geoveil", "kind", "levels"],
+    "properties": {
+        "geoveil": {"const": 2},
+        "kind": {"const": "levels"},
+        "levels": {"type": "array", "minItems": 2, "items": MECHANISM_SCHEMA},
+    },
+}
+OFFERED_SCHEMA = {"oneOf": [MECHANISM_SCHEMA, LEVELS_SCHEMA]}
 ESTIMATE_SCHEMA = {
     "type": "object",
     "title": "Estimate",

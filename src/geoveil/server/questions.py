@@ -15,11 +15,10 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.outlook import outlook
 from geoveil.campaign.rounds import Closing, Round, found_fakes
-from geoveil.channel.channel import Tally
-from geoveil.document.wire import MechanismDocument
+from geoveil.document.wire import read_kept
 from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
-from geoveil.server.conclusion import LEVEL, read_body
+from geoveil.server.conclusion import LEVEL, read_body, round_of
 from geoveil.space import Grid
 
 Send = Callable[[Any], None]
@@ -42,9 +41,21 @@ class Evidence:
     def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
         """Reports by cell over all its rounds as they were received, and those beyond the map."""
         on_map = np.zeros(cells, dtype=np.int64)
-        for counts in self.counts.values():
-            on_map += counts[:cells]
-        return on_map, sum(int(counts[cells:].sum()) for counts in self.counts.values())
+        outside = 0
+        for number in self._used:
+            for tally in self.round(number).tallies:
+                on_map += tally.counts[:cells]
+                outside += int(tally.counts[cells:].sum())
+        return on_map, outside
+
+    @property
+    def _used(self) -> list[int]:
+        """The rounds that the map is made from."""
+        return [each["round"] for each in read_body(self.body)["rounds"]]
+
+    def round(self, number: int) -> Round:
+        """One of its rounds."""
+        return round_of(number, read_kept(self.documents[number]), self.counts[number])
 
 
 def advise(
@@ -127,20 +138,25 @@ def _bars(body: bytes, same: _Same) -> ErrorBars:
 
 def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
     """The close of a round as it was, without estimating again."""
-    rounds = []
-    for number in sorted(evidence.documents):
-        mechanism = MechanismDocument.read(evidence.documents[number], certified=True).mechanism
-        rounds.append(Round(number, mechanism, Tally(mechanism, evidence.counts[number])))
+    used, waiting = (
+        tuple(evidence.round(number) for number in numbers)
+        for numbers in (
+            [each["round"] for each in estimate["rounds"]],
+            estimate.get("drift", {}).get("waiting", ()),
+        )
+    )
     shares: FloatArray = np.array(estimate["distribution"])
     fakes = estimate.get("alarm", {}).get("fakes", {})
     possible = fakes.get("possible", fakes.get("found", ()))
     if fakes.get("most", 0) and not possible:
         raise NotAnswered("the estimate was made before regions were known; the next one will say")
     return Closing.recalled(
-        tuple(rounds),
+        used,
         shares,
         steps=estimate["steps"],
         stopped=estimate["stopped"],
         fakes=[found_fakes(each) for each in possible],
         named=tuple(fakes.get("named", ())),
+        waiting=waiting,
+        dependent=bool(estimate.get("choices", {}).get("dependent")),
     )

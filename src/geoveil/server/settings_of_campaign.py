@@ -14,6 +14,7 @@ from geoveil.campaign.campaign import MINIMUM_REPORTS
 from geoveil.campaign.rules import PromiseRule
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.space import MATRIX_LIMIT, Box, Grid
 from geoveil.store import RoundRecord
@@ -53,8 +54,15 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ]
     cell_km: Annotated[float, _between(0.01, 100.0, "Side of a cell; at most 4,096 cells in all.")]
     epsilon_per_km: Annotated[
-        float, _between(0.001, 1000.0, "The promise every mechanism of the campaign keeps.")
-    ]
+        float | None, _between(0.001, 1000.0, "The promise every mechanism of the campaign keeps.")
+    ] = None
+    promises_per_km: Annotated[
+        tuple[float, ...] | None,
+        Meta(
+            description="Several promises instead of one, 2 to 8: everybody chooses.",
+            extra_json_schema={"minItems": 2, "maxItems": MOST_LEVELS},
+        ),
+    ] = None
     camouflage: Annotated[
         float, _between(0.0, 1.0, "0 the sharpest map, 1 the least information about each person.")
     ] = 0.5
@@ -125,9 +133,9 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     @property
     def rule(self) -> PromiseRule:
         """How mechanisms are designed and maps estimated; the promise is between any two positions."""
-        return PromiseRule(
-            self.epsilon_per_km,
-            self.camouflage,
+        return PromiseRule.offering(
+            self.promises_per_km or (self.epsilon_per_km or 0.0,),
+            camouflage=self.camouflage,
             most_leverage=self.most_leverage,
             guarded=self.guarded,
             trusted_seed=self.trusted_seed,
@@ -160,6 +168,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             raise InvalidInput(
                 "id must be 1 to 63 small letters, digits and hyphens, with no hyphen at either end"
             )
+        self._check_promises()
         for field, (low, high) in _bounds().items():
             value = getattr(self, field)
             if value is not None and not (math.isfinite(value) and low <= value <= high):
@@ -177,6 +186,22 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 f"({self.minimum_reports}); raise one or lower the other"
             )
         self._check_grid()
+
+    def _check_promises(self) -> None:
+        promises = self.promises_per_km
+        if (promises is None) == (self.epsilon_per_km is None):
+            raise InvalidInput(
+                "epsilon_per_km must be given, or several promises_per_km that people choose among"
+            )
+        if promises is None:
+            return
+        low, high = _bounds()["epsilon_per_km"]
+        sound = all(math.isfinite(each) and low <= each <= high for each in promises)
+        if not sound or not 2 <= len(set(promises)) == len(promises) <= MOST_LEVELS:
+            raise InvalidInput(
+                f"promises_per_km ({', '.join(f'{each:.6g}' for each in promises[:9])}) must be 2 to "
+                f"{MOST_LEVELS} different numbers between {low:.6g} and {high:.6g}"
+            )
 
     def _check_grid(self) -> None:
         try:

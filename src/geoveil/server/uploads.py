@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope
 from geoveil.errors import InvalidInput
 from geoveil.server.openapi import Report, Reports, Result, Results
 from geoveil.server.problem import Problem, decode, problem_of
-from geoveil.store import StoreFailed, Upload
+from geoveil.store import RoundRecord, StoreFailed, Upload
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -43,6 +43,11 @@ def campaign_of_upload(scope: Scope) -> str | None:
         return None
     campaign = path[len(PREFIX) : -len(SUFFIX)]
     return campaign if campaign and "/" not in campaign else None
+
+
+def _names_all(published: RoundRecord, report: Report) -> bool:
+    """Whether a report names all levels of a round instead of the one it was drawn under."""
+    return bool(published.levels) and report.mechanism == published.mechanism
 
 
 class Uploads:
@@ -100,19 +105,20 @@ class Uploads:
         published = campaigns.published.get(report.mechanism)
         if published is None:  # not met by this process: asks the store, outside the event loop
             published = await self._service.blocking(campaigns.find, report.mechanism)
-        if published is None or published.campaign != campaign:
+        if published is None or published.campaign != campaign or _names_all(published, report):
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
         if report.slot is not msgspec.UNSET or report.to is not msgspec.UNSET:
             raise Problem(
                 "not-offered", "the document of this mechanism has neither slots nor trips"
             )
-        if report.cell >= published.cells:
-            raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells - 1}")
+        if report.cell >= published.cells_each:
+            raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells_each - 1}")
         clock = self._service.clock
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        return Upload(campaign, published.number, bytes.fromhex(report.id), report.cell)
+        number = published.report_number(report.mechanism, 0, report.cell)
+        return Upload(campaign, published.number, bytes.fromhex(report.id), number)
 
     async def _unknown(self, campaign: str) -> Problem:
         service = self._service

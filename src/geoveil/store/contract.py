@@ -187,8 +187,9 @@ class Store(ABC):
         return int(rows[0][0])
 
     def round_of(self, mechanism: str) -> records.RoundRecord | None:
-        """The round that published this document."""
-        rows = self._read(f"{sql.ROUND} WHERE r.mechanism = :mechanism", mechanism=mechanism)
+        """The round that published this document, alone or among those of several promises."""
+        statement = f"{sql.ROUND} WHERE r.mechanism = :mechanism OR r.key = ({sql.LEVEL_ROUND})"
+        rows = self._read(statement, mechanism=mechanism)
         return records.RoundRecord(*rows[0]) if rows else None
 
     def counts(self, campaign: str) -> dict[int, IntArray]:

@@ -59,7 +59,7 @@ class RoundRecord:
     """Id of the document: SHA-256 of its bytes, in hexadecimal."""
     document: bytes
     cells: int
-    """How many different reports there are: cells 0 … cells − 1."""
+    """How many different reports there are, of all levels and slots: 0 … cells − 1."""
     opened_at_s: int
     expires_at_s: int
     accept_until_s: int
@@ -67,6 +67,26 @@ class RoundRecord:
     closed_at_s: int | None = None
     total: int = 0
     """Reports counted so far under this mechanism, late ones included."""
+    levels: str = ""
+    """Ids of its documents with spaces between, the strongest promise first; empty where there is one."""
+    slots: int = 1
+    """How many slots of time its reports tell apart."""
+
+    @property
+    def cells_each(self) -> int:
+        """How many different cells a report of one level and slot may name."""
+        return self.cells // (max(1, len(self.levels.split())) * self.slots)
+
+    def report_number(self, mechanism: str, slot: int, cell: int) -> int:
+        """The number that a report is counted under: levels one after another, in each its slots.
+
+        >>> ids = f"{64 * 'a'} {64 * 'b'}"
+        >>> kept = RoundRecord("paris", 1, 64 * "0", b"{}", 12, 0, 10, 20, levels=ids, slots=2)
+        >>> kept.cells_each, kept.report_number(64 * "b", 1, 2)
+        (3, 11)
+        """
+        level = self.levels.split().index(mechanism) if self.levels else 0
+        return (level * self.slots + slot) * self.cells_each + cell
 
 
 class Upload(NamedTuple):
@@ -111,7 +131,8 @@ class ClosingRecord:
 _COLUMNS = {
     "campaign": "key id name settings created_at_s state published_at_s backdrop",
     "round": "key campaign_key number mechanism document cells opened_at_s expires_at_s"
-    " accept_until_s closed_at_s ids_dropped",
+    " accept_until_s closed_at_s ids_dropped levels slots",
+    "level": "mechanism round_key",
     "report": "campaign_key id round_key",
     "tally": "round_key cell count",
     "round_total": "round_key count",
@@ -148,7 +169,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6]
+    [1, 2, 3, 4, 5, 6, 7]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

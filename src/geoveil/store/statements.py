@@ -20,13 +20,14 @@ _TOTAL = """
 """
 ROUND = f"""
     SELECT c.id, r.number, r.mechanism, r.document, r.cells, r.opened_at_s, r.expires_at_s,
-           r.accept_until_s, r.closed_at_s, {_TOTAL}
+           r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
 LAST_ROUND = f"""
     SELECT r.key, r.number, r.closed_at_s, {_TOTAL}
     FROM round r WHERE r.campaign_key = :campaign_key ORDER BY r.number DESC LIMIT 1
 """
+LEVEL_ROUND = "SELECT round_key FROM level WHERE mechanism = :mechanism"
 ROUND_KEY = """
     (SELECT r.key FROM round r JOIN campaign c ON c.key = r.campaign_key
      WHERE c.id = :campaign AND r.number = :number)
@@ -88,6 +89,7 @@ DELETE_IDS = """
     (SELECT id FROM report WHERE campaign_key = :campaign_key ORDER BY id LIMIT :size) RETURNING 1
 """
 DELETE_REST = (
+    f"DELETE FROM level WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM tally WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM round_total WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM closing_tally WHERE closing_key {_OF_ROUNDS}",
@@ -117,6 +119,19 @@ def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None
     )
     if not new:
         raise InvalidInput("mechanism must not be published twice; make a document of its own")
+    if (opened.levels, opened.slots) != ("", 1):
+        run(
+            "UPDATE round SET levels = :levels, slots = :slots WHERE key = :key",
+            levels=opened.levels,
+            slots=opened.slots,
+            key=new[0][0],
+        )
+    for mechanism in opened.levels.split():
+        run(
+            "INSERT INTO level (mechanism, round_key) VALUES (:mechanism, :key)",
+            mechanism=mechanism,
+            key=new[0][0],
+        )
 
 
 def forget_some(

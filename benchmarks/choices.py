@@ -1,0 +1,221 @@
+"""``python -m benchmarks.choices choice|drift|hours``: people who choose, move, and live by the hour.
+
+``choice``: how many people may choose a strong promise before the map suffers, on real cities; how often a
+choice that depends on the place is found, and one that does not is called so. ``drift``: people who move
+after three of four rounds, and campaigns that stand still. ``hours``: maps of 24 hours against hours fitted
+alone. Errors are earth mover's distances in kilometres. Without the data of a city, what needs it is left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.campaign.drift import NO_ROUNDS, settled
+from geoveil.campaign.promises import allowed_at, compared_levels
+from geoveil.papers.data import DataFolder
+
+_NEW_YORK = (40.70, -74.03, 40.82, -73.91)
+_MIXES = ((0, 0, 1), (1 / 3, 1 / 3, 1 / 3), (0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.95, 0.04, 0.01))
+
+
+@dataclass(frozen=True)
+class City:
+    """A city of real people: cells of a grid, and their distribution."""
+
+    name: str
+    grid: gv.Grid
+    cells: IntArray
+
+    @property
+    def truth(self) -> FloatArray:
+        """Where its people are."""
+        return np.bincount(self.cells, minlength=self.grid.size) / self.cells.size
+
+
+def cities(folder: Path) -> Iterator[City]:
+    """The shared cities whose files are there, in cells of half a kilometre."""
+    for name, box in (
+        ("gowalla-paris", (48.8286, 2.2855, 48.8798, 2.3909)),
+        ("gowalla-san-francisco", (37.7228, -122.5153, 37.7946, -122.3789)),
+        ("foursquare-nyc", _NEW_YORK),
+    ):
+        if (folder / f"{name}.csv.gz").exists():
+            south, west, north, east = box
+            grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=0.5)
+            lat, lng, _ = _rows(folder / f"{name}.csv.gz")
+            yield City(name, grid, grid.locate(lat=lat, lng=lng, outside="drop"))
+
+
+def _rows(path: Path) -> tuple[FloatArray, FloatArray, list[str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    places = np.array([(float(row["lat"]), float(row["lon"])) for row in rows])
+    return places[:, 0], places[:, 1], [row.get("time", "") for row in rows]
+
+
+def _said(mechanism: gv.Channel, people: FloatArray, number: int, seed: int) -> gv.Tally:
+    """The reports of so many people."""
+    law = np.maximum(mechanism.push(people), 0.0)
+    return gv.Tally(mechanism, np.random.default_rng(seed).multinomial(number, law / law.sum()))
+
+
+def choice(folder: Path, seeds: int) -> Iterator[str]:
+    """The error by mix of promises, and how often dependence is found."""
+    yield "| city (20,000 people) | mix at ε·cell = 0.5, 1, 2 | error (km) | ε·cell = 1 and 2 alone (km) |"
+    yield "|---|---|---|---|"
+    for city in cities(folder):
+        levels = [gv.elastic(city.grid, epsilon_per_km=each) for each in (1.0, 2.0, 4.0)]
+        for mix in _MIXES:
+            errors = []
+            for seed in range(seeds):
+                tallies = [
+                    _said(level, city.truth, round(20_000 * share), 10 * seed + k)
+                    for k, (level, share) in enumerate(zip(levels, mix, strict=True))
+                ]
+                errors.append([_error(city, tallies), _error(city, tallies[1:])])
+            together, alone = np.mean(errors, axis=0)
+            shares = " : ".join(f"{100 * share:.0f}" for share in mix)
+            yield f"| {city.name} | {shares} % | {together:.4f} | {alone:.4f} |"
+        found, claimed = _dependence(city, levels, 10 * seeds)
+        yield f"| {city.name} | dependence found in {found}, claimed in {claimed} of {10 * seeds} | | |"
+
+
+def _error(city: City, tallies: list[gv.Tally]) -> float:
+    used = [tally for tally in tallies if tally.total]
+    if not used:
+        return float("nan")
+    estimate = gv.IterativeBayesianUpdate().fit(used)
+    return gv.earth_movers_distance_km(estimate.distribution, city.truth, city.grid)
+
+
+def _dependence(city: City, levels: Sequence[gv.Channel], runs: int) -> tuple[int, int]:
+    """How often the choice is said to depend on the place: where one level lives elsewhere, and nowhere."""
+    elsewhere = city.truth.reshape(city.grid.shape)[:, ::-1].ravel()
+    near = gv.IterativeBayesianUpdate(stop=gv.Steps(50))
+    counts = []
+    for people in (elsewhere, city.truth):
+        claims = 0
+        for run in range(runs):
+            tallies = [
+                [_said(level, people if k == 0 else city.truth, 2000, 1000 + 10 * run + k)]
+                for k, level in enumerate(levels)
+            ]
+            theta = near.fit([tally for (tally,) in tallies]).distribution
+            found = compared_levels(tallies, theta)
+            claims += found is not None and found.p_value < allowed_at(1)
+        counts.append(claims)
+    return counts[0], counts[1]
+
+
+def drift(folder: Path, seeds: int) -> Iterator[str]:
+    """New places inside their intervals, and false drift in campaigns of 15 rounds."""
+    for city in cities(folder):
+        mechanism = gv.elastic(city.grid, epsilon_per_km=2.0)
+        update = gv.IterativeBayesianUpdate(stop=gv.Steps(60))
+        moved = city.truth.reshape(city.grid.shape)[:, ::-1].ravel()
+        busiest = np.argsort(-moved)[:5]
+        held, runs = 0, 4 * seeds
+        for run in range(runs):
+            campaign = gv.Campaign(city.grid, epsilon_per_km=2.0, minimum_reports=100)
+            for number in range(4):
+                people = moved if number == 3 else city.truth
+                tally = _said(campaign.mechanism, people, 3000, 100 * run + number)
+                campaign.receive(tally)
+                campaign.close_round(last=number == 3)
+            low, high = campaign.closing.error_bars()[0].interval(0.95)
+            held += bool(((low <= moved) & (moved <= high))[busiest].all())
+        yield f"{city.name}: the five busiest new places inside their intervals in {held} of {runs} runs"
+        still = 34 * seeds
+        false = 0
+        for run in range(still):
+            rounds = {
+                n: [_said(mechanism, city.truth, 1000, 5000 + 20 * run + n)] for n in range(1, 16)
+            }
+            theta = update.fit(rounds[1]).distribution
+            false += settled(NO_ROUNDS, rounds, partial(_near, theta)).drifting
+        yield f"{city.name}: false drift in {false} of {still} campaigns of 15 rounds that stand still"
+
+
+def _near(theta: FloatArray, numbers: Sequence[int]) -> FloatArray:
+    """Whatever the rounds, the same estimate to compare them at."""
+    return theta
+
+
+def hours(folder: Path, seeds: int) -> Iterator[str]:
+    """The mean error of 24 hourly maps against that of hours fitted alone."""
+    path = folder / "foursquare-nyc.csv.gz"
+    if not path.exists():
+        return
+    lat, lng, times = _rows(path)
+    south, west, north, east = _NEW_YORK
+    grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=1.0)
+    cells = grid.locate(lat=lat, lng=lng, outside="clamp")
+    inside = (lat >= south) & (lat <= north) & (lng >= west) & (lng <= east)
+    zone = ZoneInfo("America/New_York")
+    local = [datetime.fromisoformat(time).astimezone(zone).hour for time in times]
+    truths = {
+        hour: np.bincount(cells[inside & (np.array(local) == hour)], minlength=grid.size)
+        for hour in range(24)
+    }
+    people = sum(int(counts.sum()) for counts in truths.values())
+    yield f"New York, {people:,} check-ins in 24 hours, {grid.size} cells of 1 km"
+    yield "| ε·cell | camouflage | hours alone (km) | from the pooled map (km) | share | begins at |"
+    yield "|---|---|---|---|---|---|"
+    for steepness, most in ((1.0, 0.9), (2.0, 1.02)):
+        for camouflage in (0.0, 0.5):
+            mechanism = gv.elastic(grid, epsilon_per_km=steepness, camouflage=camouflage)
+            alone, together, began = [], [], set()
+            for seed in range(seeds):
+                tallies = {
+                    hour: _said(
+                        mechanism, counts / counts.sum(), int(counts.sum()), 100 * seed + hour
+                    )
+                    for hour, counts in truths.items()
+                }
+                maps = gv.IterativeBayesianUpdate().fit_slots(tallies)
+                began.add(maps.started.split(",")[0])
+                for hour, counts in truths.items():
+                    truth = counts / counts.sum()
+                    own = gv.IterativeBayesianUpdate().fit(tallies[hour])
+                    alone.append(gv.earth_movers_distance_km(own.distribution, truth, grid))
+                    theirs = maps[hour].distribution
+                    together.append(gv.earth_movers_distance_km(theirs, truth, grid))
+            share = float(np.mean(together) / np.mean(alone))
+            yield (
+                f"| {steepness:g} | {camouflage:g} | {np.mean(alone):.4f} | {np.mean(together):.4f} | "
+                f"{share:.3f} (line {most}) | {', '.join(sorted(began))} |"
+            )
+
+
+WHAT = {"choice": choice, "drift": drift, "hours": hours}
+
+
+def main() -> int:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.choices", description=__doc__)
+    parser.add_argument("what", choices=list(WHAT))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", metavar="DIR", default=None)
+    asked = parser.parse_args()
+    folder = Path(asked.data) if asked.data else DataFolder().path
+    for line in WHAT[asked.what](folder, asked.seeds):
+        print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

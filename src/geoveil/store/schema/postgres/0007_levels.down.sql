@@ -1,0 +1,3 @@
+DROP TABLE level;
+ALTER TABLE round DROP COLUMN slots;
+ALTER TABLE round DROP COLUMN levels;

@@ -1,0 +1,203 @@
+"""Whether several groups of reports come from one and the same map: rounds of a campaign, or levels.
+
+Groups are compared by what the most careful mechanism among them would have been told in each of up to 64
+blocks of cells. That is smooth enough to be estimated from every group without bias, whatever the
+estimate that they are compared at, so that the law of the difference is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.special import chdtrc
+
+from geoveil.arrays import FloatArray, IntArray, one_blas_thread
+from geoveil.channel.channel import Channel, Information, Tally
+from geoveil.errors import InvalidInput
+from geoveil.space.space import Space
+
+MOST_BLOCKS = 64
+LEAST_REPORTS = 40
+"""A group with fewer says too little to be compared."""
+_REPORTS_PER_BLOCK = 20
+_FEW_BLOCKS = 8
+"""The groups are compared a second time in so many: a move of a whole district shows there first."""
+_MATRIX_CELLS = 1_024
+"""Up to so many cells the information is a matrix; above, conjugate gradients need none."""
+_BLOCKS_ABOVE = 16
+_MOST_STEPS, _WINDOW, _CLOSE = 200, 10, 1e-3
+"""Until the last ten steps added less than a thousandth to what is known of every block."""
+_SINGULAR = 1e-10
+
+
+class Agreement(NamedTuple):
+    """How well groups of reports agree about one map."""
+
+    p_value: float
+    """How often groups from one map would differ at least so much."""
+    statistic: float
+    freedom: int
+    """The statistic has the law of χ² with so many degrees of freedom where all come from one map."""
+    blocks: int
+    """In so many parts of the space the groups were compared."""
+
+
+@one_blas_thread()
+def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Agreement:
+    """Compare groups of tallies, each from different people, near a distribution fitted to them.
+
+    Law: with θ the distribution, J_g and s_g the information and the score of group g at θ, and F what the
+    first channel of the first group makes of blocks of reports, v_g = F·(θ + J_g⁻¹s_g) estimates F·θ*
+    without bias whatever θ is, because counts are linear in the true θ*, with covariance F·J_g⁻¹·Fᵀ.
+    The statistic is Σ_g (v_g − v̄)ᵀV_g⁻¹(v_g − v̄) at the best common v̄.
+    The first channel should be the one with most noise: what it was told, all others know.
+    Cost: conjugate gradients for every group, one product of all its channels for each block and step.
+
+    >>> import geoveil as gv
+    >>> line = gv.Line(20)
+    >>> strict, open_ = (gv.LinearGeometric(line, epsilon_per_unit=e) for e in (0.5, 1.0))
+    >>> def said(mechanism, cells, seed):
+    ...     return [mechanism.tally(mechanism.sample(cells, randomness=gv.seeded(seed)))]
+    >>> here, there = np.repeat([5, 9, 15], 500), np.repeat([5, 9, 12], 500)
+    >>> start = np.full(20, 0.05)
+    >>> agreement([said(strict, here, 1), said(open_, here, 2)], start).p_value > 0.01
+    True
+    >>> agreement([said(strict, here, 1), said(open_, there, 2)], start).p_value > 0.01
+    False
+    """
+    counted = [[tally for tally in group if tally.total] for group in groups]
+    fewest = min((sum(t.total for t in group) for group in counted), default=0)
+    if len(counted) < 2 or fewest < LEAST_REPORTS:
+        raise InvalidInput(
+            f"groups ({len(counted)}, the smallest of {fewest} reports) must be two or more of at "
+            f"least {LEAST_REPORTS} reports each to be compared"
+        )
+    smooth, theta = counted[0][0].channel, _spread(distribution)
+    most = MOST_BLOCKS if theta.size <= _MATRIX_CELLS else _BLOCKS_ABOVE
+    blocks = blocks_of(smooth.space, theta, max(2, min(most, fewest // _REPORTS_PER_BLOCK)))
+    features = _features(smooth, blocks, theta)
+    found = [_estimated(group, theta, features) for group in counted]
+    number = int(blocks.max()) + 1
+    looks = [_look(found, number, few) for few in (number, _FEW_BLOCKS) if few <= number]
+    best = min(looks, key=lambda look: look.p_value)
+    return best._replace(p_value=min(1.0, len(set(looks)) * best.p_value))
+
+
+def _look(found: Sequence[tuple[FloatArray, FloatArray]], number: int, few: int) -> Agreement:
+    """The groups compared in so many blocks, each a run of the blocks there are; the last adds nothing."""
+    runs = np.arange(number - 1) * few // number
+    joined = (np.arange(few - 1)[:, None] == runs).astype(np.float64)
+    fewer = [(joined @ value, joined @ covariance @ joined.T) for value, covariance in found]
+    statistic, freedom = _compared(fewer)
+    return Agreement(float(chdtrc(freedom, statistic)), statistic, freedom, few)
+
+
+def blocks_of(space: Space, weights: FloatArray, most: int) -> IntArray:
+    """The number of its block for every cell: cut in two, again and again, where the weights are halved.
+
+    As many blocks as the largest power of two up to ``most`` allows, fewer where cells are few.
+    """
+    places = space.centres.reshape(space.size, -1)
+    parts = [np.arange(space.size)]
+    while 2 * len(parts) <= most and any(part.size > 1 for part in parts):
+        parts = [half for part in parts for half in _halves(part, places, weights)]
+    blocks = np.empty(space.size, dtype=np.int64)
+    for number, part in enumerate(parts):
+        blocks[part] = number
+    return blocks
+
+
+def _halves(part: IntArray, places: FloatArray, weights: FloatArray) -> list[IntArray]:
+    """A part cut across its longer side, so that both halves weigh about the same."""
+    if part.size == 1:
+        return [part]
+    across = int(np.ptp(places[part], axis=0).argmax())
+    order = part[np.argsort(places[part, across], kind="stable")]
+    passed = np.cumsum(weights[order])
+    at = int(np.abs(passed - passed[-1] / 2).argmin()) + 1
+    at = min(max(at, 1), part.size - 1)
+    return [order[:at], order[at:]]
+
+
+def _spread(distribution: FloatArray) -> FloatArray:
+    """The distribution with a little everywhere: an empty cell would have no law to be compared with."""
+    mixed = 0.99 * distribution + 0.01 / distribution.size
+    return np.asarray(mixed / mixed.sum())
+
+
+def _features(smooth: Channel, blocks: IntArray, theta: FloatArray) -> FloatArray:
+    """(blocks − 1, cells): the chance of a report in each block but the last, from every cell; mean zero."""
+    cells, number = blocks.size, int(blocks.max()) + 1
+    values = np.zeros((number - 1, smooth.report_count))
+    inside = np.arange(min(cells, smooth.report_count))
+    for block in range(number - 1):
+        values[block, inside] = blocks[inside] == block
+    chances = smooth._pull(values)
+    return np.asarray(chances - (chances @ theta)[:, None])
+
+
+def _estimated(
+    group: Sequence[Tally], theta: FloatArray, features: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """How far the features of a group lie from those of the distribution, and their covariance."""
+    parts = [tally.information(theta) for tally in group]
+    solve = _by_matrix if theta.size <= _MATRIX_CELLS else _by_gradients
+    solved, image = solve(parts, features, theta)
+    score = np.asarray(sum(part.score for part in parts))
+    return solved @ score, solved @ image.T  # the covariance of what was solved, to the last digit
+
+
+def _by_matrix(
+    parts: Sequence[Information], sides: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """x with J·x = sides (any, cells), and J·x; directions without information are left out."""
+    information = np.asarray(sum(part.matrix() for part in parts))
+    scale = np.sqrt(theta)  # J·θ is constant, so that the scaled matrix has eigenvalues up to n
+    scaled = information * scale * scale[:, None]
+    scaled[np.diag_indices_from(scaled)] += _SINGULAR * scaled.diagonal().max()
+    solved = scale * cho_solve(cho_factor(scaled, lower=True), (sides * scale).T).T
+    return solved, solved @ information
+
+
+def _by_gradients(
+    parts: Sequence[Information], sides: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same by conjugate gradients, all sides at once, where the matrix would be too large."""
+    values, image = np.zeros_like(sides), np.zeros_like(sides)
+    direction = sides * theta
+    slope = np.einsum("ij,ij->i", sides, direction)
+    energy: list[FloatArray] = []
+    for _ in range(_MOST_STEPS):
+        turned = np.asarray(sum(part.times(direction) for part in parts))
+        length = _ratio(slope, np.einsum("ij,ij->i", direction, turned))[:, None]
+        values += length * direction
+        image += length * turned
+        energy.append(length[:, 0] * slope)
+        late = np.sum(energy[-_WINDOW:], axis=0)
+        if len(energy) > _WINDOW and (late <= _CLOSE * np.sum(energy, axis=0)).all():
+            break
+        scaled = (sides - image) * theta
+        before, slope = slope, np.einsum("ij,ij->i", sides - image, scaled)
+        direction = scaled + _ratio(slope, before)[:, None] * direction
+    return values, image
+
+
+def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+def _compared(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[float, int]:
+    """The groups against their best common value: the statistic and its degrees of freedom."""
+    total = np.asarray(sum(covariance for _, covariance in found))
+    size = np.sqrt(np.maximum(total.diagonal(), np.finfo(float).tiny))
+    values, vectors = eigh(total / size / size[:, None])
+    kept = vectors[:, values > _SINGULAR * values[-1]] / size[:, None]
+    shifts = [value @ kept for value, _ in found]
+    precisions = [np.linalg.pinv(kept.T @ covariance @ kept) for _, covariance in found]
+    pairs = list(zip(precisions, shifts, strict=True))
+    common = np.linalg.solve(np.sum(precisions, axis=0), np.sum([p @ v for p, v in pairs], axis=0))
+    statistic = sum(float((v - common) @ p @ (v - common)) for p, v in pairs)
+    return statistic, kept.shape[1] * (len(found) - 1)

@@ -1,0 +1,183 @@
+"""People who move are noticed, fakes cannot buy a map, and campaigns that stand still are left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.campaign import Campaign
+from geoveil.campaign.drift import CONFIRMING, NO_ROUNDS, Standing, settled
+from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import InvalidInput
+from geoveil.verify.agreement import agreement, blocks_of
+
+TOWN = gv.Grid(rows=8, columns=8, cell_km=0.5)
+MECHANISM = gv.elastic(TOWN, epsilon_per_km=2.0, between="cells")
+
+
+def district(row: int, column: int) -> FloatArray:
+    """People around a cell."""
+    centre = row * TOWN.columns + column
+    weights = np.exp(-2.0 * TOWN.distances_from_km(centre)) + 0.001
+    return np.asarray(weights / weights.sum())
+
+
+HERE, THERE = district(2, 2), district(5, 6)
+
+
+def said(people: FloatArray, seed: int, number: int = 2000, by: Channel = MECHANISM) -> Tally:
+    law = by.push(people)
+    return Tally(by, np.random.default_rng(seed).multinomial(number, law / law.sum()))
+
+
+def fitted_here(numbers: object) -> FloatArray:
+    return HERE
+
+
+def standing_after(*people: FloatArray, take_over: bool = True) -> Standing:
+    tallies = {n: [said(each, n)] for n, each in enumerate(people, start=1)}
+
+    def fitted(numbers: object) -> FloatArray:
+        return gv.IterativeBayesianUpdate(stop=gv.Steps(60)).fit(
+            [tallies[number][0] for number in numbers]  # type: ignore[attr-defined]
+        ).distribution  # fmt: skip
+
+    return settled(NO_ROUNDS, tallies, fitted, take_over=take_over)
+
+
+def test_rounds_that_stand_still_all_agree() -> None:
+    standing = standing_after(*[HERE] * 6)
+    assert standing.agreeing == (1, 2, 3, 4, 5, 6)
+    assert not standing.drifting
+    assert standing.looks == 5
+    assert standing.summary().startswith("All rounds agree about one map (p = ")
+
+
+def test_a_round_that_disagrees_waits() -> None:
+    standing = standing_after(HERE, HERE, HERE, THERE)
+    assert (standing.agreeing, standing.waiting) == ((1, 2, 3), (4,))
+    assert standing.summary() == (
+        "The map is made from rounds 1 to 3, which agree. Round 4 says otherwise: people may have "
+        "moved, or somebody sends fakes. Intervals hold both; 2 more rounds like it would take over."
+    )
+
+
+def test_it_takes_over_when_later_rounds_agree() -> None:
+    moved = [HERE, HERE] + [THERE] * (1 + CONFIRMING)
+    assert standing_after(*moved[:-1]).waiting == (3, 4)
+    standing = standing_after(*moved)
+    assert (standing.agreeing, standing.aside) == ((3, 4, 5), (1, 2))
+    assert "Rounds 1 and 2 disagree with these and are not used." in standing.summary()
+    assert standing_after(*moved, take_over=False).agreeing == (1, 2)
+
+
+def test_a_burst_takes_over_nothing() -> None:
+    standing = standing_after(HERE, HERE, THERE, HERE, HERE)
+    assert (standing.agreeing, standing.waiting, standing.aside) == ((1, 2, 4, 5), (), (3,))
+    twice = standing_after(HERE, THERE, district(6, 1), HERE)
+    assert twice.agreeing == (1, 4)
+    assert twice.aside == (2, 3)
+
+
+def test_a_standing_is_the_same_whether_made_at_once_or_close_by_close() -> None:
+    people = [HERE, HERE, THERE, THERE, THERE, THERE]
+    standing = NO_ROUNDS
+    for upto in range(1, len(people) + 1):
+        tallies = {n: [said(each, n)] for n, each in enumerate(people[:upto], start=1)}
+        standing = Standing.from_dict(settled(standing, tallies, fitted_here).to_dict())
+    assert standing.agreeing == (3, 4, 5, 6)
+    assert standing.looks == 5
+
+
+def test_groups_of_one_map_agree_and_others_do_not() -> None:
+    strict, sharp = (gv.elastic(TOWN, epsilon_per_km=e, between="cells") for e in (1.0, 4.0))
+    alike, apart = [], []
+    for seed in range(40):
+        groups = [[said(HERE, seed, 1000, strict)], [said(HERE, 100 + seed, 600, sharp)]]
+        alike.append(agreement(groups, HERE).p_value)
+        mixed = 0.7 * HERE + 0.3 * THERE
+        groups = [[said(HERE, seed, 1000, strict)], [said(mixed, 200 + seed, 600, sharp)]]
+        apart.append(agreement(groups, HERE).p_value)
+    assert sum(p < 0.05 for p in alike) <= 6  # of 40; more than 6 once in 100 where 5 % is true
+    assert sum(p < 0.01 for p in apart) >= 32
+
+
+def test_the_comparison_does_not_depend_on_a_good_map() -> None:
+    """Counts are linear in the true map, so a wrong one at hand makes no groups differ."""
+    wrong = np.full(TOWN.size, 1 / TOWN.size)
+    found = [agreement([[said(HERE, s)], [said(HERE, 50 + s)]], wrong).p_value for s in range(20)]
+    assert sum(p < 0.05 for p in found) <= 4
+
+
+def test_large_spaces_are_compared_without_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [[said(HERE, 1)], [said(0.9 * HERE + 0.1 * THERE, 2)]]
+    by_matrix = agreement(groups, HERE)
+    monkeypatch.setattr("geoveil.verify.agreement._MATRIX_CELLS", 10)
+    monkeypatch.setattr("geoveil.verify.agreement._BLOCKS_ABOVE", 64)
+    by_gradients = agreement(groups, HERE)
+    assert by_gradients.freedom == by_matrix.freedom
+    assert by_gradients.statistic == pytest.approx(by_matrix.statistic, rel=0.1)
+
+
+def test_blocks_hold_about_as_many_people_each() -> None:
+    blocks = blocks_of(TOWN, HERE, 16)
+    shares = np.bincount(blocks, weights=HERE)
+    assert 12 <= shares.size <= 16  # a single cell is not cut
+    assert shares.max() < 0.4
+    assert blocks_of(gv.Line(3), np.full(3, 1 / 3), 64).max() == 2
+
+
+def test_too_few_reports_are_not_compared() -> None:
+    with pytest.raises(InvalidInput, match="at least 40 reports each"):
+        agreement([[said(HERE, 1)], [said(HERE, 2, 39)]], HERE)
+    few = settled(NO_ROUNDS, {1: [said(HERE, 1)], 2: [said(THERE, 2, 30)]}, fitted_here)
+    assert few.agreeing == (1, 2)
+
+
+def moving_campaign(seed: int, *people: FloatArray, **options: bool) -> Campaign:
+    campaign = gv.Campaign(TOWN, epsilon_per_km=2.0, between="cells", **options)
+    for number, each in enumerate(people):
+        campaign.receive(said(each, 1000 * seed + number, 1500, campaign.mechanism))
+        campaign.close_round()
+    return campaign
+
+
+def test_intervals_hold_both_while_a_round_waits() -> None:
+    """Three rounds at one place and one at another: a map of the first, and intervals that say so."""
+    held = []
+    busiest = int(THERE.argmax())
+    for seed in range(3):
+        campaign = moving_campaign(seed, HERE, HERE, HERE, THERE)
+        assert campaign.closing.standing.waiting == (4,)
+        bars, _ = campaign.closing.error_bars()
+        low, high = bars.interval(0.95)
+        held.append(low[busiest] <= THERE[busiest] <= high[busiest])
+        assert low[busiest] < 0.02 < high[busiest]
+        assert campaign.distribution[busiest] < 0.02  # the map did not move
+        assert "newer rounds that disagree" in bars.method
+    assert sum(held) >= 2
+
+
+def test_a_campaign_follows_people_who_stay_where_they_went() -> None:
+    campaign = moving_campaign(1, HERE, HERE, THERE, THERE, THERE)
+    assert campaign.closing.standing.agreeing == (3, 4, 5)
+    assert gv.total_variation(campaign.distribution, THERE) < 0.25
+    assert [done.number for done in campaign.closing.rounds] == [3, 4, 5]
+    resumed = Campaign.from_dict(campaign.to_dict())
+    assert resumed.closing.standing == campaign.closing.standing
+    np.testing.assert_array_equal(resumed.estimate.distribution, campaign.distribution)
+
+
+def test_guarded_campaigns_do_not_take_fakes_for_a_move() -> None:
+    campaign = gv.Campaign(TOWN, epsilon_per_km=4.0, between="cells", guarded=True)
+    quiet = int(HERE.argmin())
+    for number in range(2):
+        tally = said(HERE, number, 3000, campaign.mechanism)
+        if number:
+            tally = tally + campaign.mechanism.tally(np.full(200, quiet))
+        campaign.receive(tally)
+        campaign.close_round()
+    assert campaign.closing.standing.agreeing == (1, 2)
+    assert campaign.closing.inspected.fake_range[0] > 100
