@@ -256,8 +256,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await page.locator("#erase").click();
     expect(await page.locator("[aria-labelledby=erase-title]").innerText()).toMatch(/their costs add up/);
     await page.locator("#erase-now").click();
-    await page.locator("#certified.notice-good").waitFor();
-    await page.locator("#send-now").waitFor();
+    await page.locator("#measure").waitFor();
     expect(await page.locator("tbody tr").count()).toBe(0);
     await choosePlace(page);
     await sendAndWait(page);

@@ -9,8 +9,9 @@ export async function open(visit: Visit, campaign: string): Promise<void> {
   await visit.page.locator("#certified.notice-good").waitFor();
 }
 
-/** Choose the middle of the map with the keyboard. */
+/** Choose the middle of the map with the keyboard, as soon as a place may be chosen. */
 export async function choosePlace(page: Page): Promise<void> {
+  await page.locator("#measure").waitFor();
   await page.locator(".map-face").press("Enter");
   await page.locator("#from-here p").first().waitFor();
 }

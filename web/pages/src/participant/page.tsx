@@ -140,6 +140,7 @@ function Participation() {
   };
   const erase = async (): Promise<void> => {
     await device.current!.call("erase").catch((problem: Failure) => setFailure(problem));
+    setStage("checking");
     setFresh(false);
     setMade(undefined);
     setLedger(undefined);
