@@ -16,11 +16,12 @@ from geoveil.cli.console import Console, ProgressBar, in_words, json_number
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
-from geoveil.plot import maps
+from geoveil.plot import maps as maps_of
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
 from geoveil.table.report_places import rim_reports
+from geoveil.table.slot_counts import SlotColumn, count_by_slot, in_order, write_by_slot
 from geoveil.table.tallies import count_reports, is_tally
 
 _RULES: dict[str, tuple[str, type]] = {
@@ -120,6 +121,30 @@ class Inputs:
                     tallies |= {} if tally is None else {number: tally}
         return [tallies[number] for number in range(len(self.sources))]
 
+    def by_slot(self, slots: SlotColumn) -> dict[str, list[gv.Tally]]:
+        """The tallies of each slot over all files, slots in their order."""
+        found: dict[str, list[gv.Tally]] = {}
+        space: gv.Space | None = None
+        for path in self.sources:
+            self.progress.stage(f"counting {path}")
+            source = Source(path) if path == PIPE else path
+            if is_tally(source):
+                raise click.UsageError(
+                    f"{path} is a tally, which says nothing of slots; leave --by out"
+                )
+            with self.reading.open(source) as reader:
+                channel = self._channel(self._mechanism(reader), path, space)
+                tallies, left_out = count_by_slot(
+                    reader, channel, self.reading, slots,
+                    advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+                )  # fmt: skip
+            space = channel.space
+            for name, tally in tallies.items():
+                found.setdefault(name, []).append(tally)
+            if left_out:
+                self.console.warn(f"{left_out:,} rows of {path} have no slot and were left out")
+        return {name: found[name] for name in in_order(set(found))}
+
     def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
         """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
         self.progress.stage(f"counting {path}")
@@ -205,13 +230,27 @@ class Inputs:
     "--mechanism", metavar="FILE",
     help="Document of the mechanism that made the reports, where IN does not carry it.",
 )  # fmt: skip
+@click.option(
+    "--by", metavar="SLOT", help="One map for each slot: hour, weekday-hour, or a column of IN.",
+)  # fmt: skip
+@click.option(
+    "--time", metavar="COLUMN", help="Column of times for --by hour; else found by its name."
+)
+@click.option(
+    "--zone", metavar="ZONE", help="Time zone of the hours, such as Europe/Paris; else as written."
+)
+@click.option(
+    "--minimum-reports", type=click.IntRange(min=1), default=1, show_default=True,
+    help="With --by: slots with fewer get no map.",
+)  # fmt: skip
 @shared.plot_option("Draw the estimate as a map")
 @shared.space_options
 @shared.location_options
 @shared.machine_options
 def command(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
-    plot: str | None, area: shared.Area, reading: locations.Reading, machine: bool,
+    by: str | None, time: str | None, zone: str | None, minimum_reports: int, plot: str | None,
+    area: shared.Area, reading: locations.Reading, machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
@@ -224,22 +263,32 @@ def command(
     \b
     geoveil estimate noisy.parquet -o estimate.geojson --plot map.png
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
+    geoveil estimate noisy.csv --by hour --zone Europe/Paris -o hours.csv
     """
     format_of(output, reading.format)
     bars.checked_level(level)
     writer.check_target(output, *sources)
     if plot is not None:
-        maps.picture_kind(plot)
+        maps_of.picture_kind(plot)
         writer.check_target(plot, *sources, output)
     console = Console(machine=machine, output=output)
+    if by is not None:
+        slots = SlotColumn(by, time, zone)
+        _estimate_slots(
+            sources, output, choice, level, mechanism, slots, minimum_reports, plot, area, reading,
+            console,
+        )  # fmt: skip
+        return
+    if time is not None or zone is not None or minimum_reports > 1:
+        raise click.UsageError("--time, --zone and --minimum-reports must come with --by")
     with console.progress("counting") as progress:
         tallies = Inputs(sources, mechanism, area, reading, console, progress).tallies()
         estimate, result = _estimated(choice, level, tallies, progress)
         progress.stage("writing")
         results.write_result(output, result, format=reading.format)
         if plot is not None:
-            maps.save_maps(
-                plot, result.space, maps.estimate_panels(result.share, result.reported_share)
+            maps_of.save_maps(
+                plot, result.space, maps_of.estimate_panels(result.share, result.reported_share)
             )
     untested = estimate.identifiable.reason.startswith("not tested")
     if not estimate.identifiable and not untested:
@@ -267,6 +316,73 @@ def command(
             "picture": plot,
         },
     )
+
+
+def _estimate_slots(
+    sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
+    slots: SlotColumn, minimum: int, plot: str | None, area: shared.Area, reading: locations.Reading,
+    console: Console,
+) -> None:  # fmt: skip
+    """One map for each slot, in one file."""
+    if choice.method != "ibu":
+        raise click.UsageError("--by must go with --method ibu")
+    with console.progress("counting") as progress:
+        found = Inputs(sources, mechanism, area, reading, console, progress).by_slot(slots)
+        small = [name for name, tallies in found.items() if _reports(tallies) < minimum]
+        enough = {name: tallies for name, tallies in found.items() if name not in small}
+        if not enough:
+            raise InvalidInput(
+                f"no slot has {minimum} reports; lower --minimum-reports, or choose larger slots"
+            )
+        progress.stage("estimating")
+        update = choice.build(
+            [tally for each in enough.values() for tally in each], lambda *_: None
+        )
+        assert isinstance(update, gv.IterativeBayesianUpdate)
+        maps = update.fit_slots(enough)
+        progress.stage("error bars")
+        made = {}
+        for number, (name, estimate) in enumerate(maps.items()):
+            made[str(name)] = _result_of(estimate, level, choice.uncertainty != "none")
+            progress.update((number + 1) / len(maps))
+        description = {
+            "by": slots.by,
+            "zone": slots.zone,
+            "slots": {str(name): estimate.total for name, estimate in maps.items()},
+            "slots_without_a_map": small,
+            "minimum_reports": minimum,
+            "started": maps.started,
+            "steps": next(iter(maps.values())).steps,
+            "interval_level": level if choice.uncertainty != "none" else None,
+        }
+        progress.stage("writing")
+        write_by_slot(output, made, description, format=reading.format)
+        if plot is not None:
+            panels = [maps_of.Panel(name, result.share) for name, result in made.items()]
+            maps_of.save_maps(plot, maps.pooled.space, panels)
+    few = f"{len(small)} slots have fewer than {minimum} reports and no map" if small else ""
+    console.result(
+        {"output": output, "cells": maps.pooled.space.size, **description},
+        {
+            "maps": f"{len(maps)} slots from {maps.pooled.total:,} reports, in {in_words(output)}",
+            "begun at": maps.started,
+            "left out": few,
+            "picture": plot,
+        },
+    )
+
+
+def _reports(tallies: Sequence[gv.Tally]) -> int:
+    return sum(tally.total for tally in tallies)
+
+
+def _result_of(estimate: gv.Estimate, level: float, with_bars: bool) -> results.Result:
+    """The map of a slot as it is written."""
+    bars: dict[str, Any] = {}
+    if with_bars:
+        low, high = estimate.interval(level)
+        bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
+    return results.Result(estimate.space, estimate.distribution, **bars)
 
 
 def _estimated(

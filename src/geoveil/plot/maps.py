@@ -61,6 +61,8 @@ def quiet_colours(steps: int) -> FloatArray:
 
 _LEAST_TOP = 1e-12
 _PANEL_INCHES = 4.0
+_SMALL_INCHES = 2.2
+_IN_A_ROW = 6
 _NO_DATE = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """The same picture gives the same bytes."""
 
@@ -125,13 +127,15 @@ def draw_maps(
 
 
 def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
-    """Draw maps into a picture (.png, .svg or .pdf)."""
-    height = 2.6
+    """Draw maps into a picture (.png, .svg or .pdf), in rows of six where there are many."""
+    inches, height = (_PANEL_INCHES if len(panels) <= _IN_A_ROW else _SMALL_INCHES), 2.6
     if space.centres.shape[1] > 1:  # panels with the proportions of the space
         wide, high = np.ptp(space.centres, axis=0) + 1e-9
-        height = _PANEL_INCHES * float(np.clip(high / wide, 0.4, 1.6))
-    with picture(path, len(panels) * _PANEL_INCHES + 1.2, height + 0.6) as figure:
-        draw_maps(figure, space, panels)
+        height = inches * float(np.clip(high / wide, 0.4, 1.6))
+    columns = min(len(panels), _IN_A_ROW)
+    rows = -(-len(panels) // max(1, columns))
+    with picture(path, columns * inches + 1.2, rows * height + 0.6) as figure:
+        draw_maps(figure, space, panels, columns=columns)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from scipy.special import chdtrc
 from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
+from geoveil.estimate.fitted import by_mechanism
 from geoveil.space.space import Space
 
 MOST_BLOCKS = 64
@@ -68,7 +69,7 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
     >>> agreement([said(strict, here, 1), said(open_, there, 2)], start).p_value > 0.01
     False
     """
-    counted = [[tally for tally in group if tally.total] for group in groups]
+    counted = [by_mechanism(group) for group in groups]
     fewest = min((sum(t.total for t in group) for group in counted), default=0)
     if len(counted) < 2 or fewest < LEAST_REPORTS:
         raise InvalidInput(

@@ -1,0 +1,140 @@
+"""``geoveil estimate --by``: one map for each slot of a time column, or of any column."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import geoveil as gv
+from geoveil.cli.program import program
+
+pytest.importorskip("pyarrow")
+
+TOWN = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=1.0)
+MECHANISM = gv.PlanarGeometric(TOWN, epsilon_per_km=2.0)
+
+
+def geoveil(*words: object) -> Result:
+    return CliRunner().invoke(program, [str(word) for word in words])
+
+
+def written(folder: Path, times: list[str], shift: list[str] | None = None) -> tuple[Path, Path]:
+    """Reports with times beside them, people of the morning elsewhere than those of the evening."""
+    mechanism = folder / "mechanism.json"
+    gv.save_mechanism(MECHANISM, mechanism)
+    people = np.array([3 if "T08" in time else 12 for time in times])
+    reports = MECHANISM.sample(people, randomness=gv.seeded(5))
+    path = folder / "noisy.csv"
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["cell", "time", "shift"])
+        table.writerows(zip(reports.tolist(), times, shift or times, strict=True))
+    return path, mechanism
+
+
+def by(path: Path, mechanism: Path, output: Path, *words: object) -> Result:
+    return geoveil("estimate", path, "--mechanism", mechanism, "-o", output, "--json", *words)
+
+
+TIMES = ["2026-05-04T08:10Z"] * 300 + ["2026-05-09T18:40Z"] * 200
+
+
+def test_one_map_for_each_hour(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, TIMES)
+    output = tmp_path / "hours.csv"
+    result = by(path, mechanism, output, "--by", "hour")
+    assert result.exit_code == 0, result.output
+    values = json.loads(result.stdout)
+    assert values["slots"] == {"08": 300, "18": 200}
+    rows = [line for line in output.read_text().splitlines() if not line.startswith("#")]
+    table = list(csv.DictReader(rows))
+    assert len(table) == 2 * TOWN.size
+    for slot, place in (("08", 3), ("18", 12)):
+        shares = [float(row["share"]) for row in table if row["slot"] == slot]
+        assert int(np.argmax(shares)) == place
+        assert sum(shares) == pytest.approx(1.0)
+    assert {"standard_error", "low", "high"} <= set(table[0])
+
+
+def test_hours_are_those_of_the_zone_and_follow_its_clocks(tmp_path: Path) -> None:
+    """On 25 October 2026 clocks in Paris went from 03:00 back to 02:00: both hours are slot 02."""
+    times = ["2026-10-25T00:30Z"] * 60 + ["2026-10-25T01:30Z"] * 50 + ["2026-10-25T02:30Z"] * 40
+    path, mechanism = written(tmp_path, times)
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--zone", "Europe/Paris")
+    assert json.loads(result.stdout)["slots"] == {"02": 110, "03": 40}
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "weekday-hour", "--time", "time")
+    assert list(json.loads(result.stdout)["slots"]) == ["Sunday 00", "Sunday 01", "Sunday 02"]
+
+
+@pytest.mark.parametrize("ending", ["geojson", "parquet"])
+def test_any_column_and_every_format(tmp_path: Path, ending: str) -> None:
+    path, mechanism = written(tmp_path, TIMES, ["early"] * 300 + ["late"] * 200)
+    output = tmp_path / f"shifts.{ending}"
+    result = by(path, mechanism, output, "--by", "shift")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["slots"] == {"early": 300, "late": 200}
+    if ending == "geojson":
+        features = json.loads(output.read_text())["features"]
+        assert len(features) == 2 * TOWN.size
+        assert {feature["properties"]["slot"] for feature in features} == {"early", "late"}
+
+
+def test_small_slots_have_no_map(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, [*TIMES, "2026-05-04T03:00Z"])
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--minimum-reports", 100)
+    values = json.loads(result.stdout)
+    assert values["slots_without_a_map"] == ["03"]
+    assert list(values["slots"]) == ["08", "18"]
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--minimum-reports", 1000)
+    assert result.exit_code == 2
+    assert "no slot has 1000 reports" in result.output
+
+
+def test_rows_without_a_time_are_refused_or_left_out(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, [*TIMES, "soon", ""])
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour")
+    assert result.exit_code == 2
+    assert "row 501" in result.output
+    assert "soon" not in result.output
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--bad-rows", "drop")
+    assert result.exit_code == 0
+    assert "2 rows" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--by", "hour", "--zone", "Paris"), "must be a time zone that this machine knows"),
+        (("--by", "hour", "--time", "moment"), "no column named 'moment'"),
+        (("--by", "decade"), "no column named 'decade'"),
+        (("--by", "shift", "--zone", "Europe/Paris"), "must go with hour or weekday-hour"),
+        (("--by", "cell", "--method", "inversion"), "must go with --method ibu"),
+        (("--time", "time"), "must come with --by"),
+    ],
+)
+def test_slots_that_cannot_be(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    path, mechanism = written(tmp_path, TIMES)
+    result = by(path, mechanism, tmp_path / "h.csv", *words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_too_many_slots_are_refused(tmp_path: Path) -> None:
+    path, mechanism = written(tmp_path, TIMES, [str(n) for n in range(500)])
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "shift")
+    assert result.exit_code == 2
+    assert "at most 168 slots" in result.output
+
+
+def test_tallies_have_no_slots(tmp_path: Path) -> None:
+    from geoveil.table.tallies import save_tally
+
+    save_tally(MECHANISM.tally([1, 2, 3]), tmp_path / "tally.json")
+    result = geoveil("estimate", tmp_path / "tally.json", "-o", tmp_path / "h.csv", "--by", "hour")
+    assert result.exit_code == 2
+    assert "says nothing of slots" in " ".join(result.output.split())
