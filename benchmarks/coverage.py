@@ -1,6 +1,6 @@
 """How often the 95 % intervals hold the truth, on simulated data, near the boundary and far from it.
 
-Run ``python benchmarks/coverage.py``; words after it choose the scenarios whose names hold one of them,
+Run ``python -m benchmarks.coverage``; words after it choose the scenarios whose names hold one of them,
 ``Fisher`` and ``bootstrap`` the methods.
 The check-ins of Paris, San Francisco and New York (the last with 9,800 cells, hours for all of it) are
 looked for in ``GEOVEIL_DATA`` or ``../shared/data``, and left out where they are not.
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import geoveil as gv
+from benchmarks.maps import Positions
 from geoveil.arrays import BoolArray, FloatArray
 from geoveil.channel.channel import Channel
 from geoveil.estimate import (
@@ -30,10 +31,11 @@ from geoveil.estimate import (
     FisherInformation,
     IterativeBayesianUpdate,
     JointTally,
-    Steps,
 )
 from geoveil.estimate.uncertainty import Uncertainty
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, Cut, DataFolder, MissingData, load_city
+from geoveil.papers.privic.cycles import CAMPAIGNS
+from geoveil.position.positional import PositionalElastic
 
 LEVEL = 0.95
 NEW_YORK = Cut("New York", "foursquare-nyc", 40.55, -74.28, 0.0045, 0.0059, 98, 100)
@@ -117,6 +119,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from city()
     yield from seen_only()
     yield from cities()
+    yield from people_at_positions()
 
 
 def city() -> Iterator[Scenario]:
@@ -174,6 +177,45 @@ def cities() -> Iterator[Scenario]:
             )
 
 
+def people_at_positions() -> Iterator[Scenario]:
+    """The law between positions, people at the places of check-ins, evenly in their cells, or all people of a
+    cell at one place in it."""
+    for published in CAMPAIGNS.values():
+        try:
+            real = Positions.of(published)
+        except MissingData as missing:
+            print(missing)
+            return
+        grid = real.grid()
+        crowds = {
+            "at their places": real,
+            "evenly": real.spread_evenly(),
+            "at one place": real.at_one_place(),
+        }
+        for epsilon in (1.0, 2.0, 4.0):
+            law = gv.elastic(grid, epsilon_per_km=epsilon, camouflage=0.0, between="positions")
+            assert isinstance(law, PositionalElastic)
+            for name, crowd in crowds.items():
+                yield Scenario(
+                    f"positions, {published.cut.name} {epsilon:g}, {name}",
+                    crowd.truth,
+                    standing(crowd, law),
+                    len(crowd.places),
+                    runs=6,
+                )
+
+
+def standing(crowd: Positions, law: PositionalElastic) -> Draw:
+    """People drawn from a crowd, each reporting from where they stand."""
+
+    def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
+        chosen = generator.integers(len(crowd.places), size=people)
+        places = crowd.in_plane(law.space, chosen)
+        return law.tally(law.sample_at_km(places, randomness=fresh(generator)))
+
+    return draw
+
+
 @dataclass
 class Score:
     """Hits and widths of one method in one scenario."""
@@ -201,7 +243,7 @@ def measure(scenario: Scenario, methods: Sequence[str]) -> tuple[dict[str, Score
         tally = scenario.draw(scenario.truth, scenario.people, generator)
         steps.append(IterativeBayesianUpdate().fit(tally).steps)
         for name in methods:
-            estimator = IterativeBayesianUpdate(stop=Steps(steps[-1]), uncertainty=METHODS[name])
+            estimator = IterativeBayesianUpdate(uncertainty=METHODS[name])
             scores[name].add(estimator.fit(tally), scenario.truth)
     return scores, int(np.median(steps))
 

@@ -108,6 +108,16 @@ class Positions:
         elsewhere = np.random.default_rng(1).random(self.places.shape)
         return Positions(self.published, np.floor(self.places) + elsewhere)
 
+    def at_one_place(self) -> Positions:
+        """Everybody of a cell at one place in it, anywhere."""
+        cells = np.floor(self.places)
+        grid = self.grid()
+        place = np.random.default_rng(2).random((grid.size, 2))
+        return Positions(
+            self.published,
+            cells + place[grid.columns * cells[:, 1].astype(int) + cells[:, 0].astype(int)],
+        )
+
     @property
     def rounds(self) -> int:
         """One more than the published campaign has, as its table counts the start."""

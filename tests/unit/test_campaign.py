@@ -183,7 +183,9 @@ def test_a_guarded_collection_leaves_out_what_the_alarm_finds():
     truth = np.bincount(PEOPLE, minlength=GRID.size) / PEOPLE.size
     moved = [(each.distribution - truth)[quiet] for each in (plain, guarded)]
     assert moved[0] > 0.04
-    assert abs(moved[1]) < 0.4 * moved[0]
+    assert (
+        abs(moved[1]) < 0.5 * moved[0]
+    )  # what may be fakes is taken out only where that is sure at 99 %
     fewest, most = guarded.closing.inspected.fake_range
     assert 150 < fewest <= 300 <= most
 

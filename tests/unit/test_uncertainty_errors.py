@@ -591,7 +591,9 @@ def test_conjugate_gradients_settle_in_few_steps_on_a_lattice_however_wide_the_n
     tally = gv.Tally(channel, counts)
     parts = informations(Observations([tally]), truth)
     solvers = [
-        uncertainty.InformationSolver(parts, tally.total, shape, np.random.default_rng(1))
+        uncertainty.InformationSolver(
+            parts, tally.space.size, tally.total, shape, np.random.default_rng(1)
+        )
         for shape in ((24, 24), None)
     ]
     system = parts[0].matrix() + np.diag(solvers[0]._ridge)

@@ -77,6 +77,17 @@ class Excerpt(NamedTuple):
     """Reports hold whole numbers below this."""
 
 
+class Places(Operator):
+    """P(report | place): rows are places in the cells, whose mean by ``share`` is the row of the cell."""
+
+    cell: IntArray
+    """(places,): the cell that each is in."""
+    share: FloatArray
+    """(places,): how many of the people of its cell stand there, spread evenly."""
+    offset: FloatArray
+    """(places, 2): east and north of the centre of its cell, in cells."""
+
+
 class Channel(Promising, Operator):
     """P(report | true cell) as an operator: rows are cells and sum to one, columns are reports.
 
@@ -117,6 +128,10 @@ class Channel(Promising, Operator):
 
     positions_across: int = 1
     """A cell has so many positions a side where the law depends on the position in it."""
+
+    def places(self, across: int) -> Places | None:
+        """The law at ``across``² places in every cell; ``None`` where it does not depend on the place."""
+        return None
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         """(cells, chosen): columns for people at one position in their cells, (east, north) in cells."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread
 from geoveil.channel.channel import Tally
+from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, Ascent, maximise
@@ -18,9 +19,22 @@ from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, em_path, full_support
 from geoveil.estimate.slot_maps import SlotMaps, fit_slots
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
+from geoveil.estimate.uneven import PlacesOfAll
 
 _LEAST_STEPS = 50
 """A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
+_NOTICED = 3.0
+"""Nats over all reports by which leaving open where in their cells people stand must predict better."""
+
+
+class _Unknowns(NamedTuple):
+    """What the ascent moves."""
+
+    operator: Operator
+    start: FloatArray
+    stop: stopping.Stop
+    by_cell: Callable[[FloatArray], FloatArray]
+    """(…, unknowns) → (…, cells)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +42,9 @@ class IterativeBayesianUpdate:
     """Maximum likelihood by expectation–maximisation, stopped where new reports are predicted best.
 
     Law: θ_x ← θ_x Σ_z q_z C[x,z]/(θC)_z from a start with full support; with several tallies the
-    columns of all channels stand side by side, each report with its share of all reports.
+    columns of all channels stand side by side, each report with its share of all reports. Where a cell is
+    wide for its promise (ε·cell above one, between positions), cross-validation also chooses whether people
+    stand evenly in their cells or wherever the reports say.
     ``stop`` is ``CrossValidated()``, ``Steps(n)``, ``CertifiedWithin(t)`` or ``LikelihoodChange(t)``;
     ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
     ``uncertainty`` is ``FisherInformation()`` (the default) or ``Bootstrap()``.
@@ -63,22 +79,23 @@ class IterativeBayesianUpdate:
     def fit(self, tallies: Tally | Iterable[Tally]) -> fitted.Estimate:
         """The estimate from one tally or from several of the same space."""
         observations = fitted.Observations(tallies)
+        unknowns = self._unknowns(observations)
         ascent = maximise(
-            observations.operator,
+            unknowns.operator,
             observations.counts,
-            start=self.start,
-            stop=self.stop,
+            start=unknowns.start,
+            stop=unknowns.stop,
             accelerate=self.accelerate,
-            progress=self.progress,
+            progress=self.progress if unknowns.stop is self.stop else None,
         )
         return fitted.Estimate(
             space=observations.space,
-            distribution=ascent.distribution,
+            distribution=unknowns.by_cell(ascent.distribution),
             total=observations.total,
             steps=ascent.steps,
             stopped=ascent.stopped,
             find_fit=lambda: fitted.Fit(ascent.log_likelihood, ascent.certificate),
-            find_errors=lambda: self._errors(observations, ascent),
+            find_errors=lambda: self._errors(observations, unknowns, ascent),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
         )
 
@@ -99,18 +116,40 @@ class IterativeBayesianUpdate:
         """
         return fit_slots(self, slots)
 
-    def _errors(self, observations: fitted.Observations, ascent: Ascent) -> bars.ErrorBars:
+    def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
+        """The cells; or the places in them, where held-out reports are predicted better so."""
+        first = full_support(self.start, observations.space.size)
+        cells = _Unknowns(observations.operator, first, self.stop, lambda found: found)
+        places = PlacesOfAll.of(observations)
+        if places is None or not isinstance(self.stop, stopping.CrossValidated):
+            return cells
+        meter = stopping.Meter(self.progress)
+        halves = meter.first(0.5), lambda done, of: meter.at(0.5 + 0.5 * done / of)
+        starts = (observations.operator, first), (places.operator, places.spread(first))
+        even, free = (
+            self.stop.found(operator, observations.counts, start, half)
+            for (operator, start), half in zip(starts, halves, strict=True)
+        )
+        meter.at(1.0)
+        if free.held_out <= even.held_out + _NOTICED:
+            return cells._replace(stop=even.rule)
+        words = f"{free.rule.words}, people not taken to stand evenly in their cells"
+        return _Unknowns(*starts[1], replace(free.rule, words=words), places.by_cell)
+
+    def _errors(
+        self, observations: fitted.Observations, unknowns: _Unknowns, ascent: Ascent
+    ) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
         operator, cells = observations.operator, observations.space.size
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
             """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
             if self.accelerate is None:
-                first = full_support(self.start, cells)
-                starts = np.broadcast_to(first, (*counts.shape[:-1], cells))
+                first = unknowns.start
+                starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
                 steps = max(ascent.steps * carry_on, _LEAST_STEPS)
-                path = em_path(Objective(operator, counts), starts)
-                return next(islice(path, steps, None)).theta
+                path = em_path(Objective(unknowns.operator, counts), starts)
+                return unknowns.by_cell(next(islice(path, steps, None)).theta)
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [
                 maximise(operator, row, start=self.start, **how).distribution
@@ -118,4 +157,5 @@ class IterativeBayesianUpdate:
             ]
             return np.reshape(fits, (*counts.shape[:-1], cells))
 
-        return method.errors(observations, ascent.distribution, refit, self.progress)
+        found = unknowns.by_cell(ascent.distribution)
+        return method.errors(observations, found, refit, self.progress)

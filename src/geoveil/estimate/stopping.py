@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -193,6 +193,14 @@ class LikelihoodChange(_Tolerant):
 # --- Stopping where held-out reports are predicted best
 
 
+class Found(NamedTuple):
+    """What cross-validation found."""
+
+    rule: Steps
+    held_out: float
+    """The log-likelihood of the reports left out, nats over all reports; only differences mean anything."""
+
+
 @dataclass(frozen=True)
 class CrossValidated:
     """The number of steps that predicts held-out reports best: the default for what people look at.
@@ -235,6 +243,12 @@ class CrossValidated:
         self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> StoppingRule:
         """A fixed number of steps, with the words that say how it was chosen."""
+        return self.found(operator, weights, start, progress).rule
+
+    def found(
+        self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
+    ) -> Found:
+        """The number of steps, and how well held-out reports are predicted after them."""
         given = checked_weights(weights, operator.shape[1])
         counts = np.rint(given).astype(np.int64)
         if given.ndim != 1 or (counts != given).any():  # only counts can be dealt into parts
@@ -246,13 +260,13 @@ class CrossValidated:
         trained = counts - held_out
         usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
         if not usable.any():
-            return Steps(1, "because one report cannot be cross-validated")
+            return Found(Steps(1, "because one report cannot be cross-validated"), 0.0)
         objective = Objective(operator, trained[usable])
-        best, ended = self._best(objective, held_out[usable], start, progress)
-        chosen = min(self.maximum, round(best * self.folds / (self.folds - 1)))
+        search, ended = self._best(objective, held_out[usable], start, progress)
+        chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
         how = f"chosen by cross-validation ({self.folds} folds, {self.repeats} times)"
         limit = f", whose search reached its limit of {self.maximum} steps"
-        return Steps(chosen, how if ended else how + limit)
+        return Found(Steps(chosen, how if ended else how + limit), search.best_value)
 
     def parts(self, counts: IntArray) -> IntArray:
         """(folds·repeats, observations): how many of each report every part holds."""
@@ -271,8 +285,8 @@ class CrossValidated:
 
     def _best(
         self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
-    ) -> tuple[int, bool]:
-        """The step of the best held-out likelihood, and whether the search ended before the limit."""
+    ) -> tuple[Search, bool]:
+        """The search for the best held-out likelihood, and whether it ended before the limit."""
         left_out = held_out[:, objective.seen]  # what one part leaves out, another learns from
         search = Search()
         for step, point in enumerate(em_path(objective, np.tile(start, (len(held_out), 1)))):
@@ -285,7 +299,7 @@ class CrossValidated:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))
             over = self.is_over(search, step)
             if over or step >= self.maximum:
-                return search.best, over
+                return search, over
         raise AssertionError("the path has no end")
 
 

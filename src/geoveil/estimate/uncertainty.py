@@ -15,10 +15,11 @@ from geoveil.channel.channel import Information
 from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
+from geoveil.estimate.uneven import PlacesOfAll
 from geoveil.space.space import MATRIX_LIMIT
 
 MATRIX_CELLS = 2_048
-"""Up to so many cells the information is inverted as a matrix, in a few seconds."""
+"""Up to so many unknowns the information is inverted as a matrix, in a few seconds."""
 
 _SINGULAR = 1e-12
 _EFFORT = 60_000_000
@@ -57,7 +58,9 @@ class FisherInformation:
     several reports of one person by all combinations (at least 2.4 people in each cell). Where
     cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
     intervals are then too narrow unless each combination seen was seen many times.
-    Above 2,048 cells there is no matrix: J + diag(1/u²) stands for J, u_x = n·max(1, g_x)/J_xx, and
+    Where positions are wide apart in a cell (ε·cell above one), where the crowd of each cell stands is
+    unknown as well, and varies as much as the place of one person would (docs/estimation.md).
+    Above 2,048 unknowns there is no matrix: J + diag(1/u²) stands for J, u_x = n·max(1, g_x)/J_xx, and
     conjugate gradients (:class:`InformationSolver`) find the companion and 16 to 64 draws from its
     covariance. No cell x can hold more than about u_x of the people, because θ_x·J_xx ≤ n·g_x in the mean,
     with g the gradient of the certificate; where the reports say more than that, u makes no difference.
@@ -78,22 +81,48 @@ class FisherInformation:
         refit: Refit,
         progress: stopping.Progress | None,
     ) -> bars.DrawnErrors | bars.GaussianErrors:
-        parts = informations(observations, distribution)
-        how = "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
-        if distribution.size > MATRIX_CELLS:
+        cells = distribution.size
+        places = PlacesOfAll.of(observations)
+        if places is None:
+            parts, unknowns, uneven = informations(observations, distribution), cells, ""
+        else:
+            parts, unknowns = (
+                places.informations(observations.tallies, distribution),
+                places.unknowns,
+            )
+            uneven = ", people not taken to stand evenly in their cells"
+        how = uneven + "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
+        if unknowns > MATRIX_CELLS:
             shape = lattice_shape(observations.space)
             generator = np.random.default_rng(self.seed)
-            solver = InformationSolver(parts, observations.total, shape, generator)
+            solver = InformationSolver(parts, cells, observations.total, shape, generator)
             return solver.errors(distribution, how, stopping.Meter(progress))
-        covariance, lost = tangent_inverse(np.asarray(sum(part.matrix() for part in parts)))
+        information = np.asarray(sum(part.matrix() for part in parts))
+        score = np.asarray(sum(part.score for part in parts))
+        if places is not None:
+            information, score = about_crowds(information, score, cells)
+        covariance, lost = tangent_inverse(information)
         return bars.GaussianErrors(
             method=f"Fisher information, one unbiased step from the estimate{how}",
             distribution=distribution,
-            centre=distribution + covariance @ sum(part.score for part in parts),
+            centre=distribution + covariance @ score,
             people=observations.total,
             covariance=covariance,
             lost=lost,
         )
+
+
+def about_crowds(
+    information: FloatArray, score: FloatArray, cells: int
+) -> tuple[FloatArray, FloatArray]:
+    """Information and score about the first ``cells`` unknowns, the others of variance one before."""
+    between = information[:cells, cells:]
+    others = information[cells:, cells:].copy()
+    others[np.diag_indices_from(others)] += 1.0
+    sides = np.column_stack((between.T, score[cells:]))
+    solved = lapack.dposv(others, sides, lower=1)[1]  # (others + 1)⁻¹ of both
+    told = np.asarray(information[:cells, :cells] - between @ solved[:, :-1])
+    return told, np.asarray(score[:cells] - between @ solved[:, -1])
 
 
 def informations(observations: fitted.Observations, distribution: FloatArray) -> list[Information]:
@@ -112,6 +141,7 @@ class InformationSolver:
     def __init__(
         self,
         parts: Sequence[Information],
+        cells: int,
         people: int,
         shape: tuple[int, int] | None,
         generator: np.random.Generator,
@@ -120,12 +150,15 @@ class InformationSolver:
         self._people = people
         self._shape = shape
         self._generator = generator
+        self._crowds = cells
         self._cells = parts[0].score.size
+        self._words = "cells" if self._cells == cells else "unknowns"
         self._chunk = max(1, _CHUNK_ENTRIES // self._cells)
         self._score = np.asarray(sum(part.score for part in parts))
         diagonal = self._mean_square(self._noise)  # J_xx
         most = people + np.maximum(self._score, 0.0)  # n·g, at least n
         self._ridge = np.maximum(diagonal / most, 1.0) ** 2  # 1/u²
+        self._ridge[cells:] = 1.0  # where crowds stand has variance one before any report
         self._scale = np.sqrt(diagonal + self._ridge)
         if shape is not None:
             self._spectrum = self._mean_square(
@@ -133,7 +166,8 @@ class InformationSolver:
             )
 
     def errors(self, distribution: FloatArray, how: str, meter: stopping.Meter) -> bars.DrawnErrors:
-        sides = np.stack([self._score, np.ones(self._cells)])
+        crowds = self._crowds
+        sides = np.stack([self._score, np.arange(self._cells) < crowds])
         (step, ones), steps, settled = self.solve(sides)
         least, most = _DRAWS
         draws = int(np.clip(_EFFORT // (self._cells * steps), least, most))
@@ -142,12 +176,13 @@ class InformationSolver:
 
         def within_total(values: FloatArray) -> FloatArray:
             """Brought to a sum of zero, as all changes of a distribution have; ones solves for 1."""
-            return np.asarray(values - values.sum(axis=-1, keepdims=True) * (ones / ones.sum()))
+            own, one = values[..., :crowds], ones[:crowds]
+            return np.asarray(own - own.sum(axis=-1, keepdims=True) * (one / one.sum()))
 
         return bars.DrawnErrors(
             method=(
                 f"Fisher information, one nearly unbiased step from the estimate and {draws} draws by "
-                f"conjugate gradients{early}, because {self._cells:,} cells are more than the "
+                f"conjugate gradients{early}, because {self._cells:,} {self._words} are more than the "
                 f"{MATRIX_CELLS:,} whose matrix is inverted; standard errors are known to "
                 f"{50 * np.sqrt(2 / draws):.0f} %{how}"
             ),
@@ -280,7 +315,7 @@ class Bootstrap:
     4,096 cells the directions no report shows are found first; their cells have the interval [0, 1].
     Cost: replicates × carry_on times that of the estimate, and one QR factorisation of the channels
     up to 4,096 cells; replicates advance as one batch.
-    Guarantee: none on coverage. Early stopping hides some of the bias: see ``benchmarks/coverage.py``.
+    Guarantee: none on coverage. Early stopping hides some of the bias: see ``benchmarks.coverage``.
 
     >>> Bootstrap(replicates=500).seed
     0

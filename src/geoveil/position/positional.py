@@ -18,7 +18,7 @@ from geoveil.mechanism.mechanism import Mechanism
 from geoveil.position.centres import Centres
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.position_certificate import PositionCertificate
-from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.position.spread import PlacesInCells, SpreadKernel, layers_of
 from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.grid import Grid
@@ -181,14 +181,22 @@ class PositionalElastic(Mechanism):
 
     @cached_property
     def _spread(self) -> SpreadKernel:
-        layers = layers_of(self.centres, self.positions_across)
-        return SpreadKernel(self.centres, self.cone, layers)
+        return self._spread_over(self.positions_across)
+
+    def _spread_over(self, across: int) -> SpreadKernel:
+        return SpreadKernel(self.centres, self.cone, layers_of(self.centres, across))
 
     @cached_property
     def _shares(self) -> FloatArray:
         """(layers, cells): the share of each position of a cell over its Z."""
         shares = np.stack([layer.share for layer in self._spread.layers])
         return shares / self._spread.push(self.weights.astype(np.float64)).reshape(shares.shape)
+
+    def places(self, across: int) -> PlacesInCells:
+        """The law of reports at ``across``² places in every cell."""
+        own = across == self.positions_across
+        spread = self._spread if own else self._spread_over(across)
+        return PlacesInCells(spread, self.weights.astype(np.float64))
 
     def _push(self, theta: FloatArray) -> FloatArray:
         spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.channel import positions_on_a_side
+from geoveil.channel.channel import Places, positions_on_a_side
 from geoveil.channel.kernel import fft_workers
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
@@ -154,3 +154,46 @@ class SpreadKernel(Operator):
 
     def _between(self, places: FloatArray, one: FloatArray) -> FloatArray:
         return self.cone.values(np.hypot(*np.moveaxis(places - one, -1, 0)))
+
+
+class PlacesInCells(Places):
+    """P(report | place), rows the places in the cells and columns the reports: where in its cell
+    somebody stands is left open.
+
+    Cost: that of a product of the mechanism, whose rows are means of these.
+    """
+
+    def __init__(self, spread: SpreadKernel, weights: FloatArray) -> None:
+        shares = np.concatenate([layer.share for layer in spread.layers])
+        offsets = np.repeat([(at.east, at.north) for at in spread.layers], spread.cells, axis=0)
+        self._kept: IntArray = np.flatnonzero(shares)  # at an edge, several places are moved to one
+        self._spread, self._weights = spread, weights
+        self.cell = self._kept % spread.cells
+        self.share = shares[self._kept]
+        self.offset = offsets[self._kept]
+        self._total = spread.push(weights)[self._kept]  # Z
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._kept.size, self._weights.size
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        everywhere = np.zeros((*theta.shape[:-1], self._spread.shape[1]))
+        everywhere[..., self._kept] = theta / self._total
+        return self._spread._pull(everywhere) * self._weights
+
+    def _push_noise(self, theta: FloatArray) -> FloatArray:
+        return self._spread._pull_noise(theta / self._total) * self._weights
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return self._spread._push(values * self._weights)[..., self._kept] / self._total
+
+    def _pull_noise(self, values: FloatArray) -> FloatArray:
+        return self._spread._push_noise(values * self._weights) / self._total
+
+    def _row(self, row: int) -> FloatArray:
+        return self._spread._column(int(self._kept[row])) * self._weights / self._total[row]
+
+    def _column(self, column: int) -> FloatArray:
+        near = self._spread._row(column)[self._kept]
+        return near * float(self._weights[column]) / self._total

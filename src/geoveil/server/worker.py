@@ -201,7 +201,7 @@ class Worker:
     @property
     def pid(self) -> int | None:
         """The number of the process that estimates; ``None`` before the first closing."""
-        return self._quick.estimator.pid
+        return self._quick.estimator.pid or self._patient.estimator.pid
 
     def start(self) -> None:
         """Begin to work; a process is started with its first closing."""

@@ -1,0 +1,109 @@
+"""People who do not stand evenly in their cells: what that does to a map and to its error bars.
+
+Between positions a report depends on where in its cell somebody stands. Reports of a cell tell little about
+that, and it matters little, while the promise times the side of a cell is at most one. Beyond, a crowd at
+one edge of its cell looks like people in the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from geoveil.arrays import FloatArray
+from geoveil.channel.channel import Information, Places, Tally
+from geoveil.channel.operator import Operator, StackedOperator
+from geoveil.estimate import fitted
+
+_NOTICEABLE = 3
+"""Places a side of a cell from which on it matters where in a cell people stand."""
+_WIDTH = np.sqrt(1.0 / 12.0)
+"""The standard deviation of a place in a cell, along a side, in cells."""
+
+
+class PlacesOfAll:
+    """The places in the cells of one space, for the tallies of several mechanisms."""
+
+    def __init__(self, parts: Sequence[Places]) -> None:
+        first = parts[0]
+        self.parts = parts
+        self.cell, self.share, self.offset = first.cell, first.share, first.offset
+        self.operator: Operator = first if len(parts) == 1 else StackedOperator(parts)
+
+    @classmethod
+    def of(cls, observations: fitted.Observations, across: int = 3) -> PlacesOfAll | None:
+        """Those of all tallies, ``across``² in a cell; ``None`` where it does not matter, or is not known,
+        where people stand."""
+        tallies = observations.tallies
+        widest = max(tally.channel.positions_across for tally in tallies)
+        if widest < _NOTICEABLE or any(tally.operator is not tally.channel for tally in tallies):
+            return None
+        parts = [tally.channel.places(across) for tally in tallies]
+        known = [part for part in parts if part is not None]
+        same = len({(part.shape[0], part.share.tobytes()) for part in known}) == 1
+        return cls(known) if same and len(known) == len(parts) else None
+
+    def spread(self, theta: FloatArray) -> FloatArray:
+        """(…, cells) → (…, places): everybody evenly in their cell."""
+        return np.asarray(theta[..., self.cell] * self.share)
+
+    def by_cell(self, values: FloatArray) -> FloatArray:
+        """(…, places) → (…, cells): the sums."""
+        flat = values.reshape(-1, values.shape[-1])
+        sums = [np.bincount(self.cell, one) for one in flat]
+        return np.reshape(sums, (*values.shape[:-1], -1))
+
+    def informations(self, tallies: Sequence[Tally], distribution: FloatArray) -> list[Information]:
+        """The information of every tally about the crowds of the cells and where in them they stand."""
+        found = []
+        for tally, part in zip(tallies, self.parts, strict=True):
+            if tally.total:
+                moved = _Displaced(self, part, distribution)
+                weights = tally.information(distribution).weights
+                away = tally.counts / tally.total - tally.channel._push(distribution)
+                found.append(Information(moved, weights, moved._pull(away * weights)))
+        return found
+
+    @property
+    def unknowns(self) -> int:
+        """How many the informations are about: the crowds of the cells, then two for where each stands."""
+        return 3 * (int(self.cell.max()) + 1)
+
+
+class _Displaced(Operator):
+    """Rows: a share more in each cell, then each crowd moved east and north in its cell by σ, the standard
+    deviation of one person's place. Columns are reports.
+
+    A crowd moved by d·σ has the law θ_x·Σ_l share_l·(1 + d·o_l/σ)·P(report | place l) to first order; the
+    rows are its derivatives. The variance of d is one: a crowd's place is as uncertain as that of one
+    person.
+    """
+
+    def __init__(self, places: PlacesOfAll, part: Places, theta: FloatArray) -> None:
+        self._places, self._part, self._cells = places, part, theta.size
+        middle = places.by_cell((places.share[:, None] * places.offset).T)  # (2, cells)
+        away = (places.offset.T - middle[:, places.cell]) / _WIDTH  # (2, places)
+        self._moved = places.share * away * theta[places.cell]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 3 * self._cells, self._part.shape[1]
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        more, east, north = (
+            theta[..., number * self._cells : (number + 1) * self._cells] for number in range(3)
+        )
+        cell = self._places.cell
+        crowd = self._places.spread(more)
+        crowd += east[..., cell] * self._moved[0] + north[..., cell] * self._moved[1]
+        return self._part._push(crowd)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        laws = self._part._pull(values)
+        parts = (self._places.share, *self._moved)
+        return np.concatenate([self._places.by_cell(laws * part) for part in parts], axis=-1)
+
+    def matrix(self) -> FloatArray:
+        reports = np.eye(self._part.shape[1])
+        return self._pull(reports).T

@@ -1,0 +1,242 @@
+"""People who do not stand evenly in their cells: the places of a cell, the choice and the bars."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.estimate import (
+    CrossValidated,
+    Estimate,
+    FisherInformation,
+    IterativeBayesianUpdate,
+    uncertainty,
+)
+from geoveil.estimate.fitted import Observations
+from geoveil.estimate.uneven import PlacesOfAll
+from geoveil.position.positional import PositionalElastic
+from geoveil.verify.alarm import PoisoningAlarm
+
+GRID = gv.Grid(rows=5, columns=6, cell_km=1.0)
+CROWD = np.random.default_rng(3).dirichlet(np.full(GRID.size, 0.5))
+PEOPLE = 40_000
+
+
+def law(epsilon_per_km: float = 2.0, camouflage: float = 0.0) -> PositionalElastic:
+    made = gv.elastic(
+        GRID, epsilon_per_km=epsilon_per_km, camouflage=camouflage, between="positions"
+    )
+    assert isinstance(made, PositionalElastic)
+    return made
+
+
+def places_of(mechanism: PositionalElastic, people: int = PEOPLE) -> PlacesOfAll:
+    tally = mechanism.tally(mechanism.sample(np.arange(GRID.size), randomness=gv.seeded(1)))
+    found = PlacesOfAll.of(Observations(tally))
+    assert found is not None
+    return found
+
+
+def people_at_one_place(seed: int) -> tuple[IntArray, FloatArray]:
+    """Cells drawn from the crowd; everybody in a cell at one place, anywhere in it."""
+    generator = np.random.default_rng(seed)
+    cells = generator.choice(GRID.size, PEOPLE, p=CROWD)
+    place = generator.random((GRID.size, 2)) - 0.5
+    return cells, place[cells]
+
+
+def many_at_one_place(seed: int) -> tuple[IntArray, FloatArray]:
+    """Four in ten people of a cell at one place in it, the others anywhere in it."""
+    cells, place = people_at_one_place(seed)
+    generator = np.random.default_rng(1000 + seed)
+    anywhere = generator.random((PEOPLE, 2)) - 0.5
+    return cells, np.where(generator.random((PEOPLE, 1)) < 0.4, place, anywhere)
+
+
+def estimated(cells: IntArray, inside: FloatArray, seed: int, **asked: float) -> Estimate:
+    mechanism = law(**asked)
+    reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(seed))
+    return IterativeBayesianUpdate().fit(mechanism.tally(reports))
+
+
+def shares(cells: IntArray) -> FloatArray:
+    return np.bincount(cells, minlength=GRID.size) / cells.size
+
+
+@pytest.mark.parametrize("camouflage", [0.0, 0.5])  # with a rim and without
+def test_the_places_of_a_cell_make_its_row(camouflage: float) -> None:
+    mechanism = law(camouflage=camouflage)
+    places = places_of(mechanism)
+    np.testing.assert_allclose(places.by_cell(places.share), 1.0)
+    np.testing.assert_allclose(places.by_cell(places.spread(CROWD)), CROWD)
+    np.testing.assert_allclose(places.operator.matrix().sum(axis=1), 1.0, rtol=1e-9)
+    rows = places.operator.matrix() * places.share[:, None]
+    np.testing.assert_allclose(places.by_cell(rows.T).T, mechanism.matrix(), rtol=1e-8)
+    batch = np.stack([CROWD, CROWD[::-1]])
+    np.testing.assert_allclose(
+        places.operator.push(places.spread(batch)), mechanism.push(batch), rtol=1e-9
+    )
+
+
+def test_a_place_has_the_law_of_somebody_who_stands_there() -> None:
+    mechanism = law()
+    places = places_of(mechanism)
+    number = 4 * GRID.size + 17 if places.cell.size > 5 * GRID.size else places.cell.size // 2
+    at = GRID.centres[places.cell[number]] + places.offset[number] * GRID.cell_km
+    drawn = mechanism.sample_at_km(np.tile(at, (60_000, 1)), randomness=gv.seeded(2))
+    expected = 60_000 * places.operator.row(number)
+    seen = np.bincount(drawn, minlength=mechanism.report_count)
+    worst = np.abs(seen - expected) / np.sqrt(expected + 1.0)
+    assert worst.max() < 5.0
+
+
+def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None:
+    cells, inside = people_at_one_place(seed=11)
+    found = estimated(cells, inside, seed=12)
+    assert found.stopped.endswith("people not taken to stand evenly in their cells")
+    mechanism = law()
+    reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    as_even = IterativeBayesianUpdate(stop=gv.Steps(100)).fit(mechanism.tally(reports))
+    wrong, even = (
+        gv.total_variation(estimate.distribution, shares(cells)) for estimate in (found, as_even)
+    )
+    assert wrong < 0.9 * even
+
+
+def test_even_crowds_are_mapped_as_even_ones() -> None:
+    cells, _ = people_at_one_place(seed=21)
+    inside = np.random.default_rng(22).random((PEOPLE, 2)) - 0.5
+    found = estimated(cells, inside, seed=23)
+    assert "evenly" not in found.stopped
+
+
+def test_cells_that_are_small_for_their_promise_have_no_places() -> None:
+    mechanism = law(epsilon_per_km=1.0)
+    tally = mechanism.tally(mechanism.sample(np.arange(GRID.size), randomness=gv.seeded(1)))
+    assert PlacesOfAll.of(Observations(tally)) is None
+    assert "evenly" not in IterativeBayesianUpdate().fit(tally).errors.method
+    between_cells = gv.PlanarGeometric(GRID, epsilon_per_km=4.0)
+    tally = between_cells.tally(np.arange(GRID.size))
+    assert PlacesOfAll.of(Observations(tally)) is None
+
+
+def test_a_wide_and_a_narrow_promise_share_their_places() -> None:
+    mechanisms = law(), law(epsilon_per_km=0.5)
+    tallies = [
+        one.tally(one.sample(np.arange(GRID.size), randomness=gv.seeded(1))) for one in mechanisms
+    ]
+    places = PlacesOfAll.of(Observations(tallies))
+    assert places is not None
+    assert places.operator.shape[1] == sum(one.report_count for one in mechanisms)
+    assert IterativeBayesianUpdate().fit(tallies).distribution.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("matrix_cells", [2_048, 0])
+def test_bars_hold_wherever_people_stand(
+    matrix_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst there is: everybody of a cell at one place in it. Bars that take people as spread evenly hold
+    for far fewer cells."""
+    held, held_as_even = [], []
+    for seed in range(6):
+        cells, inside = people_at_one_place(seed=100 + seed)
+        with monkeypatch.context() as patch:
+            patch.setattr(uncertainty, "MATRIX_CELLS", matrix_cells)
+            found = estimated(cells, inside, seed=200 + seed)
+            low, high = found.interval(0.95)
+            assert "not taken to stand evenly" in found.errors.method
+        held.append((low <= shares(cells)) & (shares(cells) <= high))
+        if matrix_cells:
+            with monkeypatch.context() as patch:
+                patch.setattr(uncertainty.PlacesOfAll, "of", lambda observations, across=3: None)
+                low, high = estimated(cells, inside, seed=200 + seed).interval(0.95)
+            held_as_even.append((low <= shares(cells)) & (shares(cells) <= high))
+    assert np.mean(held) >= 0.75
+    if matrix_cells:
+        assert np.mean(held_as_even) < np.mean(held) - 0.2
+
+
+def test_the_draws_of_many_cells_agree_with_the_matrix_of_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cells, inside = people_at_one_place(seed=31)
+    exact = estimated(cells, inside, seed=32)
+    monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 0)
+    drawn = estimated(cells, inside, seed=32)
+    assert "90 unknowns are more than the 0" in drawn.errors.method
+    ratio = drawn.standard_error / exact.standard_error
+    assert 0.8 < np.median(ratio) < 1.25
+    np.testing.assert_allclose(
+        drawn.errors.centre, exact.errors.centre, atol=3.0 * float(exact.standard_error.max())
+    )
+
+
+def test_the_search_for_both_is_told_once_and_never_falls() -> None:
+    told: list[float] = []
+    mechanism = law()
+    tally = mechanism.tally(
+        mechanism.sample(np.tile(np.arange(GRID.size), 20), randomness=gv.seeded(5))
+    )
+    IterativeBayesianUpdate(progress=lambda done, of: told.append(done / of)).fit(tally)
+    assert told[-1] == 1.0
+    assert told == sorted(told)
+
+
+def test_a_bootstrap_repeats_what_was_estimated() -> None:
+    cells, inside = people_at_one_place(seed=11)
+    mechanism = law()
+    reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    update = IterativeBayesianUpdate(uncertainty=gv.Bootstrap(replicates=2))
+    found = update.fit(mechanism.tally(reports))
+    assert found.standard_error.shape == (GRID.size,)
+    assert np.isfinite(found.standard_error).all()
+
+
+def test_real_crowds_are_held_and_even_ones_too() -> None:
+    """Four people in ten stand at one place of their cell, the others anywhere: 95 % means 95 %."""
+    held = []
+    for seed in range(4):
+        cells, inside = many_at_one_place(seed=50 + seed)
+        low, high = estimated(cells, inside, seed=60 + seed).interval(0.95)
+        held.append((low <= shares(cells)) & (shares(cells) <= high))
+    assert np.mean(held) >= 0.93
+
+
+def test_what_is_left_out_predicts_which_is_better() -> None:
+    cells, inside = people_at_one_place(seed=11)
+    mechanism = law()
+    tally = mechanism.tally(
+        mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    )
+    places = PlacesOfAll.of(Observations(tally))
+    assert places is not None
+    first = np.full(GRID.size, 1.0 / GRID.size)
+    even = CrossValidated().found(mechanism, tally.counts, first, None)
+    free = CrossValidated().found(places.operator, tally.counts, places.spread(first), None)
+    assert free.held_out > even.held_out + 3.0
+    assert FisherInformation().seed == 0
+
+
+def test_the_alarm_takes_uneven_crowds_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, inside = many_at_one_place(seed=11)
+    mechanism = law(epsilon_per_km=4.0)
+    tally = mechanism.tally(
+        mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    )
+    estimate = IterativeBayesianUpdate().fit(tally)
+    assert not PoisoningAlarm().check(tally, estimate).raised
+    monkeypatch.setattr(PlacesOfAll, "of", lambda observations, across=3: None)
+    assert PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised
+
+
+def test_the_alarm_still_names_a_cell_that_fakes_send() -> None:
+    cells, inside = many_at_one_place(seed=11)
+    mechanism = law()
+    people = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    lonely = int(np.argmin(CROWD))
+    tally = mechanism.tally(np.concatenate((people, np.full(PEOPLE // 20, lonely))))
+    found = PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally))
+    assert found.raised
+    assert lonely in found.suspicious
