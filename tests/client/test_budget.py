@@ -1,10 +1,13 @@
 """The ledger of one person."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 import geoveil as gv
+from geoveil.channel.words import NEARBY_KM, between_places, explain_together
+from geoveil.client.budget import Limits, Spent
 from geoveil.errors import InvalidInput, OutsideSpace, RandomnessFailed
 
 GRID = gv.Grid(rows=4, columns=4, cell_km=0.5)
@@ -23,10 +26,45 @@ def test_costs_add_until_the_limit():
     assert "2 reports" in budget.summary()
 
 
+def test_the_summary_is_about_people_where_every_mechanism_is_known():
+    budget = gv.Budget(limit_per_km=9.0)
+    budget.report(MECHANISM, 1)
+    assert budget.summary().endswith(explain_together([MECHANISM], NEARBY_KM))
+    before = gv.Budget(limit_per_km=9.0, spent_per_km=1.0)
+    before.report(MECHANISM, 1)
+    together = gv.GeoIndistinguishability(3.0)
+    assert before.summary().endswith(between_places(together, NEARBY_KM, reports=1))
+
+
+def test_each_limit_of_a_device_holds_by_itself():
+    used = {"lifetime": 6.0, "day": 1.0, "year": 3.0}
+    spent = Spent(
+        3,
+        lifetime=gv.BetweenPositions(used["lifetime"], 0.01),
+        day=gv.GeoIndistinguishability(used["day"]),
+        year=gv.GeoIndistinguishability(used["year"]),
+        operator=gv.BetweenPositions(1.0, 0.01),
+        ahead=False,
+        cells=False,
+    )
+    wide = Limits(lifetime_per_km=9.0, day_per_km=9.0, year_per_km=9.0)
+    assert wide.broken_by(spent, 3.0) is None
+    assert Limits(lifetime_per_km=9.0).broken_by(spent, 3.0) is None
+    for which, cost in used.items():
+        exactly = replace(wide, **{f"{which}_per_km": cost + 1.0})
+        assert exactly.broken_by(spent, 1.0) is None
+        assert exactly.broken_by(spent, 1.0 + 1e-9) == which
+    assert (
+        wide.left_in_words(spent) == "3 of 9 per km are left (today 8 of 9; within 365 days 6 of 9)"
+    )
+    assert Limits(9.0).left_in_words(spent) == "3 of 9 per km are left"
+
+
 def test_the_cells_asked_about_are_not_shown():
     budget = gv.Budget(limit_per_km=5.0)
     budget.report(MECHANISM, 13)
     assert "answers" not in repr(budget)
+    assert "guarantee" not in repr(budget)
     assert "13" not in repr(budget)
 
 

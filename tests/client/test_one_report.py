@@ -14,6 +14,7 @@ import geoveil as gv
 from client.crashes import everything_in
 from client.world import CUT, LYON, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
 from geoveil.arrays import IntArray
+from geoveil.channel.words import NEARBY_KM, explain
 from geoveil.client import Device, Ledger, Receipt, Unacknowledged
 from geoveil.client.collector import Answer
 from geoveil.errors import InvalidInput
@@ -55,6 +56,18 @@ def test_an_operator_who_closes_rounds_quickly_spends_one_report(rounds: int, pa
     assert eye.looks == 1
     assert len(collector.attempts) == 1
     assert it.ledger.spent_per_km == 2.0
+
+
+def test_the_summary_is_about_as_many_reports_as_there_were(path: Path) -> None:
+    collector = Collector()
+    it = device(collector, path, again="round")
+    for sent, who in ((0, ""), (1, ""), (2, "who do not move")):
+        if sent:
+            opens_round(collector, sent)
+            it.report(**PLACE)
+        spent = it.ledger.spent(it.address.origin, NOW_S).lifetime
+        meaning = explain(spent, None, NEARBY_KM, who=who, reports=max(1, sent))
+        assert it.summary().endswith(meaning)
 
 
 def test_an_operator_who_opens_campaigns_is_shown_with_all_of_them(path: Path) -> None:

@@ -240,6 +240,45 @@ def test_a_law_that_a_few_samples_would_pass_is_not_passed() -> None:
     assert law.certify().epsilon_per_km >= worst_found(law, 1) > 1.02 * sampled
 
 
+@pytest.mark.parametrize("beta", [0.3, 1.0, 5.0])
+def test_the_fourth_derivative_is_bounded_along_a_line_from_the_centre(beta: float) -> None:
+    """There, beyond the tip, it is β⁴f; and the bound falls with the distance."""
+    cone = RoundedCone(beta, 0.5)
+    away = np.linspace(0.5, 20.0, 200)
+    bound = cone.fourth_at_most(away)
+    assert (bound >= beta**4 * np.exp(-cone.decay(away))).all()
+    assert bound[-1] <= (1 + 3 / beta) * beta**4 * np.exp(-cone.decay(away))[-1]
+    assert (np.diff(bound) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("rim", "mask", "plain"), [(0, None, True), (1, None, False), (0, [1, 0, 1, 1, 1, 1], False)]
+)
+def test_values_of_places_are_laid_out_on_their_lattice(
+    rim: int, mask: list[int] | None, plain: bool
+) -> None:
+    inside = None if mask is None else np.array(mask, dtype=bool)
+    centres = Centres.of_grid(2, 3, step=2, pitch_km=0.5, rim=rim, mask=inside)
+    lattice = centres.lattice
+    assert lattice is not None
+    assert lattice.plain is plain
+    values = np.arange(1.0, 2 * centres.size + 1).reshape(2, -1)
+    spread = lattice.spread(values)
+    assert spread.shape == (2, 2 + 2 * rim, 3 + 2 * rim)
+    assert spread.sum() == values.sum()
+    for place, (east, north) in enumerate(centres.points // 2 + rim):
+        assert spread[:, north, east].tolist() == values[:, place].tolist()
+    np.testing.assert_array_equal(lattice.gather(spread), values)
+    east, north = lattice.offsets(0.25, -0.5)
+    for found, size, at in ((east, lattice.columns, 0.25), (north, lattice.rows, -0.5)):
+        assert {*range(1 - size, size + 1)} <= {*(found - at).ravel().tolist()}
+
+
+def test_a_mask_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="mask must leave a cell"):
+        Centres.of_grid(2, 2, step=2, pitch_km=0.5, mask=np.zeros(4, dtype=bool))
+
+
 def test_one_place_tells_nothing_and_weights_must_be_there() -> None:
     one = Centres.of_grid(1, 1, step=2, pitch_km=0.5)
     assert Law(one, np.ones(1), RoundedCone(1.0, 0.5)).certify().epsilon_per_km == 0.0

@@ -14,7 +14,7 @@ from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.position.position_certificate import Law
-from geoveil.position.whole_law import below_each
+from geoveil.position.whole_law import below_each, whole_weights
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
 
@@ -189,6 +189,33 @@ def test_outside_is_moved_to_the_nearest_point(mechanism: gv.PositionalElastic) 
     far, edge = steps_of(mechanism, [50.0, 0.0]), steps_of(mechanism, [4.4, 0.0])
     assert far.tolist() == steps_of(mechanism, [5.0, 0.0]).tolist()
     assert far[0] >= edge[0]
+
+
+def test_weights_become_whole_numbers_in_their_proportions() -> None:
+    shares = np.array([0.0, 1.0, 3.0, 4.0])
+    whole = whole_weights(shares)
+    assert whole.tolist() == [1, 2**27, 3 * 2**27, 2**29]
+
+
+class At(gv.Randomness):
+    """Words that make a number below a total the one wanted."""
+
+    def __init__(self, wanted: IntArray, totals: IntArray) -> None:
+        bits = np.frexp(totals.astype(np.float64))[1].astype(np.uint64)
+        self.given = wanted.astype(np.uint64) << (np.uint64(64) - bits)
+
+    def bytes(self, size: int) -> bytes:
+        return self.given.tobytes()[:size]
+
+
+def test_a_report_begins_at_the_running_sum_of_those_before(
+    mechanism: gv.PositionalElastic,
+) -> None:
+    law, steps = mechanism.law, np.zeros((4, 2), dtype=np.int64)
+    sums = np.cumsum(law.rows_at(steps[:1])[0])
+    wanted = np.array([0, sums[0] - 1, sums[0], sums[-1] - 1])
+    drawn = law.sample(steps, At(wanted, np.full(4, sums[-1])))
+    assert drawn.tolist() == [0, 0, 1, sums.size - 1]
 
 
 def test_whole_numbers_below_a_total_are_even() -> None:

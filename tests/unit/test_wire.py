@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,11 +12,20 @@ import pytest
 
 import geoveil as gv
 from geoveil.channel.guarantee import BetweenPositions
+from geoveil.document import wire
 from geoveil.document.area import Area
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import LARGEST_BYTES, MechanismDocument, RefusedDocument, publish
+from geoveil.document.wire import (
+    LARGEST_BYTES,
+    MOST_LEVELS,
+    MechanismDocument,
+    RefusedDocument,
+    publish,
+    served_levels,
+)
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.position.positional import lattice_step
+from geoveil.space import MATRIX_LIMIT
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
 VECTOR_FILES = Path(__file__).resolve().parents[2] / "vectors"
@@ -59,6 +69,51 @@ def test_a_campaigns_mechanism_is_published_at_its_promise() -> None:
     assert document.mechanism.space == PARIS
     assert document.mechanism.guarantee == document.promise
     assert (document.not_before_s, document.expires_s) == (5, 99)
+
+
+@pytest.mark.parametrize(
+    ("number", "taken"), [(2, True), (MOST_LEVELS, True), (MOST_LEVELS + 1, False)]
+)
+def test_a_round_has_two_to_eight_levels(number: int, taken: bool) -> None:
+    one = paris()
+    levels = [
+        replace(one, level=n, promise=BetweenPositions(2.0 + n / 1000, one.promise.slack))
+        for n in range(number)
+    ]
+    body = served_levels(levels)
+    if taken:
+        read = MechanismDocument.read_levels(body, certified=True)
+        assert [each.id for each in read] == [each.id for each in levels]
+    else:
+        with pytest.raises(RefusedDocument, match="2 to 8 levels"):
+            MechanismDocument.read_levels(body, certified=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "taken"), [(1, False), (2, True), (MATRIX_LIMIT, True), (MATRIX_LIMIT + 1, False)]
+)
+def test_a_list_has_two_to_4096_different_places(number: int, taken: bool) -> None:
+    points = np.stack((np.arange(number), np.zeros(number, dtype=np.int64)), axis=1)
+    if taken:
+        assert Area.of_places(PARIS.plane, points, 0.5).size == number
+        points = np.concatenate((points[:-1], points[:1]))
+    with pytest.raises(InvalidInput, match="centres must be 2 to 4096 different places"):
+        Area.of_places(PARIS.plane, points, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "taken"),
+    [([1, 2**31 - 2], True), ([1, 2**31 - 1], False), ([0, 5], False), ([1, 1, 1], False)],
+)
+def test_weights_are_one_for_each_place_from_1_and_below_2_to_the_31(
+    weights: list[int], taken: bool
+) -> None:
+    given = np.array(weights, dtype=np.int64)
+    if taken:
+        assert wire._one_each(given, 2).tolist() == weights
+    else:
+        with pytest.raises(InvalidInput, match="must be 2 whole numbers from 1"):
+            wire._one_each(given, 2)
 
 
 def test_reading_gives_the_same_document_and_id() -> None:
