@@ -202,9 +202,11 @@ def _label_edges(axes: Axes, space: Space) -> None:
         axes.set_yticks([])
         return
     (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
-    across, up = np.linspace(west, east, 5)[1:-1], np.linspace(south, north, 5)[1:-1]
-    lng = plane.to_latlng(np.stack([across, np.full(3, south)], axis=1))[1]
-    lat = plane.to_latlng(np.stack([np.full(3, west), up], axis=1))[0]
+    narrow = axes.bbox.width / axes.figure.dpi < 2.2  # inches: three labels would touch
+    across = np.linspace(west, east, 5)[[1, 3] if narrow else [1, 2, 3]]
+    up = np.linspace(south, north, 5)[1:-1]
+    lng = plane.to_latlng(np.stack([across, np.full(across.size, south)], axis=1))[1]
+    lat = plane.to_latlng(np.stack([np.full(up.size, west), up], axis=1))[0]
     axes.set_xticks(across, [f"{abs(x):.3f}°{'W' if x < 0 else 'E'}" for x in lng])
     axes.set_yticks(up, [f"{abs(y):.3f}°{'S' if y < 0 else 'N'}" for y in lat])
     axes.set_xlim(west, east)
