@@ -95,6 +95,10 @@ def test_an_operator_who_opens_campaigns_is_shown_with_all_of_them(path: Path) -
     cost = "3 reports so far, together ε = 6 per km and 0.036 for rounding; 4 of 10 per km are left"
     assert cost in other.summary()
     assert "within 200 m of you, who do not move, could have sent the same" in other.summary()
+    moving = (
+        "Two people who each stay within 100 m of a place, these places 200 m apart: any 3 reports"
+    )
+    assert moving in other.summary()
 
 
 def test_the_report_counts_under_its_own_mechanism(path: Path) -> None:
@@ -512,6 +516,7 @@ def test_what_is_explained_before_and_after(path: Path) -> None:
     again = device(collector, path, again="round")
     assert "in this round" in again.explain()
     opens_round(collector, 2)
-    assert "Every round with a report is charged anew." in again.explain()
+    many = "is charged anew. 30 such reports cost ε = 60 per km and 0.36 for rounding together. Two people"
+    assert many in again.explain()
     clock = Clock(NOW_S)
     assert "today: it said" in device(collector, path, again="day", clock=clock).explain()

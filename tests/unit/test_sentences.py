@@ -19,6 +19,7 @@ from geoveil.campaign import advise, elastic
 from geoveil.channel import words
 from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from sentences import (
@@ -489,3 +490,17 @@ def test_a_simulation_counts_the_reports_of_its_people(checkins: Path) -> None:
     )
     assert city["spent"] == words.spend_in_words(promise, 2)
     assert city["reports_per_person"] == 2
+
+
+def test_what_several_reports_tell_about_people_who_move_a_little() -> None:
+    """The worst ratio of two walks around two places is what the sentence says, and no more."""
+    line = gv.Line(9)
+    mechanism = gv.LinearGeometric(line, epsilon_per_unit=0.4)
+    rows = [mechanism.row(cell) for cell in range(9)]
+    here, there = (1, 2, 3), (4, 5, 6)  # within 1 of 2 and of 5, which are 3 apart
+    worst = max(math.log(rows[a][y] / rows[b][y]) for a in here for b in there for y in range(9))
+    three = GeoIndistinguishability(1.2)
+    said = words.explain_nearby(three, 3.0, 1.0, reports=3)
+    factor = float(re.search(r"at most ([\d,.]+) times", said)[1].replace(",", ""))  # type: ignore[index]
+    assert 3 * worst <= math.log(factor) <= 3 * 0.4 * 5 + 0.01
+    assert "within 1 km of a place, these places 3 km apart: any 3 reports together" in said

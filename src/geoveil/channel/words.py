@@ -150,6 +150,28 @@ def between_places(guarantee: Guarantee, distance_km: float, *, reports: int = 1
     return _sentence(pair, level, reports=reports)
 
 
+def explain_nearby(
+    guarantee: Guarantee, distance_km: float, within_km: float, *, reports: int
+) -> str:
+    """What several reports tell about people who move a little, each around a place of their own.
+
+    ``guarantee`` is that of all the reports together about one position. Where one person's positions all
+    lie within r of a place and another's within r of a place d away, two of them are at most d + 2r apart
+    at every report, so that the losses add up to that of all reports at d + 2r.
+
+    >>> from geoveil.channel.guarantee import BetweenPositions
+    >>> explain_nearby(BetweenPositions(3.0, 0.03), 0.2, 0.1, reports=3)[:97]
+    'Two people who each stay within 100 m of a place, these places 200 m apart: any 3 reports togethe'
+    """
+    distance, within = positive("distance_km", distance_km), positive("within_km", within_km)
+    pair = (
+        f"Two people who each stay within {_length(within, 'km')} of a place, these places "
+        f"{_length(distance, 'km')} apart"
+    )
+    level = float(guarantee.loss(distance + 2.0 * within))
+    return _sentence(pair, level, reports=count("reports", reports))
+
+
 def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:
     """The largest loss between two people this far apart, in nats: over all places they may be taken to."""
     apart = distance_km if space is None else space.apart_km(distance_km)

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 
 from geoveil.arrays import positive
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.channel.words import NEARBY_KM, explain
+from geoveil.channel.words import NEARBY_KM, explain, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import (
     Address,
@@ -44,6 +44,10 @@ SILENCE_TELLS = (
     'with outside="refuse" nothing is sent from outside the campaign\'s box, and that silence tells '
     "whoever watches that the person is not inside; by default the nearest place inside is reported from"
 )
+MANY = 30
+"""So many reports are spoken of before the first where a person lets the device report again."""
+AROUND_KM = 0.1
+"""How far from one place somebody moves who is spoken of as staying around it."""
 _AGAIN = {
     "never": "It is the only report to this campaign, whatever rounds follow.",
     "day": "Every day with a report is charged anew.",
@@ -208,8 +212,15 @@ class Device:
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
             f"{in_words(document)} This report costs {cost.amount()}; "
             f"{self.limits.left_in_words(spent)}. {self._operator(spent, cost)} "
-            f"{_AGAIN[self.again]}{_AHEAD if spent.ahead else ''}"
+            f"{_AGAIN[self.again]}{self._again(cost)}{_AHEAD if spent.ahead else ''}"
         )
+
+    def _again(self, cost: BetweenPositions) -> str:
+        """What many reports of this kind tell together about somebody who moves a little."""
+        if self.again == "never":
+            return ""
+        together = explain_nearby(cost * MANY, NEARBY_KM, AROUND_KM, reports=MANY)
+        return f" {MANY} such reports cost {(cost * MANY).amount()} together. {together}"
 
     def summary(self) -> str:
         """The ledger in words: what all reports have cost together, and those to this operator."""
@@ -219,9 +230,15 @@ class Device:
         reports, still = max(1, spent.reports), "who do not move" if spent.reports > 1 else ""
         meaning = explain(spent.lifetime, None, NEARBY_KM, who=still, reports=reports)
         return (
-            f"{together}; {limits}. {self._operator(spent)} {meaning}"
+            f"{together}; {limits}. {self._operator(spent)} {meaning}{self._nearby(spent)}"
             f"{_BETWEEN_CELLS if spent.cells else ''}{_AHEAD if spent.ahead else ''}"
         )
+
+    def _nearby(self, spent: Spent) -> str:
+        """The same about people who move a little between their reports."""
+        if spent.reports < 2:
+            return ""
+        return f" {explain_nearby(spent.lifetime, NEARBY_KM, AROUND_KM, reports=spent.reports)}"
 
     def history(self) -> list[Charge]:
         """Everything that ever left through this ledger, over all campaigns, in order."""
