@@ -41,8 +41,8 @@ format: $(READY) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/python web/node_tools.py format
 
-demo: $(READY) pages ## the whole loop on a simulated city
-	$(BIN)/geoveil demo --once $(ARGS)
+demo: $(READY) pages ## the whole loop on a simulated city, with its dashboard; ARGS=--once ends with the summary
+	$(BIN)/geoveil demo $(ARGS)
 
 benchmark: $(READY) ## each figure beside its yardstick, on one core
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks $(ARGS)

@@ -72,12 +72,23 @@ def test_the_geojson_is_a_collection_of_cells(body: bytes) -> None:
 def test_the_parquet_is_a_table(body: bytes) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(io.BytesIO(VIEWS["parquet"].render(body)))
-    assert table.column_names == COLUMNS
+    assert table.column_names == [*COLUMNS, "geometry"]
     assert table.num_rows == 48
     assert sum(table["share"].to_pylist()) == pytest.approx(1.0, abs=1e-12)
     about = json.loads(table.schema.metadata[b"geoveil"])
     assert about["campaign"] == "paris"
     assert "distribution" not in about
+    assert "blocks" not in about
+
+
+def test_the_parquet_is_geoparquet(body: bytes, tmp_path: Path) -> None:
+    geopandas = pytest.importorskip("geopandas")
+    (tmp_path / "map.parquet").write_bytes(VIEWS["parquet"].render(body))
+    frame = geopandas.read_parquet(tmp_path / "map.parquet")
+    assert (len(frame), str(frame.crs)) == (48, "OGC:CRS84")
+    cells = json.loads(VIEWS["geojson"].render(body))["features"]
+    corners = cells[17]["geometry"]["coordinates"][0]
+    assert [list(each) for each in frame.geometry[17].exterior.coords] == corners
 
 
 @pytest.mark.parametrize("ending", ["geojson", "parquet", "csv"])

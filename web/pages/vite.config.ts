@@ -2,7 +2,12 @@
 
 import { defineConfig } from "vite";
 
-const PAGES = { participant: "c/index.html" };
+const PAGES = {
+  participant: "c/index.html",
+  dashboard: "index.html",
+  map: "m/index.html",
+  certificate: "certificate/index.html",
+};
 
 export default defineConfig({
   base: "./", // addresses stay right behind a proxy that adds a prefix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import geoveil as gv
 from geoveil.channel.words import rounded_up
 from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.cli.options import machine_options
+from geoveil.demo.city import City
+from geoveil.demo.handover import dashboard_address, open_browser
 from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.errors import require
 from geoveil.files import replaced_file
@@ -59,18 +62,39 @@ def command(
         require(module, extra, "the demo", package)
     console = Console(machine=machine)
     randomness = SYSTEM if seed is None else gv.seeded(seed)
+    stays = not (once or machine or os.environ.get("CI") or not sys.stdout.isatty())
     with LocalCollector() as collector:
+
+        def begun(city: City, link: str) -> None:
+            address = dashboard_address(collector, city, link)
+            opened = open_browser(address)
+            where = "the dashboard is open in your browser" if opened else "watch it in a browser"
+            console.note(f"{where}: {address}")
+            console.note(f"take part yourself, from another tab: {link}")
+
         with console.progress("simulating a city") as progress:
-            story = tell(collector, randomness=randomness, stage=progress.stage, **options)
+            story = tell(
+                collector,
+                randomness=randomness,
+                stage=progress.stage,
+                begun=begun if stays and collector.pages else None,
+                **options,
+            )
             progress.stage("drawing the picture")
             files = _save(story, Path(output))
         console.result(_values(story, files), lambda screen: _show(screen, story, files))
         if story.problem:
             console.warn(f"{story.problem}; this is what the rounds before it gave")
             context.exit(1)
-        if not (once or machine or os.environ.get("CI") or not sys.stdout.isatty()):
+        if stays:
             console.note(f"the collector goes on at {collector.url}; Ctrl-C ends it")
-            threading.Event().wait()
+            _wait()
+
+
+def _wait() -> None:
+    """Until Ctrl-C, which ends the demo in order."""
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def _save(story: Story, folder: Path) -> dict[str, str]:

@@ -48,11 +48,14 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
     console = Console(machine=machine)
 
     def announce(started: Started) -> None:
+        dashboard = f"{started.url}/" if started.pages else None
         values = {
             "url": started.url, "store": started.store, "operator_token": started.token,
-            "ignored": ignored, "pages": started.pages,
+            "ignored": ignored, "pages": started.pages, "dashboard": dashboard,
         }  # fmt: skip
         rows = {"serving": started.url, "store": started.store}
+        if dashboard:
+            rows["dashboard"] = f"{dashboard} (sign in with the operator's token)"
         if started.token:
             rows["operator token"] = f"{started.token} (shown this once; keep it)"
         if not started.pages:

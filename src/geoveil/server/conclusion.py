@@ -30,8 +30,10 @@ from geoveil.document.wire import (
     tag_of,
 )
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed, Unsupported
+from geoveil.estimate.bars import ErrorBars
 from geoveil.position.positional import PositionalElastic
 from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.space import Grid, Space
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 from geoveil.table.reader import Format
 from geoveil.table.results import put_result, result_from_dict
@@ -39,6 +41,8 @@ from geoveil.table.results import put_result, result_from_dict
 VERSION = 1
 LEVEL = 0.95
 """Of the intervals."""
+BLOCKS = (2, 4, 8)
+"""Sides, in cells, of the blocks whose intervals are released beside those of cells."""
 SLOW_CLOCKS_S = 300
 """Documents begin to hold this long before they are published, for devices whose clocks are slow."""
 
@@ -248,6 +252,11 @@ def _body(
             "closed_at": work.closed_at_s,
             "epsilon_per_km": promises[-1],
             **({"promises_per_km": promises} if len(promises) > 1 else {}),
+            "slack_nats": max(
+                level.promise.slack
+                for done in closing.rounds
+                for level in documents[done.number]
+            ),
             "space": newest[0].area.to_dict(),
             "reports": closing.reports,
             "rounds": [
@@ -302,7 +311,35 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     return {
         "standard_error": errors,
         "interval": {**interval, "rounds": [done.number for done in rounds]},
+        "blocks": [block_bars(bars, closing.estimate.space, side) for side in BLOCKS],
     }
+
+
+def block_bars(bars: ErrorBars, grid: Space, side: int) -> dict[str, Any]:
+    """Standard errors and intervals of blocks of side × side cells, from the south-west, row by row.
+
+    A crowd is known far better than each of its cells; intervals of cells do not add up.
+    """
+    assert isinstance(grid, Grid)
+    across = -(-grid.columns // side)
+    rows, columns = np.divmod(np.arange(grid.size), grid.columns)
+    block = rows // side * across + columns // side
+    members = np.zeros((int(block[-1]) + 1, grid.size))
+    members[block, np.arange(grid.size)] = 1.0
+    low, high = bars.interval(LEVEL, members)
+    errors = bars.standard_error(members)
+    return {
+        "side": side,
+        "columns": across,
+        "standard_error": [_short(error) if np.isfinite(error) else None for error in errors],
+        "low": list(map(_short, low)),
+        "high": list(map(_short, high)),
+    }
+
+
+def _short(value: float) -> float:
+    """Six digits: what is kept for every round is kept short."""
+    return float(f"{value:.6g}")
 
 
 def _alarm(closing: Closing) -> dict[str, Any]:

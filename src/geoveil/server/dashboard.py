@@ -6,6 +6,7 @@ All of it is for operators, but for the backdrop, which every page may draw.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from geoveil.server.apart import CalculationFailed
 from geoveil.server.conclusion import LEVEL, read_body
 from geoveil.server.handlers import HELD, OPERATIONS, QUERY, answer, asked_round, operation
 from geoveil.server.openapi import JSON, Audience
+from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, decode, tagged
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS"]
 
+DASHBOARD, PUBLIC_MAP, CERTIFICATE = "index.html", "m/index.html", "certificate/index.html"
 ADVICE_S, REGIONS_S = 20.0, 40.0
 """How long an operator waits at most, turns of others included."""
 GEOJSON = "application/geo+json"
@@ -190,14 +193,100 @@ async def delete_backdrop(service: Service, request: Request) -> Response:
     "GET /api/campaigns/{campaign}/backdrop",
     "What is drawn behind the cells",
     Audience.PUBLIC,
-    {200: ("Lines and areas.", {GEOJSON: {"type": "object"}}), 304: HELD},
-    problems=("not-found",),
+    {
+        200: ("Lines and areas.", {GEOJSON: {"type": "object"}}),
+        204: ("The operator gave none.", {}),
+        304: HELD,
+    },
 )
 async def backdrop(service: Service, request: Request) -> Response:
-    """The backdrop as GeoJSON; ``not-found`` where the operator gave none."""
+    """The backdrop as GeoJSON; nothing where the operator gave none."""
     campaign = service.campaign_id(request.path_params["campaign"])
     await service.blocking(service.campaigns.settings, campaign)
     kept = await service.blocking(service.store.backdrop, campaign)
     if kept is None:
-        raise Problem("not-found", "the campaign has no backdrop")
+        return Response(status_code=204, headers={"cache-control": "no-store"})
     return tagged(request, kept, GEOJSON, cache="public, max-age=60")
+
+
+# --- The pages: the dashboard, a published map, the certificate of a mechanism
+
+
+_PAGE = {HTML: {"type": "string"}}
+
+
+def _headers(service: Service, *, frames: str = "'none'") -> dict[str, str]:
+    """The policy of a page with a map: pictures also from the tile server, where one was chosen."""
+    tiles = urlsplit(service.settings.tile_url)
+    images = f"'self' {tiles.scheme}://{tiles.netloc}" if tiles.netloc else "'self'"
+    return {"content-security-policy": policy(frames=frames, images=images)}
+
+
+async def _exists(service: Service, request: Request) -> str | None:
+    """The id of the campaign in the address; ``None`` where there is none."""
+    try:
+        campaign = service.campaign_id(request.path_params["campaign"])
+        await service.blocking(service.campaigns.settings, campaign)
+    except Problem as problem:
+        if problem.name != "unknown-campaign":
+            raise
+        return None
+    return campaign
+
+
+@operation(
+    "GET /",
+    "The dashboard of operators",
+    Audience.PUBLIC,
+    {200: ("A page; it asks for the token.", _PAGE), 304: HELD},
+    problems=("not-found",),
+)
+async def dashboard(service: Service, request: Request) -> Response:
+    """The page that operators sign in to; ``not-found`` where no pages were built."""
+    return service.pages.page(request, DASHBOARD, headers=_headers(service))
+
+
+@operation(
+    "GET /m/{campaign}",
+    "A published map",
+    Audience.PUBLIC,
+    {200: ("A page that any other may hold in a frame.", _PAGE), 304: HELD},
+    problems=("not-found",),
+)
+async def public_map(service: Service, request: Request) -> Response:
+    """The map of a campaign that is published; a page that says so, and in no frame, for all others."""
+    campaign = await _exists(service, request)
+    shown = campaign and (await service.blocking(service.campaigns.state, campaign))["published"]
+    if not shown:
+        if not service.pages.wanted(request, PUBLIC_MAP):
+            raise Problem("not-found", "no map is published here")
+        return service.pages.page(request, PUBLIC_MAP, status=404, headers=_headers(service))
+    opened = {**_headers(service, frames="*"), "cross-origin-resource-policy": "cross-origin"}
+    return service.pages.page(request, PUBLIC_MAP, headers=opened)
+
+
+@operation(
+    "GET /certificate/{campaign}",
+    "The certificate of the current mechanism",
+    Audience.PUBLIC,
+    {200: ("A page that recomputes it in the browser.", _PAGE), 304: HELD},
+    problems=("not-found",),
+)
+async def certificate(service: Service, request: Request) -> Response:
+    """A page for whoever wants to check the promise."""
+    status = 200 if await _exists(service, request) else 404
+    if status == 404 and not service.pages.wanted(request, CERTIFICATE):
+        raise Problem("unknown-campaign", "there is no campaign with this id")
+    return service.pages.page(request, CERTIFICATE, status=status)
+
+
+@operation(
+    "GET /api/map",
+    "What the maps of the pages are drawn on",
+    Audience.PUBLIC,
+    {200: ("The tile server, where there is one.", {JSON: api.Ground})},
+)
+async def ground(service: Service, request: Request) -> Response:
+    """The tile server that the operator chose, if any."""
+    settings = service.settings
+    return answer(api.Ground(settings.tile_url or None, settings.tile_attribution))

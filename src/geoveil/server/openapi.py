@@ -292,6 +292,13 @@ class Regions(msgspec.Struct, frozen=True):
     regions: list[RegionShare]
 
 
+class Ground(msgspec.Struct, frozen=True):
+    """What lies under the maps of the pages: a tile server by its address, or nothing."""
+
+    tiles: str | None
+    attribution: str
+
+
 class Health(msgspec.Struct, frozen=True):
     """Whether the service is well."""
 
@@ -355,6 +362,10 @@ ESTIMATE_SCHEMA = {
         "round": {"type": "integer", "minimum": 1},
         "reports": {"type": "integer", "minimum": 1},
         "distribution": {"type": "array", "items": {"type": "number", "minimum": 0}},
+        "blocks": {
+            "description": "Errors and intervals of blocks of side × side cells, by rows from the south.",
+            "type": "array",
+        },
         "unfinished": {
             "description": "What was left out for want of time.",
             "type": "array",

@@ -27,6 +27,9 @@ _SERVICE = re.compile(
     r"GEOVEIL_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
+_TILES = re.compile(
+    r"(?=.*{z})(?=.*{x})(?=.*{y})https?://[a-z0-9.-]+(:[0-9]+)?/[\w{}/.?=&%~+@-]*", re.ASCII
+)
 _WORDS = {"true": True, "1": True, "yes": True, "on": True}
 _WORDS |= {"false": False, "0": False, "no": False, "off": False}
 
@@ -102,6 +105,11 @@ class Settings:
     )
     listeners: int = _setting(200, "How many may listen to events at a time.", least=0)
     listeners_per_network: int = _setting(20, "Of these from one network address.", least=0)
+    tile_url: str = _setting(
+        "",
+        "Tile server for the maps of the pages, https://HOST/…{z}…{x}…{y}…; nobody is asked unless given.",
+    )
+    tile_attribution: str = _setting("", "What the tile server wants said beside the map.")
     log_level: str = _setting("info", f"What is logged: {', '.join(LOG_LEVELS)}.")
 
     def __post_init__(self) -> None:
@@ -122,6 +130,10 @@ class Settings:
             )
         if self.base_url and urlsplit(self.base_url).scheme not in ("http", "https"):
             raise InvalidInput("base_url must begin with http:// or https://")
+        if self.tile_url and not _TILES.fullmatch(self.tile_url):
+            raise InvalidInput(
+                "tile_url must be an address such as https://tiles.example/{z}/{x}/{y}.png, with all three"
+            )
         if self.processes > 1 and not self.database.startswith("postgres"):
             raise InvalidInput(
                 f"processes ({self.processes}) must be 1 with SQLite, which has one writer; use PostgreSQL"

@@ -12,7 +12,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
 from geoveil.space import Points, Space, space_from_dict
-from geoveil.table import geojson, locations, writer
+from geoveil.table import geojson, locations, well_known, writer
 from geoveil.table.reader import DOCUMENT, Format, TableReader, format_of, open_table
 
 VERSION = 1
@@ -83,7 +83,12 @@ def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
         return
     # What is not known has no number: an empty field, or null.
     arrays = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in columns.items()}
-    batch = pa.RecordBatch.from_pydict(arrays)
+    described = {}
+    if kind is Format.PARQUET and "lat" in columns:
+        shapes = [each["geometry"] for each in cast(Any, result.space).to_geojson()["features"]]
+        arrays[well_known.GEOMETRY_COLUMN] = pa.array(map(well_known.well_known_binary, shapes))
+        described = {"geo": well_known.geoparquet_metadata(shapes)}
+    batch = pa.RecordBatch.from_pydict(arrays, metadata=described)
     with writer.table_into(sink, kind, batch.schema, document) as table:
         table.write(batch)
 
@@ -188,7 +193,7 @@ def result_from_dict(values: Mapping[str, Any]) -> Result:
 
 
 _OF_DOCUMENT = {"share": "distribution", "standard_error": "standard_error"}
-_BY_CELL = (*_OF_DOCUMENT.values(), "geoveil")
+_BY_CELL = (*_OF_DOCUMENT.values(), "blocks", "geoveil")
 _OTHERS = ("cell", "lat", "lng", "standard_error", *_INTERVAL, "reports")
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _LONGEST_FIELD = 30_000
 """Characters of CSV: a cell of a spreadsheet holds 32,767."""
 
+_FORMULAS = ("=", "+", "-", "@")
+"""With these a formula begins in a spreadsheet."""
+
 _MARKS = re.compile('[,"\r\n]')
 """What cannot stand in CSV without quotes."""
 
@@ -107,6 +110,18 @@ def binary_sink(path: str) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], packed)
 
 
+def _pieces(text: str, size: int) -> list[str]:
+    """A text cut into pieces of about a size, none of which a spreadsheet would take for a formula."""
+    pieces, start = [], 0
+    while start < len(text):
+        stop = start + size
+        while text[stop : stop + 1] in _FORMULAS:
+            stop += 1
+        pieces.append(text[start:stop])
+        start = stop
+    return pieces
+
+
 class DelimitedWriter(TableWriter):
     """CSV with a header line; text is quoted in the batches where some of it has to be.
 
@@ -135,8 +150,7 @@ class DelimitedWriter(TableWriter):
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows and self._rest:  # apart from the others, which need no quotes for it
             size = max(_LONGEST_FIELD, -(-len(self._rest) // batch.num_rows))
-            starts = range(0, len(self._rest), size)
-            pieces = [self._rest[start : start + size] for start in starts]
+            pieces = _pieces(self._rest, size)
             self._put(batch.slice(0, len(pieces)), pieces)
             self._rest, batch = "", batch.slice(len(pieces))
         if batch.num_rows:
@@ -165,7 +179,8 @@ class ParquetWriter(TableWriter):
         from pyarrow import parquet
 
         if document is not None:
-            schema = schema.with_metadata({DOCUMENT: canonical_bytes(document)})
+            others = schema.metadata or {}
+            schema = schema.with_metadata({**others, DOCUMENT: canonical_bytes(document)})
         self._schema = schema
         self._sink = _Kept(sink)
         self._writer = parquet.ParquetWriter(self._sink, schema, compression="zstd")

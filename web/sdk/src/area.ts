@@ -156,7 +156,7 @@ function isNumber(value: unknown): value is number {
 
 // --- Boxes: all places between two parallels and two meridians; west > east crosses ±180°
 
-type Box = readonly [south: number, west: number, north: number, east: number];
+export type Box = readonly [south: number, west: number, north: number, east: number];
 
 /** Refused where one tangent plane is no sound map: beside a pole, or too wide. */
 function checkedBox(edges: Json | undefined): Box {
@@ -173,12 +173,12 @@ function checkedBox(edges: Json | undefined): Box {
   return box;
 }
 
-function widthOf([, west, , east]: Box): number {
+export function widthOf([, west, , east]: Box): number {
   return east - west >= 0 ? east - west : east - west + 360;
 }
 
 /** The south-western corner of a grid over the bounding rectangle of a box, in km; refused unless it fits. */
-function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: number, cellKm: number): Pair {
+export function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: number, cellKm: number): Pair {
   const [west, south, east, north] = rectangleKm(box, plane);
   checkReach(east - west, north - south);
   for (const [cells, km] of [
@@ -201,7 +201,7 @@ function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: number, 
 }
 
 /** West, south, east and north in the plane: corners, middles and the equator are extreme. */
-function rectangleKm([south, west, north, east]: Box, plane: TangentPlane): [number, number, number, number] {
+export function rectangleKm([south, west, north, east]: Box, plane: TangentPlane): [number, number, number, number] {
   const lats = [south, Math.min(Math.max(0, south), north), north];
   const xy = lats.flatMap((lat) => [west, plane.lng, east].map((lng) => plane.toPlane(lat, lng, false)));
   const [x, y] = [xy.map((pair) => pair[0]), xy.map((pair) => pair[1])];

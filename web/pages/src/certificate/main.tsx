@@ -1,0 +1,135 @@
+/** The certificate of a campaign's mechanism, recomputed in the reader's own browser. */
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
+import { address, Refusal, service, type State } from "../dashboard/service.ts";
+import { announce, distance, language, number } from "../texts/language.ts";
+import { say } from "./texts.ts";
+import type { Facts, Told } from "./worker.ts";
+
+const CAMPAIGN = decodeURIComponent(location.pathname.replace(/\/$/, "").split("/").pop() ?? "");
+const APART_KM = [0.05, 0.2, 0.5, 1, 2];
+const LARGEST = 1 << 22;
+
+async function fetched(): Promise<Uint8Array> {
+  const answer = await fetch(address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/mechanism`), {
+    credentials: "omit",
+  });
+  if (!answer.ok) throw new Refusal("", answer.status, "");
+  const body = await answer.arrayBuffer();
+  if (body.byteLength > LARGEST) throw new Refusal("", 413, "");
+  return new Uint8Array(body);
+}
+
+function Certificate() {
+  const [state, setState] = useState<State>();
+  const [facts, setFacts] = useState<Facts>();
+  const [words, setWords] = useState(say.loading);
+  const [verdict, setVerdict] = useState<{ holds: boolean; seconds: number }>();
+  useEffect(() => {
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+    worker.onmessage = ({ data: told }: MessageEvent<Told>) => {
+      if (told.told === "facts") [setFacts(told.facts), setWords(say.checking)];
+      else if (told.told === "refused") setWords(say.refused(told.reason));
+      else [setVerdict(told), setWords(told.holds ? say.holds : say.fails)];
+    };
+    service
+      .state(CAMPAIGN)
+      .then((found) => {
+        setState(found);
+        announce(say.title(found.name));
+        return fetched();
+      })
+      .then((body) => worker.postMessage(body))
+      .catch((error: unknown) => {
+        const status = error instanceof Refusal ? error.status : 0;
+        setWords(status === 404 ? say.unknown : status === 409 || status === 410 ? say.over : say.unreachable);
+      });
+    return () => worker.terminate();
+  }, []);
+  return (
+    <main class="plain stack">
+      <h1>{state ? say.title(state.name) : say.loading}</h1>
+      <p class={`notice verdict ${verdict ? (verdict.holds ? "notice-good" : "notice-warm") : ""}`} role="status">
+        {words} {verdict && <span class="small soft">{say.took(number(verdict.seconds, 2))}</span>}
+      </p>
+      {facts && <Details facts={facts} />}
+      {state && (
+        <section class="card stack-tight">
+          <h2>{say.cannot}</h2>
+          <p>{say.cannotWhy}</p>
+          <p>
+            <code class="digits">geoveil audit {state.link}</code>
+          </p>
+          <p>
+            <a href={address(`c/${encodeURIComponent(CAMPAIGN)}`)}>{say.back}</a>
+          </p>
+        </section>
+      )}
+    </main>
+  );
+}
+
+function Details({ facts }: { facts: Facts }) {
+  const { epsilonPerKm, slackNats } = facts.promise;
+  const until = new Date(1000 * facts.expiresS).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
+  return (
+    <>
+      <section class="card stack">
+        <table class="numbers">
+          <caption class="small soft">{say.odds}</caption>
+          <thead>
+            <tr>
+              <th scope="col">{say.apart}</th>
+              <th scope="col">{say.times}</th>
+              <th scope="col">{say.common}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {APART_KM.map((km) => {
+              const { times, inCommon } = told(facts, km);
+              return (
+                <tr key={km}>
+                  <th scope="row">{distance(km)}</th>
+                  <td>{times}</td>
+                  <td>{inCommon}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </section>
+      <section class="card">
+        <dl class="stack-tight">
+          <dt class="soft small">{say.promised}</dt>
+          <dd>
+            ε = {roundedUp(epsilonPerKm)} / km, η = {roundedUp(slackNats, 2)}
+          </dd>
+          <dt class="soft small">{say.fingerprint}</dt>
+          <dd>
+            <code class="digits">{facts.id}</code>
+            <p class="small soft">{say.fingerprintWhy}</p>
+          </dd>
+          <dt class="soft small">{say.round}</dt>
+          <dd>{number(facts.round, 9)}</dd>
+          <dt class="soft small">{say.cells}</dt>
+          <dd>{number(facts.cells, 9)}</dd>
+          <dt class="soft small">{say.until}</dt>
+          <dd>{until}</dd>
+        </dl>
+      </section>
+    </>
+  );
+}
+
+/** The odds at a distance, rounded so that they stay true. */
+function told(facts: Facts, km: number): { times: string; inCommon: string } {
+  const loss = facts.promise.epsilonPerKm * km + facts.promise.slackNats;
+  return {
+    times: number(Number(roundedUp(Math.exp(loss), 3)), 3),
+    inCommon: number(Number(roundedDown(100 * Math.exp(-loss), 2)), 2),
+  };
+}
+
+render(<Certificate />, document.getElementById("page")!);

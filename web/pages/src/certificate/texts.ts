@@ -1,0 +1,58 @@
+import { texts } from "../texts/language.ts";
+
+export const say = texts(
+  {
+    title: (name: string) => `Certificate: ${name}`,
+    loading: "Loading the mechanism …",
+    unknown: "There is no such campaign.",
+    over: "The campaign publishes no mechanism now: it is paused or has ended.",
+    unreachable: "The service does not answer.",
+    checking: "Your browser is checking the promise over all positions …",
+    holds: "The promise holds. Your browser has recomputed it from the whole numbers that devices draw from.",
+    fails: "THE PROMISE DOES NOT HOLD. Do not take part.",
+    refused: (reason: string) => `Every device refuses this mechanism: ${reason}`,
+    took: (time: string) => `Checked in ${time} s in this browser.`,
+    promised: "Promised, between any two positions",
+    fingerprint: "Fingerprint of the document",
+    fingerprintWhy:
+      "Whoever fetches the mechanism of this round sees the same. Compare it with others, or with geoveil audit.",
+    cells: "Cells that can be reported",
+    round: "Round",
+    until: "To be used until",
+    odds: "How many times as likely a report is from one of two places, at most",
+    apart: "Two people this far apart",
+    times: "times as likely",
+    common: "of 100 reports, so many at least would also come from the other",
+    cannot: "What this page cannot prove",
+    cannotWhy:
+      "This page comes from the service that it checks. Whoever does not trust that runs the check from a program of their own:",
+    back: "Take part",
+  },
+  {
+    title: (name: string) => `Zertifikat: ${name}`,
+    loading: "Der Mechanismus wird geladen …",
+    unknown: "Diese Kampagne gibt es nicht.",
+    over: "Die Kampagne veröffentlicht gerade keinen Mechanismus: Sie ist angehalten oder beendet.",
+    unreachable: "Der Dienst antwortet nicht.",
+    checking: "Ihr Browser prüft das Versprechen über alle Orte …",
+    holds: "Das Versprechen gilt. Ihr Browser hat es aus den ganzen Zahlen nachgerechnet, aus denen Geräte ziehen.",
+    fails: "DAS VERSPRECHEN GILT NICHT. Nehmen Sie nicht teil.",
+    refused: (reason: string) => `Jedes Gerät lehnt diesen Mechanismus ab: ${reason}`,
+    took: (time: string) => `In ${time} s in diesem Browser geprüft.`,
+    promised: "Versprochen, zwischen je zwei Orten",
+    fingerprint: "Fingerabdruck des Dokuments",
+    fingerprintWhy:
+      "Wer den Mechanismus dieser Runde abruft, sieht denselben. Vergleichen Sie ihn mit anderen oder mit geoveil audit.",
+    cells: "Zellen, die gemeldet werden können",
+    round: "Runde",
+    until: "Zu verwenden bis",
+    odds: "Wievielmal so wahrscheinlich eine Meldung von einem zweier Orte ist, höchstens",
+    apart: "Zwei Menschen in diesem Abstand",
+    times: "mal so wahrscheinlich",
+    common: "von 100 Meldungen kämen mindestens so viele auch vom anderen",
+    cannot: "Was diese Seite nicht beweisen kann",
+    cannotWhy:
+      "Diese Seite kommt von dem Dienst, den sie prüft. Wer ihm nicht traut, prüft mit einem eigenen Programm:",
+    back: "Teilnehmen",
+  },
+);

@@ -1,0 +1,39 @@
+/** Checks a mechanism off the page's own thread: the page is being read meanwhile. */
+
+import { MechanismDocument, type Promised, RefusedDocument } from "@geoveil/client";
+
+export interface Facts {
+  readonly id: string;
+  readonly round: number;
+  readonly expiresS: number;
+  readonly cells: number;
+  readonly promise: Promised;
+}
+
+/** First what the document says, then whether that holds; or why it cannot be read. */
+export type Told =
+  | { readonly told: "facts"; readonly facts: Facts }
+  | { readonly told: "verdict"; readonly holds: boolean; readonly seconds: number }
+  | { readonly told: "refused"; readonly reason: string };
+
+const tell = (told: Told): void => postMessage(told);
+
+addEventListener("message", (event: MessageEvent<Uint8Array>) => {
+  void check(event.data).catch((error: unknown) => tell({ told: "refused", reason: String((error as Error).message) }));
+});
+
+async function check(body: Uint8Array): Promise<void> {
+  const levels = await MechanismDocument.readLevels(body);
+  const weakest = levels[levels.length - 1]!;
+  const { id, round, expiresS, promise, law } = weakest;
+  tell({ told: "facts", facts: { id, round, expiresS, promise, cells: law.centres.east.length } });
+  const began = performance.now();
+  let holds = true;
+  try {
+    for (const level of levels) level.checkPromise();
+  } catch (error) {
+    if (!(error instanceof RefusedDocument)) throw error;
+    holds = false;
+  }
+  tell({ told: "verdict", holds, seconds: (performance.now() - began) / 1000 });
+}

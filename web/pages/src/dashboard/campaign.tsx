@@ -1,0 +1,367 @@
+/** One campaign: live counts, its map, what stands behind it, its rounds, and what can be changed. */
+
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { MapCanvas, Rectangle } from "../map/canvas.ts";
+import { type Backdrop, type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
+import { CellTable, MapView, percent } from "../map/view.tsx";
+import { number } from "../texts/language.ts";
+import { Changes } from "./changes.tsx";
+import { inWords } from "./problem_words.ts";
+import { address, listen, Refusal, type RegionShare, type Rounds, service, type State } from "./service.ts";
+import { simulatedTruth } from "./simulated.ts";
+import { say } from "./texts.ts";
+import { Timeline } from "./timeline.tsx";
+
+const AGAIN_MS = 3000;
+
+export function CampaignView({ id, onDenied }: { id: string; onDenied: () => void }) {
+  const [state, setState] = useState<State>();
+  const [rounds, setRounds] = useState<Rounds>();
+  const [live, setLive] = useState(true);
+  const [problem, setProblem] = useState("");
+  const again = useRef(0);
+  const asking = useRef({ now: false, more: false });
+
+  // One look at a time, and one more where something happened meanwhile: an older answer never follows a newer one.
+  const look = useCallback((): void => {
+    if (asking.current.now) {
+      asking.current.more = true;
+      return;
+    }
+    clearTimeout(again.current);
+    asking.current = { now: true, more: false };
+    Promise.all([service.state(id), service.rounds(id)])
+      .then(([found, every]) => {
+        setState(found);
+        setRounds(every);
+        setProblem("");
+      })
+      .catch((error: unknown) => {
+        if (error instanceof Refusal && error.status === 401) return onDenied();
+        setProblem(inWords(error));
+        if (!(error instanceof Refusal) || error.status !== 404) again.current = window.setTimeout(look, AGAIN_MS);
+      })
+      .finally(() => {
+        const { more } = asking.current;
+        asking.current = { now: false, more: false };
+        if (more) look();
+      });
+  }, [id]);
+  useEffect(() => {
+    look();
+    const stop = listen(id, (connected) => {
+      setLive(connected);
+      look();
+    });
+    return () => {
+      stop();
+      clearTimeout(again.current);
+    };
+  }, [id]);
+
+  const [chosen, setChosen] = useState<number>();
+  const shown = chosen ?? state?.estimate?.round;
+  return (
+    <main class="stack">
+      <p>
+        <a href="#/">← {say.back}</a>
+      </p>
+      {problem && (
+        <p class="notice notice-warm" role="alert">
+          {problem}
+        </p>
+      )}
+      {state && (
+        <>
+          <Head state={state} live={live && !problem} />
+          {shown === undefined ? (
+            <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>
+          ) : (
+            <Map key={shown} state={state} round={shown} />
+          )}
+          <div class="two">
+            {rounds && <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />}
+            <Alarms state={state} />
+          </div>
+          <Changes state={state} onChanged={look} />
+        </>
+      )}
+    </main>
+  );
+}
+
+function Head({ state, live }: { state: State; live: boolean }) {
+  const [copied, setCopied] = useState(false);
+  return (
+    <section class="stack">
+      <div class="row spread">
+        <h1>{state.name}</h1>
+        <span class="row">
+          <span class={`badge badge-${state.state}`}>{say.states[state.state] ?? state.state}</span>
+          {state.published && <span class="badge">{say.published}</span>}
+          <span class={`badge ${live ? "badge-live" : "badge-paused"}`} role="status">
+            {live ? say.live : say.notLive}
+          </span>
+        </span>
+      </div>
+      <dl class="figures numbers">
+        <div>
+          <dd>{number(state.reports_counted.round, 9)}</dd>
+          <dt>
+            {say.counted} {say.thisRound(number(state.round, 9))}
+          </dt>
+        </div>
+        <div>
+          <dd>{number(state.reports_counted.all, 9)}</dd>
+          <dt>
+            {say.counted} {say.all}
+          </dt>
+        </div>
+        <div>
+          <dd>{number(state.rounds_closed, 9)}</dd>
+          <dt>{say.roundsClosed}</dt>
+        </div>
+        <div class="wide">
+          <dt>{say.link}</dt>
+          <dd class="link row">
+            <a href={address(`c/${state.id}`)}>{state.link}</a>
+            <button
+              type="button"
+              onClick={() => void navigator.clipboard?.writeText(state.link).then(() => setCopied(true))}
+            >
+              {copied ? say.copied : say.copy}
+            </button>
+          </dd>
+        </div>
+      </dl>
+    </section>
+  );
+}
+
+// --- The map
+
+interface Drawn {
+  readonly estimate: Estimate;
+  readonly counts: { readonly counts: readonly number[]; readonly outside: number };
+}
+
+function Map({ state, round }: { state: State; round: number }) {
+  const [drawn, setDrawn] = useState<Drawn>();
+  const [backdrop, setBackdrop] = useState<Backdrop>();
+  const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
+  const [showing, setShowing] = useState<Showing>("estimate");
+  const [problem, setProblem] = useState("");
+  const map = useRef<MapCanvas>(undefined);
+  useEffect(() => {
+    Promise.all([service.estimate(state.id, round), service.counts(state.id, round)])
+      .then(([estimate, counts]) => setDrawn({ estimate, counts }))
+      .catch((error: unknown) => setProblem(inWords(error)));
+    void service.backdrop(state.id).then(setBackdrop, () => undefined);
+    void service.tiles().then(setTiles);
+  }, [state.id, round]);
+
+  const estimated = useMemo(() => drawn && valuesOf(drawn.estimate), [drawn]);
+  const counted = useMemo(() => {
+    if (!drawn || !estimated) return undefined;
+    const total = Math.max(
+      1,
+      drawn.counts.counts.reduce((sum, each) => sum + each, 0),
+    );
+    const shares = drawn.counts.counts.map((each) => each / total);
+    return {
+      ...estimated,
+      shares,
+      known: undefined,
+      errors: undefined,
+      low: undefined,
+      high: undefined,
+      most: largest(shares),
+    };
+  }, [drawn, estimated]);
+  const truth = useMemo(() => {
+    const shares = estimated && simulatedTruth(state.id, estimated.cells.size);
+    return (
+      shares && { ...estimated, shares, errors: undefined, low: undefined, high: undefined, most: largest(shares) }
+    );
+  }, [estimated]);
+  const region = useRegion(state.id, round);
+
+  if (problem) return <p class="notice notice-warm">{problem}</p>;
+  if (!drawn || !estimated || !counted) return <div class="card map-wait" aria-busy="true" />;
+  const values = showing === "counts" ? counted : estimated;
+  const most = truth ? Math.max(values.most, truth.most) : values.most;
+  const shared = { name: state.name, backdrop, tiles: tiles?.tiles ?? undefined };
+  return (
+    <section class="card stack" aria-label={say.mapOf}>
+      <div class="row spread">
+        <div class="row switch" role="group" aria-label={say.showing}>
+          {(["estimate", "doubt", "counts"] as const).map((each) => (
+            <button
+              key={each}
+              type="button"
+              aria-pressed={showing === each}
+              disabled={each === "doubt" && !estimated.known}
+              onClick={() => setShowing(each)}
+            >
+              {say[each]}
+            </button>
+          ))}
+        </div>
+        <button type="button" aria-pressed={region.selecting} onClick={region.toggle}>
+          {region.selecting || region.selected ? say.clear : say.select}
+        </button>
+      </div>
+      {showing === "counts" && <p class="small soft">{say.countsNote}</p>}
+      {showing === "doubt" && <p class="small soft">{say.doubtNote}</p>}
+      <div class={truth ? "two" : ""}>
+        <div>
+          {truth && <h3>{say.beside}</h3>}
+          <MapView
+            {...shared}
+            values={{ ...values, most }}
+            showing={showing}
+            drawing={region.selecting}
+            selected={region.selected}
+            onRectangle={(rectangle) =>
+              region.choose(rectangle, estimated.cells.plane.toLatLng.bind(estimated.cells.plane))
+            }
+            onMap={(made) => (map.current = made)}
+          />
+        </div>
+        {truth && (
+          <div>
+            <h3>{say.truth}</h3>
+            <MapView {...shared} values={{ ...truth, most }} showing="truth" />
+            <p class="notice small">{say.truthNote}</p>
+          </div>
+        )}
+      </div>
+      <p aria-live="polite" class="region">
+        {region.words}
+        {region.known && <span class="small soft"> {say.regionNote}</span>}
+      </p>
+      {showing === "counts" && drawn.counts.outside > 0 && (
+        <p class="small soft">{say.outside(number(drawn.counts.outside, 9))}</p>
+      )}
+      {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
+      <CellTable values={values} level={showing === "counts" ? undefined : drawn.estimate.interval?.level} />
+      <Behind estimate={drawn.estimate} />
+      <Exports state={state} round={round} map={map} />
+    </section>
+  );
+}
+
+function useRegion(campaign: string, round: number) {
+  const [selecting, setSelecting] = useState(false);
+  const [selected, setSelected] = useState<Rectangle>();
+  const [words, setWords] = useState("");
+  const [known, setKnown] = useState(false);
+  const latest = useRef(0);
+  const toggle = (): void => {
+    latest.current++;
+    setSelected(undefined);
+    setKnown(false);
+    setSelecting(!(selecting || selected));
+    setWords(selecting || selected ? "" : say.selecting);
+  };
+  const choose = (
+    rectangle: Rectangle,
+    toLatLng: (place: readonly [number, number]) => readonly [number, number],
+  ): void => {
+    const turn = ++latest.current;
+    setSelected(rectangle);
+    setSelecting(false);
+    setWords(say.regionWait);
+    const [west, south, east, north] = rectangle;
+    const corners = [
+      [west, south],
+      [east, south],
+      [east, north],
+      [west, north],
+      [west, south],
+    ] as const;
+    const ring = corners.map((corner) => [...toLatLng(corner)].reverse());
+    service
+      .regions(campaign, round, { type: "Polygon", coordinates: [ring] })
+      .then(({ level, regions }) => {
+        if (turn !== latest.current) return;
+        setWords(inShares(regions[0]!, level));
+        setKnown(true);
+      })
+      .catch((error: unknown) => turn === latest.current && setWords(inWords(error)));
+  };
+  return { selecting, selected, words, known, toggle, choose };
+}
+
+function inShares({ share, low, high, cells }: RegionShare, level: number): string {
+  return say.region(percent(share), percent(low), percent(high), percent(level), number(cells, 9));
+}
+
+function Behind({ estimate }: { estimate: Estimate }) {
+  const lost = unknown(estimate);
+  const apart = lost
+    ? say.notToldApart(number(lost, 9))
+    : estimate.distribution.length > LOOKED_FOR
+      ? say.notLooked
+      : say.toldApart;
+  return (
+    <details open>
+      <summary>{say.words}</summary>
+      <ul class="facts">
+        <li>{say.madeFrom(number(estimate.reports, 9), number(estimate.rounds.length, 9))}</li>
+        <li>{say.certificate(number(estimate.certificate_nats_per_report, 2))}</li>
+        <li>
+          {say.stopped} <span lang="en">{estimate.stopped}.</span>
+        </li>
+        <li>{estimate.standard_error ? apart : say.noBars}</li>
+        {estimate.interval && <li lang="en">{estimate.interval.method}.</li>}
+        <li>
+          <a href={address(`certificate/${encodeURIComponent(estimate.campaign)}`)}>{say.mechanism}</a>.{" "}
+          {say.mechanismWhy}
+        </li>
+      </ul>
+    </details>
+  );
+}
+
+function Exports({ state, round, map }: { state: State; round: number; map: { current: MapCanvas | undefined } }) {
+  const file = (ending: string): string =>
+    address(`api/campaigns/${encodeURIComponent(state.id)}/rounds/${round}/estimate.${ending}`);
+  const picture = async (): Promise<void> => {
+    const made = await map.current?.picturePng();
+    if (!made) return;
+    const anchor = document.createElement("a");
+    anchor.href = URL.createObjectURL(made);
+    anchor.download = `${state.id}-round-${round}.png`;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
+  };
+  return (
+    <div class="row">
+      <strong>{say.exports}</strong>
+      {(["geojson", "csv", "parquet"] as const).map((ending) => (
+        <a class="button" key={ending} href={file(ending)} download={`${state.id}-round-${round}.${ending}`}>
+          {{ geojson: "GeoJSON", csv: "CSV", parquet: "GeoParquet" }[ending]}
+        </a>
+      ))}
+      <button type="button" onClick={() => void picture()}>
+        {say.png}
+      </button>
+    </div>
+  );
+}
+
+function Alarms({ state }: { state: State }) {
+  if (!state.alarm) return null;
+  return (
+    <section class={`card stack-tight ${state.alarm.raised ? "alarmed" : ""}`}>
+      <h2>{say.alarms}</h2>
+      <p class={state.alarm.raised ? "notice notice-warm" : "notice notice-good"}>
+        {state.alarm.raised ? <strong>{say.alarmRaised}</strong> : say.noAlarm}
+      </p>
+      <p class="small" lang="en">
+        {state.alarm.summary}
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,151 @@
+/** The dashboard: sign in, all campaigns, a new one, one campaign. */
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { announce, language } from "../texts/language.ts";
+import { CampaignView } from "./campaign.tsx";
+import { NewCampaign } from "./new_campaign.tsx";
+import { inWords } from "./problem_words.ts";
+import { type Listed, service, token } from "./service.ts";
+import { takeFromAddress } from "./simulated.ts";
+import { say } from "./texts.ts";
+
+const AGAIN_MS = 3000;
+
+function SignIn({ onToken }: { onToken: () => void }) {
+  const [given, setGiven] = useState("");
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const enter = (event: Event): void => {
+    event.preventDefault();
+    setBusy(true);
+    token.set(given.trim());
+    service
+      .campaigns()
+      .then(onToken)
+      .catch((error: unknown) => {
+        token.forget();
+        setProblem(inWords(error));
+      })
+      .finally(() => setBusy(false));
+  };
+  return (
+    <main class="narrow stack">
+      <h1>{say.dashboard}</h1>
+      <form class="card stack" onSubmit={enter}>
+        <p>{say.signInWhy}</p>
+        <p class="field">
+          <label for="token">{say.token}</label>
+          <input
+            id="token"
+            type="password"
+            autocomplete="off"
+            spellcheck={false}
+            required
+            value={given}
+            onInput={(event) => setGiven(event.currentTarget.value)}
+          />
+        </p>
+        <p class="small soft">{say.tokenWhere}</p>
+        {problem && (
+          <p class="notice notice-warm" role="alert">
+            {problem}
+          </p>
+        )}
+        <button class="primary" disabled={busy}>
+          {say.signIn}
+        </button>
+      </form>
+    </main>
+  );
+}
+
+function Campaigns() {
+  const [campaigns, setCampaigns] = useState<readonly Listed[]>();
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    let again = 0;
+    const look = (): void => {
+      service
+        .campaigns()
+        .then((found) => {
+          setCampaigns(found);
+          setProblem("");
+        })
+        .catch((error: unknown) => setProblem(inWords(error)))
+        .finally(() => (again = window.setTimeout(look, AGAIN_MS)));
+    };
+    look();
+    return () => clearTimeout(again);
+  }, []);
+  return (
+    <main class="stack">
+      <div class="row spread">
+        <h1>{say.campaigns}</h1>
+        <a class="button primary" href="#/new">
+          {say.make}
+        </a>
+      </div>
+      {problem && (
+        <p class="notice notice-warm" role="alert">
+          {problem}
+        </p>
+      )}
+      {campaigns?.length === 0 && <p class="card lead">{say.none}</p>}
+      <ul class="cards">
+        {campaigns?.map((each) => (
+          <li key={each.id}>
+            <a class="card campaign-card" href={`#/${encodeURIComponent(each.id)}`}>
+              <strong class="lead">{each.name}</strong>
+              <span class="row small">
+                <span class={`badge badge-${each.state}`}>{say.states[each.state] ?? each.state}</span>
+                {each.published && <span class="badge">{say.published}</span>}
+                <span class="soft">{say.since(dateOf(each.created_at))}</span>
+              </span>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </main>
+  );
+}
+
+/** A day as the reader writes it. */
+function dateOf(seconds: number): string {
+  return new Date(1000 * seconds).toLocaleDateString(language, { dateStyle: "medium" });
+}
+
+function Dashboard() {
+  const [signedIn, setSignedIn] = useState(() => token.get() !== "");
+  const [place, setPlace] = useState(location.hash);
+  useEffect(() => {
+    const moved = (): void => setPlace(location.hash);
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
+  }, []);
+  useEffect(() => announce(say.title), []);
+  const wanted = decodeURIComponent(place.replace(/^#\/?/, ""));
+  if (!signedIn) return <SignIn onToken={() => setSignedIn(true)} />;
+  const leave = (): void => {
+    token.forget();
+    setSignedIn(false);
+  };
+  return (
+    <>
+      <header class="top row spread">
+        <a class="brand" href="#/">
+          Geoveil
+        </a>
+        <button type="button" onClick={leave}>
+          {say.signOut}
+        </button>
+      </header>
+      {wanted === "" && <Campaigns />}
+      {wanted === "new" && <NewCampaign />}
+      {wanted !== "" && wanted !== "new" && <CampaignView key={wanted} id={wanted} onDenied={leave} />}
+    </>
+  );
+}
+
+takeFromAddress();
+render(<Dashboard />, document.getElementById("page")!);

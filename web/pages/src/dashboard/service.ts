@@ -1,0 +1,201 @@
+/** The service as an operator calls it. The token lives in this tab and goes with its end. */
+
+import type { Alarm, Backdrop, Estimate } from "../map/estimate.ts";
+import type { Box, Space } from "../map/grid.ts";
+
+export interface Listed {
+  readonly id: string;
+  readonly name: string;
+  readonly link: string;
+  readonly created_at: number;
+  readonly state: string;
+  readonly published: boolean;
+}
+
+export interface CampaignSettings {
+  readonly box: Box;
+  readonly cell_km: number;
+  readonly epsilon_per_km: number;
+  readonly camouflage: number;
+  readonly minimum_reports: number;
+  readonly round_size: number | null;
+  readonly round_hours: number | null;
+  readonly rounds: number | null;
+}
+
+export interface State {
+  readonly id: string;
+  readonly name: string;
+  readonly link: string;
+  readonly state: string;
+  readonly published: boolean;
+  readonly settings: CampaignSettings;
+  readonly round: number;
+  readonly mechanism: string;
+  readonly expires: number;
+  readonly reports_counted: { readonly round: number; readonly all: number };
+  readonly rounds_closed: number;
+  readonly estimate: { readonly round: number; readonly reports: number; readonly made_at: number } | null;
+  readonly alarm: Alarm | null;
+}
+
+export interface RoundOf {
+  readonly round: number;
+  readonly opened_at: number;
+  readonly closed_at: number | null;
+  readonly reports: number;
+  readonly estimated: boolean;
+}
+
+export interface Rounds {
+  readonly minimum_reports: number;
+  readonly rounds: readonly RoundOf[];
+}
+
+export interface Advice {
+  readonly cells: number;
+  readonly mean_distance_km: number;
+  readonly leakage_bits: number;
+  readonly expected_error_km: number | null;
+  readonly reported_error_km: number | null;
+  readonly sentences: readonly string[];
+  readonly example: {
+    readonly space: Space;
+    readonly people: readonly number[];
+    readonly reports: readonly number[];
+    readonly map: readonly number[];
+  };
+}
+
+export interface RegionShare {
+  readonly name: string;
+  readonly cells: number;
+  readonly share: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** An answer that is an error: the name of the problem and its sentence. */
+export class Refusal extends Error {
+  readonly problem: string;
+  readonly status: number;
+
+  constructor(problem: string, status: number, detail: string) {
+    super(detail);
+    this.problem = problem;
+    this.status = status;
+  }
+}
+
+const TOKEN = "geoveil-operator-token";
+export const token = {
+  get: (): string => kept(TOKEN) ?? "",
+  set: (value: string): void => sessionStorage.setItem(TOKEN, value),
+  forget: (): void => sessionStorage.removeItem(TOKEN),
+};
+
+/** What this tab keeps; nothing where a page inside another may keep nothing. */
+export function kept(name: string): string | null {
+  try {
+    return sessionStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+/** An address of the service; pages lie at `/`, `/m/ID` and `/certificate/ID`, maybe behind a prefix of a proxy. */
+export function address(path: string): string {
+  const below = /\/(m|certificate)\/[^/]*\/?$/.test(location.pathname);
+  return new URL(path, new URL(below ? ".." : ".", location.href)).href;
+}
+
+const UNREACHABLE = "unreachable";
+
+interface How {
+  /** The body is a text of GeoJSON as it is. */
+  readonly raw?: boolean;
+  /** As it is now, not as the browser remembers it from a second ago. */
+  readonly fresh?: boolean;
+}
+
+async function ask(method: string, path: string, body?: unknown, { raw, fresh }: How = {}): Promise<Response> {
+  const headers: Record<string, string> = {};
+  if (token.get()) headers["authorization"] = `Bearer ${token.get()}`;
+  if (body !== undefined) headers["content-type"] = raw ? "application/geo+json" : "application/json";
+  const sent = body === undefined ? null : raw ? (body as string) : JSON.stringify(body);
+  const options: RequestInit = {
+    method,
+    headers,
+    body: sent,
+    credentials: "omit",
+    referrerPolicy: "no-referrer",
+    cache: fresh ? "no-store" : "default",
+  };
+  let answer: Response;
+  try {
+    answer = await fetch(address(path), options);
+  } catch {
+    throw new Refusal(UNREACHABLE, 0, "");
+  }
+  if (answer.ok) return answer;
+  const problem = (await answer.json().catch(() => ({}))) as { type?: string; detail?: string };
+  throw new Refusal((problem.type ?? "").split("/").pop() ?? "", answer.status, problem.detail ?? answer.statusText);
+}
+
+async function json<Answer>(method: string, path: string, body?: unknown, how: How = {}): Promise<Answer> {
+  return (await (await ask(method, path, body, how)).json()) as Answer;
+}
+
+const of = (campaign: string, rest = ""): string => `api/campaigns/${encodeURIComponent(campaign)}${rest}`;
+
+export const service = {
+  campaigns: () => json<{ campaigns: readonly Listed[] }>("GET", "api/campaigns").then((answer) => answer.campaigns),
+  create: (settings: object) => json<{ id: string; link: string }>("POST", "api/campaigns", settings),
+  advice: (question: object) => json<Advice>("POST", "api/advice", question),
+  state: (campaign: string) => json<State>("GET", of(campaign), undefined, { fresh: true }),
+  change: (campaign: string, changes: object) => json<State>("PATCH", of(campaign), changes),
+  remove: (campaign: string) => ask("DELETE", of(campaign)),
+  closeRound: (campaign: string) => ask("POST", of(campaign, "/rounds")),
+  rounds: (campaign: string) => json<Rounds>("GET", of(campaign, "/rounds")),
+  estimate: (campaign: string, round?: number) =>
+    json<Estimate>("GET", of(campaign, round === undefined ? "/estimate" : `/rounds/${round}/estimate`)),
+  counts: (campaign: string, round: number) =>
+    json<{ counts: readonly number[]; outside: number }>("GET", of(campaign, `/counts?round=${round}`)),
+  regions: (campaign: string, round: number, zones: object) =>
+    json<{ level: number; regions: readonly RegionShare[] }>(
+      "POST",
+      of(campaign, `/estimate/regions?round=${round}`),
+      zones,
+    ),
+  backdrop: (campaign: string) =>
+    ask("GET", of(campaign, "/backdrop")).then(async (answer) =>
+      answer.status === 204 ? undefined : ((await answer.json()) as Backdrop),
+    ),
+  keepBackdrop: (campaign: string, text: string) => ask("PUT", of(campaign, "/backdrop"), text, { raw: true }),
+  forgetBackdrop: (campaign: string) => ask("DELETE", of(campaign, "/backdrop")),
+  tiles: () =>
+    json<{ tiles: string | null; attribution: string }>("GET", "api/map").catch(() => ({
+      tiles: null,
+      attribution: "",
+    })),
+};
+
+/** Tell what changes in a campaign until the returned function is called; listens again after a break. */
+export function listen(campaign: string, changed: (live: boolean) => void): () => void {
+  let source: EventSource | undefined;
+  let again = 0;
+  const open = (): void => {
+    source = new EventSource(address(of(campaign, "/events")));
+    for (const name of ["round", "counts", "alarm"]) source.addEventListener(name, () => changed(true));
+    source.onerror = () => {
+      changed(false);
+      source?.close();
+      again = window.setTimeout(open, 2000);
+    };
+  };
+  open();
+  return () => {
+    clearTimeout(again);
+    source?.close();
+  };
+}

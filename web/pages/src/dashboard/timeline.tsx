@@ -1,0 +1,63 @@
+/** The rounds of a campaign from left to right, the last ones first in sight. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { number } from "../texts/language.ts";
+import type { RoundOf, Rounds } from "./service.ts";
+import { say } from "./texts.ts";
+
+const MOST_SHOWN = 200;
+
+interface TimelineProps {
+  readonly rounds: Rounds;
+  readonly shown: number | undefined;
+  readonly latest: number | undefined;
+  readonly onRound: (round: number) => void;
+}
+
+export function Timeline({ rounds: { rounds, minimum_reports: minimum }, shown, latest, onRound }: TimelineProps) {
+  const list = useRef<HTMLOListElement>(null);
+  const several = rounds.slice(-MOST_SHOWN);
+  const most = Math.max(1, ...several.map((each) => each.reports));
+  useEffect(() => {
+    list.current!.scrollLeft = list.current!.scrollWidth;
+  }, [several.length]);
+  return (
+    <section class="card stack-tight">
+      <h2>{say.timeline}</h2>
+      <ol class="timeline" ref={list} tabIndex={0} aria-label={say.timeline}>
+        {several.map((each) => (
+          <li key={each.round} class={each.round === shown ? "timeline-shown" : ""}>
+            <span class="timeline-bar" aria-hidden="true">
+              <i style={{ height: `${(100 * each.reports) / most}%` }} class={each.estimated ? "" : "timeline-waits"} />
+            </span>
+            {each.estimated ? (
+              <button
+                type="button"
+                aria-pressed={each.round === shown}
+                aria-label={`${say.showRound}: ${each.round}`}
+                onClick={() => onRound(each.round)}
+              >
+                {each.round}
+              </button>
+            ) : (
+              <span class="timeline-number">{each.round}</span>
+            )}
+            <span class="small numbers">{say.timelineReports(number(each.reports, 9))}</span>
+            <span class="small soft">{standing(each, minimum, latest)}</span>
+            <time class="small soft">{timeOf(each.opened_at)}</time>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function standing(each: RoundOf, minimum: number, latest: number | undefined): string {
+  if (each.estimated) return each.round === latest ? `${say.timelineEstimated}, ${say.latest}` : say.timelineEstimated;
+  if (each.closed_at === null) return say.timelineOpen;
+  return each.reports < minimum ? say.timelineSmall : say.timelineClosed;
+}
+
+function timeOf(seconds: number): string {
+  return new Date(1000 * seconds).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" });
+}

@@ -1,0 +1,34 @@
+import { texts } from "../texts/language.ts";
+
+export const say = texts(
+  {
+    loading: "Loading the map …",
+    notPublished: "There is no published map here.",
+    noEstimate: "The map is not there yet: too few people have reported.",
+    unreachable: "The service does not answer. This page tries again by itself.",
+    reports: (reports: string, date: string) => `From ${reports} noisy reports, ${date}.`,
+    how: (odds: string) =>
+      `Nobody told where they are: every device reported a blurred place. Whether somebody stood here or 200 m away, any report was at most ${odds} times as likely.`,
+    made: "Made with Geoveil",
+    certificate: "How the promise is certified",
+    estimate: "Map",
+    doubt: "How sure",
+    showing: "Show",
+    data: "The numbers:",
+  },
+  {
+    loading: "Die Karte wird geladen …",
+    notPublished: "Hier ist keine Karte veröffentlicht.",
+    noEstimate: "Die Karte ist noch nicht da: Zu wenige haben gemeldet.",
+    unreachable: "Der Dienst antwortet nicht. Diese Seite versucht es von selbst wieder.",
+    reports: (reports: string, date: string) => `Aus ${reports} verrauschten Meldungen, ${date}.`,
+    how: (odds: string) =>
+      `Niemand hat gesagt, wo er ist: Jedes Gerät hat einen verwischten Ort gemeldet. Ob jemand hier stand oder 200 m weiter: Jede Meldung war höchstens ${odds}-mal so wahrscheinlich.`,
+    made: "Mit Geoveil gemacht",
+    certificate: "Wie das Versprechen zertifiziert ist",
+    estimate: "Karte",
+    doubt: "Wie sicher",
+    showing: "Zeigen",
+    data: "Die Zahlen:",
+  },
+);

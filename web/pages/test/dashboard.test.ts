@@ -1,0 +1,310 @@
+/** The dashboard, the published map and the certificate: a real service, a real browser. */
+
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser, openTab, operator, Service, TOKEN } from "./server.ts";
+
+const AXE = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf-8");
+const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+const HOSTILE = `<img src=x onerror="window.hacked=1">'"=1+1`;
+
+let service: Service;
+let browser: Browser;
+let lyon = ""; // has an estimate of 600 reports
+
+beforeAll(async () => {
+  [service, browser] = await Promise.all([new Service().start(), openBrowser()]);
+  lyon = await service.campaign();
+  await service.report(lyon, 600);
+  await service.estimate(lyon, 1);
+});
+afterAll(async () => {
+  await browser?.close();
+  await service?.end();
+});
+
+/** The kinds of accessibility findings that count. */
+async function findings(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const axe = (window as unknown as { axe: { run(): Promise<{ violations: Finding[] }> } }).axe;
+    interface Finding {
+      impact: string;
+      id: string;
+      nodes: { html: string }[];
+    }
+    const { violations } = await axe.run();
+    return violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .map(({ id, nodes }) => `${id}: ${nodes[0]!.html.slice(0, 200)}`);
+  });
+}
+
+/** How many different colours the map shows. */
+async function colours(page: Page): Promise<number> {
+  return page
+    .locator("canvas.map-canvas")
+    .first()
+    .evaluate((canvas: HTMLCanvasElement) => {
+      const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+      const seen = new Set<number>();
+      for (let at = 0; at < data.length; at += 4) seen.add(data[at]! * 65536 + data[at + 1]! * 256 + data[at + 2]!);
+      return seen.size;
+    });
+}
+
+test("from signing in to a map that a stranger sees, and nothing else", async () => {
+  const { page, asked, complaints, close } = await openTab(browser, service.url);
+  await page.getByLabel("Operator's token").fill("not-the-right-token");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect.poll(() => page.getByRole("alert").textContent()).toContain("not the token of an operator");
+  await page.getByLabel("Operator's token").fill(TOKEN);
+  await page.getByLabel("Operator's token").press("Enter");
+  await page.getByRole("link", { name: "New campaign" }).click();
+
+  await page.getByLabel("Name, as people will see it").fill("Paris on foot");
+  const map = (await page.locator("canvas.map-canvas").boundingBox())!;
+  await page.mouse.move(map.x + map.width * 0.35, map.y + map.height * 0.3);
+  await page.mouse.down();
+  await page.mouse.move(map.x + map.width * 0.6, map.y + map.height * 0.75, { steps: 4 });
+  await page.mouse.up();
+  const edges = await Promise.all(["South", "West", "North", "East"].map((edge) => page.getByLabel(edge).inputValue()));
+  const [south, west, north, east] = edges.map(Number) as [number, number, number, number];
+  expect(south).toBeLessThan(north);
+  expect(west).toBeLessThan(east);
+  expect(edges).not.toContain("48.8286");
+  await page.getByLabel("Side of a cell, in km").fill("1");
+  await page.getByLabel("Promise: ε per km").fill("1");
+  await page.getByLabel("Reports a round needs to be released").fill("50");
+  await page.getByLabel("A round closes at this many").fill("");
+  await page.getByText("at most 1.24 times as likely").waitFor();
+  await page.getByText("what comes back").waitFor();
+  await page.getByRole("button", { name: "Create the campaign" }).click();
+  await page.getByText("No map yet.").waitFor();
+
+  const id = decodeURIComponent(new URL(page.url()).hash.slice(2));
+  await service.report(id, 300);
+  await expect.poll(() => page.locator(".figures dd").nth(1).textContent(), { timeout: 20_000 }).toBe("300");
+  await page.getByRole("button", { name: "Close the round now" }).click();
+  await page.getByRole("button", { name: "estimate", exact: true }).waitFor({ timeout: 60_000 });
+  expect(await colours(page)).toBeGreaterThan(5);
+  await page.getByRole("button", { name: "Show the map of this round: 1" }).waitFor();
+
+  const stranger = await openTab(browser, `${service.url}/m/${id}`);
+  await stranger.page.getByText("There is no published map here.").waitFor();
+  await stranger.close();
+  await page.getByRole("button", { name: "Publish the map" }).click();
+  await page.getByRole("button", { name: "Take the map back" }).waitFor();
+  const another = await openTab(browser, `${service.url}/m/${id}`);
+  await another.page.getByRole("heading", { name: "Paris on foot" }).waitFor();
+  await another.page.getByText("From 300 noisy reports").waitFor();
+  await expect.poll(() => colours(another.page)).toBeGreaterThan(5);
+  await another.page.getByRole("button", { name: "How sure" }).click();
+  const api = another.asked.map((each) => each.replace(service.url, "")).filter((each) => each.includes("/api/"));
+  expect(new Set(api)).toEqual(
+    new Set(["", "/estimate", "/backdrop"].map((rest) => `GET /api/campaigns/${id}${rest}`).concat("GET /api/map")),
+  );
+  expect(another.asked.every((each) => each.startsWith(`GET ${service.url}/`))).toBe(true);
+  expect(await another.page.getByRole("button", { name: "noisy counts" }).count()).toBe(0);
+  expect(another.complaints).toEqual([]);
+  await another.close();
+  expect(asked.every((each) => each.split(" ")[1]!.startsWith(service.url))).toBe(true);
+  expect(complaints.filter((each) => !each.includes("401"))).toEqual([]);
+  expect(await page.context().cookies()).toEqual([]);
+  await close();
+});
+
+test("the map says what is where, as fine as it is known, in a table, and for a region", async () => {
+  const { page, complaints, close } = await operator(browser, service, lyon);
+  const canvas = page.locator("canvas.map-canvas").first();
+  await canvas.waitFor();
+  await canvas.hover();
+  await page.getByText(/of the people, between .* and/).waitFor();
+  await page.getByRole("button", { name: "how sure" }).click();
+  await canvas.hover();
+  await page.locator(".map-reading", { hasText: /in this square of|too little is known/ }).waitFor();
+  await page.getByRole("button", { name: "noisy counts" }).click();
+  await page.getByText("before anything was reconstructed").waitFor();
+  await page.getByRole("button", { name: "estimate", exact: true }).click();
+  await page.getByText("The same as a table").click();
+  expect(await page.locator("tbody tr").count()).toBe(49);
+  expect(await page.locator("tbody tr").first().textContent()).toMatch(/%.*between/);
+
+  await page.getByRole("button", { name: "Select a region" }).click();
+  const box = (await canvas.boundingBox())!;
+  await page.mouse.move(box.x + box.width * 0.4, box.y + box.height * 0.3);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.7, { steps: 3 });
+  await page.mouse.up();
+  await page.getByText(/of the people are in this region \(95 % interval/).waitFor({ timeout: 60_000 });
+
+  await canvas.focus(); // by keyboard
+  const before = await canvas.screenshot();
+  for (const key of ["ArrowRight", "+", "+"]) await page.keyboard.press(key);
+  await page.waitForTimeout(200);
+  expect((await canvas.screenshot()).equals(before)).toBe(false);
+
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "PNG picture" }).click();
+  const picture = readFileSync((await (await download).path())!);
+  expect(picture.subarray(1, 4).toString()).toBe("PNG");
+  for (const name of ["GeoJSON", "CSV", "GeoParquet"]) {
+    const address = await page.getByRole("link", { name, exact: true }).getAttribute("href");
+    expect((await fetch(address!)).status).toBe(200);
+  }
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test("names, backdrops and answers that attack are text, and nothing of them runs", async () => {
+  const id = await service.campaign({ name: HOSTILE });
+  await service.call("PUT", `/api/campaigns/${id}/backdrop`, {
+    type: "Feature",
+    properties: { kind: "javascript:alert(1)", name: HOSTILE },
+    geometry: {
+      type: "LineString",
+      coordinates: [
+        [4.8, 45.72],
+        [4.88, 45.78],
+      ],
+    },
+  });
+  await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
+  await service.report(id, 60);
+  await service.estimate(id, 1);
+  for (const place of [`/#/?token=${TOKEN}&campaign=${id}`, `/m/${id}`, `/certificate/${id}`]) {
+    const { page, close } = await openTab(browser, service.url + place);
+    await expect.poll(() => page.locator("h1").textContent(), { timeout: 20_000 }).toContain(HOSTILE);
+    await page.waitForTimeout(300);
+    expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+    expect(await page.locator("img").count()).toBe(0);
+    await close();
+  }
+  const { page, close } = await operator(browser, service);
+  await page.getByText(HOSTILE).waitFor();
+  expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+  await close();
+  const csv = await (await fetch(`${service.url}/api/campaigns/${id}/estimate.csv`)).text();
+  expect(
+    csv
+      .split("\n")
+      .flatMap((line) => line.split(/,(?=")|,/))
+      .filter((cell) => /^"?[=+@]/.test(cell)),
+  ).toEqual([]);
+  await service.call("DELETE", `/api/campaigns/${id}`);
+});
+
+test("a script of the page may not be inline, and only the published map may be in a frame", async () => {
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
+  const policies = await Promise.all(
+    ["/", `/m/${lyon}`, `/certificate/${lyon}`, `/m/none`].map(async (path) =>
+      (await fetch(service.url + path, { headers: { accept: "text/html" } })).headers.get("content-security-policy"),
+    ),
+  );
+  expect(policies.map((policy) => /frame-ancestors ([^;]*)/.exec(policy!)![1])).toEqual([
+    "'none'",
+    "*",
+    "'none'",
+    "'none'",
+  ]);
+  expect(policies.every((policy) => policy!.includes("script-src 'self'") && !policy!.includes("unsafe"))).toBe(true);
+
+  const foreign = await openTab(browser, "about:blank");
+  const frames = `<iframe name=map src="${service.url}/m/${lyon}"></iframe><iframe name=dashboard src="${service.url}/"></iframe>`;
+  const other = createServer((_, answer) => answer.setHeader("content-type", "text/html").end(frames)).listen(0);
+  await foreign.page.goto(`http://127.0.0.1:${(other.address() as AddressInfo).port}/`);
+  await foreign.page.frame("map")!.getByRole("heading", { name: "Lyon" }).waitFor();
+  expect(await foreign.page.frame("dashboard")!.locator("form").count()).toBe(0);
+  await foreign.close();
+  other.close();
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
+});
+
+test("two operators see what the other does, and a restart is survived", async () => {
+  const id = await service.campaign({ name: "Together" });
+  const [one, other] = await Promise.all([operator(browser, service, id), operator(browser, service, id)]);
+  await one.page.getByRole("heading", { name: "Together" }).waitFor();
+  await one.page.locator("#rename").fill("Renamed");
+  await one.page.getByRole("button", { name: "Rename" }).click();
+  await other.page.getByRole("heading", { name: "Renamed" }).waitFor({ timeout: 15_000 });
+  await other.page.getByRole("button", { name: "Pause" }).click();
+  await one.page.getByText("paused", { exact: true }).waitFor({ timeout: 15_000 });
+  await one.page.getByRole("button", { name: "Resume" }).click();
+  await other.page.getByText("taking reports").waitFor({ timeout: 15_000 });
+  await other.close();
+
+  await service.stop();
+  await one.page.getByText("not connected").waitFor({ timeout: 15_000 });
+  await service.start();
+  await one.page.getByText("live", { exact: true }).waitFor({ timeout: 20_000 });
+  await service.report(id, 70);
+  await expect.poll(() => one.page.locator(".figures dd").nth(1).textContent(), { timeout: 20_000 }).toBe("70");
+
+  await one.page.getByRole("button", { name: "Delete" }).click();
+  await one.page.getByRole("button", { name: "No", exact: true }).click();
+  await one.page.getByRole("button", { name: "Delete" }).click();
+  await one.page.getByRole("button", { name: "Yes, do it" }).click();
+  await one.page.getByRole("heading", { name: "Campaigns" }).waitFor();
+  expect(await one.page.getByText("Renamed").count()).toBe(0);
+  await one.close();
+});
+
+test("the certificate is recomputed in the browser", async () => {
+  const { page, complaints, close } = await openTab(browser, `${service.url}/certificate/${lyon}`);
+  await page.getByText("The promise holds.").waitFor({ timeout: 30_000 });
+  const { id } = (await (await fetch(`${service.url}/api/campaigns/${lyon}/mechanism`)).json()) as { id: string };
+  await page.getByText(id).waitFor();
+  expect(complaints).toEqual([]);
+  await close();
+  const none = await openTab(browser, `${service.url}/certificate/none`);
+  await none.page.getByText("There is no such campaign.").waitFor();
+  await none.close();
+});
+
+test("a token in the address is taken on this machine, and wiped", async () => {
+  const { page, asked, close } = await operator(browser, service, lyon);
+  await page.getByRole("heading", { name: "Lyon" }).waitFor();
+  expect(page.url()).not.toContain(TOKEN);
+  expect(asked.some((each) => each.includes(TOKEN))).toBe(false);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Operator's token").waitFor();
+  expect(await page.evaluate(() => sessionStorage.length + localStorage.length)).toBe(0);
+  await close();
+});
+
+test.each([
+  ["light, at a desk", { colorScheme: "light" as const }],
+  ["dark, on a phone", { ...PHONE, colorScheme: "dark" as const }],
+])("everybody can use it: %s", async (_, options) => {
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
+  const signedOut = await openTab(browser, service.url, options);
+  await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
+  expect(await findings(signedOut.page)).toEqual([]);
+  await signedOut.close();
+  const pages: [string, string][] = [
+    [`/#/?token=${TOKEN}`, "New campaign"],
+    [`/#/?token=${TOKEN}&campaign=new`, "What this will mean"],
+    [`/#/?token=${TOKEN}&campaign=${lyon}`, "What stands behind the map"],
+    [`/m/${lyon}`, "The same as a table"],
+    [`/certificate/${lyon}`, "What this page cannot prove"],
+  ];
+  for (const [place, words] of pages) {
+    const { page, close } = await openTab(browser, service.url + place, options);
+    await page.getByText(words).first().waitFor();
+    expect(await findings(page), place).toEqual([]);
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(wider, place).toBeLessThanOrEqual(0);
+    await close();
+  }
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
+});
+
+test("the dashboard speaks German to whoever does", async () => {
+  const { page, close } = await openTab(browser, service.url, { locale: "de-DE" });
+  await page.getByRole("button", { name: "Anmelden" }).waitFor();
+  expect(await page.evaluate(() => document.documentElement.lang)).toBe("de");
+  await close();
+});

@@ -1,0 +1,134 @@
+/** A real service and a real browser for the tests of the pages. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+
+export const TOKEN = "a-token-for-tests-only";
+
+/** `geoveil serve` over a database of its own, which can be stopped and started again at the same address. */
+export class Service {
+  url = "";
+  private readonly folder = mkdtempSync(join(tmpdir(), "geoveil-pages-"));
+  private process: ChildProcess | undefined;
+  private port = 0;
+
+  async start(): Promise<this> {
+    const python = process.env["GEOVEIL_PYTHON"] ?? "python3";
+    const flags = ["--json", `--port=${this.port}`, "--no-limit-loopback", "--tick-s=0.1", "--log-level=error"];
+    const others = Object.entries(process.env).filter(([name]) => !name.startsWith("GEOVEIL_"));
+    this.process = spawn(python, ["-m", "geoveil", "serve", ...flags], {
+      env: {
+        ...Object.fromEntries(others),
+        GEOVEIL_DATABASE: `sqlite:///${join(this.folder, "pages.db")}`,
+        GEOVEIL_OPERATOR_TOKEN: TOKEN,
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let said = "";
+    for await (const piece of this.process.stdout!) {
+      said += String(piece);
+      if (said.trimEnd().endsWith("}")) break;
+    }
+    this.url = (JSON.parse(said) as { url: string }).url;
+    this.port = Number(new URL(this.url).port);
+    return this;
+  }
+
+  async stop(): Promise<void> {
+    const ended = new Promise((resolve) => this.process?.once("exit", resolve));
+    this.process?.kill("SIGTERM");
+    await ended;
+  }
+
+  async end(): Promise<void> {
+    await this.stop();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  async call(method: string, path: string, body?: unknown): Promise<Response> {
+    return fetch(this.url + path, {
+      method,
+      headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  }
+
+  /** A campaign; its id. */
+  async campaign(changes: object = {}): Promise<string> {
+    const lyon = { name: "Lyon", box: [45.72, 4.8, 45.78, 4.88], cell_km: 1, epsilon_per_km: 1, minimum_reports: 50 };
+    const made = await this.call("POST", "/api/campaigns", { ...lyon, ...changes });
+    if (made.status !== 201) throw new Error(await made.text());
+    return ((await made.json()) as { id: string }).id;
+  }
+
+  /** So many reports, crowded in the middle of the numbers of cells. */
+  async report(campaign: string, number: number): Promise<void> {
+    const answer = await fetch(`${this.url}/api/campaigns/${campaign}/mechanism`);
+    const { id: mechanism, weights } = (await answer.json()) as { id: string; weights: string };
+    const cells = Buffer.from(weights, "base64").length / 4;
+    const reports = Array.from({ length: number }, (_, n) => ({
+      mechanism,
+      id: Buffer.from(crypto.getRandomValues(new Uint8Array(16))).toString("hex"),
+      cell: n % 3 ? Math.floor(cells / 2) : n % cells,
+    }));
+    for (let at = 0; at < number; at += 1000) {
+      const sent = await this.call("POST", `/api/campaigns/${campaign}/reports`, {
+        reports: reports.slice(at, at + 1000),
+      });
+      if (!sent.ok) throw new Error(await sent.text());
+    }
+  }
+
+  /** Close the round and wait for its estimate. */
+  async estimate(campaign: string, round: number): Promise<void> {
+    await this.call("POST", `/api/campaigns/${campaign}/rounds`);
+    for (let looks = 0; looks < 600; looks++) {
+      if ((await fetch(`${this.url}/api/campaigns/${campaign}/rounds/${round}/estimate`)).ok) return;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    throw new Error("no estimate");
+  }
+}
+
+export async function openBrowser(): Promise<Browser> {
+  return chromium.launch({
+    executablePath: process.env["GEOVEIL_CHROMIUM"] ?? "/usr/bin/chromium",
+    args: ["--disable-background-networking", ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
+  });
+}
+
+/** A tab of its own, with everything it asked for and complained about. */
+export interface Tab {
+  readonly page: Page;
+  readonly asked: string[];
+  readonly complaints: string[];
+  close(): Promise<void>;
+}
+
+export async function openTab(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<Tab> {
+  const context = await browser.newContext({ locale: "en-GB", viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const [asked, complaints]: [string[], string[]] = [[], []];
+  page.on("request", (request) => asked.push(`${request.method()} ${request.url()}`));
+  page.on("pageerror", (error) => complaints.push(error.message));
+  page.on("console", (line) => line.type() === "error" && complaints.push(line.text()));
+  await page.goto(address);
+  return { page, asked, complaints, close: () => context.close() };
+}
+
+/** The dashboard, signed in, at a place of it. */
+export async function operator(
+  browser: Browser,
+  service: Service,
+  place = "",
+  options: BrowserContextOptions = {},
+): Promise<Tab> {
+  return openTab(
+    browser,
+    `${service.url}/#/?${new URLSearchParams({ token: TOKEN, campaign: place }).toString()}`,
+    options,
+  );
+}
