@@ -28,7 +28,7 @@ STAMP = "source.sha256"
 """Beside the pages: what they were built from."""
 OLDEST_NODE = (20, 19)
 INSTALL_S = 240
-RUN_S = 400
+RUN_S = 600
 _SOON = ("--fetch-retries=0", "--fetch-timeout=30000")
 """Where no registry is in reach, npm says so within seconds instead of minutes."""
 _PROJECT = ("package.json", "package-lock.json")

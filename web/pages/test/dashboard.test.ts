@@ -5,10 +5,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, openTab, operator, Service, TOKEN } from "./server.ts";
+import { launch, PHONE } from "./browser.ts";
+import { openTab, operator, Service, TOKEN } from "./server.ts";
 
 const AXE = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf-8");
-const PHONE = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 const HOSTILE = `<img src=x onerror="window.hacked=1">'"=1+1`;
 
 let service: Service;
@@ -16,7 +16,7 @@ let browser: Browser;
 let lyon = ""; // has an estimate of 600 reports
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), openBrowser()]);
+  [service, browser] = await Promise.all([new Service().start(), launch()]);
   lyon = await service.campaign();
   await service.report(lyon, 600);
   await service.estimate(lyon, 1);

@@ -7,7 +7,8 @@ import { niceStep } from "../src/map/canvas.ts";
 import { bytesOf, evenScale } from "../src/map/colours.ts";
 import { type Estimate, knownSquares, onScale } from "../src/map/estimate.ts";
 import { Cells } from "../src/map/grid.ts";
-import { openBrowser, operator, Service } from "./server.ts";
+import { launch } from "./browser.ts";
+import { operator, Service } from "./server.ts";
 
 test.each([false, true])("equal steps of the scale look equally far apart (dark: %s)", (dark) => {
   const scale = evenScale(dark);
@@ -71,7 +72,7 @@ let service: Service;
 let browser: Browser;
 
 beforeAll(async () => {
-  [service, browser] = await Promise.all([new Service().start(), openBrowser()]);
+  [service, browser] = await Promise.all([new Service().start(), launch()]);
 });
 afterAll(async () => {
   await browser?.close();

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
 export const TOKEN = "a-token-for-tests-only";
 
@@ -91,13 +91,6 @@ export class Service {
     }
     throw new Error("no estimate");
   }
-}
-
-export async function openBrowser(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: process.env["GEOVEIL_CHROMIUM"] ?? "/usr/bin/chromium",
-    args: ["--disable-background-networking", ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
-  });
 }
 
 /** A tab of its own, with everything it asked for and complained about. */
