@@ -407,3 +407,23 @@ def test_events_tell_that_a_map_was_published(closed: InProcess) -> None:
     news = _news(closed.service.campaigns.state("lyon"), told)
     assert news.startswith(b"event: round\n")
     assert msgspec.json.decode(news.partition(b"data: ")[2].strip())["published"] is True
+
+
+def test_a_look_that_was_under_way_does_not_hide_a_change(
+    service: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaigns = service.service.campaigns
+    rounds = campaigns._store.rounds
+    changed = False
+
+    def slow(campaign: str) -> Any:  # while this look reads, somebody pauses the campaign
+        nonlocal changed
+        if not changed:
+            changed = True
+            campaigns.change("lyon", state="paused")
+        return rounds(campaign)
+
+    campaigns._forget("lyon")
+    monkeypatch.setattr(campaigns._store, "rounds", slow)
+    campaigns.state("lyon")
+    assert campaigns.state("lyon")["state"] == "paused"

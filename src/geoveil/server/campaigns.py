@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from threading import Lock
 from typing import Any
 
@@ -53,6 +54,8 @@ class Campaigns:
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
         self._states: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._changes: Counter[str] = Counter()
+        """Campaign → how often something was changed here, for looks that were under way meanwhile."""
         self._standing: dict[str, State] = {}
         """Campaign → what its operator says of it, as of the last look."""
 
@@ -145,11 +148,15 @@ class Campaigns:
         since, state = self._states.get(campaign, (None, None))
         if state is not None and self._fresh(since):
             return state
+        changes = self._changes[campaign]
         now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
         concluded = self._store.rounds_concluded(campaign)
         state = conclusions.described(record, settings, every, latest, concluded, int(now))
-        self._states[campaign] = (now, state)
+        with self._lock:  # what was read before a change, or before another's look, is not kept
+            since, _ = self._states.get(campaign, (now, None))
+            if self._changes[campaign] == changes and since <= now:
+                self._states[campaign] = (now, state)
         return state
 
     def estimate(self, campaign: str, number: int | None = None) -> EstimateRecord:
@@ -221,6 +228,7 @@ class Campaigns:
         with self._lock:
             self._settings.pop(campaign, None)
             self._standing.pop(campaign, None)
+            self._changes.pop(campaign, None)
             for mechanism in [m for m, r in self.published.items() if r.campaign == campaign]:
                 del self.published[mechanism]
 
@@ -349,6 +357,7 @@ class Campaigns:
         return current
 
     def _forget(self, campaign: str) -> None:
+        self._changes[campaign] += 1
         self._current.pop(campaign, None)
         self._states.pop(campaign, None)
 

@@ -13,6 +13,7 @@ import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
 
 const AGAIN_MS = 3000;
+const SETTLED_MS = 1500;
 
 export function CampaignView({ id, onDenied }: { id: string; onDenied: () => void }) {
   const [state, setState] = useState<State>();
@@ -49,12 +50,16 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   }, [id]);
   useEffect(() => {
     look();
+    let settled = 0;
     const stop = listen(id, (connected) => {
       setLive(connected);
       look();
+      clearTimeout(settled); // another process of the service may be a second behind
+      settled = window.setTimeout(look, SETTLED_MS);
     });
     return () => {
       stop();
+      clearTimeout(settled);
       clearTimeout(again.current);
     };
   }, [id]);
