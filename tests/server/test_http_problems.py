@@ -36,7 +36,7 @@ def assert_problem(answer: httpx.Response, name: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "name"),
     [
-        ("GET", "/", "not-found"),
+        ("GET", "/nothing", "not-found"),
         ("GET", "/api/campaigns/", "not-found"),
         ("GET", "/api/campaigns/lyon/", "not-found"),
         ("GET", "/api/campaigns/lyon/nothing", "not-found"),
