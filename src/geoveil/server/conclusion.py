@@ -253,9 +253,7 @@ def _body(
             "epsilon_per_km": promises[-1],
             **({"promises_per_km": promises} if len(promises) > 1 else {}),
             "slack_nats": max(
-                level.promise.slack
-                for done in closing.rounds
-                for level in documents[done.number]
+                level.promise.slack for done in closing.rounds for level in documents[done.number]
             ),
             "space": newest[0].area.to_dict(),
             "reports": closing.reports,

@@ -20,7 +20,7 @@ beforeAll(async () => {
   lyon = await service.campaign();
   await service.report(lyon, 600);
   await service.estimate(lyon, 1);
-});
+}, 180_000);
 afterAll(async () => {
   await browser?.close();
   await service?.end();

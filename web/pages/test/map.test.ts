@@ -73,7 +73,7 @@ let browser: Browser;
 
 beforeAll(async () => {
   [service, browser] = await Promise.all([new Service().start(), launch()]);
-});
+}, 180_000);
 afterAll(async () => {
   await browser?.close();
   await service?.end();

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { MapCanvas, Rectangle } from "../map/canvas.ts";
 import { type Backdrop, type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
-import { CellTable, MapView, percent } from "../map/view.tsx";
+import { CellTable, MapView, percent } from "../map/map_view.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";

@@ -7,7 +7,7 @@ import { type Box, Cells, planeOf, type Space } from "../map/grid.ts";
 import { colour } from "../map/colours.ts";
 import { largest, onScale } from "../map/estimate.ts";
 import { Tiles } from "../map/tiles.ts";
-import { useDark } from "../map/view.tsx";
+import { useDark } from "../map/map_view.tsx";
 import { distance, number } from "../texts/language.ts";
 import { inWords } from "./problem_words.ts";
 import { type Advice, service } from "./service.ts";

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { roundedUp } from "../../../sdk/src/words.ts";
 import { address, Refusal, service, type State } from "../dashboard/service.ts";
 import { type Backdrop, type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
-import { CellTable, MapView } from "../map/view.tsx";
+import { CellTable, MapView } from "../map/map_view.tsx";
 import { announce, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 
