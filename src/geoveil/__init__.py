@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     )
     from geoveil.table.obfuscation import obfuscate as obfuscate
     from geoveil.table.tallies import load_tally as load_tally
+    from geoveil.trips.trips import Trips as Trips
     from geoveil.verify.alarm import PoisoningAlarm as PoisoningAlarm
     from geoveil.verify.auditor import audit as audit
     from geoveil.verify.manipulation import manipulation_gain as manipulation_gain
@@ -145,6 +146,7 @@ _HOMES = {
     "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),
     "table.obfuscation": ("obfuscate",),
     "table.tallies": ("load_tally",),
+    "trips.trips": ("Trips",),
     "verify.alarm": ("PoisoningAlarm",),
     "verify.auditor": ("audit",),
     "verify.manipulation": ("manipulation_gain",),

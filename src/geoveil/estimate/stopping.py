@@ -210,8 +210,8 @@ class CrossValidated:
     runs on each complement, and the log-likelihood of the parts left out picks the number of steps
     (tried one by one up to 50, then every two per cent). It is then scaled by folds/(folds − 1),
     because all reports together carry that much more information than a complement. The search
-    ends ``patience`` times past the best step so far, or when twice the steps gain less than
-    ``least_gain`` nats over all reports.
+    ends ``beyond`` steps after ``patience`` times the best step so far, or when twice the steps gain less
+    than ``least_gain`` nats over all reports.
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step.
     ``seed`` makes the result reproducible.
@@ -228,12 +228,14 @@ class CrossValidated:
     patience: float = 2.0
     least_gain: float = 0.5
     seed: int = 0
+    beyond: int = 20
 
     def __post_init__(self) -> None:
         count("folds", self.folds, least=2)
         count("repeats", self.repeats)
         count("maximum", self.maximum)
         count("seed", self.seed, least=0)
+        count("beyond", self.beyond)
         if finite("patience", self.patience) < 1:
             raise InvalidInput(f"patience ({self.patience}) must be at least 1")
         if finite("least_gain", self.least_gain) < 0:
@@ -281,7 +283,9 @@ class CrossValidated:
 
     def is_over(self, search: Search, step: int) -> bool:
         """Whether more steps are not worth trying."""
-        return step > self.patience * search.best + 20 or search.last_gain() < self.least_gain
+        return (
+            step > self.patience * search.best + self.beyond or search.last_gain() < self.least_gain
+        )
 
     def _best(
         self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
@@ -294,7 +298,7 @@ class CrossValidated:
                 continue
             value = float(np.einsum("ij,ij->", left_out, np.log(point.law)))
             search.add(step, value / self.repeats)
-            end = self.patience * search.best + 20
+            end = self.patience * search.best + self.beyond
             if progress is not None:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))
             over = self.is_over(search, step)

@@ -1,0 +1,228 @@
+"""From trip tallies to flows: a small model through the channel, then the one EM loop on pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.channel.operator import DenseOperator, Operator
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.estimate.em import ActiveSetNewton, maximise
+from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.stopping import (
+    CertifiedWithin,
+    CrossValidated,
+    Found,
+    Meter,
+    Progress,
+    Steps,
+    Stop,
+)
+from geoveil.trips.flows import Flows
+from geoveil.trips.pairs import MOST_SPOTS, PairOperator, Spots, TripTally
+
+if TYPE_CHECKING:
+    from geoveil.trips.trips import Trips
+
+_REACHES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""How far near trips go, in the pitch of the spots: the decay e^{−distance/ℓ}."""
+_BALANCING = 12
+"""Steps that give every part of the model the marginals."""
+_FLOOR = 0.01
+"""The share of all pairs alike in a start: what starts at zero stays there."""
+_EMPTY = 1e-3
+"""The share of all spots alike in a marginal."""
+_TINY = 1e-300
+_CARRY_ON = 4
+"""The flows that replicates are drawn from are carried on to so many times the steps."""
+_MOST_ENTRIES = 1 << 27
+"""Replicates times pairs of cells, at most."""
+_STARTING, _CHOOSING = 0.2, 0.9
+"""The parts of the work: until the start is there, until the steps are chosen."""
+
+PAIR_STEPS = CrossValidated(repeats=1, patience=1.5, beyond=3, maximum=200)
+"""The default rule: the held-out likelihood of pairs has one top, soon after a good start."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where EM on pairs begins: stay, near and product, fitted through the channel."""
+
+    origins: FloatArray
+    destinations: FloatArray
+    weights: FloatArray
+    """The shares of stay, product, and near at each of the reaches."""
+    model: FloatArray
+    """(spots, spots): the parts added up with their shares, nowhere quite empty."""
+
+    def flows(self, product: float) -> FloatArray:
+        """(spots²,): the model, with a share ``product`` of it replaced by independent ends."""
+        if not product:
+            return np.asarray(self.model.ravel())
+        blended = (1 - product) * self.model + product * np.outer(self.origins, self.destinations)
+        return np.asarray(blended.ravel())
+
+
+def _parts(spots: Spots, origins: FloatArray, destinations: FloatArray) -> Iterator[FloatArray]:
+    """(spots, spots) each: stay where the marginals are, independent ends, near by each reach."""
+    yield np.diag((origins + destinations) / 2)
+    yield np.outer(origins, destinations)
+    apart = spots.distances_km()
+    for reach in _REACHES:
+        yield _balanced(np.exp(-apart / (reach * spots.pitch_km)), origins, destinations)
+
+
+def _balanced(near: FloatArray, origins: FloatArray, destinations: FloatArray) -> FloatArray:
+    """Rows and columns scaled until the sums are about the marginals."""
+    near += 1e-12  # so that every end is within reach of every other
+    columns = np.ones(len(near))
+    for _ in range(_BALANCING):
+        rows = origins / (near @ columns)
+        columns = destinations / (rows @ near)
+    near *= rows[:, None]
+    near *= columns
+    return near / near.sum()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit went, so that it can be done again on other counts: steps, and which start."""
+
+    of_origins: int
+    of_destinations: int
+    product: float
+    steps: int
+
+
+def fitted_flows(
+    trips: Trips,
+    tally: TripTally,
+    *,
+    stop: Stop | None,
+    replicates: int,
+    seed: int,
+    progress: Progress | None,
+) -> Flows:
+    """The estimate: marginals, the small model, then EM on pairs from the start that predicts best."""
+    if not isinstance(tally, TripTally):
+        raise InvalidInput(
+            f"tally ({type(tally).__name__}) must be a trip tally; make one with trips.tally(*reports)"
+        )
+    if tally.channel is not trips.mechanism and tally.channel != trips.mechanism:
+        raise InvalidInput("tally must come from the mechanism of these trips")
+    if not tally.total:
+        raise InvalidInput("tally must hold at least one trip; it holds none")
+    count("replicates", replicates, least=2)
+    count("seed", seed, least=0)
+    meter, spots = Meter(progress), Spots.of(trips.mechanism)
+    by_data = CrossValidated(repeats=1)
+    begun, of_origins = _marginal(spots, tally.of_origins(), by_data)
+    ended, of_destinations = _marginal(spots, tally.of_destinations(), by_data)
+    start = _fitted_start(spots, tally, begun, ended)
+    meter.at(_STARTING)
+    pairs = PairOperator(spots.operator, tally.pairs)
+    if stop is None:
+        product, chosen = _chosen(pairs, tally, start, meter)
+    else:
+        product, rule = 0.0, stop.settled(pairs, tally.counts, start.flows(0.0), None)
+        chosen = None
+    meter.at(_CHOOSING)
+    ascent = maximise(
+        pairs,
+        tally.counts,
+        start=start.flows(product),
+        stop=rule if chosen is None else chosen.rule,
+    )
+    meter.at(1.0)
+    plan = Plan(of_origins, of_destinations, product, ascent.steps)
+
+    def find_replicates() -> tuple[FloatArray, FloatArray]:
+        return _replicates(spots, tally, plan, replicates, seed)
+
+    return Flows(
+        space=trips.mechanism.space,
+        matrix=spots.between_cells(ascent.distribution),
+        total=tally.total,
+        steps=ascent.steps,
+        stopped=ascent.stopped,
+        log_likelihood=ascent.log_likelihood,
+        certificate=ascent.certificate,
+        model=start.weights,
+        find_replicates=find_replicates,
+    )
+
+
+def _marginal(spots: Spots, counts: IntArray, stop: Stop) -> tuple[FloatArray, int]:
+    """Where one end of the trips is, nowhere quite empty, and the steps it took."""
+    ascent = maximise(spots.operator, counts, stop=stop)
+    return (1 - _EMPTY) * ascent.distribution + _EMPTY / spots.size, ascent.steps
+
+
+def _fitted_start(
+    spots: Spots, tally: TripTally, origins: FloatArray, destinations: FloatArray
+) -> Start:
+    """The shares of the parts that make the pairs most likely, through the channel."""
+    pairs, size = PairOperator(spots.operator, tally.pairs), spots.size
+    made = None  # parts are kept where memory allows, else made twice
+    if size <= MOST_SPOTS:
+        made = list(_parts(spots, origins, destinations))
+    parts = made or _parts(spots, origins, destinations)
+    laws = np.stack([np.maximum(pairs._push(part.ravel()), _TINY) for part in parts])
+    # Newton's steps need no matrix but this one of seven rows.
+    weights = maximise(
+        DenseOperator(laws), tally.counts, stop=CertifiedWithin(1e-6), accelerate=ActiveSetNewton()
+    ).distribution
+    model = np.full((size, size), _FLOOR / size**2)
+    for weight, part in zip(weights, made or _parts(spots, origins, destinations), strict=True):
+        if weight > 0:
+            model += (1 - _FLOOR) * weight * part
+    return Start(origins, destinations, weights, model / model.sum())
+
+
+def _chosen(pairs: Operator, tally: TripTally, start: Start, meter: Meter) -> tuple[float, Found]:
+    """Of the model and the model half blended with independent ends, what predicts best, and its steps."""
+    candidates: list[tuple[float, Found]] = []
+    for product in (0.0, 0.5):
+        first = start.flows(product)
+        candidates.append((product, PAIR_STEPS.found(pairs, tally.counts, first, None)))
+        meter.at(_STARTING + (_CHOOSING - _STARTING) * len(candidates) / 2)
+    return max(candidates, key=lambda candidate: candidate[1].held_out)
+
+
+# --- The same estimate of other counts, for intervals
+
+
+def _replicates(
+    spots: Spots, tally: TripTally, plan: Plan, replicates: int, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """The flows that were drawn from (cells, cells), and as many estimates as asked (…, cells, cells)."""
+    if replicates * spots.cells**2 > _MOST_ENTRIES:
+        raise TooLarge(
+            f"replicates ({replicates}) × cells² ({spots.cells**2:,}) must be at most {_MOST_ENTRIES:,}; "
+            "use fewer replicates, or larger cells"
+        )
+    generator = np.random.default_rng(seed)
+    centre = _again(spots, tally, plan, _CARRY_ON)
+    law = np.maximum(PairOperator(spots.operator, tally.pairs).law(centre), 0.0)
+    shares = law.ravel() / law.sum()
+    made = np.empty((replicates, spots.cells, spots.cells))
+    for replicate in made:
+        drawn = generator.multinomial(tally.total, shares).reshape(law.shape)
+        first, second = np.nonzero(drawn)
+        again = TripTally(tally.channel, first, second, drawn[first, second])
+        replicate[:] = spots.between_cells(_again(spots, again, plan))
+    return spots.between_cells(centre), made
+
+
+def _again(spots: Spots, tally: TripTally, plan: Plan, carry_on: int = 1) -> FloatArray:
+    """The whole estimate of a tally once more, with the steps of a plan."""
+    begun, _ = _marginal(spots, tally.of_origins(), Steps(plan.of_origins))
+    ended, _ = _marginal(spots, tally.of_destinations(), Steps(plan.of_destinations))
+    start = _fitted_start(spots, tally, begun, ended).flows(plan.product)
+    path = em_path(Objective(PairOperator(spots.operator, tally.pairs), tally.counts), start)
+    return next(islice(path, plan.steps * carry_on, None)).theta

@@ -1,0 +1,174 @@
+"""Flows: how many trips go from where to where, with what is known about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen
+from geoveil.errors import InvalidInput
+from geoveil.estimate.bars import DrawnErrors, ErrorBars
+from geoveil.space.space import Space
+
+Replicates = tuple[FloatArray, FloatArray]
+"""The flows that were drawn from (cells, cells), and the estimates of what was drawn (k, cells, cells)."""
+
+
+class Flows(ReadOnly):
+    """Shares of trips between cells, estimated from noisy pairs.
+
+    ``matrix[o, d]`` is the share of trips from cell o to cell d; all of it sums to one. Single pairs of
+    cells are known badly: sum them over districts (``between``), whose shares have intervals. Intervals are
+    found when first asked for, by a parametric bootstrap: the flows are drawn from again and the whole
+    estimate is made of each draw; what this shows of its bias is taken off.
+    Units: ``log_likelihood`` and ``certificate`` in nats per trip.
+    Reference: docs/trips.md.
+    """
+
+    def __init__(
+        self,
+        *,
+        space: Space,
+        matrix: FloatArray,
+        total: int,
+        steps: int,
+        stopped: str,
+        log_likelihood: float,
+        certificate: float,
+        model: FloatArray,
+        find_replicates: Callable[[], Replicates],
+    ) -> None:
+        self.space = space
+        self.matrix: FloatArray = frozen(np.array(matrix))
+        self.total = total
+        self.steps = steps
+        self.stopped = stopped
+        self.log_likelihood = log_likelihood
+        self.certificate = certificate
+        self.model: FloatArray = frozen(np.array(model))
+        """The shares of the model that EM began from: stay, independent ends, near by each reach."""
+        self._find_replicates = find_replicates
+
+    @property
+    def origins(self) -> FloatArray:
+        """The share of trips that begin in each cell."""
+        return np.asarray(self.matrix.sum(axis=1))
+
+    @property
+    def destinations(self) -> FloatArray:
+        """The share of trips that end in each cell."""
+        return np.asarray(self.matrix.sum(axis=0))
+
+    @property
+    def stay_share(self) -> float:
+        """The share of trips that end in the cell where they began."""
+        return float(np.trace(self.matrix))
+
+    def stay_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """An interval that holds the true share of trips that stay with probability about ``level``."""
+        drawn_from, made = self._replicates
+        stays = np.trace(made, axis1=-2, axis2=-1)
+        low, high = _bars(
+            _and_the_rest(np.array(self.stay_share)),
+            _and_the_rest(np.trace(drawn_from)),
+            _and_the_rest(stays),
+            self.total,
+        ).interval(level)
+        return float(low[0]), float(high[0])
+
+    def between(self, districts: npt.ArrayLike) -> DistrictFlows:
+        """The flows between districts: ``districts`` names one for each cell, 0, 1, …, or −1 for none."""
+        given = np.asarray(districts)
+        if given.shape != (self.space.size,) or given.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"districts (shape {given.shape}) must be {self.space.size} whole numbers, one for each "
+                "cell; -1 for a cell of no district"
+            )
+        if (given < -1).any() or given.max(initial=-1) < 0:
+            raise InvalidInput(
+                "districts must be 0 or more, or -1 for none, and one at least must be named"
+            )
+        return DistrictFlows(self, given.astype(np.int64))
+
+    @cached_property
+    def _replicates(self) -> Replicates:
+        return self._find_replicates()
+
+    def __repr__(self) -> str:
+        return f"Flows({self.total} trips, {self.space.size}² pairs of cells, {self.stopped})"
+
+
+class DistrictFlows:
+    """Shares of trips between districts, with intervals."""
+
+    def __init__(self, flows: Flows, districts: IntArray) -> None:
+        self.flows = flows
+        self.districts: IntArray = frozen(districts)
+        """The district of each cell; −1 for none."""
+        self.count = int(districts.max()) + 1
+        self.matrix: FloatArray = frozen(self._summed(flows.matrix))
+        """(districts, districts): the share of all trips from one to another."""
+
+    @property
+    def stay_share(self) -> float:
+        """The share of all trips that begin and end in one and the same district."""
+        return float(np.trace(self.matrix))
+
+    @property
+    def elsewhere_share(self) -> float:
+        """The share of trips with an end in no district."""
+        return max(0.0, 1.0 - float(self.matrix.sum()))
+
+    @cached_property
+    def errors(self) -> ErrorBars:
+        """The error bars of all pairs of districts, row by row; ``errors.method`` says how."""
+        drawn_from, made = self.flows._replicates
+        flat = self._summed(made).reshape(len(made), -1)
+        centre = self._summed(drawn_from).ravel()
+        return _bars(self.matrix.ravel(), centre, flat, self.flows.total)
+
+    @property
+    def standard_error(self) -> FloatArray:
+        """(districts, districts)."""
+        return self.errors.standard_error().reshape(self.matrix.shape)
+
+    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Low and high ends for every pair of districts, each (districts, districts).
+
+        Each interval is for one pair by itself: of many pairs, about a share 1 − ``level`` lies outside.
+        """
+        low, high = self.errors.interval(level)
+        return low.reshape(self.matrix.shape), high.reshape(self.matrix.shape)
+
+    def _summed(self, matrices: FloatArray) -> FloatArray:
+        """(…, cells, cells) → (…, districts, districts)."""
+        members = np.zeros((self.districts.size, self.count))
+        named = np.flatnonzero(self.districts >= 0)
+        members[named, self.districts[named]] = 1.0
+        return np.asarray(members.T @ matrices @ members)
+
+    def __repr__(self) -> str:
+        return f"DistrictFlows({self.count} districts, {self.flows.total} trips)"
+
+
+def _and_the_rest(share: FloatArray) -> FloatArray:
+    """(…) → (…, 2): a share beside what is left, as a distribution."""
+    return np.stack([share, 1.0 - share], axis=-1)
+
+
+def _bars(estimate: FloatArray, drawn_from: FloatArray, made: FloatArray, people: int) -> ErrorBars:
+    """Error bars around the estimate less its bias, as wide as estimates lie from what they were drawn from.
+
+    The bias is known only as far as the flows drawn from resemble the true ones, so it widens the bars too.
+    """
+    bias = made.mean(axis=0) - drawn_from
+    return DrawnErrors(
+        method=f"parametric bootstrap of the whole estimate, {len(made)} replicates, bias taken off",
+        distribution=estimate,
+        centre=estimate - bias,
+        people=people,
+        draws=made - drawn_from,
+    )

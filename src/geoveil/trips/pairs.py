@@ -1,0 +1,236 @@
+"""Pairs: trip reports counted pair by pair, where trips may begin and end, and the operator between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
+from geoveil.channel.channel import Channel
+from geoveil.channel.operator import DenseOperator, Operator
+from geoveil.errors import InvalidInput, Unsupported
+from geoveil.space.grid import Grid
+from geoveil.space.space import MATRIX_LIMIT
+
+MOST_SPOTS = 2_048
+"""Up to so many the rows of all spots are held as a matrix, and products are matrix products."""
+_ACROSS = 2
+"""Spots a side of a cell where rows depend on the position in it."""
+
+
+class TripTally(ReadOnly):
+    """How often each pair of reports came: one cell for where trips began, one for where they ended.
+
+    Only pairs that were seen are kept, so memory is that of the different pairs. Tallies of one
+    mechanism add.
+
+    >>> import geoveil as gv
+    >>> tally = TripTally(gv.RandomizedResponse(gv.Line(3), epsilon=2.0), [0, 0, 2], [1, 1, 2])
+    >>> tally.pairs.tolist(), tally.counts.tolist(), tally.total
+    ([[0, 1], [2, 2]], [2, 1], 3)
+    """
+
+    channel: Channel
+    """The channel that made both reports of every trip."""
+    pairs: IntArray
+    """(pairs, 2): the reports of the pairs seen, each once, in order."""
+    counts: IntArray
+    """(pairs,): how often each was seen."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        origins: npt.ArrayLike,
+        destinations: npt.ArrayLike,
+        counts: npt.ArrayLike | None = None,
+    ) -> None:
+        self.channel = checked_channel(channel)
+        size = channel.report_count
+        begun = indices("origins", origins, size).ravel()
+        ended = indices("destinations", destinations, size).ravel()
+        check_both_ends(begun.size, ended.size)
+        often = np.ones(begun.size, np.int64) if counts is None else _checked(counts, begun.size)
+        coded, which = np.unique(begun * size + ended, return_inverse=True)
+        total = np.zeros(coded.size, dtype=np.int64)
+        np.add.at(total, which.ravel(), often)
+        self.pairs = frozen(np.stack(np.divmod(coded[total > 0], size), axis=1))
+        self.counts = frozen(total[total > 0])
+
+    @property
+    def total(self) -> int:
+        """How many trips were reported."""
+        return int(self.counts.sum())
+
+    def of_origins(self) -> IntArray:
+        """How often each report stands for where a trip began."""
+        return self._side(0)
+
+    def of_destinations(self) -> IntArray:
+        """How often each report stands for where a trip ended."""
+        return self._side(1)
+
+    def _side(self, side: int) -> IntArray:
+        counted = np.bincount(self.pairs[:, side], self.counts, self.channel.report_count)
+        return counted.astype(np.int64)
+
+    def __add__(self, other: TripTally) -> TripTally:
+        if not isinstance(other, TripTally):
+            return NotImplemented
+        if other.channel is not self.channel and other.channel != self.channel:
+            raise InvalidInput("trip tallies must come from the same mechanism to be added")
+        pairs = np.concatenate([self.pairs, other.pairs])
+        counts = np.concatenate([self.counts, other.counts])
+        return TripTally(self.channel, pairs[:, 0], pairs[:, 1], counts)
+
+    def __repr__(self) -> str:
+        return (
+            f"TripTally({self.total} trips, {len(self.pairs)} different pairs of {self.channel!r})"
+        )
+
+
+def check_both_ends(origins: int, destinations: int) -> None:
+    """Refuse trips of which only one end is known."""
+    if origins != destinations:
+        raise InvalidInput(
+            f"origins ({origins}) must be as many as destinations ({destinations}); leave out trips "
+            "of which only one end is known"
+        )
+
+
+def checked_channel(channel: Channel) -> Channel:
+    """The channel, if its reports are whole numbers that can be paired."""
+    if not isinstance(channel, Channel):
+        raise InvalidInput(
+            f"mechanism ({type(channel).__name__}) must be a mechanism on cells, such as gv.elastic(grid, …)"
+        )
+    if type(channel).tally is not Channel.tally:
+        raise Unsupported(
+            f"reports of {channel!r} are not cells; use one that reports cells, such as gv.elastic(grid, …)"
+        )
+    return channel
+
+
+def _checked(counts: npt.ArrayLike, size: int) -> IntArray:
+    given = np.asarray(counts)
+    if given.shape != (size,) or given.dtype.kind not in "iu" or (given < 0).any():
+        raise InvalidInput(f"counts must be {size} whole numbers that are not negative, one a pair")
+    return given.astype(np.int64)
+
+
+# --- Where trips may begin and end
+
+
+@dataclass(frozen=True)
+class Spots:
+    """Where people may stand: cells, or the quarters of cells where a report depends on the position.
+
+    Between positions, two people of one cell need not stand together: a trip within a cell and one
+    over its border are told apart by quarters, which whole cells cannot (docs/trips.md).
+    Spot k·cells + x is the k-th of cell x.
+    """
+
+    operator: Operator
+    """(spots, reports): the law of reports at every spot."""
+    cells: int
+    centres_km: FloatArray
+    """(spots, any)."""
+    pitch_km: float
+    """How far neighbouring spots are apart."""
+
+    @classmethod
+    def of(cls, channel: Channel) -> Spots:
+        """Quarters of cells between positions, as long as their rows make a matrix; else cells."""
+        space = channel.space
+        quarters = channel.positions_across > 1 and _ACROSS**2 * space.size <= MOST_SPOTS
+        if quarters and isinstance(space, Grid):
+            line = (np.arange(_ACROSS) + 0.5) / _ACROSS - 0.5
+            inside = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+            reports = np.arange(channel.report_count)
+            rows = np.concatenate([channel.columns_from(at, reports) for at in inside])
+            places = np.concatenate([space.centres + at * space.cell_km for at in inside])
+            return cls(DenseOperator(rows), space.size, places, space.cell_km / _ACROSS)
+        operator: Operator = channel
+        if space.size <= MOST_SPOTS:
+            operator = DenseOperator(channel.matrix())
+        return cls(operator, space.size, space.centres, space.least_distance_km)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.operator.shape[0]
+
+    def distances_km(self) -> FloatArray:
+        """(spots, spots)."""
+        if self.size > MATRIX_LIMIT:
+            raise Unsupported(
+                f"{self.size:,} cells must be at most {MATRIX_LIMIT:,} to estimate flows between them; "
+                "use larger cells"
+            )
+        squares = np.zeros((self.size, self.size))
+        for axis in self.centres_km.T:
+            squares += np.square(axis[:, None] - axis)
+        return np.sqrt(squares, out=squares)
+
+    def between_cells(self, flows: FloatArray) -> FloatArray:
+        """(…, spots²) → (…, cells, cells): what stands at spots, summed over the spots of each cell."""
+        many = self.size // self.cells
+        parts = flows.reshape(*flows.shape[:-1], many, self.cells, many, self.cells)
+        return np.asarray(parts.sum(axis=(-4, -2)))
+
+
+class PairOperator(Operator):
+    """C⊗C on some pairs of reports: rows are pairs of spots, columns the pairs of reports.
+
+    Law: push gives (CᵀΘC)[y, z] for every pair (y, z), pull gives C·V·Cᵀ with V zero but at the pairs;
+    each is a product on either side, and no matrix of pairs by pairs exists.
+    Cost: 2·spots products of the channel, for each vector.
+    """
+
+    def __init__(self, side: Operator, pairs: IntArray) -> None:
+        self._side = side
+        self._pairs = pairs
+        self.exact = side.exact
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._side.shape[0] ** 2, len(self._pairs)
+
+    def law(self, theta: FloatArray) -> FloatArray:
+        """(spots²,) → (reports, reports): the law of all pairs of reports."""
+        spots = self._side.shape[0]
+        ended = self._side._push(theta.reshape(spots, spots))  # (spots, reports): by destination
+        begun = self._side._push(
+            np.ascontiguousarray(ended.T)
+        )  # (reports of the end, of the begin)
+        return begun.T
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        first, second = self._pairs.T
+        vectors = theta.reshape(-1, theta.shape[-1])
+        laws = np.empty((len(vectors), len(self._pairs)))
+        for law, vector in zip(laws, vectors, strict=True):  # one by one: memory for one law
+            law[:] = self.law(vector)[first, second]
+        return laws.reshape(*theta.shape[:-1], -1)
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        spots, reports = self._side.shape
+        first, second = self._pairs.T
+        vectors = values.reshape(-1, values.shape[-1])
+        pulled = np.empty((len(vectors), spots, spots))
+        table = np.zeros((reports, reports))  # by report of the begin, of the end
+        for result, vector in zip(pulled, vectors, strict=True):
+            table[first, second] = vector
+            ended = self._side._pull(table)  # (reports of the begin, spots of the end)
+            result[:] = self._side._pull(np.ascontiguousarray(ended.T)).T
+        return pulled.reshape(*values.shape[:-1], -1)
+
+    def _column(self, column: int) -> FloatArray:
+        first, second = (int(report) for report in self._pairs[column])
+        return np.outer(self._side._column(first), self._side._column(second)).ravel()
+
+    def _row(self, row: int) -> FloatArray:
+        begun, ended = divmod(row, self._side.shape[0])
+        first, second = self._pairs.T
+        return np.asarray(self._side._row(begun)[first] * self._side._row(ended)[second])

@@ -1,0 +1,268 @@
+"""Trips: their promise by enumeration, the operator on pairs against a matrix, flows on a small city."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.channel.operator import DenseOperator
+from geoveil.errors import InvalidInput, OutsideSpace, TooLarge, Unsupported
+from geoveil.estimate import CrossValidated
+from geoveil.trips.flow_fit import _parts
+from geoveil.trips.flows import DistrictFlows, Flows
+from geoveil.trips.pairs import PairOperator, Spots, TripTally
+
+GRID = gv.Grid(rows=4, columns=4, cell_km=1.0)
+MAP = gv.Grid.from_box(south=48.83, west=2.30, north=48.87, east=2.36, cell_km=1.0)
+
+
+def between_cells(epsilon_per_km: float = 2.0) -> gv.Channel:
+    return gv.elastic(GRID, epsilon_per_km=epsilon_per_km, camouflage=0.0, between="cells")
+
+
+def city_of_trips(people: int, stay: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """People of a lopsided city: half of them stay, the others go anywhere."""
+    generator = np.random.default_rng(3)
+    prior = np.arange(1.0, 17.0) ** 2 / (np.arange(1.0, 17.0) ** 2).sum()
+    origins = generator.choice(16, size=people, p=prior)
+    others = generator.choice(16, size=people, p=prior)
+    return origins, np.where(generator.random(people) < stay, origins, others)
+
+
+# --- The promise
+
+
+def test_the_loss_between_two_trips_is_at_most_that_of_both_ends() -> None:
+    small = gv.Grid(rows=2, columns=2, cell_km=1.0)
+    trips = gv.Trips(gv.elastic(small, epsilon_per_km=1.5, between="cells"))
+    matrix = trips.mechanism.matrix()
+    whole = np.einsum("oy,dz->odyz", matrix, matrix).reshape(16, -1)
+    losses = (np.log(whole)[:, None] - np.log(whole)[None]).max(axis=-1).reshape(4, 4, 4, 4)
+    apart = small.distances_km()
+    epsilon = trips.certify().epsilon_per_km
+    allowed = epsilon * (apart[:, None, :, None] + apart[None, :, None, :])
+    assert (losses <= allowed + 1e-9).all()
+    # and it is no empty bound: both ends together reach what twice the promise allows, nearly
+    assert (losses - 0.95 * allowed).max() > 0
+    promised = trips.guarantee
+    assert promised is not None
+    assert losses.max() > float(trips.mechanism.guarantee.loss(apart.max()))  # type: ignore[union-attr]
+    assert losses.max() <= float(promised.loss(apart.max())) + 1e-9
+
+
+def test_a_trip_costs_twice() -> None:
+    trips = gv.Trips(between_cells())
+    assert trips.guarantee == trips.mechanism.guarantee * 2  # type: ignore[operator]
+    assert "costs twice" in trips.sentence()
+    assert "ε = 2 per km" in trips.sentence()
+    nothing = gv.Trips(gv.DenseChannel(gv.Line(2), np.array([[1.0, 0.0], [0.5, 0.5]])))
+    assert nothing.guarantee is None
+    assert "nothing is promised" in nothing.sentence()
+
+
+def test_both_ends_are_drawn_by_themselves() -> None:
+    trips = gv.Trips(gv.RandomizedResponse(gv.Line(3), epsilon=1.0))
+    begun, ended = trips.sample(
+        np.zeros(40_000, int), np.ones(40_000, int), randomness=gv.seeded(1)
+    )
+    seen = np.zeros((3, 3))
+    np.add.at(seen, (begun, ended), 1 / 40_000)
+    wanted = np.outer(trips.mechanism.row(0), trips.mechanism.row(1))
+    assert np.abs(seen - wanted).max() < 0.012
+
+
+# --- Bad input
+
+
+def test_only_one_end_known_is_refused() -> None:
+    trips = gv.Trips(between_cells())
+    with pytest.raises(InvalidInput, match=r"origins \(2\) must be as many as destinations \(1\)"):
+        trips.sample([0, 1], [2])
+    with pytest.raises(InvalidInput, match="only one end is known"):
+        trips.tally([0, 1], [2])
+    with pytest.raises(OutsideSpace, match="destinations must lie in"):
+        trips.sample([0], [16])
+
+
+def test_wrong_mechanisms_tallies_and_districts_are_refused() -> None:
+    with pytest.raises(Unsupported, match="are not cells"):
+        gv.Trips(gv.Rappor(GRID, epsilon=2.0))
+    with pytest.raises(InvalidInput, match="must be a mechanism"):
+        gv.Trips("elastic")  # type: ignore[arg-type]
+    trips = gv.Trips(between_cells())
+    with pytest.raises(InvalidInput, match="at least one trip"):
+        trips.fit(trips.tally([], []))
+    with pytest.raises(InvalidInput, match="must be a trip tally"):
+        trips.fit(trips.mechanism.tally([1]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="mechanism of these trips"):
+        trips.fit(gv.Trips(between_cells(1.0)).tally([0], [1]))
+    with pytest.raises(InvalidInput, match="same mechanism"):
+        _ = trips.tally([0], [1]) + gv.Trips(between_cells(1.0)).tally([0], [1])
+    with pytest.raises(Unsupported, match="draws from cells"):
+        trips.sample_at(lat=[48.85], lng=[2.3], to_lat=[48.85], to_lng=[2.3])
+    flows = trips.fit(trips.tally([0, 1], [0, 2]), stop=gv.Steps(1))
+    with pytest.raises(InvalidInput, match="one for each cell"):
+        flows.between([0, 1])
+    with pytest.raises(InvalidInput, match="-1 for none"):
+        flows.between([-1] * 16)
+
+
+def test_half_a_million_pairs_each_seen_once_are_all_kept() -> None:
+    space = gv.Line(1_000)
+    channel = gv.RandomizedResponse(space, epsilon=3.0)
+    begun, ended = np.divmod(np.arange(500_000), 1_000)
+    tally = TripTally(channel, begun, ended)
+    assert len(tally.pairs) == tally.total == 500_000
+    assert (tally.counts == 1).all()
+    assert (tally + tally).total == 1_000_000
+    assert tally.of_origins()[:500].tolist() == [1_000] * 500
+
+
+def test_the_same_place_twice_and_a_position_outside_are_trips() -> None:
+    trips = gv.Trips(gv.elastic(MAP, epsilon_per_km=2.0))
+    lat, lng = MAP.centres_latlng()
+    here = {"lat": [lat[0]] * 3, "lng": [lng[0]] * 3}
+    far = {"to_lat": [lat[0], 60.0, lat[0]], "to_lng": [lng[0], 10.0, lng[0]]}
+    begun, ended = trips.sample_at(**here, **far, randomness=gv.seeded(5))
+    tally = trips.tally(begun, ended)
+    assert tally.total == 3
+    flows = trips.fit(tally, stop=gv.Steps(2))
+    assert flows.matrix.sum() == pytest.approx(1.0)
+
+
+# --- The operator on pairs, and the start
+
+
+def test_products_on_pairs_are_those_of_the_whole_matrix() -> None:
+    generator = np.random.default_rng(0)
+    side = generator.random((5, 6))
+    pairs = np.array([[0, 0], [1, 5], [3, 2], [5, 5]])
+    operator = PairOperator(DenseOperator(side), pairs)
+    whole = np.kron(side, side).reshape(25, 6, 6)[:, pairs[:, 0], pairs[:, 1]]
+    theta, values = generator.random((3, 25)), generator.random((3, 4))
+    assert np.allclose(operator._push(theta), theta @ whole)
+    assert np.allclose(operator._pull(values), values @ whole.T)
+    assert np.allclose(operator.columns(np.arange(4)), whole)
+    assert np.allclose(operator.matrix(), whole)
+    assert np.allclose(operator.law(theta[0])[pairs[:, 0], pairs[:, 1]], theta[0] @ whole)
+
+
+def test_products_by_fft_are_those_by_matrix() -> None:
+    channel = between_cells()
+    pairs = np.array([[0, 3], [7, 7], [15, 1]])
+    by_fft, by_matrix = (
+        PairOperator(channel, pairs),
+        PairOperator(Spots.of(channel).operator, pairs),
+    )
+    theta = np.random.default_rng(1).dirichlet(np.ones(256))
+    assert np.allclose(by_fft._push(theta), by_matrix._push(theta), rtol=1e-9)
+    assert np.allclose(by_fft._pull(np.ones(3)), by_matrix._pull(np.ones(3)), rtol=1e-9)
+
+
+def test_between_positions_the_spots_are_quarters_and_average_to_cells() -> None:
+    channel = gv.elastic(MAP, epsilon_per_km=1.0)
+    spots = Spots.of(channel)
+    assert spots.size == 4 * MAP.size
+    rows = spots.operator.matrix().reshape(4, MAP.size, -1)
+    assert np.allclose(rows.sum(axis=-1), 1.0)
+    assert np.abs(rows.mean(axis=0) - channel.matrix()).max() < 0.006
+    assert np.abs(rows[0] - channel.matrix()).max() > 0.03
+    flows = np.arange(float(spots.size**2))
+    assert spots.between_cells(flows).sum() == pytest.approx(flows.sum())
+    assert spots.between_cells(flows)[1, 2] == pytest.approx(
+        flows.reshape(spots.size, -1)[1 :: MAP.size, 2 :: MAP.size].sum()
+    )
+
+
+def test_every_part_of_the_start_has_about_the_marginals() -> None:
+    spots = Spots.of(between_cells())
+    generator = np.random.default_rng(2)
+    origins, destinations = generator.dirichlet(np.ones(16)), generator.dirichlet(np.ones(16))
+    stay, *others = _parts(spots, origins, destinations)
+    assert np.allclose(np.diag(stay), (origins + destinations) / 2)
+    for part in others:
+        assert np.allclose(part.sum(axis=0), destinations, atol=1e-3)
+        assert np.abs(part.sum(axis=1) - origins).max() < 0.05
+
+
+# --- Flows
+
+
+@pytest.fixture(scope="module")
+def flows() -> Flows:
+    trips = gv.Trips(between_cells())
+    reports = trips.sample(*city_of_trips(20_000), randomness=gv.seeded(7))
+    return trips.fit(trips.tally(*reports), replicates=12)
+
+
+def truth() -> np.ndarray:
+    matrix = np.zeros((16, 16))
+    np.add.at(matrix, city_of_trips(20_000), 1 / 20_000)
+    return matrix
+
+
+def common_part(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.minimum(one, other).sum())
+
+
+def test_flows_are_closer_to_the_truth_than_reports_and_than_marginals(flows: Flows) -> None:
+    trips = gv.Trips(between_cells())
+    reports = trips.sample(*city_of_trips(20_000), randomness=gv.seeded(7))
+    raw = np.zeros((16, 16))
+    np.add.at(raw, reports, 1 / 20_000)
+    product = np.outer(flows.origins, flows.destinations)
+    ours = common_part(flows.matrix, truth())
+    assert ours > 0.9
+    assert ours > common_part(raw, truth()) + 0.1
+    assert ours > common_part(product, truth()) + 0.1
+    assert flows.matrix.sum() == pytest.approx(1.0)
+    assert flows.stopped.startswith("after")
+    assert "cross-validation" in flows.stopped
+
+
+def test_the_share_that_stays_lies_in_its_interval(flows: Flows) -> None:
+    low, high = flows.stay_interval()
+    assert low <= np.trace(truth()) <= high
+    assert low <= flows.stay_share <= high
+    assert high - low < 0.1
+    narrow = flows.stay_interval(0.5)
+    assert narrow[1] - narrow[0] < high - low
+
+
+def test_flows_between_districts_and_their_intervals(flows: Flows) -> None:
+    districts = np.repeat([0, 1, 2, -1], 4)
+    made = flows.between(districts)
+    assert isinstance(made, DistrictFlows)
+    assert made.matrix.shape == (3, 3)
+    assert made.matrix[0, 1] == pytest.approx(flows.matrix[:4, 4:8].sum())
+    assert made.elsewhere_share == pytest.approx(1 - flows.matrix[:12, :12].sum())
+    assert made.stay_share == pytest.approx(np.trace(made.matrix))
+    low, high = made.interval()
+    true = truth().reshape(4, 4, 4, 4).sum(axis=(1, 3))[:3, :3]
+    assert ((low <= true) & (true <= high)).mean() >= 7 / 9
+    assert (low <= made.matrix).all()
+    assert (made.matrix <= high).all()
+    assert (made.standard_error > 0).all()
+
+
+def test_too_many_replicates_are_refused_when_an_interval_is_asked_for() -> None:
+    trips = gv.Trips(between_cells())
+    made = trips.fit(trips.tally([0], [1]), stop=gv.Steps(1), replicates=1_000_000)
+    with pytest.raises(TooLarge, match="fewer replicates"):
+        made.stay_interval()
+
+
+def test_cross_validation_tells_how_well_a_start_predicts() -> None:
+    channel, rule = between_cells(), CrossValidated(repeats=1)
+    counts = channel.tally(channel.sample(np.zeros(2_000, int), randomness=gv.seeded(2))).counts
+    at_home, elsewhere = np.full(16, 0.01), np.full(16, 0.01)
+    at_home[0], elsewhere[15] = 0.85, 0.85
+    good, bad = (
+        CrossValidated(repeats=1, maximum=2).found(channel, counts, start, None)
+        for start in (at_home, elsewhere)
+    )
+    assert good.held_out > bad.held_out
+    assert rule.found(channel, counts, at_home, None).rule == rule.settled(
+        channel, counts, at_home, None
+    )
