@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup pages browser test promises check format demo benchmark release docs lock clean
+.PHONY: help setup pages browser pictures test promises check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ pages: $(READY) ## build the pages of the service, unless they are as their sour
 
 browser: ## install Chromium, which the tests of the pages drive, where that can be done
 	@sh web/install_browser.sh
+
+pictures: $(READY) pages browser ## take the pictures of the pages in the documentation anew
+	$(BIN)/python tools/pictures.py $(ARGS)
 
 test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)

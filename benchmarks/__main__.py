@@ -16,6 +16,7 @@ from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
 from benchmarks.estimation import estimation
 from benchmarks.maps import maps
+from benchmarks.pages import pages
 from benchmarks.positions import positions
 from benchmarks.timing import Figure, markdown
 
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "optimal": optimal,
     "positions": positions,
     "maps": maps,
+    "pages": pages,
 }
 
 

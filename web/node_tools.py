@@ -101,6 +101,13 @@ def run(
     return _run(project, command, RUN_S, **environment)
 
 
+def run_node(
+    project: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A program of a project in Node itself."""
+    return _run(project, ["node", *arguments], RUN_S, **environment)
+
+
 def _run(
     project: Path, command: list[str], timeout_s: float, **environment: str
 ) -> subprocess.CompletedProcess[str]:

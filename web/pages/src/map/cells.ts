@@ -38,8 +38,8 @@ export function drawCells(
     if (x < -side || y < -side || x > view.width + side || y > view.height + side) continue;
     const path = new Path2D();
     if (cells.onGrid) {
-      const [left, top] = [Math.round(x - side / 2), Math.round(y - side / 2)];
-      path.rect(left, top, Math.round(x + side / 2) - left - gap, Math.round(y + side / 2) - top - gap);
+      const [left, top] = [edge(x - side / 2), edge(y - side / 2)];
+      path.rect(left, top, edge(x + side / 2) - left - gap, edge(y + side / 2) - top - gap);
     } else {
       path.arc(x, y, Math.max(side / 2 - gap, 1), 0, 2 * Math.PI);
     }
@@ -56,6 +56,11 @@ export function drawCells(
     }
   }
   context.globalAlpha = 1;
+}
+
+/** A whole pixel, the same for the two cells that meet there. */
+function edge(at: number): number {
+  return Math.floor(at + 0.5 + 1e-6);
 }
 
 /** The palette of the page as it is now. */

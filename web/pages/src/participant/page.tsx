@@ -87,7 +87,10 @@ function Participation() {
     setLedger(await device.current!.call("ledger").catch(() => undefined));
   };
   useEffect(() => {
-    const proxy = new DeviceProxy(setRule);
+    const proxy = new DeviceProxy((read) => {
+      performance.mark("rule read");
+      setRule(read);
+    });
     device.current = proxy;
     setStage("checking");
     setFailure(undefined);
@@ -95,6 +98,7 @@ function Participation() {
       .call("open", LINK, limits)
       .then(
         (offer) => {
+          performance.mark("rule checked");
           setMade(offer.made);
           setStage(offer.made ? "made" : "open");
         },
@@ -124,6 +128,7 @@ function Participation() {
     await readLedger();
   };
   const send = (): void => {
+    performance.mark("sending");
     setStage("sending");
     setFailure(undefined);
     device

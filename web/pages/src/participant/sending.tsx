@@ -91,7 +91,9 @@ export function Failed({ failure: { reason, detail, sent } }: { failure: Failure
 export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean; flush: () => void }) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    if (fresh) title.current?.focus();
+    if (!fresh) return;
+    title.current?.focus();
+    performance.mark("receipt shown");
   }, [fresh]);
   const { receipt } = say;
   const counted = charge.state === "acknowledged";
