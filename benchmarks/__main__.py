@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
 from benchmarks.core import certificates, locating, products, sampling
+from benchmarks.dashboard import dashboard
 from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
 from benchmarks.estimation import estimation
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "positions": positions,
     "maps": maps,
     "pages": pages,
+    "dashboard": dashboard,
 }
 
 
