@@ -1,6 +1,6 @@
 """Takes the pictures of the dashboard in the documentation anew, from the demo's simulated city.
 
-``python tools/dashboard_pictures.py``; needs the development environment, Node and Chromium.
+Part of ``make pictures``; needs the development environment, Node and Chromium.
 """
 
 from __future__ import annotations
