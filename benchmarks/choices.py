@@ -1,10 +1,10 @@
-"""``python -m benchmarks.choices choice|drift|hours``: people who choose, move, and live by the hour.
+"""``python -m benchmarks.choices choice|drift|bursts|hours``: people who choose, move, and live by the hour.
 
 ``choice``: how many people may choose a strong promise before the map suffers, on real cities; how often a
 choice that depends on the place is found, and one that does not is called so. ``drift``: people who move
-after three of four rounds, and campaigns that stand still. ``hours``: maps of 24 hours against hours fitted
-alone. Errors are earth mover's distances in kilometres. Without the data of a city, what needs it is left
-out.
+after three of four rounds, and campaigns that stand still. ``bursts``: the attacks of the corpus in one of
+four rounds. ``hours``: maps of 24 hours against hours fitted alone. Errors are earth mover's distances in
+kilometres. Without the data of a city, what needs it is left out.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 import geoveil as gv
+from benchmarks.attacks import REPORTS, ROUNDS, Setting, attacks, counted
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.drift import NO_ROUNDS, settled
 from geoveil.campaign.promises import allowed_at, compared_levels
@@ -210,7 +211,44 @@ def hours(folder: Path, seeds: int) -> Iterator[str]:
             )
 
 
-WHAT = {"choice": choice, "drift": drift, "hours": hours}
+def bursts(folder: Path, seeds: int) -> Iterator[str]:
+    """The attacks of the corpus, in the third of four rounds only, and what they move."""
+    yield "| attack in one round | share of it | set aside | largest movement (share of the map) | pooled |"
+    yield "|---|---|---|---|---|"
+    setting = Setting("synthetic", 1.0, adaptive=False, between="cells")
+    for share in (0.05, 0.2):
+        for name in dict(attacks(setting, share, 0)):
+            rows = [_burst(setting, name, share, seed) for seed in range(seeds)]
+            aside = sum(row[0] for row in rows)
+            kept, pooled = np.max([row[1:] for row in rows], axis=0)
+            yield f"| {name} | {100 * share:.0f} % | {aside} of {seeds} | {kept:.4f} | {pooled:.4f} |"
+
+
+def _burst(setting: Setting, name: str, share: float, seed: int) -> tuple[bool, float, float]:
+    """Whether the round was set aside, and how far the map moved: of the rounds that agree, and of all."""
+    where, generator = setting.place, np.random.default_rng(seed)
+    sent, number = dict(attacks(setting, share, seed))[name], REPORTS // ROUNDS
+    opening, later = setting.foreseen
+    rounds = {}
+    for at, mechanism in enumerate((opening, later, later, later), start=1):
+        fakes = round(share * number) if at == 3 else 0
+        rounds[at] = [counted(mechanism, where.truth, sent, fakes, generator)[0]]
+
+    def fitted(numbers: Sequence[int]) -> FloatArray:
+        return gv.IterativeBayesianUpdate().fit([rounds[n][0] for n in numbers]).distribution
+
+    standing = settled(NO_ROUNDS, rounds, fitted)
+    if not {1, 2, 4} <= set(standing.agreeing):
+        raise AssertionError("a burst must take over nothing")
+    honest = fitted((1, 2, 4))
+    moved = [
+        float(np.abs(where.targets @ (fitted(each) - honest)).max())
+        for each in (standing.agreeing, (1, 2, 3, 4))
+    ]
+    return 3 in standing.aside, moved[0], moved[1]
+
+
+WHAT = {"choice": choice, "drift": drift, "hours": hours, "bursts": bursts}
 
 
 def main() -> int:
