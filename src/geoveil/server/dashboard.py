@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS"]
 
 DASHBOARD, PUBLIC_MAP, CERTIFICATE = "index.html", "m/index.html", "certificate/index.html"
-ADVICE_S, REGIONS_S = 20.0, 40.0
+ADVICE_S, REGIONS_S = 60.0, 60.0
 """How long an operator waits at most, turns of others included."""
 GEOJSON = "application/geo+json"
 _QUESTION = msgspec.json.Decoder(api.Question)

@@ -80,7 +80,7 @@ test("from signing in to a map that a stranger sees, and nothing else", async ()
   await page.getByLabel("Promise: ε per km").fill("1");
   await page.getByLabel("Reports a round needs to be released").fill("50");
   await page.getByLabel("A round closes at this many").fill("");
-  await page.getByText("at most 1.24 times as likely").waitFor();
+  await page.getByText("at most 1.24 times as likely").waitFor({ timeout: 120_000 });
   await page.getByText("what comes back").waitFor();
   await page.getByRole("button", { name: "Create the campaign" }).click();
   await page.getByText("No map yet.").waitFor();
@@ -115,7 +115,7 @@ test("from signing in to a map that a stranger sees, and nothing else", async ()
   expect(complaints.filter((each) => !each.includes("401"))).toEqual([]);
   expect(await page.context().cookies()).toEqual([]);
   await close();
-});
+}, 240_000);
 
 test("the map says what is where, as fine as it is known, in a table, and for a region", async () => {
   const { page, complaints, close } = await operator(browser, service, lyon);

@@ -10,11 +10,12 @@ import { Tiles } from "../map/tiles.ts";
 import { useDark } from "../map/map_view.tsx";
 import { distance, number } from "../texts/language.ts";
 import { inWords } from "./problem_words.ts";
-import { type Advice, service } from "./service.ts";
+import { type Advice, Refusal, service } from "./service.ts";
 import { say } from "./texts.ts";
 
 const FIRST: Box = [48.8286, 2.2855, 48.8798, 2.3909];
 const ASK_MS = 450;
+const AGAIN_MS = 3000;
 const AROUND = 2.2; // how much more than the box the map shows
 
 interface Wish {
@@ -364,29 +365,40 @@ function Meaning({ wish }: { wish: Wish }) {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(true);
   const asked = JSON.stringify([wish.box, wish.cellKm, wish.epsilonPerKm, wish.camouflage, wish.people]);
+  const wanted = useRef(asked); // the newest question; one at a time is with the service
+  const waiting = useRef(0);
+  const asking = useRef(false);
+  const ask = async (): Promise<void> => {
+    if (asking.current) return;
+    asking.current = true;
+    const question = wanted.current;
+    const [box, cellKm, epsilonPerKm, camouflage, people] = JSON.parse(question) as [Box, ...number[]];
+    let [found, words, again]: [Advice | undefined, string, boolean] = [undefined, "", false];
+    try {
+      found = await service.advice({
+        box,
+        cell_km: cellKm,
+        epsilon_per_km: epsilonPerKm,
+        camouflage,
+        people: Math.round(people!),
+      });
+    } catch (error) {
+      words = inWords(error);
+      again = error instanceof Refusal && (error.status === 0 || error.status === 503);
+    }
+    asking.current = false;
+    if (question !== wanted.current) return void ask();
+    setAdvice(found);
+    setProblem(words);
+    setBusy(again);
+    if (again) waiting.current = window.setTimeout(() => void ask(), AGAIN_MS);
+  };
   useEffect(() => {
-    let wanted = true;
+    wanted.current = asked;
     setBusy(true);
-    const ask = async (): Promise<void> => {
-      try {
-        const found = await service.advice({
-          box: wish.box,
-          cell_km: wish.cellKm,
-          epsilon_per_km: wish.epsilonPerKm,
-          camouflage: wish.camouflage,
-          people: Math.round(wish.people),
-        });
-        if (wanted) [setAdvice(found), setProblem("")];
-      } catch (error) {
-        if (wanted) [setAdvice(undefined), setProblem(inWords(error))];
-      }
-      if (wanted) setBusy(false);
-    };
-    const waiting = setTimeout(() => void ask(), ASK_MS);
-    return () => {
-      wanted = false;
-      clearTimeout(waiting);
-    };
+    clearTimeout(waiting.current);
+    waiting.current = window.setTimeout(() => void ask(), ASK_MS);
+    return () => clearTimeout(waiting.current);
   }, [asked]);
   return (
     <section class="card stack meaning" aria-busy={busy}>
