@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks import trips as benchmark
 
 import geoveil as gv
 from geoveil.channel.operator import DenseOperator
@@ -266,3 +267,14 @@ def test_cross_validation_tells_how_well_a_start_predicts() -> None:
     assert rule.found(channel, counts, at_home, None).rule == rule.settled(
         channel, counts, at_home, None
     )
+
+
+def test_the_score_of_the_benchmark() -> None:
+    size = benchmark.NEW_YORK.size
+    one, other = np.zeros((size, size)), np.zeros((size, size))
+    one[0, 0], other[0, 1] = 1.0, 1.0  # neighbours: other cells, one district
+    assert benchmark.common_part(one, other) == (0.0, 1.0)
+    assert benchmark.common_part(one, one) == (1.0, 1.0)
+    blocks = benchmark.districts()
+    assert np.bincount(blocks).max() == 9
+    assert blocks.max() + 1 == 7 * 5

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import ActiveSetNewton, maximise
@@ -99,6 +99,7 @@ class Plan:
     steps: int
 
 
+@one_blas_thread()
 def fitted_flows(
     trips: Trips,
     tally: TripTally,
@@ -197,6 +198,7 @@ def _chosen(pairs: Operator, tally: TripTally, start: Start, meter: Meter) -> tu
 # --- The same estimate of other counts, for intervals
 
 
+@one_blas_thread()
 def _replicates(
     spots: Spots, tally: TripTally, plan: Plan, replicates: int, seed: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -207,7 +209,8 @@ def _replicates(
             "use fewer replicates, or larger cells"
         )
     generator = np.random.default_rng(seed)
-    centre = _again(spots, tally, plan, _CARRY_ON)
+    carried_on = replace(plan, steps=_CARRY_ON * plan.steps)
+    centre = _again(spots, tally, carried_on)
     law = np.maximum(PairOperator(spots.operator, tally.pairs).law(centre), 0.0)
     shares = law.ravel() / law.sum()
     made = np.empty((replicates, spots.cells, spots.cells))
@@ -219,10 +222,10 @@ def _replicates(
     return spots.between_cells(centre), made
 
 
-def _again(spots: Spots, tally: TripTally, plan: Plan, carry_on: int = 1) -> FloatArray:
+def _again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:
     """The whole estimate of a tally once more, with the steps of a plan."""
     begun, _ = _marginal(spots, tally.of_origins(), Steps(plan.of_origins))
     ended, _ = _marginal(spots, tally.of_destinations(), Steps(plan.of_destinations))
     start = _fitted_start(spots, tally, begun, ended).flows(plan.product)
     path = em_path(Objective(PairOperator(spots.operator, tally.pairs), tally.counts), start)
-    return next(islice(path, plan.steps * carry_on, None)).theta
+    return next(islice(path, plan.steps, None)).theta

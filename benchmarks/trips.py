@@ -1,0 +1,180 @@
+"""``python -m benchmarks.trips``: flows from noisy trips beside raw reports and the product of marginals.
+
+Trips are consecutive check-ins of one user of New York within eight hours, each its own person. The file is
+looked for in ``GEOVEIL_DATA`` or ``../shared/data``. The score is the common part of commuters, Σ min of two
+flow matrices: 1 where they agree. ``--quick`` is one seed at one promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from time import process_time
+from typing import Literal
+
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.papers.data import default_folder
+from geoveil.trips.flows import Flows
+
+FILE = "foursquare-nyc.csv.gz"
+NEW_YORK = gv.Grid.from_box(south=40.65, west=-74.05, north=40.82, east=-73.88, cell_km=1.0)
+_HOURS = 8
+_BLOCK = 3
+"""Cells a side of a district."""
+_REPLICATES = 20
+Between = Literal["cells", "positions"]
+
+
+@dataclass(frozen=True)
+class CityTrips:
+    """Where trips began and ended, in degrees and in cells."""
+
+    begun: FloatArray
+    """(trips, 2): latitude and longitude."""
+    ended: FloatArray
+    origins: IntArray
+    destinations: IntArray
+
+    @classmethod
+    def load(cls) -> CityTrips:
+        """The trips whose ends both lie on the map."""
+        import pyarrow.csv
+
+        table = pyarrow.csv.read_csv(default_folder() / FILE)
+        user, time = table["user"].to_numpy(), table["time"].cast("int64").to_numpy()
+        places = np.stack([table["lat"].to_numpy(), table["lon"].to_numpy()], axis=1)
+        order = np.lexsort((time, user))
+        user, time, places = user[order], time[order], places[order]
+        follows = (user[1:] == user[:-1]) & (np.diff(time) <= _HOURS * 3600)
+        begun, ended = places[:-1][follows], places[1:][follows]
+        origins, on_map = NEW_YORK.nearest_cells(lat=begun[:, 0], lng=begun[:, 1])
+        destinations, also = NEW_YORK.nearest_cells(lat=ended[:, 0], lng=ended[:, 1])
+        taken = on_map & also
+        return cls(begun[taken], ended[taken], origins[taken], destinations[taken])
+
+    def truth(self) -> FloatArray:
+        """The share of trips from cell to cell."""
+        return _shares(self.origins, self.destinations)
+
+    def reports(self, trips: gv.Trips, between: Between, seed: int) -> tuple[IntArray, IntArray]:
+        """One report for each trip."""
+        noise = gv.seeded(seed)
+        if between == "cells":
+            return trips.sample(self.origins, self.destinations, randomness=noise)
+        return trips.sample_at(
+            lat=self.begun[:, 0], lng=self.begun[:, 1],
+            to_lat=self.ended[:, 0], to_lng=self.ended[:, 1], randomness=noise,
+        )  # fmt: skip
+
+
+def _shares(origins: IntArray, destinations: IntArray) -> FloatArray:
+    matrix = np.zeros((NEW_YORK.size, NEW_YORK.size))
+    here = (origins < NEW_YORK.size) & (destinations < NEW_YORK.size)  # not beside the map
+    np.add.at(matrix, (origins[here], destinations[here]), 1.0)
+    return matrix / matrix.sum()
+
+
+def districts() -> IntArray:
+    """Blocks of cells, the last ones smaller."""
+    row, column = np.divmod(np.arange(NEW_YORK.size), NEW_YORK.columns)
+    across = -(-NEW_YORK.columns // _BLOCK)
+    return np.asarray((row // _BLOCK) * across + column // _BLOCK)
+
+
+def _summed(matrix: FloatArray) -> FloatArray:
+    members = np.eye(int(districts().max()) + 1)[districts()]
+    return np.asarray(members.T @ matrix @ members)
+
+
+def common_part(one: FloatArray, other: FloatArray) -> tuple[float, float]:
+    """For pairs of cells, and for pairs of districts."""
+    ours = float(np.minimum(one, other).sum())
+    return ours, float(np.minimum(_summed(one), _summed(other)).sum())
+
+
+@dataclass(frozen=True)
+class Case:
+    """One promise on one city."""
+
+    epsilon_per_km: float
+    camouflage: float
+    between: Between
+
+    def lines(self, city: CityTrips, seeds: int) -> Iterator[str]:
+        """The scores, mean over seeds; of the first seed the intervals too."""
+        truth = city.truth()
+        prior = (truth.sum(axis=0) + truth.sum(axis=1)) / 2
+        trips = gv.Trips(
+            gv.elastic(
+                NEW_YORK,
+                prior,
+                epsilon_per_km=self.epsilon_per_km,
+                camouflage=self.camouflage,
+                between=self.between,
+            )
+        )
+        scores, spent = [], 0.0
+        for seed in range(seeds):
+            reports = city.reports(trips, self.between, seed)
+            before = process_time()
+            flows = trips.fit(trips.tally(*reports), replicates=_REPLICATES)
+            spent += process_time() - before
+            product = np.outer(flows.origins, flows.destinations)
+            made = (_shares(*reports), product, flows.matrix)
+            scores.append([common_part(each, truth) for each in made])
+            if seed == 0:
+                bars = _bars(flows, truth)
+        raw, product_of, ours = np.mean(scores, axis=0)
+        yield (
+            f"| ε = {self.epsilon_per_km:g}, camouflage {self.camouflage:g}, between {self.between} "
+            f"| {_pair(raw)} | {_pair(product_of)} | {_pair(ours)} | {ours[0] / raw[0]:.2f} "
+            f"| {bars} | {spent / seeds:.0f} s |"
+        )
+
+
+def _pair(score: FloatArray) -> str:
+    return f"{score[0]:.3f} ({score[1]:.3f})"
+
+
+def _bars(flows: Flows, truth: FloatArray) -> str:
+    """The share that stays, its interval, and how many district pairs with a trip lie in theirs."""
+    low, high = flows.between(districts()).interval()
+    true = _summed(truth)
+    covered = ((low <= true) & (true <= high))[true > 0].mean()
+    ends = "–".join(f"{end:.3f}" for end in flows.stay_interval())
+    return f"{flows.stay_share:.3f} ({ends}), truth {np.trace(truth):.3f} | {covered:.3f}"
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trips", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one seed at one promise")
+    parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
+    asked = parser.parse_args(sys.argv[1:] if given is None else given)
+    city = CityTrips.load()
+    print(
+        "| | raw reports | product of marginals | flows | × raw | stays | districts covered | processor |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    cases = [Case(2.0, 0.0, "cells")]
+    if not asked.quick:
+        cases += [Case(2.0, 0.0, "positions")]
+        cases += [
+            Case(epsilon, camouflage, "cells")
+            for epsilon in (0.5, 1.0, 2.0, 4.0)
+            for camouflage in (0.0, 0.5)
+            if (epsilon, camouflage) != (2.0, 0.0)
+        ]
+    for case in cases:
+        for line in case.lines(city, 1 if asked.quick else asked.seeds):
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
