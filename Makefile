@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup pages browser pictures test promises check format demo benchmark release docs lock clean
+.PHONY: help setup pages browser pictures test promises mutants check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: $(READY) pages browser ## run the tests, the documentation's included; not
 
 promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m slow $(ARGS)
+
+mutants: $(READY) ## plant faults in the privacy core and see whether its tests find them (half an hour)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/mutants.py $(ARGS)
 
 check: $(READY) ## lint, formatting and types
 	$(BIN)/ruff check .

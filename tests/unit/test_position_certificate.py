@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from geoveil.campaign.positional_design import flat_weights
 from geoveil.errors import InvalidInput
+from geoveil.position import position_certificate
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.position_certificate import Law
@@ -251,6 +252,14 @@ def test_the_fourth_derivative_is_bounded_along_a_line_from_the_centre(beta: flo
     assert (np.diff(bound) < 0).all()
 
 
+@pytest.mark.parametrize("radius", [0.25, 4.0])
+def test_inside_the_tip_the_fourth_derivative_is_bounded_piece_by_piece(radius: float) -> None:
+    cone = RoundedCone(1.0, radius)
+    pieces = len(cone._fourth) - 1
+    middles = (np.arange(pieces) + 0.5) / pieces * radius
+    np.testing.assert_array_equal(cone.fourth_at_most(middles), cone._fourth[:-1])
+
+
 @pytest.mark.parametrize(
     ("rim", "mask", "plain"), [(0, None, True), (1, None, False), (0, [1, 0, 1, 1, 1, 1], False)]
 )
@@ -335,3 +344,35 @@ def test_a_claim_that_would_take_hours_to_check_is_not_believed() -> None:
         centres = Centres.of_places(np.array([(0, 0), (far, far)]), pitch_km=0.0005)
         certificate = Law(centres, np.ones(2), cone).certify(6.0)
         assert (certificate.epsilon_per_km <= 6.0) == believed
+
+
+def test_squares_are_counted_with_the_parts_they_are_cut_into() -> None:
+    """2,000 × 2,000 squares would be looked at; each is cut into 16 at first, because β is large."""
+    centres = Centres.of_places(np.array([(0, 0), (2000, 2000)]), pitch_km=1.0)
+    certificate = Law(centres, np.ones(2), RoundedCone(2.0, 1.0)).certify(9.0)
+    assert certificate.epsilon_per_km == np.inf
+    assert certificate.places == 0
+
+
+def test_what_lies_beyond_the_window_is_bounded_wherever_in_its_cell_one_stands() -> None:
+    centres = Centres.of_grid(30, 36, step=2, pitch_km=0.5)
+    weights = np.random.default_rng(3).uniform(0.5, 2.0, centres.size)
+    law = Law(centres, weights, RoundedCone(1.0, 0.87))
+    assert centres.lattice is not None
+    near = position_certificate._Near(law, centres.lattice, reach_km=3.0)
+    for row, column in ((0, 0), (15, 18), (29, 35), (4, 30)):
+        cells = np.abs(centres.points_km - (column, row)).max(axis=1)
+        outside = cells > near.cells
+        for shift in ((0.0, 0.0), (-0.5, 0.5), (0.5, 0.5), (-0.5, -0.5)):
+            east, north = (centres.points_km - (column, row) - shift)[outside].T
+            exact = weights[outside] @ np.exp(-law.cone.decay(np.hypot(east, north)))
+            assert 0 < exact <= near.beyond[row, column] <= weights.sum()
+
+
+def test_sums_of_weights_in_a_box_are_those_of_its_cells() -> None:
+    weights = np.random.default_rng(4).uniform(size=(5, 7))
+    below = np.pad(weights.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    boxes = position_certificate._boxes(below, 2)
+    for row, column in np.ndindex(5, 7):
+        part = weights[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3]
+        assert boxes[row, column] == pytest.approx(part.sum())
