@@ -193,7 +193,7 @@ class PositionalElastic(Mechanism):
         return shares / self._spread.push(self.weights.astype(np.float64)).reshape(shares.shape)
 
     def places(self, across: int) -> PlacesInCells:
-        """The law of reports at ``across``² places in every cell."""
+        """The law of reports at ``across`` × ``across`` places in every cell."""
         own = across == self.positions_across
         spread = self._spread if own else self._spread_over(across)
         return PlacesInCells(spread, self.weights.astype(np.float64))
