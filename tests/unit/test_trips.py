@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from benchmarks import trips as benchmark
@@ -245,6 +247,12 @@ def test_flows_between_districts_and_their_intervals(flows: Flows) -> None:
     assert (low <= made.matrix).all()
     assert (made.matrix <= high).all()
     assert (made.standard_error > 0).all()
+
+
+def test_a_copy_says_what_the_original_says(flows: Flows) -> None:
+    copy = pickle.loads(pickle.dumps(flows))
+    assert copy.stay_interval() == flows.stay_interval()
+    assert not copy.matrix.flags.writeable
 
 
 def test_too_many_replicates_are_refused_when_an_interval_is_asked_for() -> None:

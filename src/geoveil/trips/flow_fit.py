@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -141,10 +142,6 @@ def fitted_flows(
     )
     meter.at(1.0)
     plan = Plan(of_origins, of_destinations, product, ascent.steps)
-
-    def find_replicates() -> tuple[FloatArray, FloatArray]:
-        return _replicates(spots, tally, plan, replicates, seed)
-
     return Flows(
         space=trips.mechanism.space,
         matrix=spots.between_cells(ascent.distribution),
@@ -154,7 +151,7 @@ def fitted_flows(
         log_likelihood=ascent.log_likelihood,
         certificate=ascent.certificate,
         model=start.weights,
-        find_replicates=find_replicates,
+        find_replicates=partial(_replicates, spots, tally, plan, replicates, seed),
     )
 
 
