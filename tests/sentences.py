@@ -21,7 +21,8 @@ from geoveil.channel.channel import Channel
 
 _LENGTH = r"(?P<far>[\d.]+) (?P<unit>m|km|units?) apart"
 RATIO = re.compile(
-    rf"(?:[Tt]wo (?P<who>people at places|people|places|cells) {_LENGTH}(?P<how>[^:]*)"
+    r"(?:[Tt]wo (?P<who>people at places|people who each stay within (?P<roam>[\d.]+) (?P<roam_unit>m|km) "
+    rf"of a place, these places|people|places|cells) {_LENGTH}(?P<how>[^:]*)"
     r"|Whoever stands within (?P<near>[\d.]+) (?P<near_unit>m|km) of you(?:, (?P<whose>[^:,]*),)? could "
     r"have sent the same (?:report|[\d,]+ reports, where neither of you moves)): "
     r"(?P<what>any report is|any [\d,]+ reports together are|a report|[\d,]+ reports together) "
@@ -65,6 +66,8 @@ def read(text: str) -> list[Said]:
 def _said(match: re.Match[str]) -> Said:
     far = float(match["far"] or match["near"])
     far /= 1000 if "m" in (match["unit"], match["near_unit"]) else 1
+    if match["roam"]:  # both may have gone towards each other
+        far += 2 * float(match["roam"]) / (1000 if match["roam_unit"] == "m" else 1)
     share = float(match["least"]) / float(match["of"].replace(",", "")) if match["of"] else 0.0
     level = math.inf
     if match["equal"]:
@@ -75,7 +78,8 @@ def _said(match: re.Match[str]) -> Said:
     several = "together" in match["what"]
     how = match["how"] or ""
     in_cells, closest = "in their cells" in how, "the closest" in how
-    return Said(match["who"] or "people", far, level, share, several, in_cells, closest)
+    who = "people" if match["roam"] else match["who"] or "people"
+    return Said(who, far, level, share, several, in_cells, closest)
 
 
 @cache

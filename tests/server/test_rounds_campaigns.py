@@ -401,7 +401,8 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
     assert alarm["still_raised"] is False
     assert f"the guard took out {fakes['least']}." in alarm["summary"]
     shares = [city.estimated()["distribution"][target] for city in (honest, guarded, plain)]
-    assert shares[1] - shares[0] < 0.5 * (shares[2] - shares[0])
+    # what may be fakes is taken out only where that is sure at 99 %
+    assert shares[1] - shares[0] < 0.65 * (shares[2] - shares[0])
     interval = guarded.estimated()["interval"]
     assert interval["low"][target] <= shares[0] <= interval["high"][target]
     weights = [

@@ -62,7 +62,7 @@ def test_gain_of_the_exact_estimate_is_a_column_of_the_inverse(epsilon: float) -
     moved = (np.eye(6) - mechanism.push(prior)) @ np.linalg.inv(mechanism.matrix())
     found = manipulation_gain(mechanism, prior, estimator=EXACT, reports=10_000_000)
     assert found.gain == pytest.approx(moved.max(), rel=1e-3)
-    assert (found.fake, found.target) == np.unravel_index(moved.argmax(), moved.shape)
+    assert moved[found.fake, found.target] == pytest.approx(moved.max())  # both ends are alike
     assert found.moved == pytest.approx(0.01 * found.gain)
 
 
@@ -228,10 +228,11 @@ def test_a_bound_on_the_leverage_bounds_the_gain_in_paris(
     assert 2 < manipulation_gain(mechanism, city.truth, share=share, candidates=3).gain <= 3
 
 
-def test_a_guarded_campaign_in_paris_takes_back_most_of_what_fakes_gain(
+def test_fakes_that_all_come_in_the_last_round_gain_nothing_in_paris(
     shared_data: Callable[[str], Path],
 ) -> None:
-    """1 % fakes, all in the last of four rounds, ε = 2 per cell."""
+    """1 % fakes, all in the last of four rounds, ε = 2 per cell: a round that the others contradict is
+    set aside until later ones agree with it, guarded or not."""
     city = load_city(PARIS, DataFolder(shared_data("gowalla-paris.csv.gz").parent))
     plain, guarded = (
         campaign_manipulation_gain(
@@ -240,7 +241,7 @@ def test_a_guarded_campaign_in_paris_takes_back_most_of_what_fakes_gain(
         ).gain
         for guarded in (False, True)
     )  # fmt: skip
-    assert guarded < 1 < 2 < plain
+    assert max(abs(plain), abs(guarded)) < 0.5
 
 
 @pytest.mark.parametrize(

@@ -472,9 +472,12 @@ def test_a_device_sums_up_its_ledger(tmp_path: Path) -> None:
     for number in (1, 2):
         collector.served = document(number).served()
         it.report(lat=45.76, lng=4.84)
-        (said,) = check(it.summary(), *[document(k + 1).mechanism for k in range(number)])
+        said, *moving = check(it.summary(), *[document(k + 1).mechanism for k in range(number)])
         assert (said.who, said.several) == ("people", number == 2)
         assert 0.4 * number <= said.level <= 0.42 * number
+        assert [each.distance_km for each in moving] == [0.4] * (
+            number - 1
+        )  # 200 m, and 100 m each
 
 
 def test_a_simulation_counts_the_reports_of_its_people(checkins: Path) -> None:
