@@ -39,6 +39,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", made.values(), ids=made.keys())
 
 
+_LONGEST = ("test_pages.py", "test_demo.py", "test_web.py", "test_uneven.py")
+"""Files whose tests take longest: begun first, so that at the end no worker waits for another."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
 @cache
 def _cases_of(contract: Any) -> dict[str, Any]:
     """Made once, so that what a case computes is computed once."""

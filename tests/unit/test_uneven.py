@@ -133,14 +133,14 @@ def test_a_wide_and_a_narrow_promise_share_their_places() -> None:
     assert IterativeBayesianUpdate().fit(tallies).distribution.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("matrix_cells", [2_048, 0])
+@pytest.mark.parametrize("matrix_cells", [2_048, pytest.param(0, marks=pytest.mark.slow)])
 def test_bars_hold_wherever_people_stand(
     matrix_cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worst there is: everybody of a cell at one place in it. Bars that take people as spread evenly hold
     for far fewer cells."""
     held, held_as_even = [], []
-    for seed in range(6):
+    for seed in range(3):
         cells, inside = people_at_one_place(seed=100 + seed)
         with monkeypatch.context() as patch:
             patch.setattr(uncertainty, "MATRIX_CELLS", matrix_cells)
@@ -197,7 +197,7 @@ def test_a_bootstrap_repeats_what_was_estimated() -> None:
 def test_real_crowds_are_held_and_even_ones_too() -> None:
     """Four people in ten stand at one place of their cell, the others anywhere: 95 % means 95 %."""
     held = []
-    for seed in range(4):
+    for seed in range(3):
         cells, inside = many_at_one_place(seed=50 + seed)
         low, high = estimated(cells, inside, seed=60 + seed).interval(0.95)
         held.append((low <= shares(cells)) & (shares(cells) <= high))
