@@ -172,6 +172,30 @@ def explain_nearby(
     return _sentence(pair, level, reports=count("reports", reports))
 
 
+def explain_trip(
+    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, trips: int = 1
+) -> str:
+    """What the report of a trip tells about two people whose trips begin and end this far apart.
+
+    ``guarantee`` is that of one end; both ends are drawn by themselves, so their losses add, and so do those
+    of several trips.
+
+    >>> from geoveil.channel.guarantee import GeoIndistinguishability
+    >>> explain_trip(GeoIndistinguishability(1.0), None, 0.2)[:84]
+    'Two people whose trips begin 200 m apart and end 200 m apart: any report is at most '
+    """
+    wanted = positive("distance_km", distance_km)
+    if guarantee is None:
+        return _NOTHING
+    possible = _possible(space, wanted)
+    far = f"{_length(possible, 'km' if space is None else space.unit)} apart"
+    pair = f"Two people whose trips begin {far} and end {far}"
+    if isinstance(space, Grid):
+        pair = f"{pair}, wherever in their cells"
+    level = 2 * count("trips", trips) * loss_between(guarantee, space, possible)
+    return _sentence(pair, level, reports=trips)
+
+
 def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:
     """The largest loss between two people this far apart, in nats: over all places they may be taken to."""
     apart = distance_km if space is None else space.apart_km(distance_km)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import geoveil as gv
-from geoveil.channel.words import NEARBY_KM, explain, spend_in_words
+from geoveil.channel.words import NEARBY_KM, explain, explain_trip, spend_in_words
 from geoveil.cli.options import Decorator, between_option, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
@@ -123,9 +123,10 @@ class MechanismChoice:
             raise click.UsageError(f"only one promise must be given, not {_flags(self.promise)}")
 
 
-def describe(mechanism: AnyMechanism, who: str = "") -> dict[str, Any]:
+def describe(mechanism: AnyMechanism, who: str = "", *, trips: bool = False) -> dict[str, Any]:
     """The mechanism for machines: its document, the document's name, and its promise in words."""
-    document, said = mechanism_to_dict(mechanism), promise_in_words(mechanism, who=who)
+    document = mechanism_to_dict(mechanism)
+    said = trip_promise(mechanism) if trips else promise_in_words(mechanism, who=who)
     promise = said["promise"] if mechanism.guarantee else None
     told = {"guarantee": promise, "explanation": said["so"]}
     return {**told, "mechanism_id": document_id(document), "mechanism": document}
@@ -145,6 +146,17 @@ def promise_in_words(
         "promise": "none" if guarantee is None else guarantee.sentence(unit),
         "so": explain(guarantee, apart, NEARBY_KM, who=who),
         "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
+    }
+
+
+def trip_promise(mechanism: AnyMechanism, trips_per_person: int | None = None) -> dict[str, str]:
+    """The same where each report is a trip: two ends, drawn by themselves, that cost twice."""
+    assert isinstance(mechanism, gv.Channel)
+    trips = gv.Trips(mechanism)
+    return {
+        "promise": "none" if trips.guarantee is None else trips.sentence(),
+        "so": explain_trip(mechanism.guarantee, mechanism.told_apart, NEARBY_KM),
+        "spent": spend_in_words(trips.guarantee, trips_per_person, unit=mechanism.space.unit),
     }
 
 

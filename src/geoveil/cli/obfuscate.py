@@ -17,13 +17,14 @@ from geoveil.cli.choice import (
     describe,
     mechanism_options,
     promise_in_words,
+    trip_promise,
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
-from geoveil.table import locations, obfuscation, persons, tallies, writer
-from geoveil.table.reader import PIPE, format_of
+from geoveil.table import locations, obfuscation, persons, tallies, trip_rows, writer
+from geoveil.table.reader import PIPE, TableReader, format_of
 
 _LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 _ON_THE_MAP = (
@@ -43,7 +44,27 @@ class Request:
     outside: Outside
     reading: locations.Reading
     limit: persons.PersonLimit | None
+    trips: shared.TripChoice | None
     seed: int | None
+
+    @classmethod
+    def of(cls, **given: Any) -> Request:
+        """From the options; where rows are trips, both their ends are read."""
+        trips: shared.TripChoice | None = given["trips"]
+        if trips is not None:
+            given["reading"] = trips.read_by(given["reading"])
+        return cls(**given)
+
+    def table(self, reader: TableReader, keep: tuple[str, ...] = ()) -> obfuscation.PlaceTable:
+        """The rows of the open file: places, or trips."""
+        if self.trips is None:
+            return self.reading.locations(reader, keep=keep, limit=self.limit)
+        return self.trips.table(reader, self.reading, self.limit, keep)
+
+    def reporter(self, mechanism: AnyMechanism, randomness: gv.Randomness) -> obfuscation.Reporter:
+        """What turns the rows into reports."""
+        kind = obfuscation.Reporter if self.trips is None else trip_rows.TripReporter
+        return kind(mechanism, outside=self.outside, randomness=randomness)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
@@ -82,7 +103,10 @@ class Request:
         ``reports`` is the machines' name of the number of reports; lines go before and after the rest.
         """
         console.warn_of_outside(summary.outside)
-        bad, spend, who = summary.bad_rows_dropped, summary.spend, ""
+        bad, spend, who, trips = summary.bad_rows_dropped, summary.spend, "", self.trips is not None
+        largest, cost = None if spend is None else spend.largest, mechanism.guarantee
+        if trips and cost is not None:
+            cost = cost * 2
         if isinstance(mechanism, gv.Channel) and mechanism.told_apart is None:
             who = "" if self.outside == "clamp" else "both on the map"
         values = {
@@ -92,8 +116,8 @@ class Request:
             "bad_rows_dropped": bad,
             "outside_dropped": summary.outside.dropped,
             "outside_clamped": summary.outside.clamped,
-            "per_person": spend_values(spend, mechanism.guarantee),
-            **describe(mechanism, who),
+            "per_person": spend_values(spend, cost),
+            **describe(mechanism, who, trips=trips),
             "seed": self.seed,
         }
         lines: dict[str, str | None] = {
@@ -101,11 +125,15 @@ class Request:
             "left out": f"{bad:,} without usable values" if bad else "",
             "outside": summary.outside.sentence(),
             "mechanism": repr(mechanism),
-            **promise_in_words(mechanism, None if spend is None else spend.largest, who=who),
+            **(
+                trip_promise(mechanism, largest)
+                if trips
+                else promise_in_words(mechanism, largest, who=who)
+            ),
             "map": who and _ON_THE_MAP,
         }
         if spend is not None and self.limit is not None:
-            lines["persons"] = persons_in_words(spend, self.limit, mechanism.guarantee)
+            lines["persons"] = persons_in_words(spend, self.limit, cost)
         console.result(values, lines | last)
 
 
@@ -119,6 +147,7 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
         shared.outside_option,
         shared.location_options,
         shared.person_options,
+        shared.trip_options,
     )
 
 
@@ -137,12 +166,14 @@ def command(
     IN and OUT are CSV (also .gz), Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
     report and nothing else of the row, unless a column is kept. Each row is one report, and the
     reports about a person add up: --person says whom a row is about, --per-person limits them.
+    With --trips each row is a trip, both ends are drawn, and it costs twice.
 
     \b
     geoveil obfuscate checkins.csv -o noisy.parquet --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     geoveil obfuscate checkins.csv -o noisy.csv --epsilon-per-km 2 --person user --per-person 1
+    geoveil obfuscate trips.csv --trips -o noisy.parquet --mechanism elastic --epsilon-per-km 1
     """
-    request = Request(**given)
+    request = Request.of(**given)
     request.check()
     source, output, reading, limit = request.source, request.output, request.reading, request.limit
     if save_mechanism is not None:
@@ -158,8 +189,8 @@ def command(
         document = mechanism_to_dict(built)
         with reading.open(source) as reader:
             summary = obfuscation.obfuscate_table(
-                reading.locations(reader, keep=keep, limit=limit),
-                obfuscation.Reporter(sampler, outside=request.outside, randomness=randomness),
+                request.table(reader, keep),
+                request.reporter(sampler, randomness),
                 lambda schema: writer.create_table(output, schema, format=reading.format, document=document),
                 limit=limit,
                 randomness=randomness,
@@ -168,8 +199,8 @@ def command(
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
     rows = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
-    last = {"saved": save_mechanism}
-    request.tell(console, summary, built, "reports_written", {"reports": rows}, last)
+    last, what = {"saved": save_mechanism}, "reports" if request.trips is None else "trips"
+    request.tell(console, summary, built, f"{what}_written", {what: rows}, last)
 
 
 @click.command()
@@ -190,22 +221,29 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
     \b
     geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     """
-    request = Request(**given)
+    request = Request.of(**given)
     source, output, reading, limit = request.source, request.output, request.reading, request.limit
     if limit is not None and (processes or 1) > 1:
         raise click.UsageError(
             "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
         )
+    if request.trips is not None and (processes or 1) > 1:
+        raise click.UsageError("--processes must be 1 with --trips")
     if output != PIPE and not output.lower().endswith((".json", ".json.gz")):
         raise click.UsageError(f"output ({output}) must end in .json")
     request.check()
     console = Console(machine=machine, output=output)
-    console.randomness(request.seed)  # for its warning: each batch is drawn from a seed of its own
+    randomness = console.randomness(
+        request.seed
+    )  # of trips; batches of places have seeds of their own
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         if not isinstance(built, gv.Channel):
             raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
         progress.stage("counting")
+        if request.trips is not None:
+            _tally_trips(request, built, randomness, console, progress)
+            return
         large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
         with reading.open(source) as reader:
             counted, summary = tallies.tally_table(
@@ -225,6 +263,26 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
         cells += f", and {counted.total - int(named.sum()):,} reports name a place beside the map"
     first = {"counted": rows, "seen": cells}
     request.tell(console, summary, built, "reports_counted", first, {})
+
+
+def _tally_trips(
+    request: Request, mechanism: gv.Channel, randomness: gv.Randomness, console: Console,
+    progress: ProgressBar,
+) -> None:  # fmt: skip
+    """The same for trips: pairs of reports are counted."""
+    with request.reading.open(request.source) as reader:
+        counted, summary = trip_rows.tally_trips(
+            request.table(reader),
+            mechanism,
+            outside=request.outside,
+            limit=request.limit,
+            randomness=randomness,
+            advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+        )
+    trip_rows.save_trip_tally(counted, request.output)
+    rows = f"{counted.total:,} trips from {summary.rows_read:,} rows, in {in_words(request.output)}"
+    first = {"counted": rows, "seen": f"{len(counted.pairs):,} different pairs"}
+    request.tell(console, summary, mechanism, "trips_counted", first, {})
 
 
 def spend_values(

@@ -6,16 +6,19 @@ Options that say one thing together reach the command as one argument: ``locatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
 import click
 
 from geoveil.space.grid import Grid
-from geoveil.table.locations import Reading
+from geoveil.table.consecutive import ConsecutiveTrips
+from geoveil.table.locations import Reading, TripEnd
+from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
+from geoveil.table.reader import TableReader
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -97,6 +100,65 @@ class Area:
         return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=self.cell_km)
 
 
+@dataclass(frozen=True)
+class TripChoice:
+    """How rows are trips: by columns for both ends, or as consecutive visits of a person."""
+
+    end: TripEnd
+    consecutive_hours: float | None
+    time: str | None
+
+    @classmethod
+    def parse(
+        cls,
+        trips: bool,
+        to_lat: str | None,
+        to_lng: str | None,
+        consecutive_hours: float | None,
+        time: str | None,
+    ) -> TripChoice | None:
+        """The choice that ``trip_options`` ask for; none where rows are places."""
+        asked = (to_lat, to_lng, consecutive_hours, time)
+        if not trips and asked != (None, None, None, None):
+            raise click.UsageError(
+                "--to-lat, --to-lng, --consecutive-hours and --time must come with --trips"
+            )
+        if consecutive_hours is None and time is not None:
+            raise click.UsageError("--time must come with --consecutive-hours")
+        if consecutive_hours is not None and (to_lat or to_lng):
+            raise click.UsageError(
+                "--consecutive-hours makes trips out of visits; --to-lat and --to-lng are for rows that "
+                "are trips already"
+            )
+        return cls(TripEnd(to_lat, to_lng), consecutive_hours, time) if trips else None
+
+    def read_by(self, reading: Reading) -> Reading:
+        """How the file is read: where rows are trips, with both their ends."""
+        return reading if self.consecutive_hours is not None else replace(reading, to=self.end)
+
+    def table(
+        self, reader: TableReader, reading: Reading, limit: PersonLimit | None,
+        keep: Sequence[str] = (),
+    ) -> PlaceTable:  # fmt: skip
+        """The trips of an open file."""
+        if self.consecutive_hours is None:
+            return reading.locations(reader, keep=keep, limit=limit)
+        if limit is None:
+            raise click.UsageError(
+                "--consecutive-hours must come with --person COLUMN: a trip is between two visits of one "
+                "person"
+            )
+        if keep:
+            raise click.UsageError("--keep must not go with --consecutive-hours: trips are no rows")
+        return ConsecutiveTrips(
+            reader,
+            reading,
+            person=limit.column,
+            within_hours=self.consecutive_hours,
+            time=self.time,
+        )
+
+
 def person_limit(
     person: str | None, per_person: int | None, limit_by: LimitBy | None
 ) -> PersonLimit | None:
@@ -151,6 +213,21 @@ location_options = together(
     name="reading", make=Reading,
 )  # fmt: skip
 """How a file of places is read: its columns, its format, and rows that are no places."""
+
+trip_options = together(
+    click.option("--trips", is_flag=True,
+                 help="Rows are trips: columns such as lat, lng, to_lat, to_lng; both ends are reported."),
+    click.option("--to-lat", help="Column of the latitude where trips end; else found by its usual names."),
+    click.option("--to-lng", "--to-lon", "to_lng",
+                 help="Column of the longitude where trips end; else found by its usual names."),
+    click.option("--consecutive-hours", type=click.FloatRange(min=0, min_open=True), metavar="H",
+                 help="Rows are visits: two of a --person at most H hours apart, one after the other, "
+                 "are a trip."),
+    click.option("--time", metavar="COLUMN",
+                 help="Column of the times of visits; else found by its usual names."),
+    name="trips", make=TripChoice.parse,
+)  # fmt: skip
+"""``--trips`` and how rows are trips; the command gets ``trips``, ``None`` where rows are places."""
 
 outside_option = click.option(
     "--outside", type=click.Choice(["drop", "clamp", "raise"]), default="drop", show_default=True,

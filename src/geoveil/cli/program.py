@@ -28,6 +28,7 @@ COMMANDS = {
     "obfuscate": ("obfuscate", "Turn true locations into noisy reports."),
     "tally": ("obfuscate:tally", "Obfuscate places and keep only the counts of reports."),
     "estimate": ("estimate", "Estimate how people are distributed from noisy reports."),
+    "flows": ("flow_map", "Estimate how many trips go from where to where, from noisy trips."),
     "evaluate": ("evaluate", "Compare an estimate with the truth."),
     "design": ("design", "Design a mechanism for what is believed, at a certified promise."),
     "simulate": ("simulate", "Run a population through the rounds of a campaign."),

@@ -12,8 +12,10 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.campaign import Crowd, Simulation
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
+from geoveil.cli import simulated_trips
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.obfuscate import persons_in_words, spend_values
+from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, picture_kind, save_maps
@@ -21,8 +23,6 @@ from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
-
-CITY_SEED = 7
 
 
 class Population(NamedTuple):
@@ -90,10 +90,12 @@ class Population(NamedTuple):
 @shared.outside_option
 @shared.location_options
 @shared.person_options
+@shared.trip_options
 @shared.machine_options
 def command(
     source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, plot: str | None, maps: str | None, machine: bool, **options: Any,
+    limit: PersonLimit | None, trips: shared.TripChoice | None, plot: str | None, maps: str | None,
+    machine: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Run a population through the rounds of a campaign, and compare with the truth.
 
@@ -102,26 +104,43 @@ def command(
     Each row reports once, or in each round; --person says whom a row is about, --per-person limits
     the rows that report (memoise: each cell of a person once). A mechanism between positions draws from
     the place of the row; of the simulated city and with memoise, from anywhere in the cell.
+    With --trips every trip is reported once, and flows are compared with the true ones.
 
     \b
     geoveil simulate checkins.csv --rounds 15 --epsilon-per-km 2 --camouflage 0.5 --plot curve.png
     geoveil simulate checkins.csv --rounds 4 --promises 0.5,1,2 --choices 0.2,0.3,0.5
+    geoveil simulate --trips --epsilon-per-km 2 --cell-km 1 --people 20000 --plot flows.png
     """
+    if trips is not None:
+        simulated_trips.check_options(click.get_current_context())
     _check_promises(options)
     for picture in (plot, maps):
         if picture is not None:
             picture_kind(picture)
             writer.check_target(picture, source or "")
     console = Console(machine=machine)
+    if source is None and limit is not None:
+        raise click.UsageError("--person must come with a file that has such a column")
+    if trips is not None:
+        reading = trips.read_by(reading)
+        simulated_trips.run(source, area, outside, reading, limit, trips, plot, console, options)
+    else:
+        _campaign(source, area, outside, reading, limit, plot, maps, console, options)
+
+
+def _campaign(
+    source: str | None, area: shared.Area, outside: Outside, reading: Reading,
+    limit: PersonLimit | None, plot: str | None, maps: str | None, console: Console,
+    options: dict[str, Any],
+) -> None:  # fmt: skip
+    """The rounds of a campaign, and what is told of them."""
     with console.progress("reading the people") as progress:
         if source is not None:
             people = _read(source, area, outside, reading, limit, options["seed"], progress)
-        elif limit is None:
+        else:
             number = options["number"]
             city = simulated_city(people=number, seed=CITY_SEED, cell_km=area.cell_km)
             people = Population(city.grid, city.cells, OutsideCount("drop"), Spend(number, 1, 1))
-        else:
-            raise click.UsageError("--person must come with a file that has such a column")
         progress.stage("collecting")
         simulation = _run(people, options, progress)
         if plot is not None:

@@ -126,6 +126,13 @@ def draw_maps(
     bar.ax.yaxis.set_major_formatter(_percent)
 
 
+def draw_grounds(axes: Axes, space: Space, values: FloatArray) -> None:
+    """A pale map as the ground for something else, with degrees at its edges and a scale bar."""
+    _draw_map(axes, space, values, max(_LEAST_TOP, 4 * float(values.max())), 1.0)
+    _label_edges(axes, space)
+    _scale_bar(axes, space)
+
+
 def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
     """Draw maps into a picture (.png, .svg or .pdf), in rows of six where there are many."""
     inches, height = (_PANEL_INCHES if len(panels) <= _IN_A_ROW else _SMALL_INCHES), 2.6

@@ -144,24 +144,44 @@ class OutsideCount:
     hint: str = ""
     moved: str = "to the nearest cell"
     """Where the rule ``"clamp"`` takes them, in words."""
+    what: Literal["places", "trips"] = "places"
+    """What is counted; a trip with an end outside is outside."""
 
     def locate(
         self, space: Findable, lat: FloatArray, lng: FloatArray
     ) -> tuple[IntArray, BoolArray]:
         """The nearest cells of some more places, and which of the places are to be taken."""
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
+        return cells, self._taken(inside, lambda: elsewhere(space, lat[~inside], lng[~inside]))
+
+    def locate_both(
+        self, space: Findable, begun: tuple[FloatArray, ...], ended: tuple[FloatArray, ...]
+    ) -> tuple[IntArray, BoolArray]:
+        """(trips, 2): the nearest cells of both ends of some more trips, and which are to be taken."""
+        first, here = space.nearest_cells(lat=begun[0], lng=begun[1])
+        second, there = space.nearest_cells(lat=ended[0], lng=ended[1])
+
+        def hint() -> str:
+            beyond = [np.concatenate([begun[each][~here], ended[each][~there]]) for each in (0, 1)]
+            return elsewhere(space, *beyond)
+
+        return np.stack([first, second], axis=1), self._taken(here & there, hint)
+
+    def _taken(self, inside: BoolArray, hint: Callable[[], str]) -> BoolArray:
+        """Count some more, and say which are to be taken."""
         missing = int(inside.size - np.count_nonzero(inside))
         if missing and self.rule == "raise":
             number = self.places + int(np.flatnonzero(~inside)[0]) + 1
+            one = self.what.removesuffix("s")
             raise OutsideSpace(
-                f"every place must lie in the box; number {number} does not; "
-                "widen the box, or let such places be clamped or dropped"
+                f"every {one} must lie in the box; number {number} does not; "
+                f"widen the box, or let such {self.what} be clamped or dropped"
             )
         if missing and not self.hint:
-            self.hint = elsewhere(space, lat[~inside], lng[~inside])
+            self.hint = hint()
         self.places += inside.size
         self.outside += missing
-        return cells, np.ones_like(inside) if self.rule == "clamp" else inside
+        return np.ones_like(inside) if self.rule == "clamp" else inside
 
     def add(self, other: OutsideCount) -> None:
         """Take in what another process has counted."""
@@ -190,16 +210,18 @@ class OutsideCount:
             return ""
         share = f"{100 * self.outside / self.places:.3g}"
         fate = "left out" if self.rule == "drop" else f"moved {self.moved}"
+        lie = "lie" if self.what == "places" else "have an end"
         return (
-            f"{self.outside:,} of {self.places:,} places ({share} %) lie outside the map and were "
-            f"{fate}"
+            f"{self.outside:,} of {self.places:,} {self.what} ({share} %) {lie} outside the map and "
+            f"were {fate}"
         )
 
     def check(self, name: str, advice: str) -> None:
         """Refuse a table none of whose places is inside; from then on ``advice`` is the hint."""
         if self.places and self.outside == self.places:
             raise OutsideSpace(
-                f"{name} must have a place on the map; all {self.places:,} lie outside; {advice}"
+                f"{name} must have a {self.what.removesuffix('s')} on the map; all {self.places:,} lie "
+                f"outside; {advice}"
             )
         if self.hint:
             self.hint = advice

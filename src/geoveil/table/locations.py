@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LATITUDE_NAMES = ("lat", "latitude", "y")
 LONGITUDE_NAMES = ("lng", "lon", "long", "longitude", "x")
+ORIGIN_WORDS = ("from", "origin", "start", "pickup")
+DESTINATION_WORDS = ("to", "destination", "end", "dropoff")
+"""With these before their names, columns hold the begin and the end of a trip: ``to_lat``."""
 
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DATA = re.compile(
@@ -53,12 +56,28 @@ def find_column(columns: Sequence[str], usual: Sequence[str], what: str, source:
 
 
 def coordinate_columns(
-    columns: Sequence[str], lat: str | None, lng: str | None, source: str
+    columns: Sequence[str],
+    lat: str | None,
+    lng: str | None,
+    source: str,
+    *,
+    end: Sequence[str] | None = None,
 ) -> tuple[str, str]:
-    """The columns of the latitude and the longitude: those given, else those with a usual name."""
+    """The columns of the latitude and the longitude: those given, else those with a usual name.
+
+    Of one end of a trip the names begin with a word of ``end``; of its begin they need not.
+    """
+
+    def usual(names: Sequence[str]) -> Sequence[str]:
+        plain = names if end in (None, ORIGIN_WORDS) else ()
+        return [*plain, *(f"{word}_{name}" for word in end or () for name in names)]
+
+    of_end = "" if end is None else f" where a trip {'began' if end == ORIGIN_WORDS else 'ended'}"
     named = [
-        check_column(columns, given, source) if given else find_column(columns, usual, what, source)
-        for given, usual, what in (
+        check_column(columns, given, source)
+        if given
+        else find_column(columns, usual(names), f"{what}{of_end}", source)
+        for given, names, what in (
             (lat, LATITUDE_NAMES, "latitude"),
             (lng, LONGITUDE_NAMES, "longitude"),
         )
@@ -180,6 +199,13 @@ class Extent:
 BadRows = Literal["raise", "drop"]
 
 
+class TripEnd(NamedTuple):
+    """The columns that say where trips ended; ``None``: found by their usual names."""
+
+    lat: str | None = None
+    lng: str | None = None
+
+
 @dataclass(frozen=True)
 class Locations:
     """Some consecutive rows of a table: true places in degrees, persons, and the columns to keep.
@@ -191,6 +217,13 @@ class Locations:
     lng: FloatArray
     kept: pa.RecordBatch
     persons: tuple[list[Any], IntArray] | None = None
+    to: tuple[FloatArray, FloatArray] | None = None
+    """Latitudes and longitudes where trips ended, where rows are trips."""
+
+    @property
+    def ends(self) -> tuple[FloatArray, ...]:
+        """Latitudes and longitudes, of trips those of both ends."""
+        return self.lat, self.lng, *(self.to or ())
 
     def __repr__(self) -> str:
         return f"Locations({self.lat.size} rows)"
@@ -203,7 +236,8 @@ class LocationTable:
     x) or given. A row whose coordinates are missing, not numbers, not finite or out of range is an
     error that says its number (the first row after the header is row 1) and never its value; with
     ``bad_rows="drop"`` such rows are left out and counted in ``bad``. ``person`` names the column that
-    says whom a row is about; a row that does not say it is as bad.
+    says whom a row is about; a row that does not say it is as bad. With ``to`` a row is a trip, and both
+    its ends must be known.
     """
 
     def __init__(
@@ -212,6 +246,7 @@ class LocationTable:
         *,
         lat: str | None = None,
         lng: str | None = None,
+        to: TripEnd | None = None,
         keep: Sequence[str] = (),
         person: str | None = None,
         bad_rows: BadRows = "raise",
@@ -226,11 +261,19 @@ class LocationTable:
                 f"or name two that exist: {list_columns(reader.columns)}"
             )
         else:
-            self._lat, self._lng = coordinate_columns(reader.columns, lat, lng, reader.name)
+            begin = None if to is None else ORIGIN_WORDS
+            self._lat, self._lng = coordinate_columns(
+                reader.columns, lat, lng, reader.name, end=begin
+            )
+        self._to: tuple[str, ...] = ()
+        if to is not None:
+            self._to = coordinate_columns(reader.columns, *to, reader.name, end=DESTINATION_WORDS)
+            if {self._lat, self._lng} & set(self._to):
+                raise InvalidInput("the two ends of a trip must be four columns; name them all")
         self.keep = [check_column(reader.columns, each, self.name) for each in dict.fromkeys(keep)]
         self._person = person and check_column(reader.columns, person, self.name)
         self._advice = ""
-        true = {self._lat, self._lng, *reader.geometries}.intersection(self.keep)
+        true = {self._lat, self._lng, *self._to, *reader.geometries}.intersection(self.keep)
         if true:
             raise InvalidInput(
                 f"columns to keep ({', '.join(sorted(true))}) must not be the true coordinates; "
@@ -252,7 +295,7 @@ class LocationTable:
 
     def __iter__(self) -> Iterator[Locations]:
         others = list(dict.fromkeys([*self.keep, *([self._person] if self._person else [])]))
-        for batch in self._reader.batches([self._lat, self._lng], others):
+        for batch in self._reader.batches([self._lat, self._lng, *self._to], others):
             yield self._check(batch)
 
     def check(self, outside: OutsideCount) -> None:
@@ -292,19 +335,23 @@ class LocationTable:
             which = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
             persons = names, which.astype(np.int64)
             told = np.array([name not in (None, "") and name == name for name in names])[which]
-        good = on_earth(lat, lng) & told
+        good, to = on_earth(lat, lng) & told, None
+        if self._to:
+            to = numbers(batch.column(self._to[0])), numbers(batch.column(self._to[1]))
+            good &= on_earth(*to)
         first = self._rows
         self._rows += lat.size
         if good.all():
-            return Locations(lat, lng, kept, persons)
+            return Locations(lat, lng, kept, persons, to)
         if not self._advice or not self._drop:
             self._advice = self._suspicion(lat, lng)
         if not self._drop:
-            raise InvalidFile(self._problem(lat, lng, told, first))
+            raise InvalidFile(self._problem(lat, lng, told, good, first))
         self._bad += int(good.size - np.count_nonzero(good))
         if persons is not None:
             persons = persons[0], persons[1][good]
-        return Locations(lat[good], lng[good], kept.take(np.flatnonzero(good)), persons)
+        to = to and (to[0][good], to[1][good])
+        return Locations(lat[good], lng[good], kept.take(np.flatnonzero(good)), persons, to)
 
     def _suspicion(self, lat: FloatArray, lng: FloatArray) -> str:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
@@ -314,9 +361,11 @@ class LocationTable:
             return f"{hint}; {self._swap}" if hint == SWAPPED else hint
         return "" if 2 * np.count_nonzero(good) >= good.size else f"{self._columns}?"
 
-    def _problem(self, lat: FloatArray, lng: FloatArray, told: BoolArray, first: int) -> str:
+    def _problem(
+        self, lat: FloatArray, lng: FloatArray, told: BoolArray, good: BoolArray, first: int
+    ) -> str:
         """What is wrong with the first bad row, by its number and never by its value."""
-        worst = int(np.flatnonzero(~(on_earth(lat, lng) & told))[0])
+        worst = int(np.flatnonzero(~good)[0])
         row = f"row {first + worst + 1} of {self.name}"
         remedy = "correct it, or drop bad rows"
         if not told[worst]:
@@ -324,6 +373,10 @@ class LocationTable:
         shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
         if shape is not None:
             return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
+        if (on_earth(lat, lng) & told)[worst]:
+            return (
+                f"{row} must say in degrees where its trip ended, not only where it began; {remedy}"
+            )
         finite = np.isfinite(lat[worst]) and np.isfinite(lng[worst])
         degrees = "a latitude in -90 to 90 and a longitude in -180 to 180"
         wanted = degrees if finite else "numbers for its coordinates"
@@ -339,6 +392,8 @@ class Reading:
     bad_rows: BadRows = "raise"
     delimiter: str = ","
     format: str | None = None
+    to: TripEnd | None = None
+    """Where rows are trips: the columns of their ends."""
 
     def open(self, source: str | Source) -> TableReader:
         """The file, to be read once from the front."""
@@ -351,7 +406,13 @@ class Reading:
         """The places of an open file, with the columns to keep and the persons that are limited."""
         person = None if limit is None else limit.column
         return LocationTable(
-            reader, lat=self.lat, lng=self.lng, keep=keep, person=person, bad_rows=self.bad_rows
+            reader,
+            lat=self.lat,
+            lng=self.lng,
+            to=self.to,
+            keep=keep,
+            person=person,
+            bad_rows=self.bad_rows,
         )
 
     def box(
@@ -367,5 +428,7 @@ class Reading:
                 locations = self.locations(reader, limit=limit)
                 for part in locations:
                     extent.add(part.lat, part.lng)
+                    if part.to is not None:
+                        extent.add(*part.to)
                     advance(reader.fraction, f"{locations.read:,} rows")
         return extent.box(sources[0])

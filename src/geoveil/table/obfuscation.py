@@ -23,6 +23,7 @@ from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
 from geoveil.table import geojson
+from geoveil.table.consecutive import ConsecutiveTrips
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
 from geoveil.table.report_places import ReportPlaces
@@ -312,8 +313,12 @@ def _is(frame: Any, package: str, name: str) -> bool:
 # --- A file of true locations turned into a file of noisy reports, batch by batch
 
 
-Place = Callable[[FloatArray, FloatArray], tuple[npt.NDArray[Any], BoolArray]]
-"""place(lat, lng): what is reported on, and which of the places are taken."""
+Place = Callable[..., tuple[npt.NDArray[Any], BoolArray]]
+"""place(lat, lng), of trips place(lat, lng, to_lat, to_lng): what is reported on, and which are taken."""
+
+
+PlaceTable = LocationTable | ConsecutiveTrips
+"""Rows to report on: places, or trips."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +333,7 @@ class TableSummary:
 
 
 def obfuscate_table(
-    locations: LocationTable,
+    locations: PlaceTable,
     reporter: Reporter,
     create: Callable[[pa.Schema], Any],
     *,
@@ -371,7 +376,7 @@ def obfuscate_table(
 
 
 def placed_rows(
-    locations: LocationTable,
+    locations: PlaceTable,
     place: Place,
     reporting: Reporting,
     advance: Callable[[int], None] = lambda rows: None,
@@ -381,7 +386,7 @@ def placed_rows(
 
     first = 0
     for part in locations:
-        places, taken = place(part.lat, part.lng)
+        places, taken = place(*part.ends)
         numbers = np.arange(first, first + taken.size)
         first += taken.size
         kept = pa.Table.from_batches([part.kept]) if locations.keep else None

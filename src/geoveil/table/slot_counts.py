@@ -16,6 +16,7 @@ from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import MapSpace, OutsideCount
 from geoveil.table import locations, results, writer
+from geoveil.table.consecutive import TIME_NAMES
 from geoveil.table.locations import Reading, cell_numbers, check_column, find_column, numbers
 from geoveil.table.reader import DOCUMENT, Format, TableReader, format_of
 from geoveil.table.report_places import ReportPlaces, rim_reports
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of files with one map a slot."""
-TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",

@@ -45,6 +45,8 @@ def tally_to_dict(tally: Tally) -> dict[str, Any]:
 
 def tally_from_dict(values: object) -> Tally:
     """The tally that ``tally_to_dict`` described; a clear error for anything else."""
+    if isinstance(values, Mapping) and "trip_tally" in values:
+        raise InvalidFile("the tally counts trips, not places; give it to geoveil flows")
     if not isinstance(values, Mapping) or values.get("tally") != VERSION:
         raise InvalidFile(f'a tally document must say "tally": {VERSION}')
     mechanism, counts = mechanism_from_dict(values.get("mechanism")), values.get("counts")
@@ -68,18 +70,23 @@ def save_tally(tally: Tally, path: str | Path) -> None:
 
 def load_tally(path: str | Source) -> Tally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
+    values, name = document_of(path)
+    try:
+        return tally_from_dict(values)
+    except GeoveilError as problem:
+        raise InvalidFile(f"{name}: {problem}") from None
+
+
+def document_of(path: str | Source) -> tuple[object, str]:
+    """The values of a tally document, plain or gzip, and the name of the file."""
     with Source.of(path) as source, unpacking(source.name):
         data = source.read()
     try:
-        values = strict_json(data)
+        return strict_json(data), source.name
     except (ValueError, RecursionError):
         raise InvalidFile(
             f"{source.name} must be a JSON tally document in UTF-8 that names no entry twice"
         ) from None
-    try:
-        return tally_from_dict(values)
-    except GeoveilError as problem:
-        raise InvalidFile(f"{source.name}: {problem}") from None
 
 
 def is_tally(path: str | Source) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 GEOMETRY_COLUMN = "geometry"
-_TYPES = {"Point": 1, "Polygon": 3, "MultiPolygon": 6}
+_TYPES = {"Point": 1, "LineString": 2, "Polygon": 3, "MultiPolygon": 6}
 
 
 def well_known_binary(geometry: Any) -> bytes:
@@ -21,6 +21,8 @@ def well_known_binary(geometry: Any) -> bytes:
     head = struct.pack("<BI", 1, _TYPES[kind])
     if kind == "Point":
         return head + struct.pack("<2d", *coordinates)
+    if kind == "LineString":
+        return head + _ring(coordinates)
     if kind == "Polygon":
         return head + struct.pack("<I", len(coordinates)) + b"".join(map(_ring, coordinates))
     parts = ({"type": "Polygon", "coordinates": part} for part in coordinates)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen
+from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bars import DrawnErrors, ErrorBars
+from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 
 Replicates = tuple[FloatArray, FloatArray]
@@ -80,8 +82,15 @@ class Flows(ReadOnly):
         return float(low[0]), float(high[0])
 
     def between(self, districts: npt.ArrayLike) -> DistrictFlows:
-        """The flows between districts: ``districts`` names one for each cell, 0, 1, …, or −1 for none."""
+        """The flows between districts.
+
+        ``districts`` names one for each cell, 0, 1, …, or −1 for none; or it says, (cells, districts), how
+        much of each cell lies in each district: then the trips of a cell are taken to begin and end
+        anywhere in it, each end by itself.
+        """
         given = np.asarray(districts)
+        if given.ndim == 2:
+            return DistrictFlows(self, _checked_parts(given, self.space.size))
         if given.shape != (self.space.size,) or given.dtype.kind not in "iu":
             raise InvalidInput(
                 f"districts (shape {given.shape}) must be {self.space.size} whole numbers, one for each "
@@ -91,7 +100,10 @@ class Flows(ReadOnly):
             raise InvalidInput(
                 "districts must be 0 or more, or -1 for none, and one at least must be named"
             )
-        return DistrictFlows(self, given.astype(np.int64))
+        members = np.zeros((given.size, int(given.max()) + 1))
+        named = np.flatnonzero(given >= 0)
+        members[named, given[named]] = 1.0
+        return DistrictFlows(self, members)
 
     @cached_property
     def _replicates(self) -> Replicates:
@@ -104,11 +116,11 @@ class Flows(ReadOnly):
 class DistrictFlows:
     """Shares of trips between districts, with intervals."""
 
-    def __init__(self, flows: Flows, districts: IntArray) -> None:
+    def __init__(self, flows: Flows, members: FloatArray) -> None:
         self.flows = flows
-        self.districts: IntArray = frozen(districts)
-        """The district of each cell; −1 for none."""
-        self.count = int(districts.max()) + 1
+        self.members: FloatArray = frozen(members)
+        """(cells, districts): how much of each cell lies in each district."""
+        self.count = members.shape[1]
         self.matrix: FloatArray = frozen(self._summed(flows.matrix))
         """(districts, districts): the share of all trips from one to another."""
 
@@ -145,13 +157,35 @@ class DistrictFlows:
 
     def _summed(self, matrices: FloatArray) -> FloatArray:
         """(…, cells, cells) → (…, districts, districts)."""
-        members = np.zeros((self.districts.size, self.count))
-        named = np.flatnonzero(self.districts >= 0)
-        members[named, self.districts[named]] = 1.0
-        return np.asarray(members.T @ matrices @ members)
+        return np.asarray(self.members.T @ matrices @ self.members)
 
     def __repr__(self) -> str:
         return f"DistrictFlows({self.count} districts, {self.flows.total} trips)"
+
+
+def _checked_parts(given: npt.NDArray[Any], cells: int) -> FloatArray:
+    """(cells, districts): parts of cells, not negative and no more than the whole of any."""
+    if given.shape[0] != cells or not given.shape[1] or given.dtype.kind not in "fiub":
+        raise InvalidInput(
+            f"districts (shape {given.shape}) must say for each of {cells} cells how much of it lies in "
+            "each district"
+        )
+    parts = given.astype(np.float64)
+    if not (
+        np.isfinite(parts).all() and (parts >= 0).all() and (parts.sum(axis=1) <= 1 + 1e-9).all()
+    ):
+        raise InvalidInput(
+            "districts must hold parts of cells from 0 to 1 that sum to at most 1 for each cell; "
+            "districts must not overlap"
+        )
+    return parts
+
+
+def blocks(space: Grid, side: int) -> IntArray:
+    """(cells,): the block of side × side cells that each is in, by number, row by row from the south-west."""
+    count("side", side)
+    row, column = np.divmod(np.arange(space.size), space.columns)
+    return np.asarray(row // side * -(-space.columns // side) + column // side)
 
 
 def _and_the_rest(share: FloatArray) -> FloatArray:

@@ -1,0 +1,261 @@
+"""``geoveil flows``: from noisy trips to flows between districts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
+from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
+from geoveil.estimate.bars import checked_level
+from geoveil.plot.flow_lines import FlowPicture, save_flows
+from geoveil.plot.maps import picture_kind
+from geoveil.space.space import MapSpace
+from geoveil.table import flow_tables, trip_rows, writer
+from geoveil.table.locations import Reading, TripEnd
+from geoveil.table.reader import PIPE, Source, TableReader, format_of
+from geoveil.table.tallies import is_tally
+from geoveil.trips.flows import DistrictFlows, Flows, blocks
+from geoveil.trips.pairs import TripTally
+
+_SHOWN = 8
+"""The largest flows that are printed."""
+_FITTING = 0.4
+"""The part of the work before the intervals, roughly."""
+
+
+@dataclass(frozen=True)
+class Districts:
+    """Named parts of a map: how much of each cell lies in each."""
+
+    names: tuple[str, ...]
+    members: FloatArray
+    """(cells, districts)."""
+    told: str
+    """What they are, in words."""
+
+    @classmethod
+    def of_blocks(cls, space: gv.Space, side: int) -> Districts:
+        """Blocks of side × side cells, numbered from the south-west, row by row."""
+        if not isinstance(space, gv.Grid):
+            members = np.eye(space.size)
+            return cls(tuple(map(str, range(space.size))), members, f"places of {space!r}")
+        number = blocks(space, side)
+        size = int(number.max()) + 1
+        what = "cells" if side == 1 else f"blocks of {side} × {side} cells"
+        return cls(tuple(map(str, range(size))), np.eye(size)[number], what)
+
+    def middles_km(self, space: gv.Space) -> FloatArray:
+        """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
+        whole = np.maximum(self.members.sum(axis=0), 1e-12)
+        return np.asarray(self.members.T @ space.centres / whole[:, None])
+
+    def latlng(self, space: gv.Space) -> FloatArray | None:
+        """(districts, 2): the middles in degrees; ``None`` where the space has no map."""
+        try:
+            if not isinstance(space, MapSpace):
+                return None
+            return np.stack(space.plane.to_latlng(self.middles_km(space)), axis=1)
+        except GeoveilError:
+            return None
+
+
+@click.command()
+@click.argument("sources", metavar="IN...", nargs=-1, required=True)
+@shared.output_option("File of flows between districts; - for a pipe.")
+@click.option("--block", type=click.IntRange(min=1), default=3, show_default=True,
+              help="Districts are blocks of so many by so many cells.")  # fmt: skip
+@click.option("--level", type=float, default=0.95, show_default=True,
+              help="Of the interval of each pair of districts.")  # fmt: skip
+@click.option("--replicates", type=click.IntRange(min=2), default=40, show_default=True,
+              help="How often the estimate is made again for the intervals.")  # fmt: skip
+@click.option("--no-intervals", is_flag=True, help="Leave the intervals out, which take longest.")
+@click.option(
+    "--mechanism", metavar="FILE",
+    help="Document of the mechanism that made the reports, where IN does not carry it.",
+)  # fmt: skip
+@shared.plot_option("Draw the largest flows on a map")
+@shared.location_options
+@click.option("--to-lat", help="Column of the latitude where trips end.")
+@click.option("--to-lng", "--to-lon", "to_lng", help="Column of the longitude where trips end.")
+@shared.machine_options
+def command(
+    sources: tuple[str, ...], output: str, block: int, level: float, replicates: int,
+    no_intervals: bool, mechanism: str | None, plot: str | None, reading: Reading,
+    to_lat: str | None, to_lng: str | None, machine: bool,
+) -> None:  # fmt: skip
+    """Estimate how many trips go from where to where, from noisy trips.
+
+    IN are files that geoveil obfuscate --trips wrote, or tallies of geoveil tally --trips; several must
+    come from one mechanism. OUT has one row for each pair of districts: the share of all trips, standard
+    error and interval; as GeoJSON the pairs are lines. Single pairs of cells are known badly; quote
+    districts, with their intervals.
+
+    \b
+    geoveil flows noisy.parquet -o flows.geojson --plot flows.png
+    geoveil flows monday.json tuesday.json -o flows.csv --block 4
+    """
+    format_of(output, reading.format)
+    checked_level(level)
+    writer.check_target(output, *sources)
+    if plot is not None:
+        picture_kind(plot)
+        writer.check_target(plot, *sources, output)
+    console = Console(machine=machine, output=output)
+    reading = replace(reading, to=TripEnd(to_lat, to_lng))
+    with console.progress("counting") as progress:
+        tally = _counted(sources, mechanism, reading, console, progress)
+        progress.stage("estimating")
+        whole = 1.0 if no_intervals else _FITTING
+        flows = gv.Trips(tally.channel).fit(
+            tally,
+            replicates=replicates,
+            progress=lambda done, of: progress.update(whole * done / of),
+        )
+        districts = Districts.of_blocks(flows.space, block)
+        between = flows.between(districts.members)
+        if not no_intervals:
+            progress.update(_FITTING, "intervals")
+        table = flow_table(flows, between, districts, None if no_intervals else level)
+        progress.stage("writing")
+        flow_tables.write_flows(output, table, format=reading.format)
+        if plot is not None:
+            save_flows(plot, picture_of(flows, districts, table))
+    values = {"output": output, **(table.description or {})}
+    console.result(values, lambda screen: _show(screen, table, output, plot))
+
+
+def flow_table(
+    flows: Flows, between: DistrictFlows, districts: Districts, level: float | None
+) -> flow_tables.FlowTable:
+    """All that a file says of flows; without a level it has no intervals."""
+    bars: dict[str, FloatArray] = {}
+    stays: dict[str, Any] = {
+        "stay_share": flows.stay_share,
+        "stay_in_district_share": between.stay_share,
+    }
+    if level is not None:
+        low, high = between.interval(level)
+        bars = {"standard_error": between.standard_error, "low": low, "high": high}
+        stays["stay_interval"] = list(flows.stay_interval(level))
+    description = {
+        "space": flows.space.to_dict(),
+        "trips": flows.total,
+        "districts": districts.told,
+        "pairs": between.count**2,
+        "steps": flows.steps,
+        "stopped": flows.stopped,
+        **stays,
+        "elsewhere_share": between.elsewhere_share,
+        "interval_level": level,
+        "error_bars": "none: they were not asked for" if level is None else between.errors.method,
+    }
+    return flow_tables.FlowTable(
+        districts.names,
+        between.matrix,
+        districts.latlng(flows.space),
+        description=description,
+        **bars,
+    )
+
+
+def picture_of(flows: Flows, districts: Districts, table: flow_tables.FlowTable) -> FlowPicture:
+    """The same as a picture."""
+    ends = (flows.origins + flows.destinations) / 2
+    return FlowPicture(flows.space, districts.middles_km(flows.space), table.share, table.low, ends)
+
+
+def _counted(
+    sources: tuple[str, ...], given: str | None, reading: Reading, console: Console,
+    progress: ProgressBar,
+) -> TripTally:  # fmt: skip
+    """One tally of all files, which must come from one mechanism."""
+    total: TripTally | None = None
+    for path in sources:
+        progress.stage(f"counting {path}")
+        source = Source(path) if path == PIPE else path
+        if is_tally(source):
+            tally = trip_rows.load_trip_tally(source)
+        else:
+            with reading.open(source) as reader:
+                channel = _channel(reader, given)
+                tally, outside = trip_rows.count_trip_reports(
+                    reader, channel, reading,
+                    advance=lambda rows: progress.update(reader.fraction, f"{rows:,} trips"),
+                )  # fmt: skip
+                console.warn_of_outside(outside)
+        if total is not None and tally.channel != total.channel:
+            raise InvalidInput(
+                f"{path} must come from the mechanism of the files before it; flows of different "
+                "mechanisms are not pooled; estimate each by itself"
+            )
+        total = tally if total is None else total + tally
+    assert total is not None
+    return total
+
+
+def _channel(reader: TableReader, given: str | None) -> gv.Channel:
+    """The mechanism that the file carries, or the one given for files that carry none."""
+    carried = reader.metadata
+    if carried is not None and ("flows" in carried or "estimate" in carried):
+        raise InvalidFile(f"{reader.name} must hold noisy trips; it is an estimate already")
+    if carried is None and given is None:
+        raise InvalidFile(
+            f"{reader.name} does not say which mechanism made its reports; give it with --mechanism "
+            "FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
+        )
+    try:
+        made = (
+            gv.load_mechanism(given) if carried is None and given else mechanism_from_dict(carried)
+        )
+    except GeoveilError as problem:
+        raise InvalidFile(f"{reader.name}: {problem}") from None
+    if not isinstance(made, gv.Channel):
+        raise InvalidFile(f"{reader.name} must hold trips between cells; its reports are points")
+    if carried is not None and given is not None:
+        own = mechanism_to_dict(made)
+        if mechanism_to_dict(gv.load_mechanism(given)) != own:
+            raise click.UsageError(
+                f"{reader.name} says that another mechanism than {given} made it; leave --mechanism out"
+            )
+    return made
+
+
+def _show(screen: Screen, table: flow_tables.FlowTable, output: str, plot: str | None) -> None:
+    about = table.description or {}
+    screen.print(
+        f"{about['pairs']:,} pairs of districts ({about['districts']}) from {about['trips']:,} trips, in "
+        f"{in_words(output)}{f', drawn in {plot}' if plot else ''}"
+    )
+    interval = about.get("stay_interval")
+    ends = f" ({_percents(*interval)})" if interval else ""
+    screen.print(
+        f"{_percent(about['stay_share'])} of trips stay in their cell{ends}, "
+        f"{_percent(about['stay_in_district_share'])} in their district"
+    )
+    headings = ["to", "share"] + (["interval"] if table.low is not None else [])
+    rows = columns_of_numbers(headings, first="from")
+    for place in np.argsort(-table.share, axis=None, kind="stable")[:_SHOWN].tolist():
+        begun, ended = divmod(place, len(table.names))
+        row = [table.names[begun], table.names[ended], _percent(table.share[begun, ended])]
+        if table.low is not None and table.high is not None:
+            row.append(_percents(table.low[begun, ended], table.high[begun, ended]))
+        rows.add_row(*row)
+    screen.print(rows)
+    if table.low is not None:
+        screen.print(f"Intervals: {about['error_bars']}; each is for one pair by itself.")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _percents(low: float, high: float) -> str:
+    return f"{100 * low:.3g}–{100 * high:.3g} %"

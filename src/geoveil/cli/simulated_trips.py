@@ -1,0 +1,256 @@
+"""``geoveil simulate --trips``: trips whose truth is known, obfuscated, and the flows that come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+import geoveil as gv
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.words import spend_in_words
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
+from geoveil.cli.flow_map import Districts, flow_table, picture_of
+from geoveil.cli.obfuscate import persons_in_words, spend_values
+from geoveil.demo.city import simulated_city
+from geoveil.plot.flow_lines import save_flows
+from geoveil.space.outside import Outside, OutsideCount
+from geoveil.table import obfuscation
+from geoveil.table.locations import Reading
+from geoveil.table.persons import PersonLimit, Reporting, Spend
+from geoveil.trips.flows import DistrictFlows, Flows
+
+NOT_FOR_TRIPS = (
+    "rounds", "promises", "choices", "as_published", "design_steps", "update_steps", "everybody",
+    "churn", "fakes", "most_leverage", "guarded", "fake_cell", "minimum_reports", "maps",
+)  # fmt: skip
+"""Options of campaigns, which have nothing to do with trips."""
+CITY_SEED = 7
+"""Of the simulated city, that of campaigns as well."""
+_BLOCK = 3
+_STAYING, _REACH_KM, _LOOKED_AT = 0.3, 2.0, 8
+"""Of the simulated city: who stays, how far others go, and among how many places they choose."""
+
+
+@dataclass(frozen=True)
+class TripPopulation:
+    """True trips on a grid: positions in degrees, (trips, 2, 2) by end, and the cells of both ends."""
+
+    grid: gv.Grid
+    places: FloatArray
+    cells: IntArray
+    outside: OutsideCount
+    spend: Spend | None
+
+    def truth(self) -> FloatArray:
+        """The share of trips from cell to cell."""
+        return shares(self.cells, self.grid.size)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back, beside the truth."""
+
+    flows: Flows
+    between: DistrictFlows
+    truth: FloatArray
+    reported: IntArray
+    """(trips, 2): the noisy cells; from the size of the space on, beside the map."""
+    level: float = 0.95
+
+    def common_parts(self) -> dict[str, tuple[float, float]]:
+        """Σ min with the truth, of pairs of cells and of districts: raw reports, product, flows."""
+        made = {
+            "raw reports": shares(self.reported, len(self.truth)),
+            "product of marginals": np.outer(self.flows.origins, self.flows.destinations),
+            "flows": self.flows.matrix,
+        }
+        true = self._summed(self.truth)
+        return {
+            name: (
+                float(np.minimum(matrix, self.truth).sum()),
+                float(np.minimum(self._summed(matrix), true).sum()),
+            )
+            for name, matrix in made.items()
+        }
+
+    def covered(self) -> float:
+        """Of the pairs of districts with a trip, the part whose interval holds the truth."""
+        low, high = self.between.interval(self.level)
+        true = self._summed(self.truth)
+        return float(((low <= true) & (true <= high))[true > 0].mean())
+
+    def _summed(self, matrix: FloatArray) -> FloatArray:
+        members = self.between.members
+        return np.asarray(members.T @ matrix @ members)
+
+
+def shares(pairs: IntArray, size: int) -> FloatArray:
+    """The share of each pair of cells among those with both ends on the map."""
+    here = pairs[(pairs < size).all(axis=1)]
+    matrix = np.zeros((size, size))
+    np.add.at(matrix, (here[:, 0], here[:, 1]), 1.0)
+    return np.asarray(matrix / max(1.0, matrix.sum()))
+
+
+def run(
+    source: str | None, area: shared.Area, outside: Outside, reading: Reading,
+    limit: PersonLimit | None, trips: shared.TripChoice, plot: str | None, console: Console,
+    options: dict[str, Any],
+) -> None:  # fmt: skip
+    """The whole command: read or make trips, report them once each, estimate, compare, tell."""
+    with console.progress("reading the trips") as progress:
+        if source is not None:
+            people = _read(source, area, outside, reading, limit, trips, options["seed"], progress)
+        else:
+            people = _simulated(options["number"], area.cell_km)
+        progress.stage("designing")
+        mechanism = gv.elastic(
+            people.grid,
+            epsilon_per_km=options["epsilon_per_km"],
+            camouflage=options["camouflage"],
+            between=options["between"] or "positions",
+        )
+        progress.stage("estimating")
+        outcome = _outcome(people, mechanism, options["seed"] + 1, progress)
+        table = flow_table(outcome.flows, outcome.between, _districts(people.grid), outcome.level)
+        if plot is not None:
+            save_flows(plot, picture_of(outcome.flows, _districts(people.grid), table))
+    console.warn_of_outside(people.outside)
+    cost, spend = gv.Trips(mechanism).guarantee, people.spend
+    most = None if spend is None else spend.largest
+    parts = outcome.common_parts()
+    low, high = outcome.flows.stay_interval(outcome.level)
+    told = {
+        "trips": len(people.cells),
+        "cells": people.grid.size,
+        "common_part": {name: list(each) for name, each in parts.items()},
+        "stay_share": outcome.flows.stay_share,
+        "stay_interval": [low, high],
+        "true_stay_share": float(np.trace(outcome.truth)),
+        "districts_covered": outcome.covered(),
+        "outside_dropped": people.outside.dropped,
+        "outside_clamped": people.outside.clamped,
+        "per_person": spend_values(spend, cost),
+        "spent": spend_in_words(cost, most),
+    }
+    sentences = [str(told["spent"])]
+    if spend is not None and limit is not None:
+        sentences.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
+    if people.outside.outside:
+        sentences.append(f"{people.outside.sentence()}.")
+    console.result(told, lambda screen: _show(screen, people, told, sentences))
+
+
+def _districts(grid: gv.Grid) -> Districts:
+    return Districts.of_blocks(grid, _BLOCK)
+
+
+def _outcome(
+    people: TripPopulation, mechanism: gv.Channel, seed: int, progress: ProgressBar
+) -> Outcome:
+    trips, noise = gv.Trips(mechanism), gv.seeded(seed)
+    if mechanism.told_apart is None:
+        begun, ended = people.places[:, 0], people.places[:, 1]
+        reports = trips.sample_at(
+            lat=begun[:, 0], lng=begun[:, 1], to_lat=ended[:, 0], to_lng=ended[:, 1],
+            randomness=noise,
+        )  # fmt: skip
+    else:
+        reports = trips.sample(people.cells[:, 0], people.cells[:, 1], randomness=noise)
+    flows = trips.fit(
+        trips.tally(*reports), progress=lambda done, of: progress.update(0.4 * done / of)
+    )
+    progress.update(0.4, "intervals")
+    between = flows.between(_districts(people.grid).members)
+    return Outcome(flows, between, people.truth(), np.stack(reports, axis=1))
+
+
+def _read(
+    source: str, area: shared.Area, outside: Outside, reading: Reading, limit: PersonLimit | None,
+    trips: shared.TripChoice, seed: int, progress: ProgressBar,
+) -> TripPopulation:  # fmt: skip
+    """The grid and the true trips of a file, of each person as many as the limit lets through."""
+    grid = area.grid(None if area.box else reading.box(source, limit=limit))
+    counted = OutsideCount(outside, what="trips")
+
+    def place(*ends: FloatArray) -> tuple[FloatArray, Any]:
+        cells, taken = counted.locate_both(grid, ends[:2], ends[2:])
+        return np.column_stack([*ends, cells]), taken
+
+    reporting = Reporting(limit, draw=lambda rows: rows, randomness=gv.seeded(seed))
+    with reading.open(source) as reader:
+        table = trips.table(reader, reading, limit)
+        placed = obfuscation.placed_rows(
+            table, place, reporting, lambda _: progress.update(reader.fraction)
+        )
+        rows = list(reporting.reports(placed))
+    table.check(counted)
+    found = np.concatenate([part.places for part in rows])
+    return TripPopulation(
+        grid,
+        found[:, :4].reshape(-1, 2, 2),
+        found[:, 4:].astype(np.int64),
+        counted,
+        reporting.spend,
+    )
+
+
+def _simulated(number: int, cell_km: float) -> TripPopulation:
+    """Trips in the simulated city: some stay, the others go to where people are, rather near than far."""
+    city = simulated_city(people=number, seed=CITY_SEED, cell_km=cell_km)
+    generator = np.random.Generator(np.random.PCG64([CITY_SEED, 1]))
+    here = np.stack([city.lat, city.lng], axis=1)
+    plane = city.grid.plane.to_plane(lat=city.lat, lng=city.lng)
+    offered = generator.integers(number, size=(number, _LOOKED_AT))
+    away = np.linalg.norm(plane[offered] - plane[:, None], axis=2)
+    weights = np.exp(-away / _REACH_KM).cumsum(axis=1)
+    drawn = generator.random((number, 1)) * weights[:, -1:]
+    chosen = offered[np.arange(number), (weights < drawn).sum(axis=1)]
+    stays = generator.random(number) < _STAYING
+    there = np.where(stays[:, None], here, here[chosen])
+    cells = np.where(stays, city.cells, city.cells[chosen])
+    return TripPopulation(
+        city.grid,
+        np.stack([here, there], axis=1),
+        np.stack([city.cells, cells], axis=1),
+        OutsideCount("drop", what="trips"),
+        Spend(number, 1, 1),
+    )
+
+
+def _show(
+    screen: Screen, people: TripPopulation, told: dict[str, Any], sentences: list[str]
+) -> None:
+    screen.print(f"{people.grid!r}, {len(people.cells):,} trips")
+    table = columns_of_numbers(("pairs of cells", "pairs of districts"), first="in the right pair")
+    for name, (cells, districts) in told["common_part"].items():
+        table.add_row(name, f"{cells:.3f}", f"{districts:.3f}")
+    screen.print(table)
+    low, high = told["stay_interval"]
+    screen.print(
+        f"Stay in their cell: {told['stay_share']:.3f} ({low:.3f}–{high:.3f}), truly "
+        f"{told['true_stay_share']:.3f}. Intervals of district pairs with a trip hold the truth in "
+        f"{100 * told['districts_covered']:.1f} %."
+    )
+    for sentence in sentences:
+        screen.print(sentence)
+
+
+def check_options(context: click.Context) -> None:
+    """Refuse options of campaigns where trips are asked for."""
+    given = [
+        name
+        for name in NOT_FOR_TRIPS
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        flag = {"maps": "map", "number": "people"}.get(given[0], given[0]).replace("_", "-")
+        raise click.UsageError(
+            f"--{flag} must not go with --trips, which reports every trip once, under one mechanism"
+        )
+    if context.params["epsilon_per_km"] is None:
+        raise click.UsageError("a promise must be given with --trips: --epsilon-per-km")
