@@ -23,6 +23,7 @@ from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.server.conclusion import VIEWS
 from geoveil.table.count_table import read_counts
+from geoveil.table.flow_tables import read_flows
 from geoveil.table.reader import open_table
 from geoveil.table.results import Result, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally
@@ -37,6 +38,7 @@ WRITERS = {
     "obfuscate": {"output", "save_mechanism"},
     "tally": {"output"},
     "estimate": {"output"},
+    "flows": {"output"},
     "design": {"output"},
     "release": {"output", "personal"},
     "demo": {"output"},
@@ -112,6 +114,29 @@ def test_no_command_writes_files_that_nobody_reads_back() -> None:
 def test_reports_are_estimated_as_they_are(folder: Path, ending: str, tmp_path: Path) -> None:
     done("estimate", folder / f"noisy.{ending}", "-o", tmp_path / "again.csv")
     same(read_result(str(tmp_path / "again.csv")), read_result(str(folder / "estimate.csv")))
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_flows_are_read_back_as_they_were(folder: Path, ending: str, tmp_path: Path) -> None:
+    places = read_table(folder / "places.csv")
+    trips = np.hstack([places[:150], places[150:]])
+    names = "lat,lng,to_lat,to_lng"
+    np.savetxt(tmp_path / "trips.csv", trips, delimiter=",", header=names, comments="")
+    noisy = tmp_path / f"noisy.{ending}"
+    done("obfuscate", tmp_path / "trips.csv", "--trips", "-o", noisy, *PROMISE, *BOX, "--seed", 1)
+    written = [tmp_path / f"flows.{each}" for each in (ending, "parquet")]
+    for target in written:
+        done("flows", noisy, "-o", target, "--replicates", 3)
+    found, expected = (read_flows(str(path)) for path in written)
+    assert found.names == expected.names
+    assert found.description == expected.description
+    for each in ("share", "standard_error", "low", "high", "latlng"):
+        np.testing.assert_allclose(getattr(found, each), getattr(expected, each), rtol=1e-14)
+    assert found.share.sum() == pytest.approx(1.0)
+
+
+def read_table(path: Path) -> Any:
+    return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
 @pytest.mark.parametrize("ending", TABLES)

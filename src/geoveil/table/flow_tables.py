@@ -10,12 +10,14 @@ from typing import IO, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.errors import Unsupported
+from geoveil.errors import InvalidFile, Unsupported
 from geoveil.table import well_known, writer
-from geoveil.table.reader import DOCUMENT, Format, format_of
+from geoveil.table.reader import DOCUMENT, Format, format_of, open_table
+from geoveil.table.results import read_numbers
 
 VERSION = 1
 """Of the description that a file of flows carries."""
+_NUMBERS = ("share", "standard_error", "low", "high")
 _DECIMALS = 7
 """Of degrees: a centimetre."""
 
@@ -33,6 +35,12 @@ class FlowTable:
     low: FloatArray | None = None
     high: FloatArray | None = None
     description: Mapping[str, Any] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """What a file says about itself: the districts in their order, and the description."""
+        middles = None if self.latlng is None else np.round(self.latlng, _DECIMALS).tolist()
+        named = {"names": list(self.names), "latlng": middles}
+        return {"flows": VERSION, **named, **(self.description or {})}
 
     def columns(self) -> dict[str, Any]:
         """The columns of the file, in order: one row for each pair of districts."""
@@ -80,7 +88,7 @@ def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
     """Write the bytes of a file of flows."""
     import pyarrow as pa
 
-    document = {"flows": VERSION, **(table.description or {})}
+    document = table.document()
     columns = table.columns()
     if kind is Format.GEOJSON:
         head = json.dumps(document, ensure_ascii=False, allow_nan=False)
@@ -112,6 +120,28 @@ def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
     batch = pa.RecordBatch.from_pydict(arrays, metadata=described)
     with writer.table_into(sink, kind, batch.schema, document) as rows:
         rows.write(batch)
+
+
+def read_flows(path: str, *, format: str | None = None, delimiter: str = ",") -> FlowTable:
+    """Read a file that :func:`write_flows` or the service wrote."""
+    with open_table(path, format=format, delimiter=delimiter) as reader:
+        wanted = [name for name in _NUMBERS if name in reader.columns]
+        found = read_numbers(reader, wanted)
+        document = dict(reader.metadata or {})
+    if document.pop("flows", None) != VERSION:
+        raise InvalidFile(f'{path} must be a file of flows, which says "flows": {VERSION}')
+    names, latlng = document.pop("names", None), document.pop("latlng", None)
+    if not isinstance(names, list) or "share" not in found:
+        raise InvalidFile(f"{path} must name its districts and have a column 'share'")
+    square = (len(names), len(names))
+    if any(values.size != square[0] * square[1] for values in found.values()):
+        raise InvalidFile(f"{path} must have one row for each pair of its {len(names)} districts")
+    return FlowTable(
+        tuple(map(str, names)),
+        latlng=None if latlng is None else np.array(latlng, dtype=np.float64),
+        description=document,
+        **{name: values.reshape(square) for name, values in found.items()},
+    )
 
 
 def _plain(value: Any) -> Any:
