@@ -16,6 +16,7 @@ from benchmarks.dashboard import dashboard
 from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
 from benchmarks.estimation import estimation
+from benchmarks.local_privacy import local_privacy
 from benchmarks.maps import maps
 from benchmarks.pages import pages
 from benchmarks.positions import positions
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "optimal": optimal,
     "positions": positions,
     "maps": maps,
+    "local-privacy": local_privacy,
     "pages": pages,
     "dashboard": dashboard,
 }

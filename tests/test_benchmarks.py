@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +23,7 @@ from benchmarks.core import (
 )
 from benchmarks.design import design_step, plain_iteration, update_step, whole_program
 from benchmarks.estimation import bare_rappor, best_stop_km
+from benchmarks.local_privacy import subset_chances, subsets
 from benchmarks.maps import Positions, _Cusp
 from benchmarks.timing import (
     Figure,
@@ -43,6 +45,7 @@ from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism
 from geoveil.papers.data import Cut
 from geoveil.papers.privic.cycles import PublishedCampaign
+from geoveil.randomness import seeded
 from geoveil.space import Grid
 
 
@@ -191,6 +194,19 @@ def test_the_whole_program_has_the_optimum_of_the_optimal_mechanism() -> None:
     prior = city_prior(grid)
     best = optimal_mechanism(grid, prior, epsilon_per_km=0.8).optimality.expected_loss
     assert whole_program(grid, prior, 0.8) == pytest.approx(best, rel=1e-7)
+
+
+def test_the_yardstick_of_discs_is_subset_selection() -> None:
+    people, size, epsilon = np.repeat([0, 3], 20_000), 8, 1.0
+    vectors, chosen = subsets(people, size, epsilon, seeded(3))
+    assert (vectors.sum(axis=1) == chosen).all()
+    stays, other = subset_chances(size, chosen, epsilon)
+    # any subset with the own cell is e^ε times as likely as any without
+    with_own, without = math.comb(size - 1, chosen - 1), math.comb(size - 1, chosen)
+    assert (stays / with_own) / ((1 - stays) / without) == pytest.approx(math.e)
+    seen = vectors[:20_000].mean(axis=0)
+    assert seen[0] == pytest.approx(stays, abs=0.02)
+    np.testing.assert_allclose(seen[1:], other, atol=0.02)
 
 
 def test_the_yardstick_of_maps_keeps_its_promise_and_finer_maps_are_put_together() -> None:

@@ -71,5 +71,6 @@ def test_mechanisms_of_the_interface_are_all_there() -> None:
         "elastic",
         "randomized-response",
         "rappor",
+        "disc",
         "linear-geometric",
     }

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from geoveil.measure.information import (
         mutual_information_bits as mutual_information_bits, total_variation as total_variation,
     )
+    from geoveil.mechanism.disc import Disc as Disc
     from geoveil.mechanism.elastic import Elastic as Elastic, Exponential as Exponential
     from geoveil.mechanism.linear_geometric import LinearGeometric as LinearGeometric
     from geoveil.mechanism.local import RandomizedResponse as RandomizedResponse, Rappor as Rappor
@@ -125,6 +126,7 @@ _HOMES = {
         "adversary_error_km", "earth_movers_distance_km", "expected_loss", "mean_distance_km",
     ),
     "measure.information": ("mutual_information_bits", "total_variation",),
+    "mechanism.disc": ("Disc",),
     "mechanism.elastic": ("Elastic", "Exponential",),
     "mechanism.linear_geometric": ("LinearGeometric",),
     "mechanism.local": ("RandomizedResponse", "Rappor",),

@@ -230,6 +230,7 @@ def test_every_mechanism_is_saved_and_loaded(name: str, tmp_path: Path) -> None:
     other = {
         "randomized-response": "epsilon",
         "rappor": "epsilon",
+        "disc": "epsilon",
         "linear-geometric": "epsilon_per_unit",
     }
     promise = other.get(name, "epsilon_per_km")

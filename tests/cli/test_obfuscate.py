@@ -17,9 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.document.saved import load_mechanism, mechanism_from_dict
+from geoveil.table.locations import numbers
 from geoveil.table.reader import open_table
+from geoveil.table.results import read_result
 
 CANARY = "48.8512345"
 BOX = ["--box", "48.8,2.2,48.9,2.4"]
@@ -184,6 +187,7 @@ def test_seeds_repeat_and_warn(checkins: Path) -> None:
         ("elastic", ["--beta-per-km", "1"]),
         ("elastic", ["--epsilon-per-km", "2"]),
         ("randomized-response", ["--epsilon", "3"]),
+        ("disc", ["--epsilon", "3"]),
     ],
 )
 def test_every_mechanism_by_every_promise(
@@ -205,6 +209,35 @@ def test_continuous_noise_needs_no_box(checkins: Path) -> None:
     assert values.shape == (1000, 2)
     assert 0.2 < np.hypot((values[:, 0] - 48.85) * 111, (values[:, 1] - 2.35) * 73).mean() < 5
     assert obfuscate(checkins, "-o", target, *noise, *BOX).exit_code == 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "geojson", "parquet"])
+@pytest.mark.parametrize("exact", [(), ("--exact",)])
+def test_reports_of_discs_around_the_map_come_back(
+    checkins: Path, ending: str, exact: tuple[str, ...]
+) -> None:
+    target, tally = checkins.with_name(f"noisy.{ending}"), checkins.with_name("tally.json")
+    asked = ("--mechanism", "disc", "--epsilon", "4", *BOX, "--cell-km", 1)
+    assert obfuscate(checkins, "-o", target, *asked, *exact).exit_code == 0
+    with open_table(str(target)) as reader:
+        document = reader.metadata
+        cells = np.concatenate(
+            [numbers(batch.column("cell")) for batch in reader.batches(["cell"])]
+        )
+    mechanism = mechanism_from_dict(document)
+    assert isinstance(mechanism, gv.Disc)
+    assert (cells >= mechanism.space.size).any()  # some lie beside the map
+    whole = CliRunner().invoke(
+        program, ["tally", str(checkins), "-o", str(tally), *map(str, asked)]
+    )
+    assert whole.exit_code == 0, whole.stderr
+    for source in (target, tally):
+        found = checkins.with_name("estimate.csv")
+        result = CliRunner().invoke(program, ["estimate", str(source), "-o", str(found)])
+        assert result.exit_code == 0, result.stderr
+        share = read_result(str(found)).share
+        truth = mechanism.space.locate(lat=[48.8502345, 48.8512345], lng=[2.35, 2.35])
+        assert share[np.unique(truth)].sum() > 0.7
 
 
 def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:

@@ -43,6 +43,24 @@ def rappor(size: int, epsilon: float) -> np.ndarray:
     return matrix
 
 
+def disc(spots: list[tuple[int, int]], square: int, epsilon: float) -> np.ndarray:
+    """Cells first, then whatever lattice place is within the radius of one, row by row."""
+    reach = math.isqrt(square)
+    across = len({x for x, _ in spots}) > 1, len({y for _, y in spots}) > 1
+    steps = [
+        (a, b)
+        for a in range(-reach, reach + 1)
+        for b in range(-reach, reach + 1)
+        if a * a + b * b <= square and (a == 0 or across[0]) and (b == 0 or across[1])
+    ]
+    reached = {(x + a, y + b) for x, y in spots for a, b in steps}
+    places = spots + sorted(reached - set(spots))
+    weights = [
+        [math.exp(epsilon) if (u - x, v - y) in steps else 1.0 for u, v in places] for x, y in spots
+    ]
+    return np.array([[weight / math.fsum(row) for weight in row] for row in weights])
+
+
 def linear_geometric(size: int, epsilon: float) -> np.ndarray:
     """The two-sided geometric law on all integers, then clamped to the ends."""
     reach = math.ceil(45 / epsilon) + size

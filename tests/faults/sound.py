@@ -77,6 +77,10 @@ def linear_geometric(generator: np.random.Generator) -> gv.Channel:
     return gv.LinearGeometric(line, epsilon_per_unit=some_epsilon(generator))
 
 
+def disc(generator: np.random.Generator) -> gv.Channel:
+    return gv.Disc(some_grid(generator), epsilon=some_epsilon(generator))
+
+
 def exact_table(generator: np.random.Generator) -> gv.Channel:
     return gv.ExactTable(PLAIN[generator.integers(len(PLAIN))](generator))
 
@@ -106,4 +110,4 @@ PLAIN = [
     randomized_response,
     linear_geometric,
 ]
-KINDS = [*PLAIN, rappor, exact_table, remapped, stacked, dense]
+KINDS = [*PLAIN, rappor, exact_table, remapped, stacked, dense, disc]

@@ -47,6 +47,7 @@ plain = st.one_of(
     st.builds(lambda s, e: gv.Exponential(s, epsilon_per_km=e), spaces, epsilons),
     st.builds(lambda s, e: gv.RandomizedResponse(s, epsilon=e), spaces, epsilons),
     st.builds(lambda s, e: gv.LinearGeometric(s, epsilon_per_unit=e), lines, epsilons),
+    st.builds(lambda s, e: gv.Disc(s, epsilon=e), lines, epsilons),
     st.builds(lambda n, e: gv.Rappor(gv.Line(n), epsilon=e), st.integers(1, 4), epsilons),
     elastics(),
 )

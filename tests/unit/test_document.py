@@ -40,6 +40,7 @@ MECHANISMS = {
     ),
     "randomized-response": gv.RandomizedResponse(LINE, epsilon=1 / 3),
     "rappor": gv.Rappor(LINE, epsilon=1.0),
+    "disc": gv.Disc(PARIS, epsilon=1 / 3),
     "linear-geometric": gv.LinearGeometric(LINE, epsilon_per_unit=0.7),
     "dense": gv.DenseChannel(LINE, np.full((4, 3), 1 / 3), guarantee=gv.WithinRadius(2.0, 0.5)),
     "remapped": gv.Remapped(gv.RandomizedResponse(LINE, epsilon=1.0), [3, 2, 1, 0]),

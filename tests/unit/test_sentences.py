@@ -371,6 +371,7 @@ ASKED = {
     "exponential": ("--level", 1.1, "--radius-km", 0.4),
     "elastic": ("--beta-per-km", 1.2),
     "randomized-response": ("--epsilon", 1.3),
+    "disc": ("--epsilon", 1.3),
 }
 
 

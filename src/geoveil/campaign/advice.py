@@ -16,7 +16,7 @@ from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
 from geoveil.measure.information import mutual_information_bits
-from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace
+from geoveil.mechanism import Disc, Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Space
 
@@ -117,10 +117,12 @@ def advise(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Advice:
-    """Every setting of the dial at a promise, beside planar geometric, Laplace and exponential.
+    """Every setting of the dial at a promise, beside planar geometric, Laplace, exponential and discs.
 
     All settings have the same worst-case promise, between positions or cells as in ``elastic``. Those beside
     the dial have the same number between cells, whatever the dial's is between: a weaker promise on a map.
+    Discs (:class:`~geoveil.Disc`, on grids) keep it by losing no more between any two cells than it allows
+    between neighbours.
     The error is
     measured: ``people`` are drawn from the prior, report, and are estimated, ``repeats`` times over.
     The most isolated place is sought among cells with at least half of an equal share.
@@ -152,6 +154,9 @@ def advise(
         (f"{name}{weaker}", None, partial(make, space, epsilon_per_km=epsilon))
         for name, make in beside.items()
     ]
+    if isinstance(space, Grid):
+        of_neighbours = epsilon * space.cell_km
+        makers.append((f"discs{weaker}", None, partial(Disc, space, epsilon=of_neighbours)))
     choices = []
     for done, (name, camouflage, make) in enumerate(makers, start=1):
         mechanism = make()

@@ -126,6 +126,11 @@ class Channel(Promising, Operator):
         laws = np.stack([np.asarray(self.row(int(cell)), np.float64) for cell in cells])
         return Excerpt(laws, lambda reports: reports, (), self.report_count)
 
+    @property
+    def report_steps(self) -> IntArray | None:
+        """(reports, 2): east and north of cell 0, in cells, where some reports name places beside a grid."""
+        return None
+
     positions_across: int = 1
     """A cell has so many positions a side where the law depends on the position in it."""
 

@@ -30,7 +30,7 @@ PROMISES = {
     "radius_km": "The radius that --level speaks of.",
     "mean_distance_km": "Promise the wanted mean distance between place and report.",
     "beta_per_km": "Promise of the elastic mechanism by its β (loss at most 2β per km).",
-    "epsilon": "Promise of randomized-response: loss at any distance.",
+    "epsilon": "Promise of randomized-response and disc: loss at any distance.",
 }
 """What can be promised, in the mechanism's own terms."""
 

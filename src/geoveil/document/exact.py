@@ -59,6 +59,10 @@ class ExactTable(ByParts, DenseOperator, Channel):
     def _promise(self) -> Guarantee | None:
         return self.channel.guarantee
 
+    @property
+    def report_steps(self) -> IntArray | None:
+        return self.channel.report_steps
+
     def compared_table(self) -> tuple[FloatArray, float]:
         """Its integers, without any tolerance."""
         return self.integers.astype(np.float64), 0.0

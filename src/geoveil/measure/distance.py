@@ -53,7 +53,8 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
     """
     weights = arrays.prior_over(prior, channel.space.size)
     support = np.flatnonzero(weights)
-    few = support.size <= FEW_ROWS and channel.told_apart is not None  # the distance is from a cell
+    between_cells = channel.told_apart is not None and channel.report_count == channel.space.size
+    few = support.size <= FEW_ROWS and between_cells
     if isinstance(loss, RadialLoss) and not few:
         return float(weights @ channel.mean_of_distance(loss.at))
     losses: Iterable[FloatArray]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from geoveil.mechanism.disc import Disc
 from geoveil.mechanism.elastic import Elastic, Exponential
 from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
@@ -13,13 +14,13 @@ MECHANISMS: dict[str, Any] = {
     kind.name: kind
     for kind in (
         PlanarGeometric, PlanarLaplace, ContinuousLaplace, Exponential, Elastic, RandomizedResponse,
-        Rappor, LinearGeometric,
+        Rappor, Disc, LinearGeometric,
     )
 }  # fmt: skip
 """Every mechanism by the name that documents and the command line use."""
 
 __all__ = [
-    "MECHANISMS", "ContinuousLaplace", "Elastic", "Exponential", "LinearGeometric", "Mechanism",
-    "PlanarGeometric", "PlanarLaplace", "RandomizedResponse", "Rappor", "bayesian_remap",
+    "MECHANISMS", "ContinuousLaplace", "Disc", "Elastic", "Exponential", "LinearGeometric",
+    "Mechanism", "PlanarGeometric", "PlanarLaplace", "RandomizedResponse", "Rappor", "bayesian_remap",
     "nearest_remap",
 ]  # fmt: skip

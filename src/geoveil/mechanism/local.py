@@ -64,7 +64,7 @@ class RandomizedResponse(RankOneChannel, Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met at both of them."""
-        return _local_loss(self.space, self.epsilon, "the closed form of randomised response")
+        return local_loss(self.space, self.epsilon, "the closed form of randomised response")
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         # The same law: with probability k/(k − 1 + e^ε) any cell, the own one included; else the own.
@@ -72,7 +72,7 @@ class RandomizedResponse(RankOneChannel, Mechanism):
         return np.where(lost, randomness.below(self.space.size, cells.size), cells)
 
 
-def _local_loss(space: Space, epsilon: float, how: str) -> PrivacyLoss:
+def local_loss(space: Space, epsilon: float, how: str) -> PrivacyLoss:
     """The same loss between any two cells: per km it is largest between the closest two."""
     pair = space.closest_cells
     loss = 0.0 if pair is None else epsilon
@@ -132,7 +132,7 @@ class Rappor(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met where their two bits differ."""
-        return _local_loss(self.space, self.epsilon, "the closed form of RAPPOR")
+        return local_loss(self.space, self.epsilon, "the closed form of RAPPOR")
 
     def sample(self, cells: npt.ArrayLike, *, randomness: Randomness = SYSTEM) -> Reports:
         """One noisy bit vector for each true cell: shape (…, size), zeros and ones."""

@@ -137,6 +137,11 @@ class PositionalElastic(Mechanism):
             "rim": self.rim,
         }
 
+    @property
+    def report_steps(self) -> IntArray:
+        """The cells of the grid, then those of its rim."""
+        return (self.centres.points - self.centres.points[0]) // self.step
+
     # -- draws ---------------------------------------------------------------------------------
 
     def sample_at(

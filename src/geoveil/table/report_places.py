@@ -1,22 +1,23 @@
-"""The places that reports name: the cells of a map, and the rim around it where a mechanism has one."""
+"""The places that reports name: the cells of a map, and those around it that a mechanism may report."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 import numpy as np
+from scipy.ndimage import distance_transform_edt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.channel.channel import Channel
 from geoveil.errors import Unsupported
-from geoveil.position.positional import PositionalElastic
+from geoveil.space.grid import Grid
 from geoveil.space.space import MapSpace
 
 
 def rim_reports(channel: Channel) -> int | None:
     """How many reports name the rim, after the cells; ``None`` where reports are no places at all."""
     beyond = channel.report_count - channel.space.size
-    return beyond if beyond == 0 or isinstance(channel, PositionalElastic) else None
+    return beyond if beyond == 0 or channel.report_steps is not None else None
 
 
 class ReportPlaces:
@@ -40,40 +41,57 @@ class ReportPlaces:
         if rim_reports(channel) is None:
             raise Unsupported(f"reports of {channel!r} are not cells; use its sample method")
         self._space = channel.space
-        self._wide = channel if channel.report_count > channel.space.size else None
+        wide = channel.report_count > channel.space.size
+        self._steps = channel.report_steps if wide else None
 
     @cached_property
     def latlng(self) -> tuple[FloatArray, FloatArray]:
         """Latitude and longitude of every report, to a centimetre."""
         degrees = self._space.centres_latlng()
-        if isinstance(self._wide, PositionalElastic):
-            around = self._wide.centres.points_km + self._space.centres[0]
+        if self._steps is not None:
+            around = self._steps * self._cell_km + self._space.centres[0]
             degrees = self._space.plane.to_latlng(around)
         lat, lng = (frozen(np.round(each, 7)) for each in degrees)
         return lat, lng
 
     def nearest_cells(self, *, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
         """The reports nearest to places in degrees, and which of the places lie in what they name."""
-        wide = self._wide
-        if not isinstance(wide, PositionalElastic):
+        if self._steps is None:
             return self._space.nearest_cells(lat=lat, lng=lng)
         offset = self._space.plane.to_plane(lat=lat, lng=lng) - self._space.centres[0]
-        reached = np.array(wide.space.shape[::-1]) + (wide.rim - 1)  # the last column and row
-        wanted = np.rint(offset / wide.space.cell_km)
-        nearest = np.clip(wanted, -wide.rim, reached).astype(np.int64)
-        reports: IntArray = self._numbers[nearest[:, 1] + wide.rim, nearest[:, 0] + wide.rim]
-        return reports, (nearest == wanted).all(axis=1)
+        first = self._steps.min(axis=0)
+        reached = self._steps.max(axis=0)  # the last column and row
+        wanted = np.rint(offset / self._cell_km)
+        nearest = np.clip(wanted, first, reached).astype(np.int64)
+        column, row = (nearest - first).T
+        reports: IntArray = self._numbers[
+            self._nearest[0][row, column], self._nearest[1][row, column]
+        ]
+        inside = (nearest == wanted).all(axis=1) & (self._numbers[row, column] >= 0)
+        return reports, inside
 
     def inside(self, *, lat: FloatArray, lng: FloatArray) -> BoolArray:
         """Which places lie in what a report may name."""
         return self.nearest_cells(lat=lat, lng=lng)[1]
 
+    @property
+    def _cell_km(self) -> float:
+        assert isinstance(self._space, Grid)
+        return self._space.cell_km
+
     @cached_property
     def _numbers(self) -> IntArray:
-        """(rows, columns) of the cells and the rim: the report of each."""
-        assert isinstance(self._wide, PositionalElastic)
-        rim, cell = self._wide.rim, self._wide.step
-        at = self._wide.centres.points // cell + rim
-        numbers = np.full(np.array(self._wide.space.shape) + 2 * rim, -1)
-        numbers[at[:, 1], at[:, 0]] = np.arange(len(at))
+        """(rows, columns) of the rectangle around all reports: the report of each, −1 for none."""
+        assert self._steps is not None
+        column, row = (self._steps - self._steps.min(axis=0)).T
+        numbers = np.full((row.max() + 1, column.max() + 1), -1)
+        numbers[row, column] = np.arange(row.size)
         return frozen(numbers)
+
+    @cached_property
+    def _nearest(self) -> tuple[IntArray, IntArray]:
+        """(rows, columns): row and column of the nearest place of the rectangle with a report."""
+        rows, columns = distance_transform_edt(
+            self._numbers < 0, return_distances=False, return_indices=True
+        )
+        return rows, columns
