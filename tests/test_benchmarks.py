@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,7 @@ from benchmarks.core import (
     kernel_transforms,
 )
 from benchmarks.design import design_step, plain_iteration, update_step, whole_program
+from benchmarks.engines import bare_group, city_mechanism, write_rows
 from benchmarks.estimation import bare_rappor, best_stop_km
 from benchmarks.local_privacy import subset_chances, subsets
 from benchmarks.maps import Positions, _Cusp
@@ -40,6 +42,7 @@ from benchmarks.timing import (
 
 from geoveil.campaign import blahut_arimoto
 from geoveil.channel.channel import Tally
+from geoveil.engine.tallying import tally_file
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism
@@ -47,6 +50,7 @@ from geoveil.papers.data import Cut
 from geoveil.papers.privic.cycles import PublishedCampaign
 from geoveil.randomness import seeded
 from geoveil.space import Grid
+from geoveil.table.locations import Reading
 
 
 def two_figures() -> Iterator[Figure]:
@@ -229,3 +233,11 @@ def test_the_yardstick_of_maps_keeps_its_promise_and_finer_maps_are_put_together
     assert people.error(people.truth[::-1]) > 0.0
     corner = people.in_plane(people.grid(2), np.arange(500)) - people.grid(2).centres[0]
     np.testing.assert_allclose(corner, places - 0.25)
+
+
+def test_the_yardstick_of_engines_counts_every_row_on_the_map(tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.parquet", 5000)
+    counts = bare_group(str(tmp_path / "people.parquet"), 0)
+    assert 4900 < counts.sum() <= 5000
+    people, _ = tally_file(str(tmp_path / "people.parquet"), Reading(), city_mechanism())
+    assert people.total == counts.sum()

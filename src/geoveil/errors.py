@@ -10,6 +10,7 @@
     ├── TooLarge (ValueError)            the answer would need a matrix or table beyond reach
     ├── Unsupported (TypeError)          this object has no such operation
     ├── RandomnessFailed (RuntimeError)  the generator failed; nothing was sampled
+    ├── EngineFailed (RuntimeError)      processes or machines that share the work gave up
     ├── SolverFailed (RuntimeError)      a linear program was not solved; the message says what to try
     └── MissingExtra (ImportError)       an optional dependency is not installed
 
@@ -56,6 +57,10 @@ class Unsupported(GeoveilError, TypeError):
 
 class RandomnessFailed(GeoveilError, RuntimeError):
     """The source of randomness failed; nothing was sampled."""
+
+
+class EngineFailed(GeoveilError, RuntimeError):
+    """The processes or machines that share the work gave up; nothing was written."""
 
 
 class SolverFailed(GeoveilError, RuntimeError):

@@ -121,6 +121,17 @@ def seeded(seed: int) -> SeededRandomness:
     return SeededRandomness(seed)
 
 
+def seeded_for(seed: int, *place: int) -> SeededRandomness:
+    """A reproducible source for one place in a larger work: the same whoever does that part of it.
+
+    >>> seeded_for(7, 1, 2).bytes(4) == seeded_for(7, 1, 2).bytes(4) != seeded_for(7, 1, 3).bytes(4)
+    True
+    """
+    entropy = np.random.SeedSequence([count("seed", seed, least=0), *place])
+    high, low = entropy.generate_state(2, np.uint64).tolist()
+    return SeededRandomness(high << 64 | low)
+
+
 def checked_randomness(randomness: object) -> Randomness:
     """The source itself, or an error; what everything that samples asks first."""
     if not isinstance(randomness, Randomness):

@@ -15,11 +15,13 @@ import geoveil as gv
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
+from geoveil.engine.engines import FilePart
+from geoveil.engine.tallying import PartCounter
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.table.locations import Reading
 from geoveil.table.report_places import ReportPlaces
 from geoveil.table.results import read_result
-from geoveil.table.tallies import BatchCounter, count_reports
+from geoveil.table.tallies import count_reports
 from sentences import read
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
@@ -307,10 +309,12 @@ def test_exact_draws_are_what_a_mechanism_between_positions_has(
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_a_batch_without_a_place_on_the_map_gives_no_report(plain: gv.PositionalElastic) -> None:
-    counter = BatchCounter(plain, "drop", None)
-    counts, outside = counter((0, 0, np.array([10.0]), np.array([10.0])))
-    assert (int(counts.sum()), outside.dropped) == (0, 1)
+def test_a_batch_without_a_place_on_the_map_gives_no_report(
+    plain: gv.PositionalElastic, tmp_path: Path
+) -> None:
+    (tmp_path / "far.csv").write_text("lat,lng\n10,10\n")
+    counted = PartCounter(plain, "drop", None)(FilePart(str(tmp_path / "far.csv"), Reading()))
+    assert (int(counted.counts.sum()), counted.outside.dropped) == (0, 1)
 
 
 @pytest.mark.parametrize(

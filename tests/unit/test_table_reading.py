@@ -542,7 +542,7 @@ def test_blocks_hold_whole_rows_wherever_the_stream_is_cut(
     csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
     text = written.getvalue() if ended else written.getvalue()[:-1]
     source: Any = _Drip(text.encode(), size)
-    blocks = list(blocks_of_rows(source, b"\n", size=size))
+    blocks = [block for _, block in blocks_of_rows(source, b"\n", size=size)]
     assert b"".join(blocks).decode() == text
     read_back = [
         row for block in blocks for row in csv.reader(io.StringIO(block.decode(), newline=""))
@@ -608,7 +608,7 @@ def test_a_quote_left_open_is_named_by_its_row(
 def test_stray_quotes_do_not_part_quoted_rows(fields: list[str], size: int) -> None:
     text = "".join(f"{field},1\n" for field in fields)
     source: Any = _Drip(text.encode(), size)
-    blocks = list(blocks_of_rows(source, b"\n", size=size))
+    blocks = [block for _, block in blocks_of_rows(source, b"\n", size=size)]
     read_back = [
         row for block in blocks for row in csv.reader(io.StringIO(block.decode(), newline=""))
     ]

@@ -21,6 +21,7 @@ from geoveil.cli.choice import (
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
+from geoveil.engine import engines, tallying
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
 from geoveil.table import locations, obfuscation, persons, tallies, trip_rows, writer
@@ -61,10 +62,10 @@ class Request:
             return self.reading.locations(reader, keep=keep, limit=self.limit)
         return self.trips.table(reader, self.reading, self.limit, keep)
 
-    def reporter(self, mechanism: AnyMechanism, randomness: gv.Randomness) -> obfuscation.Reporter:
+    def reporter(self, mechanism: AnyMechanism) -> obfuscation.Reporter:
         """What turns the rows into reports."""
         kind = obfuscation.Reporter if self.trips is None else trip_rows.TripReporter
-        return kind(mechanism, outside=self.outside, randomness=randomness)
+        return kind(mechanism, outside=self.outside)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
@@ -179,7 +180,9 @@ def command(
     if save_mechanism is not None:
         writer.check_target(save_mechanism, source, output)
     console = Console(machine=machine, output=output)
-    randomness = console.randomness(request.seed)
+    console.randomness(
+        request.seed
+    )  # for its warning: each batch is drawn from a source of its own
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         progress.stage("obfuscating")
@@ -190,10 +193,10 @@ def command(
         with reading.open(source) as reader:
             summary = obfuscation.obfuscate_table(
                 request.table(reader, keep),
-                request.reporter(sampler, randomness),
+                request.reporter(sampler),
                 lambda schema: writer.create_table(output, schema, format=reading.format, document=document),
                 limit=limit,
-                randomness=randomness,
+                seed=request.seed,
                 advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
             )  # fmt: skip
     if save_mechanism is not None:
@@ -233,9 +236,7 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
         raise click.UsageError(f"output ({output}) must end in .json")
     request.check()
     console = Console(machine=machine, output=output)
-    randomness = console.randomness(
-        request.seed
-    )  # of trips; batches of places have seeds of their own
+    randomness = console.randomness(request.seed)  # of trips, and for its warning
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         if not isinstance(built, gv.Channel):
@@ -245,16 +246,16 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
             _tally_trips(request, built, randomness, console, progress)
             return
         large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
-        with reading.open(source) as reader:
-            counted, summary = tallies.tally_table(
-                reading.locations(reader, limit=limit),
-                built,
-                outside=request.outside,
-                limit=limit,
-                seed=request.seed,
-                processes=processes or (tallies.usable_processes() if large else 1),
-                advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
-            )
+        counted, summary = tallying.tally_file(
+            source,
+            reading,
+            built,
+            outside=request.outside,
+            limit=limit,
+            seed=request.seed,
+            engine=engines.LocalEngine(processes or (engines.usable_processes() if large else 1)),
+            advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
+        )
         tallies.save_tally(counted, output)
     rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
     named = counted.counts[: built.space.size]

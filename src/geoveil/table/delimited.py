@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geoveil.errors import InvalidFile
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyarrow.csv import InvalidRow
 
 _LONGEST_HEADER = 1 << 16
+_SECTION_BLOCKS = 8
 _SEARCHED = 4
 """Blocks in which a document is looked for: somebody may have sorted the rows."""
 
@@ -39,7 +41,9 @@ class DelimitedReader(reader.TableReader):
         self._broken_row: int | None = None
         self._rows = 0
         self._fields = self._read_header()
-        self._blocks = reader.blocks_of_rows(source, self._line_end, delimiter=delimiter.encode())
+        self._blocks: Iterator[tuple[int, bytes]] = reader.blocks_of_rows(
+            source, self._line_end, delimiter=delimiter.encode()
+        )
         self._document = self._carried() if self._fields.count(reader.DOCUMENT) == 1 else None
         carrier = () if self._document is None else (reader.DOCUMENT,)
         self.columns = [name for name in self._fields if name not in carrier]
@@ -54,9 +58,10 @@ class DelimitedReader(reader.TableReader):
         wanted = {str(self._fields.index(name)): kind for name, kind in types.items()}
         try:
             with reader.unpacking(self.name):
-                for block in self._blocks:
+                for start, block in self._blocks:
                     table = self._parse(block, wanted, self._broken).rename_columns(list(types))
                     self._rows += table.num_rows
+                    self.number = start
                     yield from table.combine_chunks().to_batches()
         except reader.OpenQuote:
             row = self._rows + self.refused + 1
@@ -74,20 +79,42 @@ class DelimitedReader(reader.TableReader):
                 "as the header has; correct it, or drop bad rows"
             ) from None
 
+    def sections(self) -> Iterator[reader.Section]:
+        if self._source.packed or self._source.path == reader.PIPE:
+            return
+        bounds: list[int] = []
+        for start, block in self._blocks:
+            if len(bounds) == _SECTION_BLOCKS:
+                yield (*bounds, start)
+                bounds = []
+            bounds.append(start)
+            end = start + len(block)
+        if bounds:
+            yield (*bounds, end)
+
+    def narrow(self, section: reader.Section) -> None:
+        def blocks() -> Iterator[tuple[int, bytes]]:
+            with Path(self._source.path).open("rb") as file:
+                for start, stop in pairwise(section):
+                    file.seek(self._header_bytes + start)
+                    yield start, file.read(stop - start)
+
+        self._blocks = blocks()
+
     def _carried(self) -> dict[str, Any] | None:
         """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
         import pyarrow as pa
 
         place = str(self._fields.index(reader.DOCUMENT))
         pieces: list[bytes] = []
-        seen: list[bytes] = []
-        for block in self._blocks:
-            seen.append(block)
+        seen: list[tuple[int, bytes]] = []
+        for start, block in self._blocks:
+            seen.append((start, block))
             found = self._parse(block, {place: pa.binary()}, lambda row: "skip")[place].to_pylist()
             pieces += filter(None, found)
             if not (found and found[-1]) and (pieces or len(seen) == _SEARCHED):
                 break
-        self._blocks = chain(seen, self._blocks)
+        self._blocks = iter(chain(seen, self._blocks))
         return reader.read_document(b"".join(pieces), self.name) if pieces else None
 
     def _parse(
@@ -156,5 +183,6 @@ class DelimitedReader(reader.TableReader):
                 f"give that delimiter: {list_columns(columns)}"
             )
         self._line_end = b"\n" if b"\n" in head else b"\r"
-        self._source.read(sum(map(len, head.splitlines(keepends=True)[: lines.line_num])))
+        self._header_bytes = sum(map(len, head.splitlines(keepends=True)[: lines.line_num]))
+        self._source.read(self._header_bytes)
         return columns

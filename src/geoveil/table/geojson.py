@@ -141,6 +141,7 @@ class GeoJSONReader(TableReader):
                     texts = [_text(_properties(feature).get(name)) for feature in features]
                     arrays[name] = pa.array(texts, type=pa.string())
                 self._check_degrees(columns)
+                self.number += 1
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
         self._check_degrees(columns)
 

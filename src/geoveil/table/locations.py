@@ -211,6 +211,7 @@ class Locations:
     """Some consecutive rows of a table: true places in degrees, persons, and the columns to keep.
 
     ``persons`` are the different ones and, for each row, the position of its own among them.
+    ``number`` belongs to these rows and to no others of the table.
     """
 
     lat: FloatArray
@@ -219,6 +220,7 @@ class Locations:
     persons: tuple[list[Any], IntArray] | None = None
     to: tuple[FloatArray, FloatArray] | None = None
     """Latitudes and longitudes where trips ended, where rows are trips."""
+    number: int = 0
 
     @property
     def ends(self) -> tuple[FloatArray, ...]:
@@ -298,6 +300,11 @@ class LocationTable:
         for batch in self._reader.batches([self._lat, self._lng, *self._to], others):
             yield self._check(batch)
 
+    def count_elsewhere(self, read: int, bad: int) -> None:
+        """Take in rows of the table that others have read."""
+        self._rows += read
+        self._bad += bad
+
     def check(self, outside: OutsideCount) -> None:
         """Refuse a table, read to its end, without a usable row or without a place on the map."""
         if self.read == 0:
@@ -342,7 +349,7 @@ class LocationTable:
         first = self._rows
         self._rows += lat.size
         if good.all():
-            return Locations(lat, lng, kept, persons, to)
+            return Locations(lat, lng, kept, persons, to, self._reader.number)
         if not self._advice or not self._drop:
             self._advice = self._suspicion(lat, lng)
         if not self._drop:
@@ -351,7 +358,8 @@ class LocationTable:
         if persons is not None:
             persons = persons[0], persons[1][good]
         to = to and (to[0][good], to[1][good])
-        return Locations(lat[good], lng[good], kept.take(np.flatnonzero(good)), persons, to)
+        kept = kept.take(np.flatnonzero(good))
+        return Locations(lat[good], lng[good], kept, persons, to, self._reader.number)
 
     def _suspicion(self, lat: FloatArray, lng: FloatArray) -> str:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""

@@ -18,7 +18,7 @@ from geoveil.channel.composed import Remapped
 from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.mechanism.planar import ContinuousLaplace
-from geoveil.randomness import SYSTEM, Randomness
+from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
@@ -338,41 +338,52 @@ def obfuscate_table(
     create: Callable[[pa.Schema], Any],
     *,
     limit: PersonLimit | None = None,
-    randomness: Randomness = SYSTEM,
+    seed: int | None = None,
+    whole: bool = True,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> TableSummary:
     """Read, report and write one batch after another; memory for one batch (and for the persons).
 
     ``create(schema)`` opens the table to write, as a context manager that keeps what was written
-    only when nothing failed. ``limit`` bounds the reports a person, chosen with ``randomness``.
-    ``advance(rows)`` is called after each batch, for progress.
+    only when nothing failed. ``limit`` bounds the reports a person. With a ``seed`` every batch is drawn
+    from a source of its own, unless persons are told apart. ``whole=False`` is for a section of a table,
+    which may be without a place on the map: then nothing is written. ``advance(rows)`` is called
+    after each batch, for progress.
     """
+    check_kept(locations.keep, reporter.column_names)
+    randomness = SYSTEM if seed is None else seeded(seed)
+    reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
+    reporter.randomness = randomness
+
+    def begin(number: int) -> None:
+        if seed is not None and limit is None:
+            reporter.randomness = seeded_for(seed, number)
+
+    placed = placed_rows(locations, reporter.place, reporting, advance, begin)
+    batches = (_written(reporter, rows) for rows in reporting.reports(placed) if rows.numbers.size)
+    first = next(batches, None)
+    if first is None and whole:
+        locations.check(reporter.outside)
+    reports = 0
+    if first is not None:
+        with create(first.schema) as table:
+            for batch in chain([first], batches):
+                table.write(batch)
+                reports += batch.num_rows
+            if whole:
+                locations.check(reporter.outside)
+    return TableSummary(locations.read, reports, locations.bad, reporter.outside, reporting.spend)
+
+
+def _written(reporter: Reporter, rows: Rows) -> pa.RecordBatch:
+    """Reports as they are written, with the kept columns of the rows they answer."""
     import pyarrow as pa
 
-    check_kept(locations.keep, reporter.column_names)
-    reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-
-    def written(rows: Rows) -> pa.RecordBatch:
-        """The reports with the kept columns of the rows they answer."""
-        columns: dict[str, Any] = dict(reporter.columns(rows.places))
-        if rows.kept is not None:
-            kept = rows.kept.combine_chunks()
-            columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
-        return pa.RecordBatch.from_pydict(columns)
-
-    placed = placed_rows(locations, reporter.place, reporting, advance)
-    batches = (written(rows) for rows in reporting.reports(placed) if rows.numbers.size)
-    first = next(batches, None)
-    if first is None:
-        locations.check(reporter.outside)
-    assert first is not None
-    reports = 0
-    with create(first.schema) as table:
-        for batch in chain([first], batches):
-            table.write(batch)
-            reports += batch.num_rows
-        locations.check(reporter.outside)
-    return TableSummary(locations.read, reports, locations.bad, reporter.outside, reporting.spend)
+    columns: dict[str, Any] = dict(reporter.columns(rows.places))
+    if rows.kept is not None:
+        kept = rows.kept.combine_chunks()
+        columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def placed_rows(
@@ -380,8 +391,12 @@ def placed_rows(
     place: Place,
     reporting: Reporting,
     advance: Callable[[int], None] = lambda rows: None,
+    begin: Callable[[int], None] = lambda number: None,
 ) -> Iterator[Rows]:
-    """The rows of a table that ``place`` takes, batch by batch: cells or degrees, and persons."""
+    """The rows of a table that ``place`` takes, batch by batch: cells or degrees, and persons.
+
+    ``begin(number)`` is called with the number of each batch before its rows are handed out.
+    """
     import pyarrow as pa
 
     first = 0
@@ -394,6 +409,7 @@ def placed_rows(
         if part.persons is not None:
             names, which = part.persons
             persons = reporting.number(names)[which]
+        begin(part.number)
         if taken.any():
             yield Rows(places, numbers, persons, kept).take(taken)
         advance(locations.read)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
 from geoveil.table.geojson import check_degrees, geo_metadata, geometry_columns
-from geoveil.table.reader import BATCH_ROWS, DOCUMENT, GEOMETRY, TableReader, read_document
+from geoveil.table.reader import (
+    BATCH_ROWS,
+    DOCUMENT,
+    GEOMETRY,
+    Section,
+    TableReader,
+    read_document,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
+_SECTION_ROWS = 1 << 20  # at least, for a section of several row groups
 _WITH_HEIGHT = (1001, 0x80000001)  # types of points with a height behind x and y: ISO, extended
 _SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "MultiLineString",
            "MultiPolygon", "GeometryCollection")  # fmt: skip
@@ -55,6 +63,7 @@ class ParquetReader(TableReader):
         except (KeyError, TypeError):
             pass
         self._read = 0
+        self._groups = range(self._file.num_row_groups)
 
     @property
     def fraction(self) -> float | None:
@@ -71,9 +80,7 @@ class ParquetReader(TableReader):
             check_degrees(self._crs, self.name)
         stored = [self._geometry if name in GEOMETRY else name for name in columns]
         try:
-            for batch in self._file.iter_batches(
-                batch_size=BATCH_ROWS, columns=list(dict.fromkeys(stored))
-            ):
+            for batch in self._stored_batches(list(dict.fromkeys(stored))):
                 self._read += batch.num_rows
                 arrays = {name: batch.column(name) for name in columns if name not in GEOMETRY}
                 if self._geometry is not None and GEOMETRY[0] in columns:
@@ -83,6 +90,30 @@ class ParquetReader(TableReader):
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
         except (pa.ArrowException, OSError):  # the message could repeat a value
             raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
+
+    def _stored_batches(self, columns: list[Any]) -> Iterator[pa.RecordBatch]:
+        """Batches that each lie in one row group; each has the number of its first row."""
+        self.number = sum(map(self._rows_in, range(self._groups.start)))
+        for group in self._groups:
+            for batch in self._file.iter_batches(
+                batch_size=BATCH_ROWS, row_groups=[group], columns=columns
+            ):
+                yield batch
+                self.number += batch.num_rows
+
+    def _rows_in(self, group: int) -> int:
+        return int(self._file.metadata.row_group(group).num_rows)
+
+    def sections(self) -> Iterator[Section]:
+        first = rows = 0
+        for group in self._groups:
+            rows += self._rows_in(group)
+            if rows >= _SECTION_ROWS or group == self._groups[-1]:
+                yield first, group + 1
+                first, rows = group + 1, 0
+
+    def narrow(self, section: Section) -> None:
+        self._groups = range(*section)
 
     def close(self) -> None:
         self._file.close()

@@ -91,6 +91,11 @@ class Source:
         return path if isinstance(path, Source) else cls(path)
 
     @property
+    def packed(self) -> bool:
+        """Whether the bytes are unpacked on the way, so that no place in the file can be gone to."""
+        return isinstance(self._bytes, gzip.GzipFile)
+
+    @property
     def fraction(self) -> float | None:
         """The share of the file already read, in [0, 1]; ``None`` for a pipe."""
         return min(1.0, self._raw.tell() / self._size) if self._size else None
@@ -171,27 +176,28 @@ class OpenQuote(InvalidFile):
 
 def blocks_of_rows(
     source: Source, line_end: bytes, *, delimiter: bytes = b",", size: int = BLOCK
-) -> Iterator[bytes]:
+) -> Iterator[tuple[int, bytes]]:
     """Blocks of about ``size`` bytes that each begin and end with a row; blank ones are left out.
 
+    Before each stands where it begins, in bytes from where the source stood at first.
     A line end inside quotes does not end a row. A quote opens a field only where it is the first
     character of that field; inside, a quote is written twice. ``OpenQuote`` is raised after the last
     row before one that leaves its quote open.
     Cost: one pass, about 0.5 µs a row where there are quotes; memory for two blocks.
     """
-    rest = b""
+    rest, start = b"", 0
     while piece := source.read(size):
         data = rest + piece
         cut = last_row_end(data, line_end, delimiter)
         if not cut and len(data) > _LONGEST_ROW:
             raise InvalidFile(f"{source.name} must have rows below 64 MB; is a quote left open?")
         if data[:cut].strip():
-            yield data[:cut]
-        rest = data[cut:]
+            yield start, data[:cut]
+        rest, start = data[cut:], start + cut
     if last_row_end(rest + line_end, line_end, delimiter) == 0:
         raise OpenQuote(f"{source.name} must close every quote; one is left open")
     if rest.strip():
-        yield rest
+        yield start, rest
 
 
 def last_row_end(data: bytes, line_end: bytes, delimiter: bytes = b",") -> int:
@@ -236,13 +242,19 @@ GEOMETRY = ("latitude of the geometry", "longitude of the geometry")
 """The coordinate columns of formats that hold points."""
 
 
+Section = tuple[int, ...]
+"""Rows of a table that can be read by themselves: the bytes at which blocks of text begin and the last
+one ends, or the first of some row groups of Parquet and the one after the last."""
+
+
 class TableReader:
     """A table read once from front to back, in batches of rows.
 
     ``columns`` are its names; ``coordinates`` the columns that are latitude and longitude by the
     format itself (GeoJSON, GeoParquet), else ``None``; ``geometries`` the columns that hold
     geometry, which are true places whether or not the coordinates come from them; ``refused`` counts
-    the rows that could not be taken apart, where they are to be dropped.
+    the rows that could not be taken apart, where they are to be dropped. ``number`` belongs to the last
+    batch and to no other of the table, whoever reads it and whichever section of it.
     """
 
     name: str
@@ -250,6 +262,7 @@ class TableReader:
     coordinates: tuple[str, str] | None = None
     geometries: Sequence[str] = ()
     refused: int = 0
+    number: int = 0
     _document: dict[str, Any] | None = None
     _source: Source
 
@@ -262,6 +275,14 @@ class TableReader:
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, with these columns only: numbers or text, then whatever is kept."""
+        raise NotImplementedError
+
+    def sections(self) -> Iterator[Section]:
+        """The whole table in sections, in order; none where its format cannot be cut."""
+        return iter(())
+
+    def narrow(self, section: Section) -> None:
+        """Read this section and nothing else."""
         raise NotImplementedError
 
     def shape_of(self, row: int) -> str | None:

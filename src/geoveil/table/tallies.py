@@ -1,27 +1,21 @@
-"""Tallies in files, and counting straight into them."""
+"""Tallies in files, and counting the reports of a file into one."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count
+from geoveil.arrays import IntArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.randomness import SYSTEM, seeded
-from geoveil.space import MapSpace, Outside, OutsideCount
-from geoveil.table import obfuscation, persons, writer
-from geoveil.table.locations import LocationTable, Reading, cell_numbers, numbers
+from geoveil.space import MapSpace, OutsideCount
+from geoveil.table import writer
+from geoveil.table.locations import Reading, cell_numbers, numbers
 from geoveil.table.reader import PIPE, Source, TableReader, unpacking
 from geoveil.table.report_places import ReportPlaces, rim_reports
 
@@ -150,134 +144,3 @@ def _reported(
         yield outside.locate(places, part.lat, part.lng)[0]
     if outside.places:
         locations.check(outside)
-
-
-# --- From true locations straight to counts: no file of reports in between, several processes if wanted
-
-
-Part = tuple[int, int, FloatArray, FloatArray]
-"""Number of a batch, how many places came before it, its latitudes, its longitudes."""
-
-Counted = tuple[IntArray, OutsideCount]
-"""How often each report came in a batch, and how many of its places lie outside."""
-
-_AHEAD = 2  # batches that wait for each process
-
-
-def tally_table(
-    locations: LocationTable,
-    mechanism: Channel,
-    *,
-    outside: Outside = "drop",
-    limit: persons.PersonLimit | None = None,
-    seed: int | None = None,
-    processes: int = 1,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[Tally, obfuscation.TableSummary]:
-    """One noisy report for each location of a file, counted at once; the reports are not kept.
-
-    Guarantee: that of the mechanism, for each report; reports about one person add up, and ``limit``
-    bounds them. Cost: memory for a few batches; batches are shared among ``processes``, unless
-    persons are told apart: the rows of a person may lie anywhere in the file.
-    """
-    if not isinstance(mechanism, Channel):
-        raise Unsupported(f"{mechanism!r} reports points, not cells; use planar-laplace to count")
-    randomness = SYSTEM if seed is None else seeded(seed)
-    reporter = obfuscation.Reporter(mechanism, outside=outside, randomness=randomness)
-    counts, elsewhere = np.zeros(mechanism.report_count, dtype=np.int64), reporter.outside
-    spend = None
-    if limit is None:
-        for counted, beyond in _counted(
-            locations, mechanism, outside, seed, count("processes", processes)
-        ):
-            counts += counted
-            elsewhere.add(beyond)
-            advance(locations.read)
-    else:
-        reporting = persons.Reporting(limit, draw=reporter.draw, randomness=randomness)
-        for rows in reporting.reports(
-            obfuscation.placed_rows(locations, reporter.place, reporting, advance)
-        ):
-            counts += np.bincount(rows.places, minlength=counts.size)
-        spend = reporting.spend
-    locations.check(elsewhere)
-    total = int(counts.sum())
-    summary = obfuscation.TableSummary(locations.read, total, locations.bad, elsewhere, spend)
-    return Tally(mechanism, counts), summary
-
-
-def usable_processes() -> int:
-    """The processor cores this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
-
-
-def _counted(
-    locations: LocationTable, mechanism: Channel, outside: Outside, seed: int | None, processes: int
-) -> Iterator[Counted]:
-    """The counts of each batch, in the order of the file."""
-    if processes == 1:
-        yield from map(BatchCounter(mechanism, outside, seed), _parts(locations))
-        return
-    # Fresh processes: a copy of one that has threads may hang.
-    fresh = multiprocessing.get_context("spawn")
-    given = (mechanism_to_dict(mechanism), outside, seed)
-    with ProcessPoolExecutor(processes, fresh, _begin, given) as pool:
-        waiting: deque[Future[Counted]] = deque()
-        try:
-            for part in _parts(locations):
-                waiting.append(pool.submit(_count, part))
-                if len(waiting) > _AHEAD * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _parts(locations: LocationTable) -> Iterator[Part]:
-    before = 0
-    for number, part in enumerate(locations):
-        yield number, before, part.lat, part.lng
-        before += part.lat.size
-
-
-class BatchCounter:
-    """Draws the reports of one batch of places after another and counts them; nothing else leaves it.
-
-    With a seed, batch k is drawn from a generator of its own, made from the seed and k, so that the
-    counts do not depend on the number of processes.
-    """
-
-    def __init__(self, mechanism: Channel, outside: Outside, seed: int | None) -> None:
-        self._size = mechanism.report_count
-        self._reporter = obfuscation.Reporter(mechanism, outside=outside)
-        self._seed = seed
-
-    def __call__(self, part: Part) -> Counted:
-        number, before, lat, lng = part
-        if self._seed is not None:
-            own = np.random.SeedSequence([self._seed, number]).generate_state(1)[0]
-            self._reporter.randomness = seeded(int(own))
-        # An error names a place by its number in the whole file.
-        outside = replace(self._reporter.outside, places=before, outside=0, hint="")
-        self._reporter.outside = outside
-        cells, taken = self._reporter.place(lat, lng)
-        outside.places -= before
-        return np.bincount(self._reporter.draw(cells[taken]), minlength=self._size), outside
-
-
-_counter: BatchCounter | None = None  # of this process, where it is one of a pool
-
-
-def _begin(document: dict[str, Any], outside: Outside, seed: int | None) -> None:
-    global _counter  # noqa: PLW0603 (a process of a pool has no other memory)
-    mechanism = mechanism_from_dict(document)
-    assert isinstance(mechanism, Channel)
-    _counter = BatchCounter(mechanism, outside, seed)
-
-
-def _count(part: Part) -> Counted:
-    assert _counter is not None
-    return _counter(part)
