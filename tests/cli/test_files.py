@@ -21,7 +21,7 @@ from geoveil.cli.program import COMMANDS, program
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
-from geoveil.server.conclusion import VIEWS
+from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.table.count_table import read_counts
 from geoveil.table.flow_tables import read_flows
 from geoveil.table.reader import open_table
@@ -93,10 +93,9 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     city.campaigns.close("paris")
     city.work()
     made = tmp_path_factory.mktemp("exports")
-    for ending, view in VIEWS.items():
-        (made / f"estimate.{ending}").write_bytes(
-            view.render(city.campaigns.estimate("paris").body)
-        )
+    for ending in VIEWS:
+        body = city.campaigns.estimate("paris").body
+        (made / f"estimate.{ending}").write_bytes(rendered(ending, body))
     return made
 
 

@@ -23,6 +23,7 @@ from geoveil.position.cone import RoundedCone
 from geoveil.position.whole_law import WholeLaw, whole_weights
 
 Values = dict[str, Any]
+OVER = {"zone": "UTC", "every": "once", "names": ["first", "second"], "starts": [0, 10, 20]}
 SLOTS = {"zone": "UTC", "every": "day", "names": ["night", "day"], "starts": [0, 360]}
 
 
@@ -234,7 +235,8 @@ HOSTILE = [
     Hostile("promise above the limit", changed(epsilon_per_km=2.0001), "promise"),
     Hostile("promise of 15", changed(epsilon_per_km=15.0), "promise"),
     Hostile("trips", changed(trips=True), "unsupported"),
-    Hostile("slots", changed(slots=SLOTS), "unsupported"),
+    Hostile("slots of nowhere", changed(slots={**SLOTS, "zone": "Atlantis/Sea"}), "zone"),
+    Hostile("periods that are over", changed(slots=OVER), "slot"),
     # -- sound, and not for this device or not now
     Hostile("another campaign", document(5, campaign="paris").served(), "campaign"),
     Hostile("expired", document(5, expires_s=NOW_S).served(), "expired"),

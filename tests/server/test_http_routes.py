@@ -173,7 +173,7 @@ def test_web_pages_elsewhere_may_report_and_not_operate(service: InProcess) -> N
     report = service.post(f"{CAMPAIGN}/reports", json={}, headers=headers)
     for answer in (report, service.get(f"{CAMPAIGN}/mechanism", headers=headers)):
         assert answer.headers["access-control-allow-origin"] == "*"
-        assert answer.headers["access-control-expose-headers"] == "etag, retry-after"
+        assert answer.headers["access-control-expose-headers"] == "date, etag, retry-after"
 
 
 def test_answers_carry_the_headers_that_keep_browsers_safe(service: InProcess) -> None:

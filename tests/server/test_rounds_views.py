@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from geoveil.server.conclusion import VIEWS
+from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.table.results import read_result
 from server.rounds_support import City, campaign_settings
 
@@ -30,7 +30,7 @@ def body() -> bytes:
 
 
 def test_the_json_is_what_was_kept(body: bytes) -> None:
-    assert VIEWS["json"].render(body) == body
+    assert rendered("json", body) == body
     values = msgspec.json.decode(body)
     assert sum(values["distribution"]) == pytest.approx(1.0, abs=1e-12)
     low, high = np.array(values["interval"]["low"]), np.array(values["interval"]["high"])
@@ -43,7 +43,7 @@ def test_the_json_is_what_was_kept(body: bytes) -> None:
 
 
 def test_the_csv_holds_numbers_under_fixed_names(body: bytes) -> None:
-    text = VIEWS["csv"].render(body).decode()
+    text = rendered("csv", body).decode()
     header, *rows = csv.reader(io.StringIO(text))
     assert header == [*COLUMNS, "geoveil"]
     assert rows[0].pop().startswith("{")  # what no spreadsheet takes for a formula
@@ -55,7 +55,7 @@ def test_the_csv_holds_numbers_under_fixed_names(body: bytes) -> None:
 
 
 def test_the_geojson_is_a_collection_of_cells(body: bytes) -> None:
-    collection = json.loads(VIEWS["geojson"].render(body))
+    collection = json.loads(rendered("geojson", body))
     assert collection["type"] == "FeatureCollection"
     assert len(collection["features"]) == 48
     cells = [feature["properties"] for feature in collection["features"]]
@@ -71,7 +71,7 @@ def test_the_geojson_is_a_collection_of_cells(body: bytes) -> None:
 
 def test_the_parquet_is_a_table(body: bytes) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(io.BytesIO(VIEWS["parquet"].render(body)))
+    table = parquet.read_table(io.BytesIO(rendered("parquet", body)))
     assert table.column_names == [*COLUMNS, "geometry"]
     assert table.num_rows == 48
     assert sum(table["share"].to_pylist()) == pytest.approx(1.0, abs=1e-12)
@@ -83,10 +83,10 @@ def test_the_parquet_is_a_table(body: bytes) -> None:
 
 def test_the_parquet_is_geoparquet(body: bytes, tmp_path: Path) -> None:
     geopandas = pytest.importorskip("geopandas")
-    (tmp_path / "map.parquet").write_bytes(VIEWS["parquet"].render(body))
+    (tmp_path / "map.parquet").write_bytes(rendered("parquet", body))
     frame = geopandas.read_parquet(tmp_path / "map.parquet")
     assert (len(frame), str(frame.crs)) == (48, "OGC:CRS84")
-    cells = json.loads(VIEWS["geojson"].render(body))["features"]
+    cells = json.loads(rendered("geojson", body))["features"]
     corners = cells[17]["geometry"]["coordinates"][0]
     assert [list(each) for each in frame.geometry[17].exterior.coords] == corners
 
@@ -96,7 +96,7 @@ def test_the_command_line_reads_what_the_service_wrote(
     body: bytes, ending: str, tmp_path: Path
 ) -> None:
     file = tmp_path / f"estimate.{ending}"
-    file.write_bytes(VIEWS[ending].render(body))
+    file.write_bytes(rendered(ending, body))
     result = read_result(str(file))
     np.testing.assert_allclose(result.share, msgspec.json.decode(body)["distribution"], rtol=1e-14)
     assert result.low is not None
@@ -105,7 +105,7 @@ def test_the_command_line_reads_what_the_service_wrote(
 
 @pytest.mark.parametrize("ending", VIEWS)
 def test_no_view_repeats_what_somebody_typed(body: bytes, ending: str) -> None:
-    made = VIEWS[ending].render(body)
+    made = rendered(ending, body)
     assert b"HYPERLINK" not in made
-    assert VIEWS[ending].render(body) == made
+    assert rendered(ending, body) == made
     assert VIEWS[ending].media_type.count("/") == 1

@@ -277,6 +277,16 @@ class StoreContract:
         assert store.estimate("paris") is None
         assert len(store.closings()) == len(store.rounds("paris")) == 1
 
+    def test_maps_of_slots_are_kept_beside_the_estimate(self, store: Store) -> None:
+        start(store)
+        store.add([Upload("paris", 1, device_id(1), 0)])
+        store.close_round("paris", 1, minimum=1, at_s=5)
+        estimate = estimate_of("paris", 1)
+        store.publish(replace(estimate, slots=b'{"maps":[]}'), a_round(number=2))
+        assert store.slot_maps("paris", 1) == b'{"maps":[]}'
+        assert store.estimate("paris") == estimate  # which is short
+        assert (store.slot_maps("paris", 2), store.slot_maps(MISSING, 1)) == (b"", b"")
+
     def test_the_last_estimate_is_that_of_the_last_round_with_one(self, store: Store) -> None:
         start(store)
         for number in (1, 2):

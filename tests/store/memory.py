@@ -133,7 +133,8 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
             )
         )
     if made := kept.estimate:
-        tables["estimate"].append((kept.key, made.made_at_s, made.reports, made.body))
+        kept_estimate = (kept.key, made.made_at_s, made.reports, made.body, made.slots)
+        tables["estimate"].append(kept_estimate)
 
 
 def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
@@ -168,11 +169,9 @@ def _read_ends(tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
         kept.closing = ClosingRecord(
             kept.record.campaign, kept.record.number, closed_at_s, failures
         )
-    for key, made_at_s, reports, body in tables["estimate"]:
+    for key, *estimate in tables["estimate"]:
         record = rounds[key].record
-        rounds[key].estimate = EstimateRecord(
-            record.campaign, record.number, made_at_s, reports, body
-        )
+        rounds[key].estimate = EstimateRecord(record.campaign, record.number, *estimate)
 
 
 def _read_counts(owner: KeptCampaign, tables: Tables, rounds: Mapping[int, KeptRound]) -> None:
@@ -438,7 +437,14 @@ class MemoryStore:
         with self._lock:
             kept = self._campaigns.get(campaign)
             made = [one.estimate for one in kept.rounds if one.estimate] if kept else []
-            return next((one for one in made[::-1] if number in (None, one.round)), None)
+            found = next((one for one in made[::-1] if number in (None, one.round)), None)
+            return found and replace(found, slots=b"")
+
+    def slot_maps(self, campaign: str, number: int) -> bytes:
+        """The maps of slots beside the estimate of a round."""
+        with self._lock:
+            kept = self._find(campaign, number)
+            return kept.estimate.slots if kept and kept.estimate else b""
 
     def estimated_rounds(self, campaign: str) -> set[int]:
         """The rounds that have an estimate."""

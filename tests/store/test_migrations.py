@@ -138,7 +138,7 @@ def test_a_store_of_an_older_program_is_brought_up_to_date(
         store.add([upload(number) for number in range(100)])
         store.close()
         before = dict(raw.run("SELECT cell, count FROM tally"))
-    with pytest.raises(InvalidInput, match=r"schema \(1\) must be 7"):
+    with pytest.raises(InvalidInput, match=rf"schema \(1\) must be {len(raw.steps)}"):
         open_store(raw.address, create=False)
     store = open_store(raw.address)
     by_cell = store.counts("paris")[1].tolist()
@@ -217,7 +217,8 @@ def test_a_migration_that_fails_changes_nothing(
 ) -> None:
     open_store(raw.address).close()
     before = raw.schema()
-    broken = Migration(8, "broken", "CREATE TABLE half (x integer); SELECT no_such_function()", "")
+    fails = "CREATE TABLE half (x integer); SELECT no_such_function()"
+    broken = Migration(len(raw.steps) + 1, "broken", fails, "")
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, broken))
         with pytest.raises(geoveil.store.StoreFailed):
@@ -230,13 +231,15 @@ def test_a_migration_that_fails_changes_nothing(
 def test_a_newer_schema_is_refused_and_left_alone(
     database: str, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = Migration(8, "newer", "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow")
+    latest = len(raw.steps)
+    makes, drops = "CREATE TABLE tomorrow (x integer)", "DROP TABLE tomorrow"
+    newer = Migration(latest + 1, "newer", makes, drops)
     with monkeypatch.context() as patch:
         use_steps(patch, (*raw.steps, newer))
         open_store(raw.address).close()
     before = raw.schema()
     for create in (True, False):
-        with pytest.raises(NewerSchema, match=r"\(8\) must be at most 7"):
+        with pytest.raises(NewerSchema, match=rf"\({latest + 1}\) must be at most {latest}"):
             open_store(raw.address, create=create)
     assert raw.schema() == before
 

@@ -24,7 +24,7 @@ from geoveil.client.refusal import Refused
 from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import strict_json
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument, tag_of
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM
 
 _LINK = re.compile(
@@ -111,12 +111,14 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: its status, its media type, how long to wait, and its body."""
+    """An answer: its status, its media type, how long to wait, its body, and when it was made."""
 
     status: int
     media: str
     retry_after_s: float
     body: bytes
+    date_s: float | None = None
+    """By the collector's clock, in seconds since 1970; ``None`` where it does not say."""
 
 
 class Transport(Protocol):
@@ -214,7 +216,10 @@ def _answer(response: HTTPResponse, limit: int) -> Answer:
     else:  # a date, or nothing
         with suppress(ValueError, TypeError, OverflowError):
             wait_s = max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    return Answer(response.status, response.headers.get_content_type(), wait_s, body)
+    date_s: float | None = None
+    with suppress(ValueError, TypeError, OverflowError):
+        date_s = parsedate_to_datetime(response.getheader("Date", "")).timestamp()
+    return Answer(response.status, response.headers.get_content_type(), wait_s, body, date_s)
 
 
 # --- The collector: a document to fetch, a report to hand over, both with patience
@@ -226,7 +231,9 @@ _ANSWER_BYTES = 1 << 16
 _PROBLEMS = "https://geoveil.org/problems/"
 _LATER = frozenset({408, 425, 429})
 _ENDED = "campaign-ended"
-_FINAL = frozenset({"mechanism-expired", "cell-out-of-range", "malformed-body", _ENDED})
+_FINAL = frozenset(
+    {"mechanism-expired", "cell-out-of-range", "slot-out-of-range", "malformed-body", _ENDED}
+)
 """Problems of the report itself or of its campaign, at any time and wherever it is sent. Any other may
 pass: a clock is put right, a proxy finds the right service."""
 
@@ -296,6 +303,7 @@ class Collector:
         self._transport = transport
         self._patience = patience
         self._latest: tuple[MechanismDocument, ...] = ()
+        self._date_s: float | None = None
 
     def mechanism(
         self, *, max_epsilon_per_km: float, now_s: float, promise_per_km: float | None = None
@@ -317,15 +325,37 @@ class Collector:
             raise Refused("not-yet-valid")
         if now_s >= document.expires_s:
             raise Refused("expired")
-        if document.slots is not None or document.trips:
+        if document.trips:
             raise Refused("unsupported")
+        self.slot(document, now_s)
         return document
+
+    def slot(self, document: MechanismDocument, now_s: float) -> int | None:
+        """The slot that a location of now is true in; ``None`` where the document has none.
+
+        It is that of the device's clock, never one of the collector's choosing. Where the collector's
+        clock, as of its last answer, was in another one and more than a moment away, one of them is wrong.
+        """
+        slots = document.slots
+        if slots is None:
+            return None
+        try:
+            slot = slots.at(now_s)
+            theirs = slot if self._date_s is None else slots.at(self._date_s)
+        except Unsupported:
+            raise Refused("zone") from None
+        if slot is None:
+            raise Refused("slot")
+        if slot != theirs and abs(now_s - (self._date_s or now_s)) > CLOCK_SKEW_S:
+            raise Refused("clocks")
+        return slot
 
     def _fetched(self) -> tuple[MechanismDocument, ...]:
         path, tag = self._address.mechanism_path, tag_of(self._latest) if self._latest else None
         answer = self._patiently(lambda: self._transport.get(path, tag=tag, limit=LARGEST_ANSWER))
         if answer is None:
             raise Refused("unreachable")
+        self._date_s = answer.date_s
         if answer.status == 304 and self._latest:
             return self._latest
         if answer.status == 200:
@@ -341,6 +371,8 @@ class Collector:
         Else it may count later: why not now, and the name of the collector's problem, where it gave one.
         """
         report = {"mechanism": charge.mechanism, "id": charge.report, "cell": charge.cell}
+        if charge.slot is not None:
+            report["slot"] = charge.slot
         path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
         try:
             answer = self._patiently(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))

@@ -87,6 +87,8 @@ class Receipt:
     operator_spent_per_km: float
     """What the reports to all campaigns of this origin have cost so far."""
     acknowledged: bool
+    slot: int | None = None
+    """The slot that was sent: when the location was true, as coarse as the document says; or ``None``."""
 
 
 class Device:
@@ -94,9 +96,10 @@ class Device:
 
     ``report`` fetches the current mechanism, checks it (``REASONS`` lists what can be wrong), reads the
     location, draws the noisy cell, charges the budget and sends the cell, the mechanism's id and an
-    id of its own: nothing else. A second call returns the first receipt: it reads no location, sends
-    nothing new and costs nothing, whatever rounds were opened since. ``again="day"`` or ``"round"``
-    allows one report a day (UTC) or a round, each charged.
+    id of its own, and the slot where the campaign has slots: nothing else.
+    A second call returns the first receipt: it reads no location, sends nothing new and costs nothing,
+    whatever rounds were opened since. ``again="day"`` or ``"round"`` allows one report a day (UTC) or
+    a round, each charged.
 
     ``promise_per_km`` chooses among the promises that a campaign offers; by default the strongest, with
     the smallest ε. ``budget_per_km`` limits all that the ledger ever spends, over all campaigns; nothing is
@@ -210,7 +213,7 @@ class Device:
         cost = document.promise
         return (
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
-            f"{in_words(document)} This report costs {cost.amount()}; "
+            f"{in_words(document, self._collector.slot(document, now_s))} This report costs {cost.amount()}; "
             f"{self.limits.left_in_words(spent)}. {self._operator(spent, cost)} "
             f"{_AGAIN[self.again]}{self._again(cost)}{_AHEAD if spent.ahead else ''}"
         )
@@ -257,13 +260,14 @@ class Device:
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
             return accepted
+        slot = self._collector.slot(document, now_s)
         report, bits = accepted
         del accepted
         try:
             drawn = where.draw(document, bits, outside)
         finally:
             del bits  # beside what is sent, now or later, they would tell from where
-        return self.ledger.charge(current, period, self.limits, now_s, report, drawn)
+        return self.ledger.charge(current, period, self.limits, now_s, report, drawn, slot)
 
     def _earlier(self, now_s: float) -> Charge | None:
         """The report that was made already, where no document is needed to know it."""
@@ -343,6 +347,7 @@ class Device:
             budget_left_per_km=left_of(self.limits.lifetime_per_km, lifetime.exact),
             operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
+            slot=charge.slot,
         )
 
     # -- in words --------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ class Ledger:
         now_s: float,
         report: str,
         drawn: Drawn,
+        slot: int | None = None,
     ) -> Charge:
         """Charge a report that was drawn; once this returns, it may be sent.
 
@@ -167,7 +168,13 @@ class Ledger:
             paid = (current.campaign, current.number, current.mechanism, report)
             promise, day = current.promise, tables.day_of(now_s)
             charge = Charge(
-                *paid, promise.epsilon_per_km, "sent", *drawn, day=day, slack_nats=promise.slack
+                *paid,
+                promise.epsilon_per_km,
+                "sent",
+                *drawn,
+                day=day,
+                slack_nats=promise.slack,
+                slot=slot,
             )
             tables.add(book, charge)
             tables.move_on(book, current.campaign, period)

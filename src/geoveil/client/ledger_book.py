@@ -81,6 +81,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             expires_s INTEGER NOT NULL
         ) WITHOUT ROWID""",
     ),
+    (
+        # the slot that was sent; nothing where the document has none
+        "ALTER TABLE charge ADD COLUMN slot INTEGER",
+    ),
 )
 """What each version of the schema adds to the one before; the file says which it has."""
 
@@ -105,6 +109,8 @@ class Charge:
     """Days since 1970 (UTC) by the device's clock; ``None`` where an earlier version did not note it."""
     slack_nats: float | None = None
     """η; ``None`` where the promise was between cells, under a document of version 1."""
+    slot: int | None = None
+    """The slot that was sent; ``None`` where the document has none."""
 
     def __post_init__(self) -> None:
         drawn = [value is not None for value in (self.cell, self.lat, self.lng)]

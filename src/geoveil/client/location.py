@@ -100,17 +100,26 @@ def draw_at(
     return reported, *area.latlng(law.centres.points_km[reported])
 
 
-def in_words(document: MechanismDocument) -> str:
-    """What a report tells about two people, what is sent, and how far from the truth it lies."""
+def in_words(document: MechanismDocument, slot: int | None = None) -> str:
+    """What a report tells about two people, what is sent, and how far from the truth it lies.
+
+    ``slot`` is the one that would be named.
+    """
     law, cells = document.law, document.area.size
     middle = law.centres.rectangle_km.mean(axis=0)
     row = law.rows_at(law.steps_of(middle)[None])[0].astype(float)
     away = law.centres.points_km - middle
     mean_km = float(row @ np.hypot(away[:, 0], away[:, 1]) / row.sum())
     around = " or of a ring around them" if document.rim else ""
+    when = ""
+    if document.slots is not None and slot is not None:
+        when = (
+            f", and the slot of now ({document.slots.in_words(slot)}), which says when, not where, and is "
+            "not changed by chance"
+        )
     return (
         f"{explain(document.promise, None, NEARBY_KM)} One of {cells} cells of "
         f"{1000 * document.area.cell_km:.0f} m{around} would be sent, drawn at random around where you "
-        "stand, with a random number and the id of the rule it was drawn by; nothing else. "
+        f"stand, with a random number and the id of the rule it was drawn by{when}; nothing else. "
         f"From the middle of the map it lies {mean_km:.2g} km away on average."
     )

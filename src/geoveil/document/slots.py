@@ -16,6 +16,7 @@ Every = Literal["day", "week", "once"]
 MOST_SLOTS = 168
 """The hours of a week."""
 NAME_LENGTH = 40
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MINUTES = {"day": 1440, "week": 10_080}
 _LATEST_S = 1 << 40
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
@@ -40,6 +41,24 @@ class Slots:
     every: Every
     names: tuple[str, ...]
     starts: tuple[int, ...]
+
+    @classmethod
+    def of_hours(cls, zone: str, *, weekdays: bool) -> Slots:
+        """The 24 hours of a day, or those of each day of the week.
+
+        >>> Slots.of_hours("Europe/Paris", weekdays=True).names[-1]
+        'Sunday 23'
+        """
+        names = [f"{hour:02}" for hour in range(24)]
+        if weekdays:
+            names = [f"{day} {hour}" for day in DAYS for hour in names]
+        starts = range(0, 60 * len(names), 60)
+        return cls(zone, "week" if weekdays else "day", tuple(names), tuple(starts))
+
+    def in_words(self, slot: int) -> str:
+        """One of them, and how many there are."""
+        every = {"day": "of every day", "week": "of every week", "once": "in all"}[self.every]
+        return f"“{self.names[slot]}”, one of {len(self.names)} {every}, {self.zone}"
 
     def at(self, time_s: float) -> int | None:
         """The number of the slot at a time in seconds since 1970; ``None`` outside all periods."""

@@ -221,6 +221,7 @@ def publish(
     not_before_s: int,
     expires_s: int,
     level: int = 0,
+    slots: Slots | None = None,
 ) -> MechanismDocument:
     """A designed mechanism as a document, such as a ``Campaign``'s current one.
 
@@ -245,6 +246,7 @@ def publish(
         mechanism.law,
         int(not_before_s),
         int(expires_s),
+        slots,
     )
     read = MechanismDocument.read(document.to_bytes(), certified=True)
     document.check_promise()

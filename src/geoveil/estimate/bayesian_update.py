@@ -99,13 +99,21 @@ class IterativeBayesianUpdate:
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
         )
 
-    def fit_slots(self, slots: Mapping[Any, Tally | Iterable[Tally]]) -> SlotMaps:
+    def fit_slots(
+        self,
+        slots: Mapping[Any, Tally | Iterable[Tally]],
+        *,
+        pooled: fitted.Estimate | None = None,
+        searched: int | None = None,
+    ) -> SlotMaps:
         """One map for each slot, such as the hours of a day: ``fit_slots({hour: tally})[8]``.
 
         The ascent of a slot runs on its own reports. It begins at the pooled map of all slots, at the uniform
         one or half-way, and makes the same number of steps in every slot; held-out reports choose both
         where ``stop`` is ``CrossValidated()``, else it begins at the pooled map. Slots without reports have
-        no map and are named in ``empty``. Cost: fifteen ascents of every slot and two more.
+        no map and are named in ``empty``. ``pooled`` is the map of all slots, where it is known. With
+        ``searched`` the held-out reports are those of so many slots only.
+        Cost: fifteen ascents of every slot that is searched and one or two of every slot.
 
         >>> import geoveil as gv
         >>> mechanism = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
@@ -114,7 +122,7 @@ class IterativeBayesianUpdate:
         >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
         ([8], (9,), 0)
         """
-        return fit_slots(self, slots)
+        return fit_slots(self, slots, pooled, searched)
 
     def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
         """The cells; or the places in them, where held-out reports are predicted better so."""

@@ -61,26 +61,30 @@ class AverageOfEstimates:
         """
         given = [list(group) for group in groups]
         each = [tally for group in given for tally in group]
-        parts = [self.estimator.fit(group) for group in given]
-        weights = np.array([part.total for part in parts], dtype=np.float64)
-        weights /= weights.sum()
-        distribution = weights @ np.stack([part.distribution for part in parts])
-        reasons = list(dict.fromkeys(part.stopped for part in parts))
-        more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other ways)"
-        return fitted.Estimate(
-            space=parts[0].space,
-            distribution=distribution,
-            total=sum(part.total for part in parts),
-            steps=max(part.steps for part in parts),
-            stopped=f"average of {len(parts)} estimates, each {reasons[0]}{more}",
-            find_fit=lambda: fitted.fit_of(fitted.Observations(each), distribution),
-            find_errors=lambda: bars.AveragedErrors.of(
-                distribution, [p.errors for p in parts], weights
-            ),
-            find_identifiability=lambda: min(
-                (part.identifiable for part in parts), key=lambda found: found.rank
-            ),
-        )
+        return averaged([self.estimator.fit(group) for group in given], each)
+
+
+def averaged(parts: Sequence[fitted.Estimate], each: Sequence[Tally]) -> fitted.Estimate:
+    """Σ (n_p/n)·θ_p over estimates of parts of the people, made from ``each`` of these tallies together."""
+    weights = np.array([part.total for part in parts], dtype=np.float64)
+    weights /= weights.sum()
+    distribution = weights @ np.stack([part.distribution for part in parts])
+    reasons = list(dict.fromkeys(part.stopped for part in parts))
+    more = "" if len(reasons) == 1 else f" (and {len(reasons) - 1} other ways)"
+    return fitted.Estimate(
+        space=parts[0].space,
+        distribution=distribution,
+        total=sum(part.total for part in parts),
+        steps=max(part.steps for part in parts),
+        stopped=f"average of {len(parts)} estimates, each {reasons[0]}{more}",
+        find_fit=lambda: fitted.fit_of(fitted.Observations(each), distribution),
+        find_errors=lambda: bars.AveragedErrors.of(
+            distribution, [p.errors for p in parts], weights
+        ),
+        find_identifiability=lambda: min(
+            (part.identifiable for part in parts), key=lambda found: found.rank
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,10 @@ class SlotMaps(Mapping[Hashable, Estimate]):
 
 @one_blas_thread()
 def fit_slots(
-    update: IterativeBayesianUpdate, slots: Mapping[Any, Tally | Iterable[Tally]]
+    update: IterativeBayesianUpdate,
+    slots: Mapping[Any, Tally | Iterable[Tally]],
+    pooled: Estimate | None = None,
+    searched: int | None = None,
 ) -> SlotMaps:
     """One map a slot; see :meth:`IterativeBayesianUpdate.fit_slots`."""
     given = {
@@ -81,9 +84,11 @@ def fit_slots(
     full = {slot: tallies for slot, tallies in full.items() if tallies}
     if not full:
         raise InvalidInput("slots must hold at least one report; all are empty")
-    pooled = update.fit([tally for tallies in full.values() for tally in tallies])
+    if pooled is None:
+        pooled = update.fit([tally for tallies in full.values() for tally in tallies])
     if isinstance(update.stop, CrossValidated):
-        share, steps = _chosen(update.stop, list(full.values()), pooled.distribution)
+        every = max(1, -(-len(full) // (searched or len(full))))
+        share, steps = _chosen(update.stop, list(full.values())[::every], pooled.distribution)
         how = f"chosen by cross-validation for all slots together ({update.stop.folds} folds)"
         stop = replace(update, stop=Steps(steps, how), start=_start(pooled.distribution, share))
         started = f"{_STARTS[share]}, chosen by cross-validation"

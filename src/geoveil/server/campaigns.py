@@ -330,7 +330,7 @@ class Campaigns:
         """
         now = int(self.clock())
         estimate = EstimateRecord(
-            work.campaign, work.round, now, conclusion.reports, conclusion.body
+            work.campaign, work.round, now, conclusion.reports, conclusion.body, conclusion.slots
         )
         following = conclusion.following and conclusions.opened(
             conclusion.following, work.settings, now

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from io import BytesIO
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,11 +31,10 @@ from geoveil.document.wire import (
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed, Unsupported
 from geoveil.estimate.bars import ErrorBars
 from geoveil.position.positional import PositionalElastic
+from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, told_slots
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import Grid, Space
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
-from geoveil.table.reader import Format
-from geoveil.table.results import put_result, result_from_dict
 
 VERSION = 1
 LEVEL = 0.95
@@ -81,6 +79,8 @@ class Conclusion:
     following: RoundRecord | None
     unfinished: tuple[str, ...] = ()
     """The parts that the body does not have, by their names in :data:`PARTS`."""
+    slots: bytes = b""
+    """One map for each slot, where the campaign has slots."""
 
 
 def _nobody(conclusion: Conclusion) -> None:
@@ -114,12 +114,20 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
         published = _published(campaign, settings, work.campaign, work.closed_at_s)
         following = record_of(published, settings, work.closed_at_s)
     parts: dict[str, Any] = {}
-    for done, part in enumerate(PARTS.values()):
-        unfinished = tuple(PARTS)[done:]
+    maps = b""
+    names = [name for name in PARTS if name != "slots" or settings.slots is not None]
+    for done, name in enumerate(names):
+        unfinished = tuple(names[done:])
         body = _body(work, documents, closing, parts, unfinished)
-        tell(Conclusion(body, closing.reports, following, unfinished))
-        parts |= part(closing)
-    return Conclusion(_body(work, documents, closing, parts, ()), closing.reports, following)
+        tell(Conclusion(body, closing.reports, following, unfinished, maps))
+        part = PARTS[name]
+        if part is not None:
+            parts |= part(closing)
+        else:
+            told, maps = _slots(work, documents, closing)
+            parts |= told
+    body = _body(work, documents, closing, parts, ())
+    return Conclusion(body, closing.reports, following, slots=maps)
 
 
 def round_of(number: int, levels: Sequence[MechanismDocument], counts: IntArray) -> Round:
@@ -168,6 +176,7 @@ def _published(campaign: Campaign, settings: CampaignSettings, name: str, now_s:
                 not_before_s=since_s,
                 expires_s=until_s,
                 level=level,
+                slots=settings.time_slots,
             )
         )
     return tuple(documents)
@@ -365,6 +374,23 @@ def _alarm(closing: Closing) -> dict[str, Any]:
     return {"alarm": described}
 
 
+def _slots(
+    work: Work, documents: Mapping[int, Documents], closing: Closing
+) -> tuple[dict[str, Any], bytes]:
+    """What is said about the slots, and one map for each that has the minimum of reports."""
+    slots = work.settings.time_slots
+    assert slots is not None
+    tallies = by_slot(closing, work.counts, len(slots.names))
+    maps = fitted_slots(closing, tallies, work.settings.minimum_reports)
+    told = told_slots(slots, maps, work.settings.minimum_reports, closing)
+    about = {
+        "campaign": work.campaign,
+        "round": work.round,
+        "space": documents[work.round][0].area.to_dict(),
+    }
+    return {"slots": told}, kept_maps(about, told, maps, LEVEL)
+
+
 def _gain(closing: Closing) -> dict[str, Any]:
     """How far fake reports under the newest mechanisms would move this estimate."""
     gain, rounds = closing.manipulation_gain()
@@ -378,43 +404,20 @@ def _gain(closing: Closing) -> dict[str, Any]:
     return {"manipulation_gain": described}
 
 
-PARTS: Mapping[str, Callable[[Closing], dict[str, Any]]] = {
+PARTS: Mapping[str, Callable[[Closing], dict[str, Any]] | None] = {
     "error_bars": _error_bars,
     "alarm": _alarm,
+    "slots": None,
     "manipulation_gain": _gain,
 }
-"""What is said about a map, in the order in which it is missed; each can be left out."""
+"""What is said about a map, in the order in which it is missed; each can be left out. Slots, where there
+are any, have maps of their own, which need the counts."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:
     """The body as plain values."""
     values: dict[str, Any] = msgspec.json.decode(body)
     return values
-
-
-# --- An estimate as files: JSON as it is kept, GeoJSON and CSV and Parquet made from it
-
-
-class View(NamedTuple):
-    """A form of an estimate: its media type, and how it is made from the body."""
-
-    media_type: str
-    render: Callable[[bytes], bytes]
-
-
-def _written(kind: Format, body: bytes) -> bytes:
-    sink = BytesIO()
-    put_result(sink, kind, result_from_dict(read_body(body)))
-    return sink.getvalue()
-
-
-VIEWS: Mapping[str, View] = {
-    "json": View("application/json", bytes),
-    "geojson": View("application/geo+json", partial(_written, Format.GEOJSON)),
-    "csv": View("text/csv", partial(_written, Format.CSV)),
-    "parquet": View("application/vnd.apache.parquet", partial(_written, Format.PARQUET)),
-}
-"""By their endings."""
 
 
 # --- A campaign as everybody may know it

@@ -18,7 +18,8 @@ from geoveil.server import openapi as api
 from geoveil.server import questions
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.conclusion import LEVEL, read_body
-from geoveil.server.handlers import HELD, OPERATIONS, QUERY, answer, asked_round, operation
+from geoveil.server.estimate_routes import QUERY, asked_round
+from geoveil.server.handlers import HELD, OPERATIONS, answer, operation
 from geoveil.server.openapi import JSON, Audience
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, decode, tagged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from geoveil.errors import InvalidInput, MissingExtra
+from geoveil.errors import InvalidInput
 from geoveil.server import openapi as api
-from geoveil.server.conclusion import VIEWS, served
+from geoveil.server.conclusion import served
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.pages import HTML, PARTICIPANT
-from geoveil.server.problem import Problem, decode, preferred, tagged
+from geoveil.server.problem import Problem, decode, tagged
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import Overloaded, StoreFailed
 
@@ -31,7 +31,7 @@ OPERATIONS: list[Operation] = []
 HELD: tuple[str, Content] = ("As you hold it.", {})
 OPEN_TO_PAGES = {
     "access-control-allow-origin": "*",
-    "access-control-expose-headers": "etag, retry-after",
+    "access-control-expose-headers": "date, etag, retry-after",
     "cross-origin-resource-policy": "cross-origin",
 }
 """On answers that pages of other origins may read."""
@@ -207,7 +207,8 @@ async def mechanism(service: Service, request: Request) -> Response:
     current = await service.blocking(service.campaigns.mechanism, campaign)
     content = await service.working(served, current.mechanism, current.document)
     cache = f"public, max-age={_MECHANISM_S}"
-    return tagged(request, content, JSON, cache=cache, tag=current.mechanism)
+    dated = {"date": formatdate(service.clock(), usegmt=True)}  # for devices that name a slot
+    return tagged(request, content, JSON, cache=cache, tag=current.mechanism, headers=dated)
 
 
 OPERATIONS.append(
@@ -219,7 +220,7 @@ OPERATIONS.append(
         None,
         {200: ("Stored: the answer comes after the commit.", {JSON: api.Counted | api.Results})},
         ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
-         "not-offered", "campaign-paused", "campaign-ended", "overloaded"),
+         "slot-out-of-range", "not-offered", "campaign-paused", "campaign-ended", "overloaded"),
         body=api.Report | api.Reports,
     )
 )  # fmt: skip
@@ -260,84 +261,6 @@ async def link(service: Service, request: Request) -> Response:
 async def asset(service: Service, request: Request) -> Response:
     """A script, a style or a picture of the pages."""
     return service.pages.asset(request, request.path_params["file"])
-
-
-# --- Estimates: the latest and every earlier one, as JSON, GeoJSON, CSV or Parquet
-
-
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_LATEST_CACHE = "public, no-cache"
-_ROUND_CACHE = "public, max-age=31536000, immutable"
-_ESTIMATES = {
-    view.media_type: api.ESTIMATE_SCHEMA if ending == "json" else {}
-    for ending, view in VIEWS.items()
-}
-_ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
-QUERY = {"round": (_ROUND, "Number of a round.")}
-
-
-def asked_round(request: Request) -> int | None:
-    """The round of ``?round=``; ``None`` for the latest."""
-    asked = request.query_params.get("round")
-    if asked is None:
-        return None
-    if not _NUMBER.fullmatch(asked):
-        raise Problem("malformed-body", "round must be a whole number from 1")
-    return int(asked)
-
-
-async def latest(service: Service, request: Request) -> Response:
-    """The latest estimate, or the one of ``?round=``."""
-    number = asked_round(request)
-    cache = _LATEST_CACHE if number is None else _ROUND_CACHE
-    return await _estimate(service, request, number, cache)
-
-
-async def of_round(service: Service, request: Request) -> Response:
-    """The estimate made at the close of a round; it never changes."""
-    asked = request.path_params["number"]
-    if not _NUMBER.fullmatch(asked):
-        raise Problem("unknown-round", "rounds are numbered from 1")
-    return await _estimate(service, request, int(asked), _ROUND_CACHE)
-
-
-async def _estimate(service: Service, request: Request, number: int | None, cache: str) -> Response:
-    campaign = service.campaign_id(request.path_params["campaign"])
-    ending = request.path_params.get("ending")
-    if ending is None:  # by what the client accepts
-        offered = {view.media_type: ending for ending, view in VIEWS.items()}
-        ending = offered[preferred(request.headers.get("accept", ""), list(offered))]
-    elif ending not in VIEWS:
-        raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
-    record = await service.blocking(service.campaigns.estimate, campaign, number)
-    try:
-        content = await service.working(VIEWS[ending].render, record.body)
-    except MissingExtra as error:
-        raise Problem("not-acceptable", str(error)) from None
-    name = f"{campaign}-round-{record.round}.{ending}"
-    headers = {"content-disposition": f'inline; filename="{name}"'}
-    if (await service.blocking(service.campaigns.state, campaign))["published"]:
-        headers |= OPEN_TO_PAGES
-    return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)
-
-
-for _path, _summary, _handler in (
-    ("/api/campaigns/{campaign}/estimate", "The latest estimate", latest),
-    ("/api/campaigns/{campaign}/rounds/{number}/estimate", "The estimate of a round", of_round),
-):
-    for _ending, _how in (("", ", by Accept"), (".{ending}", " as a file")):
-        operation(
-            f"GET {_path}{_ending}",
-            _summary + _how,
-            Audience.PUBLIC,
-            {200: ("The estimate.", _ESTIMATES), 304: HELD},
-            problems=(
-                "unknown-round", "no-estimate-yet", "not-acceptable",
-                *(["not-found"] if _ending else []),
-                *(["malformed-body"] if _handler is latest else []),
-            ),
-            query=QUERY if _handler is latest else {},
-        )(_handler)  # fmt: skip
 
 
 # --- Server-sent events: totals, rounds and alarms of a campaign as they change

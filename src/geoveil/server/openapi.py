@@ -16,7 +16,8 @@ from starlette.responses import Response
 
 from geoveil import __version__
 from geoveil.document.slots import MOST_SLOTS
-from geoveil.server.conclusion import VIEWS
+from geoveil.server.conclusion import PARTS
+from geoveil.server.estimate_files import VIEWS
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import State as Standing
@@ -337,6 +338,11 @@ MECHANISM_SCHEMA = {
         "kernel": {"type": "string", "contentEncoding": "base64"},
         "not_before": {"type": "integer"},
         "expires": {"type": "integer"},
+        "slots": {
+            "description": "Where reports name a slot: local times at which each begins.",
+            "type": "object",
+            "required": ["zone", "every", "names", "starts"],
+        },
     },
 }  # fmt: skip
 LEVELS_SCHEMA = {
@@ -369,8 +375,13 @@ ESTIMATE_SCHEMA = {
         "unfinished": {
             "description": "What was left out for want of time.",
             "type": "array",
-            "items": {"enum": ["error_bars", "alarm", "manipulation_gain"]},
+            "items": {"enum": list(PARTS)},
         },
+        "slots": {
+            "description": "Names and boundaries of slots, and the reports of those with a map of their own.",
+            "type": "object",
+        },
+        "slot": {"description": "Where this is the map of one slot: which.", "type": "object"},
     },
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -14,13 +14,16 @@ from geoveil.campaign.campaign import MINIMUM_REPORTS
 from geoveil.campaign.rules import PromiseRule
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
+from geoveil.document.slots import MOST_SLOTS, Every, Slots
 from geoveil.document.wire import MOST_LEVELS
-from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.space import MATRIX_LIMIT, Box, Grid
 from geoveil.store import RoundRecord
 
 NAME_LENGTH = 200
 MOST_REPORTS = 1_000_000_000
+MOST_COUNTS = 1 << 17
+"""Levels × slots × cells: what a round counts, which is kept and read as a whole."""
 YEAR_HOURS = 8766.0
 MINUTE_HOURS = 1 / 60
 
@@ -28,6 +31,23 @@ MINUTE_HOURS = 1 / 60
 def _between(low: float, high: float, description: str) -> Meta:
     """Bounds that the schema shows and :meth:`CampaignSettings.problems` enforces, in words of its own."""
     return Meta(description=description, extra_json_schema={"minimum": low, "maximum": high})
+
+
+class OwnSlots(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Slots with names of their own, one after another; the last of a day or a week ends with it."""
+
+    every: Annotated[Every, Meta(description="A week begins on Monday; once: periods.")]
+    names: Annotated[
+        tuple[str, ...],
+        Meta(extra_json_schema={"minItems": 2, "maxItems": MOST_SLOTS, "uniqueItems": True}),
+    ]
+    starts: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="Minutes of the day or the week, from 0 on; for periods seconds since 1970, and "
+            "the end of the last."
+        ),
+    ]
 
 
 class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -106,6 +126,13 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     grace_hours: Annotated[
         float, _between(0.0, YEAR_HOURS, "How long after that its reports still count.")
     ] = 24.0
+    slots: Annotated[
+        Literal["hour", "weekday-hour"] | OwnSlots | None,
+        Meta(description="Times that reports name and maps tell apart: when a location was true."),
+    ] = None
+    zone: Annotated[
+        str | None, Meta(description="Whose hours slots are, such as Europe/Paris.")
+    ] = None
     id: Annotated[
         str | None,
         Meta(
@@ -141,6 +168,18 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             trusted_seed=self.trusted_seed,
             between="positions",
         )
+
+    @property
+    def time_slots(self) -> Slots | None:
+        """The slots that documents tell devices about; ``InvalidFile`` where they cannot be."""
+        if self.slots is None:
+            return None
+        zone = self.zone or ""
+        if not isinstance(self.slots, OwnSlots):
+            return Slots.of_hours(zone, weekdays=self.slots == "weekday-hour")
+        own = self.slots
+        given = {"zone": zone, "every": own.every, "names": [*own.names], "starts": [*own.starts]}
+        return Slots.from_dict(given)
 
     def ends_with(self, concluded: int) -> bool:
         """Whether the campaign ends with the round that is the n-th with enough reports."""
@@ -186,6 +225,29 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 f"({self.minimum_reports}); raise one or lower the other"
             )
         self._check_grid()
+        self._check_slots()
+
+    def _check_slots(self) -> None:
+        if (self.slots is None) != (self.zone is None):
+            raise InvalidInput(
+                "slots and zone must be given together, such as hour and Europe/Paris; or neither"
+            )
+        try:
+            slots = self.time_slots
+            if slots is None:
+                return
+            slots.time_zone  # noqa: B018 — raises where this machine does not know it
+            number = len(slots.names)
+            if number < 2:
+                raise InvalidInput("slots must be at least 2; leave them out where there is one")
+        except (InvalidFile, Unsupported) as problem:
+            raise InvalidInput(str(problem)) from None
+        levels, cells = len(self.promises_per_km or (0,)), self.grid.size
+        if levels * number * cells > MOST_COUNTS:
+            raise InvalidInput(
+                f"slots ({number}) × promises ({levels}) × cells ({cells:,}) must be at most "
+                f"{MOST_COUNTS:,}; choose fewer slots or larger cells"
+            )
 
     def _check_promises(self) -> None:
         promises = self.promises_per_km

@@ -50,6 +50,21 @@ def _names_all(published: RoundRecord, report: Report) -> bool:
     return bool(published.levels) and report.mechanism == published.mechanism
 
 
+def _slot(published: RoundRecord, report: Report) -> int:
+    """The number of the slot that a report names; 0 where the document has none."""
+    slots, slot = published.slots, report.slot
+    if slots == 1:
+        if slot is not msgspec.UNSET:
+            raise Problem("not-offered", "the document of this mechanism has no slots")
+        return 0
+    if slot is msgspec.UNSET or slot >= slots:
+        raise Problem(
+            "slot-out-of-range",
+            f"slot must be from 0 to {slots - 1}: the one that the location was true in",
+        )
+    return slot
+
+
 class Uploads:
     """Takes reports for all campaigns of a service."""
 
@@ -108,16 +123,15 @@ class Uploads:
         if published is None or published.campaign != campaign or _names_all(published, report):
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
-        if report.slot is not msgspec.UNSET or report.to is not msgspec.UNSET:
-            raise Problem(
-                "not-offered", "the document of this mechanism has neither slots nor trips"
-            )
+        if report.to is not msgspec.UNSET:
+            raise Problem("not-offered", "the document of this mechanism has no trips")
+        slot = _slot(published, report)
         if report.cell >= published.cells_each:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells_each - 1}")
         clock = self._service.clock
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        number = published.report_number(report.mechanism, 0, report.cell)
+        number = published.report_number(report.mechanism, slot, report.cell)
         return Upload(campaign, published.number, bytes.fromhex(report.id), number)
 
     async def _unknown(self, campaign: str) -> Problem:

@@ -270,8 +270,8 @@ class Store(ABC):
             if not closed:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
             new = run(
-                "INSERT INTO estimate (round_key, made_at_s, reports, body)"
-                " VALUES (:key, :made_at_s, :reports, :body)"
+                "INSERT INTO estimate (round_key, made_at_s, reports, body, slots)"
+                " VALUES (:key, :made_at_s, :reports, :body, :slots)"
                 " ON CONFLICT (round_key) DO NOTHING RETURNING round_key",
                 key=closed[0][0],
                 **asdict(estimate),
@@ -331,11 +331,23 @@ class Store(ABC):
         return opened
 
     def estimate(self, campaign: str, number: int | None = None) -> records.EstimateRecord | None:
-        """The estimate made at the close of a round; of the last one that has any, without a number."""
+        """The estimate made at the close of a round; of the last one that has any, without a number.
+
+        Its ``slots`` are left to :meth:`slot_maps`: they are long.
+        """
         which = "" if number is None else "AND r.number = :number"
         statement = f"{sql.ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
         rows = self._read(statement, campaign=campaign, number=number)
         return records.EstimateRecord(*rows[0]) if rows else None
+
+    def slot_maps(self, campaign: str, number: int) -> bytes:
+        """The maps of slots beside the estimate of a round; empty where there are none."""
+        rows = self._read(
+            f"SELECT slots FROM estimate WHERE round_key = {sql.ROUND_KEY}",
+            campaign=campaign,
+            number=number,
+        )
+        return bytes(rows[0][0]) if rows else b""
 
     def estimated_rounds(self, campaign: str) -> set[int]:
         """The numbers of the rounds that have an estimate."""

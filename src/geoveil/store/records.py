@@ -112,6 +112,8 @@ class EstimateRecord:
     """How many reports, over all rounds, it was made from."""
     body: bytes
     """Canonical JSON: distribution, intervals, certificate, alarm, manipulation gain."""
+    slots: bytes = b""
+    """Canonical JSON: the maps of all slots, asked for by themselves; empty where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ _COLUMNS = {
     "round_total": "round_key count",
     "closing": "round_key closed_at_s claimed_until_s failures given_up_at_s",
     "closing_tally": "closing_key round_key counts",
-    "estimate": "round_key made_at_s reports body",
+    "estimate": "round_key made_at_s reports body slots",
     "token": "digest label created_at_s",
     "upkeep": "key seen_at_s copied_at_s",
 }
@@ -169,7 +171,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7]
+    [1, 2, 3, 4, 5, 6, 7, 8]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
 from geoveil.arrays import IntArray
 from geoveil.channel.channel import Channel, Tally
-from geoveil.document.slots import MOST_SLOTS
+from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import MapSpace, OutsideCount
 from geoveil.table import locations, results, writer
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of files with one map a slot."""
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
-    "weekday-hour": lambda at: f"{_DAYS[at.weekday()]} {at.hour:02}",
+    "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
 }
-_ORDER = {f"{day} {hour:02}": 24 * n + hour for n, day in enumerate(_DAYS) for hour in range(24)}
+_ORDER = {name: n for n, name in enumerate(Slots.of_hours("UTC", weekdays=True).names)}
 
 
 @dataclass(frozen=True)
@@ -179,35 +178,44 @@ def write_by_slot(
     format: str | None = None,
 ) -> None:
     """One row for each cell of each slot, by the ending of the name: CSV, Parquet or GeoJSON."""
+    kind = format_of(path, format)
+    space = next(iter(maps.values())).space
+    if kind is Format.GEOJSON and not isinstance(space, MapSpace):
+        raise Unsupported(f"{space!r} has no map; write the maps as .csv or .parquet")
+    with writer.binary_sink(path) as sink:
+        put_by_slot(sink, kind, maps, description)
+
+
+def put_by_slot(
+    sink: IO[bytes],
+    kind: Format,
+    maps: Mapping[str, results.Result],
+    description: Mapping[str, Any],
+) -> None:
+    """Write the bytes of such a file."""
     import json
 
     import pyarrow as pa
 
-    kind = format_of(path, format)
     space = next(iter(maps.values())).space
     document = {"estimate_by_slot": VERSION, "space": space.to_dict(), **description}
     tables = {slot: result.columns() for slot, result in maps.items()}
-    with writer.binary_sink(path) as sink:
-        if kind is Format.GEOJSON:
-            if not isinstance(space, MapSpace):
-                raise Unsupported(f"{space!r} has no map; write the maps as .csv or .parquet")
-            head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-            sink.write(
-                f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode()
-            )
-            comma = "\n"
-            for slot, columns in tables.items():
-                by_cell = {name: columns[name] for name in columns if name != "cell"}
-                for feature in space.to_geojson(by_cell)["features"]:  # type: ignore[attr-defined]
-                    feature["properties"] = {"slot": slot, **feature["properties"]}
-                    sink.write(f"{comma}{json.dumps(feature, allow_nan=False)}".encode())
-                    comma = ",\n"
-            sink.write(b"\n]}\n")
-            return
-        rows = {"slot": pa.array([s for s, table in tables.items() for _ in table["cell"]])}
-        for name in next(iter(tables.values())):
-            values = np.concatenate([table[name] for table in tables.values()])
-            rows[name] = pa.array(values, mask=~np.isfinite(values))
-        batch = pa.RecordBatch.from_pydict(rows)
-        with writer.table_into(sink, kind, batch.schema, document) as table:
-            table.write(batch)
+    if kind is Format.GEOJSON:
+        head = json.dumps(document, ensure_ascii=False, allow_nan=False)
+        sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
+        comma = "\n"
+        for slot, columns in tables.items():
+            by_cell = {name: columns[name] for name in columns if name != "cell"}
+            for feature in space.to_geojson(by_cell)["features"]:  # type: ignore[attr-defined]
+                feature["properties"] = {"slot": slot, **feature["properties"]}
+                sink.write(f"{comma}{json.dumps(feature, allow_nan=False)}".encode())
+                comma = ",\n"
+        sink.write(b"\n]}\n")
+        return
+    rows = {"slot": pa.array([s for s, table in tables.items() for _ in table["cell"]])}
+    for name in next(iter(tables.values())):
+        values = np.concatenate([table[name] for table in tables.values()])
+        rows[name] = pa.array(values, mask=~np.isfinite(values))
+    batch = pa.RecordBatch.from_pydict(rows)
+    with writer.table_into(sink, kind, batch.schema, document) as table:
+        table.write(batch)

@@ -4,6 +4,7 @@ import { isObject, type Json, strictJson } from "./canonical.ts";
 import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument } from "./document.ts";
 import type { Charge } from "./ledger.ts";
 import { InvalidInput, Refused, RefusedDocument } from "./refusal.ts";
+import { type Slots, slotAt } from "./slots.ts";
 
 const LINK = new RegExp(`^((?:/[\\w.~-]+)*?)/(?:c|api/campaigns)/(${CAMPAIGN})/?$`);
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
@@ -14,7 +15,7 @@ const PROBLEMS = "https://geoveil.org/problems/";
 const LATER = new Set([408, 425, 429]);
 const ENDED = "campaign-ended";
 /** Problems of the report itself or of its campaign, at any time and wherever it is sent; any other may pass. */
-const FINAL = new Set(["mechanism-expired", "cell-out-of-range", "malformed-body", ENDED]);
+const FINAL = new Set(["mechanism-expired", "cell-out-of-range", "slot-out-of-range", "malformed-body", ENDED]);
 
 /** A campaign's collector and id, from `…/c/ID` or `…/api/campaigns/ID`. */
 export class Address {
@@ -57,6 +58,8 @@ export interface Answer {
   readonly media: string;
   readonly retryAfterS: number;
   readonly body: Uint8Array;
+  /** When it was made by the collector's clock, in seconds since 1970, where it says so. */
+  readonly dateS?: number | undefined;
 }
 
 /** How requests travel; tests may bring their own. Throws `Unreachable` where no whole answer comes. */
@@ -90,7 +93,9 @@ async function exchange(url: string, request: RequestInit, limit: number): Promi
     const onward = response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
     const media = (response.headers.get("content-type") ?? "").split(";")[0]!.trim().toLowerCase();
     const retryAfterS = waitOf(response.headers.get("retry-after") ?? "");
-    return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit) };
+    const date = Date.parse(response.headers.get("date") ?? "");
+    const dateS = Number.isNaN(date) ? undefined : date / 1000;
+    return { status: onward ? 302 : response.status, media, retryAfterS, body: await readUpTo(response, limit), dateS };
   } catch (problem) {
     throw problem instanceof Refused ? problem : new Unreachable("no whole answer");
   }
@@ -154,6 +159,7 @@ export class Collector {
   private readonly transport: Transport;
   private readonly patience: Patience;
   private latest: { body: Uint8Array; levels: MechanismDocument[] } | undefined;
+  private dateS: number | undefined;
 
   constructor(address: Address, transport: Transport, patience: Partial<Patience>) {
     this.address = address;
@@ -174,13 +180,28 @@ export class Collector {
     if (document.promise.epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");
     if (nowS < document.notBeforeS - CLOCK_SKEW_S) throw new Refused("not-yet-valid");
     if (nowS >= document.expiresS) throw new Refused("expired");
-    if (document.slots || document.trips) throw new Refused("unsupported");
+    if (document.trips) throw new Refused("unsupported");
+    this.slot(document, nowS);
     return document;
+  }
+
+  /**
+   * The slot that a location of now is true in: that of the device's clock, never one of the collector's choosing.
+   * Where the collector's clock was in another one and more than a moment away, one of them is wrong.
+   */
+  slot({ slots }: MechanismDocument, nowS: number): number | undefined {
+    if (!slots) return undefined;
+    const theirsS = this.dateS ?? nowS;
+    const [slot, theirs] = [nowS, theirsS].map((timeS) => knownSlot(slots, timeS));
+    if (slot === undefined || slot === null) throw new Refused("slot");
+    if (slot !== theirs && Math.abs(nowS - theirsS) > CLOCK_SKEW_S) throw new Refused("clocks");
+    return slot;
   }
 
   private async fetched(): Promise<MechanismDocument[]> {
     const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
     if (!answer) throw new Refused("unreachable");
+    this.dateS = answer.dateS;
     if (answer.status === 200) return this.read(answer.body);
     if (answer.status === 302) throw new Refused("redirect");
     const problem = problemOf(answer);
@@ -199,8 +220,8 @@ export class Collector {
 
   /** Hand over a drawn report; nothing is returned once it is counted, and `Refused` where it can never count. */
   async count(charge: Charge): Promise<Waits | undefined> {
-    const { mechanism, report: id, cell } = charge;
-    const body = JSON.stringify({ mechanism, id, cell });
+    const { mechanism, report: id, cell, slot } = charge;
+    const body = JSON.stringify({ mechanism, id, cell, slot }); // no slot where the document has none
     let answer: Answer | undefined;
     try {
       answer = await this.patiently(() => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES));
@@ -234,6 +255,14 @@ export class Collector {
       await new Promise((resume) => setTimeout(resume, pauseMs));
     }
     return undefined;
+  }
+}
+
+function knownSlot(slots: Slots, timeS: number): number | null {
+  try {
+    return slotAt(slots, timeS);
+  } catch {
+    throw new Refused("zone");
   }
 }
 

@@ -39,6 +39,8 @@ export interface Receipt extends Promised {
   /** What the reports to all campaigns of this origin have cost so far. */
   readonly operatorSpentPerKm: number;
   readonly acknowledged: boolean;
+  /** The slot that was sent, where the document has slots: when the location was true. */
+  readonly slot?: number | undefined;
 }
 
 /** What all reports of the ledger have cost, each sum as it is written and never below it. */
@@ -157,7 +159,7 @@ export class Device {
     if ("cell" in document) return this.nothingMore(document, spent);
     return (
       `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
-      `${explainDocument(document)} This report costs ${amount(document.promise)}; ` +
+      `${explainDocument(document, this.collector.slot(document, this.nowS()))} This report costs ${amount(document.promise)}; ` +
       `${leftInWords(this.limits, spent)}. ${this.operator(spent, document.promise)} ` +
       `${AGAIN[this.again]}${spent.ahead ? AHEAD : ""}`
     );
@@ -202,9 +204,10 @@ export class Device {
     const period = this.period(nowS, document);
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
+    const slot = this.collector.slot(document, nowS);
     try {
       const drawn = await drawFrom(where, document, accepted.draw, outside);
-      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn);
+      return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
     }
@@ -288,6 +291,7 @@ export class Device {
       budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
       operatorSpentPerKm: spent.operator.noLess(),
       acknowledged: charge.state === "acknowledged",
+      ...(charge.slot === undefined ? {} : { slot: charge.slot }),
     };
   }
 

@@ -8,5 +8,6 @@ export type { Charge } from "./ledger.ts";
 export { type Beyond, browserLocation, type Fix, type Locate } from "./location.ts";
 export { type Pair, TangentPlane } from "./plane.ts";
 export { InvalidInput, type Reason, REASONS, Refused, RefusedDocument, Unacknowledged } from "./refusal.ts";
+export { type Slots, slotAt } from "./slots.ts";
 export { IndexedDbStorage, type Kept, type LedgerStorage, MemoryStorage } from "./storage.ts";
 export { amount, explainDocument, explainPromise, odds, type Odds } from "./words.ts";

@@ -42,6 +42,8 @@ export interface Charge extends Drawn, Promised {
   readonly problem: string;
   /** Days since 1970 (UTC) by the device's clock. */
   readonly day: number;
+  /** The slot that was sent, where the document has slots. */
+  readonly slot?: number | undefined;
 }
 
 /** A mechanism document as the ledger knows it. */
@@ -157,14 +159,22 @@ export class Ledger {
    * Charge a report that was drawn; once this resolves, it may be sent. With the charge the key moves on: nobody
    * can work out from the ledger what the report was drawn from. Where another tab was quicker, its report is the one.
    */
-  charge(current: Round, period: Period, limits: Limits, nowS: number, report: string, drawn: Drawn): Promise<Charge> {
+  charge(
+    current: Round,
+    period: Period,
+    limits: Limits,
+    nowS: number,
+    report: string,
+    drawn: Drawn,
+    slot?: number,
+  ): Promise<Charge> {
     return this.change(async (book) => {
       const earlier = reported(book, current.campaign, period, current.mechanism);
       if (earlier) return earlier;
       check(book, current, limits, nowS);
       const { campaign, number: round, mechanism, promise } = current;
       const paid = { campaign, round, mechanism, report, ...promise, ...drawn, day: dayOf(nowS) };
-      const charge: Charge = { ...paid, state: "sent", problem: "" };
+      const charge: Charge = { ...paid, state: "sent", problem: "", ...(slot === undefined ? {} : { slot }) };
       book.charges.push(charge);
       await moveOn(book, campaign, period);
       return charge;
@@ -360,5 +370,7 @@ function isCharge(charge: unknown): boolean {
   const places = [lat, lng].every((degrees) => typeof degrees === "number" && Number.isFinite(degrees));
   const wholes =
     isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["cell"], 0, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
+  const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0, 2 ** 53);
+  if (!slotted) return false;
   return texts && costs && places && wholes && (state === "sent" || state === "acknowledged" || state === "refused");
 }

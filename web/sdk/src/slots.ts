@@ -49,6 +49,12 @@ export function slotAt(slots: Slots, timeS: number): number | null {
   return starts.filter((start) => start <= now).length - 1;
 }
 
+/** One of them, and how many there are. */
+export function slotInWords({ names, every, zone }: Slots, slot: number): string {
+  const often = { day: "of every day", week: "of every week", once: "in all" }[every];
+  return `“${names[slot]}”, one of ${names.length} ${often}, ${zone}`;
+}
+
 function localMinute(zone: string, every: Every, timeS: number): number {
   const format = new Intl.DateTimeFormat("en-GB", {
     timeZone: zone,

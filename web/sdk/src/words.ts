@@ -5,6 +5,7 @@
  */
 
 import type { MechanismDocument, Promised } from "./document.ts";
+import { slotInWords } from "./slots.ts";
 
 /** How far apart the two people are whom a sentence speaks of. */
 export const NEARBY_KM = 0.2;
@@ -92,9 +93,13 @@ function grouped(value: number): string {
   return value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
 }
 
-/** What a report tells about two people, what is sent, and how far from the truth it lies. */
-export function explainDocument(document: MechanismDocument): string {
-  const { law, area, rim, promise } = document;
+/** What a report tells about two people, what is sent (the slot among it), and how far from the truth it lies. */
+export function explainDocument(document: MechanismDocument, slot?: number): string {
+  const { law, area, rim, promise, slots } = document;
+  const when =
+    slots && slot !== undefined
+      ? `, and the slot of now (${slotInWords(slots, slot)}), which says when, not where, and is not changed by chance`
+      : "";
   const { centres } = law;
   const middle = [0, 1].map((axis) => ((centres.low[axis]! + centres.high[axis]!) / 2) * centres.pitchKm) as [
     number,
@@ -109,7 +114,7 @@ export function explainDocument(document: MechanismDocument): string {
   return (
     `${explainPromise(promise)} One of ${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m` +
     `${rim ? " or of a ring around them" : ""} would be sent, drawn at random around where you stand, with a random ` +
-    "number and the id of the rule it was drawn by; nothing else. From the middle of the map it lies " +
+    `number and the id of the rule it was drawn by${when}; nothing else. From the middle of the map it lies ` +
     `${general(weighted / weight, 2)} km away on average.`
   );
 }

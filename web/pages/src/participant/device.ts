@@ -28,6 +28,8 @@ export interface Rule {
   /** Where the plane of the map touches the globe, in degrees. */
   readonly plane: Pair;
   readonly origin: Pair;
+  /** The slot of time that the device's clock is in, where reports name one. */
+  readonly slot: { readonly name: string; readonly of: number; readonly zone: string } | undefined;
 }
 
 /** Every check passed; `made` where there is a report to this campaign already. */

@@ -1,6 +1,14 @@
 /** The device, off the page's own thread: a certificate may take seconds, and the page is being read meanwhile. */
 
-import { Device, type Fix, IndexedDbStorage, type MechanismDocument, Refused, Unacknowledged } from "@geoveil/client";
+import {
+  Device,
+  type Fix,
+  IndexedDbStorage,
+  type MechanismDocument,
+  Refused,
+  slotAt,
+  Unacknowledged,
+} from "@geoveil/client";
 import type { Asked, Cloud, Failure, Limits, Offer, Rule, Told } from "./device.ts";
 
 let device: Device | undefined;
@@ -64,7 +72,8 @@ function within(row: readonly number[], awayKm: readonly number[], weight: numbe
   return awayKm[last ?? nearest.at(-1)!]!;
 }
 
-function ruleOf({ id, round, promise, area, rim, law, expiresS }: MechanismDocument): Rule {
+function ruleOf({ id, round, promise, area, rim, law, expiresS, slots }: MechanismDocument): Rule {
+  const now = slots ? slotAt(slots, Date.now() / 1000) : null;
   const { pitchKm, east, north, low, high, lattice } = law.centres;
   const origin = area.toLatLng([0, 0]);
   return {
@@ -75,6 +84,7 @@ function ruleOf({ id, round, promise, area, rim, law, expiresS }: MechanismDocum
     high: [high[0] * pitchKm, high[1] * pitchKm],
     plane: [area.plane.lat, area.plane.lng],
     origin: area.plane.toPlane(origin[0], origin[1]),
+    slot: slots && now !== null ? { name: slots.names[now]!, of: slots.names.length, zone: slots.zone } : undefined,
   };
 }
 

@@ -33,6 +33,7 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
             {words.leavesList(number(rule.east.length, 6)).map((line) => (
               <li>{line}</li>
             ))}
+            {rule.slot && <li id="slot">{words.slot(rule.slot.name, number(rule.slot.of), rule.slot.zone)}</li>}
           </ul>
           <p>{words.notSent}</p>
         </>
@@ -102,7 +103,11 @@ export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean;
       <h2 id="receipt" ref={title} tabIndex={-1}>
         {counted ? receipt.title : charge.state === "sent" ? words.waiting : words.refusedSent}
       </h2>
-      <p class="lead">{receipt.cell(number(charge.cell, 6))}</p>
+      <p class="lead">
+        {charge.slot === undefined
+          ? receipt.cell(number(charge.cell, 6))
+          : receipt.cellAndSlot(number(charge.cell, 6), String(charge.slot))}
+      </p>
       <p>{receipt.where(degrees(charge.lat, charge.lng))}</p>
       {charge.state === "sent" && (
         <>

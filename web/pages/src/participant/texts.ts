@@ -17,7 +17,7 @@ const GERMAN_REASONS: Reasons = {
   redirect: "der Dienst hat an eine andere Adresse verwiesen",
   answer: "der Dienst hat nicht geantwortet, wie ein Dienst dieser Art es tut",
   document: "die Regel ist nicht in Ordnung",
-  unsupported: "die Kampagne fragt nach Tageszeiten oder Wegen, die diese Seite nicht sendet",
+  unsupported: "die Kampagne fragt nach Wegen, die diese Seite nicht sendet",
   level: "die Kampagne bietet die gewählte Zusage nicht an",
   campaign: "die Regel gehört zu einer anderen Kampagne",
   promise: "die Zusage erlaubt mehr als die Grenze, die für dieses Gerät gesetzt ist",
@@ -25,6 +25,9 @@ const GERMAN_REASONS: Reasons = {
   expired: "die Regel ist abgelaufen, oder die Uhr dieses Geräts geht vor",
   ended: "die Kampagne ist zu Ende",
   clock: "die Uhr dieses Geräts zeigt keine Zeit; stellen Sie sie",
+  zone: "die Zeiten der Kampagne sind die einer Zeitzone, die dieses Gerät nicht kennt",
+  slot: "die Kampagne fragt nur nach bestimmten Zeiten, und jetzt ist keine davon",
+  clocks: "die Uhr dieses Geräts und die des Dienstes zeigen verschiedene Zeitabschnitte; stellen Sie die Uhr",
   space: "die Felder sind nicht die, welche die Kampagne hatte, als dieses Gerät sie zuerst sah",
   budget: "die Meldung würde mehr kosten, als vom Budget übrig ist",
   location: "der Ort muss eine Breite von −90 bis 90 und eine Länge haben, in Grad",
@@ -121,6 +124,8 @@ export const say = texts(
     send: {
       title: "Send",
       leaves: "This leaves your browser",
+      slot: (name: string, slots: string, zone: string) =>
+        `the slot of time in which you send, such as “${name}” now (one of ${slots}, time of ${zone}): it is not blurred, and says when, not where`,
       leavesList: (cells: string) => [
         `the number of one square out of ${cells}, drawn at random`,
         "a random number, so that it is counted once",
@@ -146,6 +151,8 @@ export const say = texts(
     receipt: {
       title: "Sent and counted",
       cell: (cell: string) => `Square ${cell} was sent. Nothing else left your browser.`,
+      cellAndSlot: (cell: string, slot: string) =>
+        `Square ${cell} and slot ${slot} of time were sent. Nothing else left your browser.`,
       where: (place: string) => `Its centre lies at ${place}. It was drawn at random.`,
       once: "This was your one report to this campaign. Opening the page again reads no location and sends no report.",
       report: "Id of the report",
@@ -295,6 +302,8 @@ export const say = texts(
     send: {
       title: "Senden",
       leaves: "Das verlässt Ihren Browser",
+      slot: (name: string, slots: string, zone: string) =>
+        `der Zeitabschnitt, in dem Sie senden, jetzt etwa „${name}“ (einer von ${slots}, Zeit von ${zone}): Er ist nicht verwischt und sagt wann, nicht wo`,
       leavesList: (cells: string) => [
         `die Nummer eines von ${cells} Feldern, nach dem Zufall gezogen`,
         "eine Zufallszahl, damit die Meldung nur einmal zählt",
@@ -321,6 +330,8 @@ export const say = texts(
     receipt: {
       title: "Gesendet und gezählt",
       cell: (cell: string) => `Feld ${cell} wurde gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+      cellAndSlot: (cell: string, slot: string) =>
+        `Feld ${cell} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
       where: (place: string) => `Seine Mitte liegt bei ${place}. Es wurde nach dem Zufall gezogen.`,
       once: "Das war Ihre eine Meldung an diese Kampagne. Wenn Sie die Seite noch einmal öffnen, liest sie keinen Ort und sendet keine Meldung.",
       report: "Kennung der Meldung",

@@ -1,0 +1,180 @@
+"""One map for each slot of time at the close of a round, made from its own reports.
+
+A slot has a map from the minimum of reports on, over all rounds that the map of all is made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from geoveil.arrays import IntArray
+from geoveil.campaign import Closing
+from geoveil.channel.channel import Tally
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.slots import Slots
+from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate
+from geoveil.estimate.bars import ErrorBars
+from geoveil.estimate.fitted import Observations
+from geoveil.estimate.mixture import averaged
+from geoveil.space.space import MATRIX_LIMIT
+
+VERSION = 1
+KIND = "estimate-by-slot"
+MOST_SEARCHED = 100_000
+"""Cells × mechanisms × slots, some ten seconds, whose held-out reports choose for all slots."""
+MOST_BARS = MATRIX_LIMIT**3
+"""Slots × mechanisms × cells³, some thirty seconds; maps have error bars from the mechanisms that fit in."""
+
+OfSlot = Sequence[Sequence[Tally]]
+"""The tallies of one slot by level, each over all rounds."""
+
+
+class SlotMap(NamedTuple):
+    """The map of one slot."""
+
+    number: int
+    estimate: Estimate
+    bars: ErrorBars | None
+    """``None`` where there is no time for them."""
+
+
+def by_slot(closing: Closing, counts: Mapping[int, IntArray], slots: int) -> Sequence[OfSlot]:
+    """The reports of each slot by level, in the rounds that an estimate is made from."""
+    found: list[list[list[Tally]]] = [[[] for _ in closing.rounds[0].tallies] for _ in range(slots)]
+    for done in closing.rounds:
+        by_level = counts[done.number].reshape(len(done.mechanisms), slots, -1)
+        for level, mechanism in enumerate(done.mechanisms):
+            for slot in range(slots):
+                if by_level[level, slot].any():
+                    found[slot][level].append(Tally(mechanism, by_level[level, slot]))
+    return found
+
+
+def fitted_slots(closing: Closing, slots: Sequence[OfSlot], minimum: int) -> list[SlotMap]:
+    """A map for each slot with the minimum of reports.
+
+    Where the choice of a promise depends on the place, each is the average of one map for each promise.
+    """
+    enough = {number: each for number, each in enumerate(slots) if _reports(each) >= minimum}
+    if not enough:
+        return []
+    cells = closing.estimate.space.size
+    mechanisms = len({mechanism for done in closing.rounds for mechanism in done.mechanisms})
+    searched = max(1, MOST_SEARCHED // (cells * mechanisms))
+    parts = []
+    for level in range(len(slots[0])) if closing.depends else [None]:
+        mine = {number: _of_level(each, level) for number, each in enough.items()}
+        if any(mine.values()):
+            pooled = None if closing.depends else closing.estimate
+            update = IterativeBayesianUpdate()
+            parts.append(update.fit_slots(mine, pooled=pooled, searched=searched))
+    affordable = MOST_BARS // (len(enough) * cells**3)
+    maps = []
+    for number, each in enough.items():
+        of_slot = [part[number] for part in parts if number in part]
+        one = of_slot[0] if len(of_slot) == 1 else averaged(of_slot, _of_level(each, None))
+        maps.append(SlotMap(number, one, _bars(one, each, affordable, len(of_slot) > 1)))
+    return maps
+
+
+def _bars(estimate: Estimate, slot: OfSlot, affordable: int, is_average: bool) -> ErrorBars | None:
+    """Error bars from so many mechanisms, those with most reports: from some of them they are wider."""
+    tallies = sorted(_of_level(slot, None), key=lambda tally: -tally.total)
+    if is_average:
+        return estimate.errors if len(tallies) <= affordable else None
+    chosen = tallies[:affordable]
+    if not chosen:
+        return None
+    observations = Observations(chosen)
+    return FisherInformation().errors(
+        observations, estimate.distribution, lambda counts, _: counts, None
+    )
+
+
+def _of_level(slot: OfSlot, level: int | None) -> list[Tally]:
+    """The tallies of one level, or of all."""
+    return [tally for each in slot for tally in each] if level is None else list(slot[level])
+
+
+def _reports(slot: OfSlot) -> int:
+    return sum(tally.total for tally in _of_level(slot, None))
+
+
+# --- As they are told and kept
+
+
+def told_slots(
+    slots: Slots, maps: Sequence[SlotMap], minimum: int, closing: Closing
+) -> dict[str, Any]:
+    """What an estimate says about its slots: names and boundaries, and the reports of those with a map."""
+    reports = {each.number: each.estimate.total for each in maps}
+    every = range(len(slots.names))
+    return {
+        **slots.to_dict(),
+        "minimum_reports": minimum,
+        "reports": [reports.get(number) for number in every],
+        "summary": _summary(slots, len(maps), minimum, closing),
+    }
+
+
+def _summary(slots: Slots, maps: int, minimum: int, closing: Closing) -> str:
+    number = len(slots.names)
+    words = f"{maps} of {number} slots ({slots.zone}) have a map of their own"
+    if maps < number:
+        words += f"; {number - maps} have fewer than {minimum} reports so far"
+    sentences = [words]
+    if maps and closing.waiting:
+        sentences.append("Newer rounds that disagree are in none of them, nor in their intervals")
+    if maps and any(most.any() for most in closing.inspected.most):
+        sentences.append(
+            "Reports that may be fakes are in them: they are left out of the map of all only"
+        )
+    return ". ".join(sentences) + "."
+
+
+def kept_maps(
+    about: Mapping[str, Any], told: Mapping[str, Any], maps: Sequence[SlotMap], level: float
+) -> bytes:
+    """All maps in one text; nothing where there is none."""
+    if not maps:
+        return b""
+    names = told["names"]
+    return canonical_bytes(
+        {
+            "geoveil": VERSION,
+            "kind": KIND,
+            **about,
+            "slots": told,
+            "interval_level": level,
+            "maps": [_kept(each, names[each.number], level) for each in maps],
+        }
+    )
+
+
+def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
+    number, estimate, bars = slot
+    kept: dict[str, Any] = {
+        "slot": number,
+        "name": name,
+        "reports": estimate.total,
+        "steps": estimate.steps,
+        "stopped": estimate.stopped,
+        "distribution": _short(estimate.distribution),
+    }
+    if bars is not None:
+        low, high = bars.interval(level)
+        kept |= {
+            "standard_error": _short(bars.standard_error()),
+            "low": _short(low),
+            "high": _short(high),
+            "method": bars.method,
+        }
+    return kept
+
+
+def _short(values: Any) -> list[float | None]:
+    """Five digits: so many maps are kept short. Nothing where the data say nothing."""
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]

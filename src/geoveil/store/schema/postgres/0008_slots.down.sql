@@ -1,0 +1,1 @@
+ALTER TABLE estimate DROP COLUMN slots;

@@ -1,0 +1,158 @@
+"""Devices of a campaign with slots: which one they name, by whose clock, and what they say about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.world import CUT, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
+from geoveil.client import Unacknowledged
+from geoveil.client.collector import Answer
+from geoveil.document.slots import Slots
+from geoveil.document.wire import MechanismDocument
+
+HOURS = Slots.of_hours("Europe/Paris", weekdays=False)
+
+
+def seconds(*given: int) -> float:
+    return datetime(*given, tzinfo=UTC).timestamp()  # type: ignore[misc,arg-type]
+
+
+def with_slots(slots: Slots = HOURS, **changed: Any) -> MechanismDocument:
+    """The campaign of the other tests, valid for a year, with slots."""
+    plain = document(not_before_s=NOW_S - 20_000_000, expires_s=NOW_S + 20_000_000, **changed)
+    return MechanismDocument.read(replace(plain, slots=slots).to_bytes(), certified=True)
+
+
+@dataclass
+class Dated(Collector):
+    """A collector that says when it answers."""
+
+    date_s: float | None = None
+
+    def get(self, path: str, *, tag: str | None, limit: int) -> Answer:
+        return replace(super().get(path, tag=tag, limit=limit), date_s=self.date_s)
+
+
+def at(time_s: float) -> Callable[[], float]:
+    return lambda: time_s
+
+
+def test_the_slot_is_that_of_the_zone_when_the_location_is_read(tmp_path: Path) -> None:
+    collector = Collector(with_slots().served())
+    hour = HOURS.at(NOW_S)
+    assert hour == 9  # 08:00 UTC in winter
+    receipt = device(collector, tmp_path / "ledger").report(**PLACE)
+    (sent,) = collector.attempts
+    assert sent == {
+        "mechanism": receipt.mechanism, "id": receipt.report, "cell": receipt.cell, "slot": 9
+    }  # fmt: skip
+    assert receipt.slot == 9
+
+
+@pytest.mark.parametrize(
+    ("time_s", "hour"),
+    [
+        (seconds(2027, 3, 28, 0, 59, 59), 1),  # then clocks go from 2 to 3
+        (seconds(2027, 3, 28, 1, 0, 0), 3),
+        (seconds(2026, 10, 25, 0, 30), 2),  # the hour that comes twice is one slot
+        (seconds(2026, 10, 25, 1, 30), 2),
+        (seconds(2026, 10, 25, 2, 0), 3),
+    ],
+)
+def test_when_clocks_change(tmp_path: Path, time_s: float, hour: int) -> None:
+    collector = Dated(with_slots().served(), date_s=time_s)
+    receipt = device(collector, tmp_path / "ledger", clock=at(time_s)).report(**PLACE)
+    assert receipt.slot == collector.attempts[0]["slot"] == hour
+
+
+def test_without_slots_none_is_sent(tmp_path: Path) -> None:
+    collector = Collector()
+    assert device(collector, tmp_path / "ledger").report(**PLACE).slot is None
+    assert "slot" not in collector.attempts[0]
+
+
+def test_what_was_drawn_keeps_its_slot_however_late_it_arrives(tmp_path: Path) -> None:
+    collector = Collector(with_slots().served(), faults=[CUT, CUT, CUT])
+    with pytest.raises(Unacknowledged) as caught:
+        device(collector, tmp_path / "ledger").report(**PLACE)
+    assert caught.value.receipt.slot == 9
+    later = device(collector, tmp_path / "ledger", clock=at(NOW_S + 5 * 3600))
+    (receipt,) = later.flush()
+    assert receipt.slot == 9
+    assert len({tuple(each.items()) for each in collector.attempts}) == 1  # the very same report
+    assert later.report(**PLACE).slot == 9
+    assert [charge.slot for charge in later.history()] == [9]
+
+
+@pytest.mark.parametrize(
+    ("wrong_by_s", "passes"),
+    [(-290.0, True), (290.0, True), (-3600.0, False), (3600.0, False), (86_400.0, True)],
+)
+def test_clocks_that_disagree_about_the_slot(
+    tmp_path: Path, wrong_by_s: float, passes: bool
+) -> None:
+    """Minutes are forgiven, and so is a day: the hour is the same."""
+    collector, eye = Dated(with_slots().served(), date_s=NOW_S), Eye()
+    here = device(collector, tmp_path / "ledger", clock=at(NOW_S + wrong_by_s))
+    if passes:
+        assert here.report(locate=eye).slot == HOURS.at(NOW_S + wrong_by_s)
+        return
+    refusal = refused(here.report, locate=eye)
+    assert (refusal.reason, refusal.sent, eye.looks) == ("clocks", False, 0)
+    assert collector.attempts == []
+    assert here.history() == []  # nothing was charged
+    assert device(collector, tmp_path / "ledger").report(locate=eye).slot == 9  # the clock was set
+
+
+def test_no_date_and_a_date_without_sense_are_not_held_against_a_device(tmp_path: Path) -> None:
+    for number, date_s in enumerate((None, float(NOW_S))):
+        collector = Dated(with_slots().served(), date_s=date_s)
+        assert device(collector, tmp_path / f"ledger-{number}").report(**PLACE).slot == 9
+
+
+def test_outside_all_periods_nothing_is_sent(tmp_path: Path) -> None:
+    periods = Slots("UTC", "once", ("spring", "summer"), (NOW_S, NOW_S + 100, NOW_S + 200))
+    collector, eye = Collector(with_slots(periods).served()), Eye()
+    for time_s in (NOW_S - 1, NOW_S + 200):
+        late = device(collector, tmp_path / "ledger", clock=at(time_s))
+        assert refused(late.report, locate=eye).reason == "slot"
+        assert refused(late.explain).reason == "slot"
+    assert (eye.looks, collector.attempts) == (0, [])
+    receipt = device(collector, tmp_path / "ledger", clock=at(NOW_S + 100)).report(locate=eye)
+    assert receipt.slot == 1
+
+
+def test_the_person_is_told_that_the_slot_is_sent_as_it_is(tmp_path: Path) -> None:
+    words = device(Collector(with_slots().served()), tmp_path / "ledger").explain()
+    assert (
+        "and the slot of now (“09”, one of 24 of every day, Europe/Paris), which says when, not where, and "
+        "is not changed by chance; nothing else." in words
+    )
+    plain = device(Collector(), tmp_path / "other").explain()
+    assert "slot" not in plain
+
+
+def test_a_slot_that_the_collector_does_not_know_is_refused_for_good(tmp_path: Path) -> None:
+    collector = Collector(with_slots().served(), faults=[problem(422, "slot-out-of-range")])
+    refusal = refused(device(collector, tmp_path / "ledger").report, **PLACE)
+    assert (refusal.reason, refusal.detail, refusal.sent) == ("problem", "slot-out-of-range", True)
+
+
+def test_a_ledger_of_before_slots_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    first = device(Collector(), path).report(**PLACE)
+    book = sqlite3.connect(path)
+    book.execute("ALTER TABLE charge DROP COLUMN slot")
+    book.execute("PRAGMA user_version = 2")
+    book.commit()
+    book.close()
+    again = device(Collector(), path)
+    assert again.report(**PLACE) == first
+    assert again.history()[0].slot is None
