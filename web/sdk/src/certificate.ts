@@ -7,14 +7,16 @@
  * decision 11 of Geoveil, by number.
  */
 
-import type { Centres, Lattice } from "./area.ts";
+import type { Centres } from "./area.ts";
 import { FLOOR, type RoundedCone, TERMS } from "./cone.ts";
+import { length, longest, norm, normOfThird } from "./norms.ts";
 import type { Pair } from "./plane.ts";
+import { type Mean, Steepest } from "./steepest.ts";
+import { Windows } from "./windows.ts";
 
 const TOLERANCE = 0.004; // for each β·cell
 const FIRST = 0.5; // β times the side of the squares to begin with, at most
 const DEEPEST = 8; // how often a square is quartered, at most
-const REACH = 12; // centres up to so many 1/β away are summed one by one
 const BEYOND = 1 / 32; // the share of those beyond, at most, in parts of the tolerance
 const LOOKS = 16; // how many places are looked at closely before the threshold is set anew
 const ENTRIES = 1 << 16;
@@ -57,13 +59,15 @@ export class PositionLaw {
   private readonly weights: Float64Array;
   private readonly east: Float64Array;
   private readonly north: Float64Array;
-  private readonly lattice: Lattice | undefined;
+  /** Where the centres lie on a grid. */
+  private readonly windows: Windows | undefined;
   private readonly low: Pair;
   private readonly high: Pair;
   /** The rectangle of the centres, the rim included. */
   private readonly corners: readonly [Pair, Pair];
   /** The side of an undivided square: a cell of the grid, or a tip of the kernel. */
   private readonly side: number;
+  private readonly steepest: Steepest;
   private readonly tolerance: number;
   private readonly floor: number;
 
@@ -73,7 +77,6 @@ export class PositionLaw {
     this.weights = Float64Array.from(weights);
     this.east = centres.east.map((steps) => steps * pitchKm);
     this.north = centres.north.map((steps) => steps * pitchKm);
-    this.lattice = lattice;
     this.low = [centres.low[0] * pitchKm, centres.low[1] * pitchKm];
     this.high = [centres.high[0] * pitchKm, centres.high[1] * pitchKm];
     const { east, north } = this;
@@ -81,7 +84,9 @@ export class PositionLaw {
       [Math.min(...east), Math.min(...north)],
       [Math.max(...east), Math.max(...north)],
     ];
+    this.steepest = new Steepest(east, north, cone);
     this.side = lattice ? lattice.step * pitchKm : cone.radius;
+    this.windows = lattice && new Windows(lattice, this.weights, cone, this.side, this.low);
     this.tolerance = Math.min(Math.max(TOLERANCE * cone.beta * this.side, 0.001), 0.02);
     this.floor = FLOOR * this.weights.reduce((sum, weight) => sum + weight, 0);
   }
@@ -163,7 +168,7 @@ export class PositionLaw {
     const { beta } = this.cone;
     const sums = new Float64Array(TERMS);
     const mean = new Float64Array(6);
-    const windows = this.lattice ? new Windows(this.lattice, this.weights, this.cone, this.side, this.low) : undefined;
+    const { windows } = this;
     for (const { part, nodes } of groups) {
       const at: Pair = [(part[0] + 0.5) / parts, (part[1] + 0.5) / parts];
       windows?.turnTo([at[0] * sides[0], at[1] * sides[1]], rho);
@@ -221,9 +226,10 @@ export class PositionLaw {
       benn + 2 * nn * jen + ann * ne,
       bnnn + 2 * nn * jnn + ann * nn,
     );
-    const bent = (rho ** 2 / 2) * t;
-    let above = rest + rho * n * bent + (rho ** 2 / 2) * a * (rho * j + bent);
-    above += ((rho ** 3 / 6) * b + rho * rest) * (n + rho * j + bent);
+    const half = (rho * rho) / 2;
+    const bent = half * t;
+    let above = rest + rho * n * bent + half * a * (rho * j + bent);
+    above += (((half * rho) / 3) * b + rho * rest) * (n + rho * j + bent);
     const least = Math.max(1 - rho * (n + (rho / 2) * (a + (rho / 3) * b) + rest), Math.exp(-beta * rho));
     mean[0] = ne;
     mean[1] = nn;
@@ -247,7 +253,9 @@ export class PositionLaw {
         const index = order[next]!;
         const near = open.alone[index]! > (1 - 0.75 * this.tolerance) * threshold;
         if (!(edge[next] || near) || open.bound[index]! <= threshold) continue;
-        const [seen, most] = this.closely(open, index, rho);
+        const place: Pair = [open.place[2 * index]!, open.place[2 * index + 1]!];
+        const mean = open.mean.slice(6 * index, 6 * index + 6) as unknown as Mean;
+        const [seen, most] = this.steepest.at(place, mean, rho);
         open.bound[index] = Math.min(open.bound[index]!, most);
         best = Math.max(best, seen);
         if (claim > 0 && best > claim) return [best, threshold]; // broken, whatever the rest shows
@@ -272,205 +280,6 @@ export class PositionLaw {
     }
     return steps * g < AHEAD * this.side;
   }
-
-  /** max over all centres of |a_y − g|, at q and, at most, in the square. */
-  private closely(open: Candidates, index: number, rho: number): Pair {
-    const { cone } = this;
-    const [ge, gn, jee, jen, jnn, rest] = open.mean.slice(6 * index, 6 * index + 6) as [
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-    ];
-    let [seen, most] = [0, 0];
-    for (let centre = 0; centre < this.weights.length; centre++) {
-      const east = open.place[2 * index]! - this.east[centre]!;
-      const north = open.place[2 * index + 1]! - this.north[centre]!;
-      const r = Math.sqrt(east * east + north * north);
-      const near = Math.exp(-cone.decay(r));
-      const share = near / (near + FLOOR);
-      const slope = cone.rate(r);
-      const rate = share * slope; // of φ: φ′ = s·ψ′ and φ″ = s·ψ″ − s(1 − s)·ψ′²
-      const bend = share * (cone.turn(r) - (1 - share) * slope * slope);
-      const be = rate * east - ge;
-      const bn = rate * north - gn;
-      const ee = rate + bend * east * east - jee;
-      const en = bend * east * north - jen;
-      const nn = rate + bend * north * north - jnn;
-      const reached = longest(be, bn, ee, en, nn, rho) + (rho ** 2 / 2) * cone.bendChange(r, rho);
-      most = Math.max(most, reached);
-      seen = Math.max(seen, be * be + bn * bn);
-    }
-    return [Math.sqrt(seen), most * (1 + 1e-12) + rest];
-  }
-}
-
-/** Sums over the centres of a grid in a window around the one nearest to a place (steps 4 and 5). */
-class Windows {
-  private readonly lattice: Lattice;
-  private readonly cone: RoundedCone;
-  private readonly side: number;
-  private readonly low: Pair;
-  private readonly weights: Float64Array;
-  private readonly below: Float64Array;
-  /** What lies beyond the window, by how often it was doubled. */
-  private readonly beyond: Float64Array[] = [];
-  private terms: (Float64Array | undefined)[] = [];
-  private inner: Pair = [0, 0];
-  private shift: Pair = [0, 0];
-  private rho = 0;
-
-  constructor(lattice: Lattice, weights: Float64Array, cone: RoundedCone, side: number, low: Pair) {
-    this.lattice = lattice;
-    this.cone = cone;
-    this.side = side;
-    this.low = low;
-    const { rows, columns, at } = lattice;
-    this.weights = new Float64Array(rows * columns);
-    at.forEach((cell, index) => (this.weights[cell] = weights[index]!));
-    this.below = sumsBelow(this.weights, rows, columns);
-  }
-
-  /** From now on squares whose centres lie at this place of their node, in km. */
-  turnTo([east, north]: Pair, rho: number): void {
-    const at: Pair = [(this.low[0] + east) / this.side, (this.low[1] + north) / this.side];
-    this.shift = [Math.floor(at[0] + 0.5), Math.floor(at[1] + 0.5)];
-    this.inner = [at[0] - this.shift[0], at[1] - this.shift[1]];
-    this.rho = rho;
-    this.terms = [];
-  }
-
-  /** Z and the other sums around a node; the window is doubled until what is beyond has a share of `most`. */
-  sums(node: Pair, floor: number, most: number, sums: Float64Array): number {
-    const { rows, columns, rim } = this.lattice;
-    const [column, row] = [node[0] + this.shift[0] + rim, node[1] + this.shift[1] + rim];
-    const grows = Math.exp(2 * this.cone.beta * this.rho);
-    for (let doubled = 0; ; doubled++) {
-      const cells = this.reach(doubled);
-      const [up, across] = [Math.min(cells, rows - 1), Math.min(cells, columns - 1)];
-      const terms = (this.terms[doubled] ??= this.termsWithin(up, across));
-      addUp(this.weights, rows, columns, row, column, up, across, terms, sums);
-      sums[0]! += floor;
-      const beyond = (this.beyond[doubled] ??= this.beyondOf(cells));
-      const share = (beyond[row * columns + column]! * grows) / sums[0]!;
-      if (share <= most) return share;
-    }
-  }
-
-  /** How many cells of the window lie on every side. */
-  private reach(doubled: number): number {
-    return Math.ceil((REACH * 2 ** doubled) / (this.cone.beta * this.side) + 0.5);
-  }
-
-  private termsWithin(up: number, across: number): Float64Array {
-    const wide = 2 * across + 1;
-    const terms = new Float64Array((2 * up + 1) * wide * TERMS);
-    for (let row = -up; row <= up; row++) {
-      for (let column = -across; column <= across; column++) {
-        const east = (this.inner[0] - column) * this.side;
-        const north = (this.inner[1] - row) * this.side;
-        this.cone.expand(east, north, this.rho, terms, ((row + up) * wide + column + across) * TERMS);
-      }
-    }
-    return terms;
-  }
-
-  /** Σ c·f over the centres outside the window, at most, shell by shell, for each cell. */
-  private beyondOf(reach: number): Float64Array {
-    const { rows, columns } = this.lattice;
-    const total = new Float64Array(rows * columns);
-    const step = Math.ceil(1 / (this.cone.beta * this.side));
-    for (let cells = reach; cells < Math.max(rows, columns) - 1; cells += step) {
-      const falls = Math.exp(-this.cone.decay((cells + 0.5) * this.side));
-      for (let row = 0; row < rows; row++) {
-        for (let column = 0; column < columns; column++) {
-          const shell = this.within(row, column, cells + step) - this.within(row, column, cells);
-          total[row * columns + column]! += shell * falls;
-        }
-      }
-    }
-    return total.map((sum) => Math.max(sum, 0));
-  }
-
-  /** The weight within so many cells. */
-  private within(row: number, column: number, cells: number): number {
-    const { rows, columns } = this.lattice;
-    const [south, north] = [Math.max(row - cells, 0), Math.min(row + cells + 1, rows)];
-    const [west, east] = [Math.max(column - cells, 0), Math.min(column + cells + 1, columns)];
-    const sum = (r: number, c: number): number => this.below[r * (columns + 1) + c]!;
-    return sum(north, east) - sum(south, east) - sum(north, west) + sum(south, west);
-  }
-}
-
-/** (rows + 1) × (columns + 1) sums of the weights below and left of each corner. */
-function sumsBelow(weights: Float64Array, rows: number, columns: number): Float64Array {
-  const wide = columns + 1;
-  const below = new Float64Array((rows + 1) * wide);
-  for (let row = 0; row < rows; row++) {
-    let along = 0;
-    for (let column = 0; column < columns; column++) {
-      along += weights[row * columns + column]!;
-      below[(row + 1) * wide + column + 1] = below[row * wide + column + 1]! + along;
-    }
-  }
-  return below;
-}
-
-/** Σ weight × each of the terms over a window: nine tenths of all the time goes here. */
-function addUp(
-  weights: Float64Array,
-  rows: number,
-  columns: number,
-  row: number,
-  column: number,
-  up: number,
-  across: number,
-  terms: Float64Array,
-  sums: Float64Array,
-): void {
-  const [west, east] = [Math.max(column - across, 0), Math.min(column + across, columns - 1)];
-  const last = Math.min(row + up, rows - 1);
-  let s0 = 0,
-    s1 = 0,
-    s2 = 0,
-    s3 = 0,
-    s4 = 0,
-    s5 = 0,
-    s6 = 0,
-    s7 = 0,
-    s8 = 0,
-    s9 = 0,
-    s10 = 0;
-  for (let r = Math.max(row - up, 0); r <= last; r++) {
-    let term = ((r - row + up) * (2 * across + 1) + west - column + across) * TERMS;
-    for (let cell = r * columns + west; cell <= r * columns + east; cell++, term += TERMS) {
-      const weight = weights[cell]!;
-      s0 += weight * terms[term]!;
-      s1 += weight * terms[term + 1]!;
-      s2 += weight * terms[term + 2]!;
-      s3 += weight * terms[term + 3]!;
-      s4 += weight * terms[term + 4]!;
-      s5 += weight * terms[term + 5]!;
-      s6 += weight * terms[term + 6]!;
-      s7 += weight * terms[term + 7]!;
-      s8 += weight * terms[term + 8]!;
-      s9 += weight * terms[term + 9]!;
-      s10 += weight * terms[term + 10]!;
-    }
-  }
-  sums[0] = s0;
-  sums[1] = s1;
-  sums[2] = s2;
-  sums[3] = s3;
-  sums[4] = s4;
-  sums[5] = s5;
-  sums[6] = s6;
-  sums[7] = s7;
-  sums[8] = s8;
-  sums[9] = s9;
-  sums[10] = s10;
 }
 
 /** Every part of every undivided square. */
@@ -504,25 +313,4 @@ function quartered(open: Candidates, chosen: readonly number[], parts: number): 
     }
   }
   return [...groups.values()];
-}
-
-function length(east: number, north: number): number {
-  return Math.sqrt(east * east + north * north);
-}
-
-/** |v + M·h| over |h| ≤ ρ, at most, for a symmetric 2 × 2 matrix M. */
-function longest(east: number, north: number, ee: number, en: number, nn: number, rho: number): number {
-  const pulled = length(ee * east + en * north, en * east + nn * north);
-  const change = rho * norm(ee, en, nn);
-  return Math.sqrt(east * east + north * north + 2 * rho * pulled + change * change);
-}
-
-/** The largest eigenvalue, in size, of a symmetric 2 × 2 matrix. */
-function norm(ee: number, en: number, nn: number): number {
-  return Math.abs(ee + nn) / 2 + length((ee - nn) / 2, en);
-}
-
-/** |T·hhh| over |h| = 1, at most: the waves of one and of three turns that it is the sum of. */
-function normOfThird(eee: number, een: number, enn: number, nnn: number): number {
-  return (length(eee - 3 * enn, 3 * een - nnn) + 3 * length(eee + enn, een + nnn)) / 4;
 }

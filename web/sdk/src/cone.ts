@@ -65,10 +65,14 @@ export class RoundedCone {
   bendChange(r: number, rho: number): number {
     const { beta, radius: a } = this;
     const low = Math.max(r - rho, 0);
-    const third = low < a ? (5 * beta) / a ** 2 : ((2 / Math.sqrt(3)) * beta) / low ** 2;
-    const falls = this.decay(r + rho);
-    const bent = falls > 14 ? 0.25 : Math.min(0.25, FLOOR * Math.exp(falls)); // e¹⁴/2²¹ is above a quarter
-    return third + bent * beta * (3 * this.rate(low) + beta ** 2);
+    const third = low < a ? (5 * beta) / (a * a) : ((2 / Math.sqrt(3)) * beta) / (low * low);
+    return third + this.fades(r + rho) * beta * (3 * this.rate(low) + beta * beta);
+  }
+
+  /** s(1 − s), at most, so far from the centre and nearer; s = e^{−ψ}/k. */
+  fades(r: number): number {
+    const falls = this.decay(r);
+    return falls > 14 ? 0.25 : Math.min(0.25, FLOOR * Math.exp(falls)); // e¹⁴/2²¹ is above a quarter
   }
 
   /**
@@ -98,15 +102,17 @@ export class RoundedCone {
     terms[at + 7] = (second + third * ee) * north;
     terms[at + 8] = (second + third * nn) * east;
     terms[at + 9] = (3 * second + third * nn) * north;
-    terms[at + 10] = (rho ** 3 / 6) * this.fourthAtMost(Math.max(r - rho, 0)) + ((across * across) / 2) * this.jump;
+    terms[at + 10] =
+      ((rho * rho * rho) / 6) * this.fourthAtMost(Math.max(r - rho, 0)) + ((across * across) / 2) * this.jump;
   }
 
   /** ‖∇⁴f‖, at most, so far from the centre and farther (but at r = a, where ∇³f jumps). */
   private fourthAtMost(r: number): number {
     const { beta, radius: a } = this;
     if (r < a) return this.fourth[Math.floor(Math.min((r / a) * PIECES, PIECES - 1))] as number;
-    const slopes = (beta * (1.5 * beta ** 2 + (3 * beta + 3 / r) / r)) / r;
-    return Math.max(beta ** 4, slopes) * Math.exp(-this.decay(r));
+    const square = beta * beta;
+    const slopes = (beta * (1.5 * square + (3 * beta + 3 / r) / r)) / r;
+    return Math.max(square * square, slopes) * Math.exp(-this.decay(r));
   }
 
   /**

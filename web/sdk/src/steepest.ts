@@ -1,0 +1,135 @@
+/**
+ * The largest |a_y − g| over all centres y, a_y = ∇φ(x − y), at a place q and within ρ of it (step 7).
+ *
+ * Centres lie in tiles, and one bound for all centres of a tile tells whether any of them can be the largest. Few
+ * tiles can, and the rest is left out: what is found is the largest over all centres, to the last digit.
+ */
+
+import { FLOOR, type RoundedCone } from "./cone.ts";
+import { length, longest, norm } from "./norms.ts";
+import type { Pair } from "./plane.ts";
+
+const MARGIN = 1 + 1e-9; // makes up for the rounding of a tile's bound, many times over
+
+/** Centres from number `first` up to `end`, all within `reach` of a place. */
+interface Tile {
+  readonly east: number;
+  readonly north: number;
+  readonly reach: number;
+  readonly first: number;
+  readonly end: number;
+}
+
+/** g, ∇g (three) and how far g may be from that within ρ. */
+export type Mean = readonly [east: number, north: number, ee: number, en: number, nn: number, rest: number];
+
+export class Steepest {
+  private readonly cone: RoundedCone;
+  private readonly east: Float64Array;
+  private readonly north: Float64Array;
+  private readonly tiles: Tile[] = [];
+  /** By tile: no |a_y − g| of its centres is larger, at q (even) and within ρ (odd). */
+  private readonly bounds: Float64Array;
+  /** The largest so far: at q, squared, and within ρ. */
+  private seen = 0;
+  private most = 0;
+
+  constructor(east: Float64Array, north: Float64Array, cone: RoundedCone) {
+    this.cone = cone;
+    const most = Math.sqrt(east.length); // centres of a tile
+    const order: number[] = [];
+    const cut = (centres: number[]): void => {
+      const [low, high]: [Pair, Pair] = [
+        [least(east, centres), least(north, centres)],
+        [-least(east, centres, -1), -least(north, centres, -1)],
+      ];
+      const [width, height] = [high[0] - low[0], high[1] - low[1]];
+      if (centres.length > most) {
+        const along = width > height ? east : north;
+        centres.sort((one, other) => along[one]! - along[other]!);
+        cut(centres.splice(centres.length >> 1));
+        return cut(centres);
+      }
+      const middle = { east: low[0] + width / 2, north: low[1] + height / 2, reach: length(width, height) / 2 };
+      this.tiles.push({ ...middle, first: order.length, end: order.push(...centres) });
+    };
+    cut([...east.keys()]);
+    this.east = Float64Array.from(order, (centre) => east[centre]!);
+    this.north = Float64Array.from(order, (centre) => north[centre]!);
+    this.bounds = new Float64Array(2 * this.tiles.length);
+  }
+
+  /** max |a_y − g| over all centres, at q and, at most, within ρ. */
+  at(place: Pair, mean: Mean, rho: number): Pair {
+    const { tiles, bounds } = this;
+    const steep = length(mean[0], mean[1]);
+    const change = rho * norm(mean[2], mean[3], mean[4]);
+    let first = 0;
+    for (let tile = 0; tile < tiles.length; tile++) {
+      this.bound(tile, place, mean, steep, change, rho);
+      if (bounds[2 * tile + 1]! > bounds[2 * first + 1]!) first = tile;
+    }
+    [this.seen, this.most] = [0, 0];
+    this.walk(tiles[first]!, place, mean, rho);
+    for (let tile = 0; tile < tiles.length; tile++) {
+      const [at, within] = [bounds[2 * tile]!, bounds[2 * tile + 1]!];
+      const none = at * at <= this.seen && within <= this.most; // is larger
+      if (!none && tile !== first) this.walk(tiles[tile]!, place, mean, rho);
+    }
+    return [Math.sqrt(this.seen), this.most * (1 + 1e-12) + mean[5]];
+  }
+
+  /**
+   * With v = q − y, u = v/|v| and α = |a_y| ≤ β·s, s = e^{−ψ}/k: |a_y − g|² = α² − 2α·u·g + |g|². Over a tile s is
+   * largest, and ψ′/r too, at its least distance; −u·g is at most that of v + h, |h| ≤ reach, over the least distance
+   * (the largest, where it is below 0); and a convex function of α is largest at one of its ends. Within ρ it grows by
+   * ρ(‖∇²φ‖ + ‖∇g‖) + ρ²/2·‖∇³φ‖, where ‖∇²φ‖ ≤ ψ′/r + s(1 − s)·β².
+   */
+  private bound(index: number, place: Pair, mean: Mean, steep: number, change: number, rho: number): void {
+    const { cone, bounds } = this;
+    const { beta } = cone;
+    const tile = this.tiles[index]!;
+    const [east, north] = [place[0] - tile.east, place[1] - tile.north];
+    const { reach } = tile;
+    const r = length(east, north);
+    const low = Math.max(r - reach, 0);
+    const near = Math.exp(-cone.decay(low));
+    const alpha = (beta * near) / (near + FLOOR);
+    const ahead = reach * steep - east * mean[0] - north * mean[1];
+    const lead = ahead < 0 ? ahead / (r + reach) : low > reach ? Math.min(ahead / low, steep) : steep;
+    const at = Math.sqrt(steep * steep + Math.max(alpha * (alpha + 2 * lead), 0));
+    const bend = cone.rate(low) + cone.fades(r + reach) * beta * beta;
+    bounds[2 * index] = at * MARGIN;
+    bounds[2 * index + 1] = (at + rho * bend + change + ((rho * rho) / 2) * cone.bendChange(r, reach + rho)) * MARGIN;
+  }
+
+  /** Every centre of a tile. */
+  private walk({ first, end }: Tile, place: Pair, mean: Mean, rho: number): void {
+    const { cone } = this;
+    const [ge, gn, jee, jen, jnn] = mean;
+    let { seen, most } = this;
+    for (let centre = first; centre < end; centre++) {
+      const east = place[0] - this.east[centre]!;
+      const north = place[1] - this.north[centre]!;
+      const r = length(east, north);
+      const near = Math.exp(-cone.decay(r));
+      const share = near / (near + FLOOR);
+      const slope = cone.rate(r);
+      const rate = share * slope; // of φ: φ′ = s·ψ′ and φ″ = s·ψ″ − s(1 − s)·ψ′²
+      const bend = share * (cone.turn(r) - (1 - share) * slope * slope);
+      const be = rate * east - ge;
+      const bn = rate * north - gn;
+      const ee = rate + bend * east * east - jee;
+      const en = bend * east * north - jen;
+      const nn = rate + bend * north * north - jnn;
+      most = Math.max(most, longest(be, bn, ee, en, nn, rho) + ((rho * rho) / 2) * cone.bendChange(r, rho));
+      seen = Math.max(seen, be * be + bn * bn);
+    }
+    [this.seen, this.most] = [seen, most];
+  }
+}
+
+/** The least of the numbers of some centres; of their opposites with a sign of −1. */
+function least(numbers: Float64Array, centres: readonly number[], sign = 1): number {
+  return centres.reduce((found, centre) => Math.min(found, sign * numbers[centre]!), Infinity);
+}
