@@ -90,6 +90,7 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       `GET /c/${id}`,
       `GET /api/campaigns/${id}`,
       `GET /api/campaigns/${id}/mechanism`,
+      `GET /api/campaigns/${id}/backdrop`,
       `GET /api/campaigns/${id}/mechanism`,
       `POST /api/campaigns/${id}/reports`,
     ]);
@@ -114,6 +115,46 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       await page.unroute(`**/api/campaigns/${id}`);
     }
     await visit.end();
+  });
+
+  it("draws what the operator put behind the cells, and the map without it where that cannot be read", async () => {
+    const id = await campaign();
+    const water = [
+      [4.79, 45.71],
+      [4.84, 45.71],
+      [4.84, 45.79],
+      [4.79, 45.79],
+      [4.79, 45.71],
+    ];
+    const blue = async (changed?: string): Promise<number> => {
+      const visit = await Visit.begin(browser);
+      if (changed) {
+        const answer = { body: changed, contentType: "application/geo+json" };
+        await visit.page.route("**/backdrop", (route) => route.fulfill(answer));
+      }
+      await open(visit, id);
+      await visit.page.waitForLoadState("networkidle");
+      const seen = await visit.page.locator(".map-face canvas").evaluate((canvas: HTMLCanvasElement) => {
+        const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4) if (data[at + 2]! > data[at]! + 15) found++;
+        return found / (canvas.width * canvas.height);
+      });
+      await choosePlace(visit.page);
+      expect(visit.complaints).toEqual([]);
+      await visit.end();
+      return seen;
+    };
+    expect(await blue()).toBe(0);
+    await operator("PUT", `/api/campaigns/${id}/backdrop`, {
+      type: "Feature",
+      properties: { kind: "water" },
+      geometry: { type: "Polygon", coordinates: [water] },
+    });
+    expect(await blue()).toBeGreaterThan(0.3);
+    for (const text of ["<b>", '{"features":[{"geometry":null}]}']) {
+      expect(await blue(text), text).toBe(0);
+    }
   });
 
   it("refuses a rule that does not keep its promise, in words, and sends nothing", async () => {

@@ -1,8 +1,9 @@
 /** One campaign: live counts, its map, what stands behind it, its rounds, and what can be changed. */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Backdrop } from "../map/backdrop.ts";
 import type { MapCanvas, Rectangle } from "../map/canvas.ts";
-import { type Backdrop, type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
+import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
 import { CellTable, MapView, percent } from "../map/map_view.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";

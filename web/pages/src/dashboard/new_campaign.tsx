@@ -2,7 +2,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { rectangleKm } from "../../../sdk/src/area.ts";
-import { type Backdrop, MapCanvas, type Rectangle } from "../map/canvas.ts";
+import type { Backdrop } from "../map/backdrop.ts";
+import { MapCanvas, type Rectangle } from "../map/canvas.ts";
 import { type Box, Cells, planeOf, type Space } from "../map/grid.ts";
 import { colour } from "../map/colours.ts";
 import { largest, onScale } from "../map/estimate.ts";

@@ -1,6 +1,7 @@
 /** The service as an operator calls it. The token lives in this tab and goes with its end. */
 
-import type { Alarm, Backdrop, Estimate } from "../map/estimate.ts";
+import type { Backdrop } from "../map/backdrop.ts";
+import type { Alarm, Estimate } from "../map/estimate.ts";
 import type { Box, Space } from "../map/grid.ts";
 
 export interface Listed {

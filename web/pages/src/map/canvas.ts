@@ -6,26 +6,13 @@
  */
 
 import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
+import { type Backdrop, COVERING, drawOutlines, type Outline, outlinesOf } from "./backdrop.ts";
 import type { Colour } from "./colours.ts";
 import type { Cells } from "./grid.ts";
 import type { Tiles } from "./tiles.ts";
 
-/** What lies behind the cells, as the service keeps it. */
-export interface Backdrop {
-  readonly features: readonly {
-    readonly properties: { readonly kind?: string };
-    readonly geometry: { readonly type: string; readonly coordinates: unknown };
-  }[];
-}
-
 /** A rectangle in the plane: west, south, east, north in km. */
 export type Rectangle = readonly [west: number, south: number, east: number, north: number];
-
-interface Outline {
-  readonly kind: string;
-  readonly area: boolean;
-  readonly path: Path2D;
-}
 
 const MARGIN = 26;
 const NEAREST = 40; // times the first view
@@ -104,17 +91,7 @@ export class MapCanvas {
   }
 
   behind(backdrop: Backdrop | undefined): void {
-    this.outlines = (backdrop?.features ?? []).map(({ properties, geometry }) => {
-      const path = new Path2D();
-      for (const line of linesOf(geometry)) {
-        line.forEach(([lng, lat], n) => {
-          const [east, north] = this.plane.toPlane(lat!, lng!, false);
-          if (n) path.lineTo(east, north);
-          else path.moveTo(east, north);
-        });
-      }
-      return { kind: properties.kind ?? "", area: geometry.type.endsWith("Polygon"), path };
-    });
+    this.outlines = outlinesOf(backdrop, this.plane);
     this.draw();
   }
 
@@ -230,9 +207,9 @@ export class MapCanvas {
       width,
       height,
     );
-    this.drawOutlines(ratio, look, true);
+    drawOutlines(context, this.outlines, "areas", this.pixelOf([0, 0]), this.perKm);
     this.drawCells();
-    this.drawOutlines(ratio, look, false);
+    drawOutlines(context, this.outlines, "lines", this.pixelOf([0, 0]), this.perKm);
     this.drawCoordinates(width, height, ink);
     this.drawRectangles(look);
     this.drawScale(height, ink, look.backgroundColor);
@@ -244,29 +221,9 @@ export class MapCanvas {
     if (!cells || !picture) return;
     const [x, y] = this.pixelOf([cells.corner[0], cells.corner[1] + cells.heightKm]);
     context.imageSmoothingEnabled = false;
-    context.globalAlpha = this.tiles || this.outlines.length ? 0.86 : 1;
+    context.globalAlpha = this.tiles || this.outlines.length ? COVERING : 1;
     context.drawImage(picture, x, y, cells.widthKm * this.perKm, cells.heightKm * this.perKm);
     context.globalAlpha = 1;
-  }
-
-  private drawOutlines(ratio: number, look: CSSStyleDeclaration, areas: boolean): void {
-    const { context } = this;
-    const [x, y] = this.pixelOf([0, 0]);
-    context.save();
-    context.setTransform(ratio * this.perKm, 0, 0, -ratio * this.perKm, ratio * x, ratio * y);
-    context.lineJoin = "round";
-    for (const { kind, area, path } of this.outlines) {
-      const paint = look.getPropertyValue(`--map-${kind || "line"}`) || look.color;
-      if (area && areas) {
-        context.fillStyle = paint;
-        context.fill(path, "evenodd");
-      } else if (!area && !areas) {
-        context.strokeStyle = paint;
-        context.lineWidth = (kind === "border" ? 1.6 : 1) / this.perKm;
-        context.stroke(path);
-      }
-    }
-    context.restore();
   }
 
   private drawCoordinates(width: number, height: number, ink: string): void {
@@ -461,10 +418,4 @@ export function niceStep(most: number): number {
   const power = 10 ** Math.floor(Math.log10(most));
   const lead = most / power;
   return Number(((lead >= 5 ? 5 : lead >= 2 ? 2 : 1) * power).toPrecision(1));
-}
-
-function linesOf({ type, coordinates }: { type: string; coordinates: unknown }): readonly number[][][] {
-  if (type === "LineString") return [coordinates as number[][]];
-  if (type === "MultiPolygon") return (coordinates as number[][][][]).flat();
-  return coordinates as number[][][];
 }

@@ -20,7 +20,10 @@ export interface Palette {
 
 const EVEN = 0.6; // a power below 1: shares that are small beside the largest are still seen
 
-/** Draw every cell; `shades` from 0 to 1, none for an empty map. `inside` tells those that belong to the map itself. */
+/**
+ * Draw every cell; `shades` from 0 to 1, none for an empty map. `inside` tells those that belong to the map itself, and
+ * `covering` how much the empty ones hide of what lies behind them.
+ */
 export function drawCells(
   context: CanvasRenderingContext2D,
   view: View,
@@ -28,11 +31,10 @@ export function drawCells(
   shades: ArrayLike<number> | undefined,
   inside: (cell: number) => boolean,
   palette: Palette,
+  covering = 1,
 ): void {
   const side = cells.cellKm * view.pixelsPerKm;
   const gap = side > 6 ? 1 : 0;
-  context.fillStyle = palette.ground;
-  context.fillRect(0, 0, view.width, view.height);
   for (let cell = 0; cell < cells.east.length; cell++) {
     const [x, y] = toScreen(view, [cells.east[cell]!, cells.north[cell]!]);
     if (x < -side || y < -side || x > view.width + side || y > view.height + side) continue;
@@ -44,7 +46,7 @@ export function drawCells(
       path.arc(x, y, Math.max(side / 2 - gap, 1), 0, 2 * Math.PI);
     }
     if (inside(cell)) {
-      context.globalAlpha = 1;
+      context.globalAlpha = covering;
       context.fillStyle = palette.empty;
       context.fill(path);
     }

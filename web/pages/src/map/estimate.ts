@@ -1,6 +1,5 @@
 /** An estimate as the service releases it, and what can be said about its cells. */
 
-import { type Backdrop } from "./canvas.ts";
 import { type Colour, colour, unknownColour } from "./colours.ts";
 import { Cells, type Space } from "./grid.ts";
 
@@ -157,5 +156,3 @@ export function painter(values: Values, showing: Showing, dark: boolean): (cell:
 export function unknown(estimate: Estimate): number {
   return estimate.standard_error?.filter((error) => error === null).length ?? 0;
 }
-
-export type { Backdrop };

@@ -2,7 +2,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { degrees, distance, number } from "../texts/language.ts";
-import { type Backdrop, MapCanvas, type Rectangle } from "./canvas.ts";
+import type { Backdrop } from "./backdrop.ts";
+import { MapCanvas, type Rectangle } from "./canvas.ts";
 import { colour, css, unknownColour } from "./colours.ts";
 import { fromScale, painter, type Showing, type Values } from "./estimate.ts";
 import { say } from "./texts.ts";

@@ -1,5 +1,6 @@
 /** The campaign at this address, and the limits that the person set; all answers are checked before they are shown. */
 
+import type { Backdrop } from "../map/backdrop.ts";
 import type { Limits } from "./device.ts";
 
 export interface Campaign {
@@ -19,15 +20,30 @@ const LONGEST_NAME = 300;
 export const LINK = (location.origin + location.pathname).replace(/\/$/, "");
 export const HOST = location.host;
 
+/** Ask the service about this campaign; with nothing but the address, and nothing kept. */
+function ask(rest: string, accept: string): Promise<Response> {
+  return fetch(LINK.replace(/\/c\/([^/]*)$/, "/api/campaigns/$1") + rest, {
+    headers: { Accept: accept },
+    credentials: "omit",
+    cache: "no-store",
+    referrerPolicy: "no-referrer",
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+}
+
+/** What the operator wants behind the cells of the map, if anything; undefined where there is no such thing. */
+export async function fetchBackdrop(): Promise<Backdrop | undefined> {
+  try {
+    const answer = await ask("/backdrop", "application/geo+json");
+    return answer.status === 200 ? ((await answer.json()) as Backdrop) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 export async function fetchCampaign(): Promise<Campaign | Missing> {
   try {
-    const answer = await fetch(LINK.replace(/\/c\/([^/]*)$/, "/api/campaigns/$1"), {
-      headers: { Accept: "application/json" },
-      credentials: "omit",
-      cache: "no-store",
-      referrerPolicy: "no-referrer",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
+    const answer = await ask("", "application/json");
     if (answer.status === 404) return "unknown";
     if (!answer.ok) return "unreachable";
     return campaignOf((await answer.json()) as unknown);

@@ -1,8 +1,19 @@
 /** The page at a campaign's link: consequences first, then the map, one button, and everything ever sent. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Backdrop } from "../map/backdrop.ts";
 import { announce, distance, language, number } from "../texts/language.ts";
-import { type Campaign, fetchCampaign, HOST, isLimit, keepLimits, keptLimits, LINK, type Missing } from "./campaign.ts";
+import {
+  type Campaign,
+  fetchBackdrop,
+  fetchCampaign,
+  HOST,
+  isLimit,
+  keepLimits,
+  keptLimits,
+  LINK,
+  type Missing,
+} from "./campaign.ts";
 import {
   type Charge,
   type Cloud,
@@ -75,6 +86,7 @@ function Participation() {
   const [limits, setLimits] = useState(keptLimits);
   const [stage, setStage] = useState<Stage>("checking");
   const [rule, setRule] = useState<Rule>();
+  const [backdrop, setBackdrop] = useState<Backdrop>();
   const [ledger, setLedger] = useState<Ledger>();
   const [failure, setFailure] = useState<Failure>();
   const [fix, setFix] = useState<Fix>();
@@ -110,6 +122,9 @@ function Participation() {
       .then(readLedger);
     return () => proxy.stop();
   }, [limits, opened]);
+  useEffect(() => {
+    if (rule) void fetchBackdrop().then(setBackdrop); // there is a map to draw it on
+  }, [rule === undefined]);
   useEffect(() => {
     if (!fix || stage !== "open") return setCloud(undefined);
     let wanted = true;
@@ -157,7 +172,7 @@ function Participation() {
     <main class="page stack sections">
       {made && <Made charge={made} fresh={fresh} flush={flush} />}
       {promise && <Reveals promise={promise} checked={stage === "open" || stage === "sending" || stage === "made"} />}
-      {rule && <PlaceChoice rule={rule} fix={fix} cloud={cloud} open={stage === "open"} sent={sent} choose={setFix} />}
+      {rule && <PlaceChoice {...{ rule, backdrop, fix, cloud, sent }} open={stage === "open"} choose={setFix} />}
       {!made && !promise && failure && <Failed failure={failure} />}
       {!made && promise && <Sending {...{ stage, rule, ledger, limits, failure, send }} placed={fix !== undefined} />}
       {!made && !promise && !failure && (

@@ -1,6 +1,7 @@
 /** Where the person is, by the browser, by the map or by typing; it stays in this page. */
 
 import { useState } from "preact/hooks";
+import type { Backdrop } from "../map/backdrop.ts";
 import { degrees, distance, number } from "../texts/language.ts";
 import type { Cloud, Fix, Rule } from "./device.ts";
 import { Ground, PlaceMap } from "./place_map.tsx";
@@ -11,6 +12,7 @@ const words = say.place;
 
 interface Shown {
   readonly rule: Rule;
+  readonly backdrop: Backdrop | undefined;
   readonly fix: Fix | undefined;
   readonly cloud: Cloud | undefined;
   /** Whether a place may be chosen now: the rule is checked, and nothing was sent yet. */
@@ -19,7 +21,7 @@ interface Shown {
   readonly choose: (fix: Fix | undefined) => void;
 }
 
-export function PlaceChoice({ rule, fix, cloud, open, sent, choose }: Shown) {
+export function PlaceChoice({ rule, backdrop, fix, cloud, open, sent, choose }: Shown) {
   const ground = new Ground(rule);
   const chosen = fix && ground.placeOf(fix.lat, fix.lng);
   return (
@@ -28,6 +30,7 @@ export function PlaceChoice({ rule, fix, cloud, open, sent, choose }: Shown) {
       <p>{sent === undefined ? words.how : words.sentHow}</p>
       <PlaceMap
         rule={rule}
+        backdrop={backdrop}
         place={chosen}
         cloud={cloud}
         sent={sent}

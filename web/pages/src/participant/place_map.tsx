@@ -2,6 +2,7 @@
 
 import { TangentPlane } from "@geoveil/client";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Backdrop, drawOutlines, type Outline, outlinesOf, THIN } from "../map/backdrop.ts";
 import { drawCells, paletteOf } from "../map/cells.ts";
 import { fitted, type Place, scaleBarKm, toPlace, toScreen, type View, zoomed } from "../map/view.ts";
 import { degrees, distance } from "../texts/language.ts";
@@ -37,10 +38,24 @@ export class Ground {
   degreesOf([east, north]: Place): readonly [lat: number, lng: number] {
     return this.plane.toLatLng([east + this.origin[0], north + this.origin[1]]);
   }
+
+  /** What the operator drew, in the plane, whose own place on the map is `planeAt`; nothing where it cannot be read. */
+  outlines(backdrop: Backdrop | undefined): readonly Outline[] {
+    try {
+      return outlinesOf(backdrop, this.plane);
+    } catch {
+      return [];
+    }
+  }
+
+  get planeAt(): Place {
+    return [-this.origin[0], -this.origin[1]];
+  }
 }
 
 interface Shown {
   readonly rule: Rule;
+  readonly backdrop: Backdrop | undefined;
   readonly place: Place | undefined;
   readonly cloud: Cloud | undefined;
   /** The cell that was sent. */
@@ -48,8 +63,9 @@ interface Shown {
   readonly choose: ((place: Place) => void) | undefined;
 }
 
-export function PlaceMap({ rule, place, cloud, sent, choose }: Shown) {
+export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) {
   const ground = useMemo(() => new Ground(rule), [rule]);
+  const outlines = useMemo(() => ground.outlines(backdrop), [ground, backdrop]);
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
@@ -65,8 +81,8 @@ export function PlaceMap({ rule, place, cloud, sent, choose }: Shown) {
   }, []);
   useEffect(() => setView(undefined), [whole]);
   useEffect(() => {
-    if (view && canvas.current) paint(canvas.current, view, rule, cloud);
-  }, [view, rule, cloud, dark]);
+    if (view && canvas.current) paint(canvas.current, view, rule, cloud, outlines, ground);
+  }, [view, rule, cloud, outlines, dark]);
 
   const zoom = (times: number): void => {
     if (!view || !whole) return;
@@ -127,7 +143,7 @@ function Overlay({
   place,
   sent,
   ground,
-}: Omit<Shown, "cloud" | "choose"> & { view: View; ground: Ground }) {
+}: Omit<Shown, "backdrop" | "cloud" | "choose"> & { view: View; ground: Ground }) {
   const barKm = scaleBarKm(view, Math.min(140, view.width / 3));
   const bar = barKm * view.pixelsPerKm;
   const at = place && toScreen(view, place);
@@ -226,7 +242,14 @@ function within(view: View, place: Place): boolean {
   return x > 0 && y > 0 && x < view.width && y < view.height;
 }
 
-function paint(canvas: HTMLCanvasElement, view: View, rule: Rule, cloud: Cloud | undefined): void {
+function paint(
+  canvas: HTMLCanvasElement,
+  view: View,
+  rule: Rule,
+  cloud: Cloud | undefined,
+  outlines: readonly Outline[],
+  ground: Ground,
+): void {
   const sharp = window.devicePixelRatio || 1;
   canvas.width = Math.round(view.width * sharp);
   canvas.height = Math.round(view.height * sharp);
@@ -235,7 +258,13 @@ function paint(canvas: HTMLCanvasElement, view: View, rule: Rule, cloud: Cloud |
   context.scale(sharp, sharp);
   const most = cloud ? cloud.shares.reduce((one, other) => Math.max(one, other), 0) : 1;
   const shades = cloud?.shares.map((share) => share / most);
-  drawCells(context, view, rule, shades, (cell) => cell < rule.cells, paletteOf(canvas));
+  const palette = paletteOf(canvas);
+  const at = toScreen(view, ground.planeAt);
+  context.fillStyle = palette.ground;
+  context.fillRect(0, 0, view.width, view.height);
+  drawOutlines(context, outlines, "areas", at, view.pixelsPerKm);
+  drawCells(context, view, rule, shades, (cell) => cell < rule.cells, palette, outlines.length ? THIN : 1);
+  drawOutlines(context, outlines, "lines", at, view.pixelsPerKm);
 }
 
 /** Whether the page is dark now; the canvas is drawn anew when that changes. */

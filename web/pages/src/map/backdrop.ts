@@ -1,0 +1,68 @@
+/** What lies behind the cells of every map of a campaign: lines and areas that its operator gave. */
+
+import type { TangentPlane } from "../../../sdk/src/plane.ts";
+
+/** As the service keeps it. */
+export interface Backdrop {
+  readonly features: readonly {
+    readonly properties: { readonly kind?: string };
+    readonly geometry: { readonly type: string; readonly coordinates: unknown };
+  }[];
+}
+
+/** A line or an area in km east and north, as a canvas draws it. */
+export interface Outline {
+  readonly kind: string;
+  readonly area: boolean;
+  readonly path: Path2D;
+}
+
+/** How much of a full cell's colour, and of an empty one's, covers what lies behind it. */
+export const COVERING = 0.86;
+export const THIN = 0.5;
+
+export function outlinesOf(backdrop: Backdrop | undefined, plane: TangentPlane): readonly Outline[] {
+  return (backdrop?.features ?? []).map(({ properties, geometry }) => {
+    const path = new Path2D();
+    for (const line of linesOf(geometry)) {
+      line.forEach(([lng, lat], n) => {
+        const [east, north] = plane.toPlane(lat!, lng!, false);
+        if (n) path.lineTo(east, north);
+        else path.moveTo(east, north);
+      });
+    }
+    return { kind: properties.kind ?? "line", area: geometry.type.endsWith("Polygon"), path };
+  });
+}
+
+/** Draw the areas or the lines; (x, y) is where the plane has its origin, in pixels of the page. */
+export function drawOutlines(
+  context: CanvasRenderingContext2D,
+  outlines: readonly Outline[],
+  which: "areas" | "lines",
+  [x, y]: readonly [number, number],
+  pixelsPerKm: number,
+): void {
+  const look = getComputedStyle(context.canvas);
+  context.save();
+  context.transform(pixelsPerKm, 0, 0, -pixelsPerKm, x, y);
+  context.lineJoin = "round";
+  for (const { kind, area, path } of outlines) {
+    const paint = look.getPropertyValue(`--behind-${kind}`);
+    if (area && which === "areas") {
+      context.fillStyle = paint;
+      context.fill(path, "evenodd");
+    } else if (!area && which === "lines") {
+      context.strokeStyle = paint;
+      context.lineWidth = (kind === "border" ? 1.6 : 1) / pixelsPerKm;
+      context.stroke(path);
+    }
+  }
+  context.restore();
+}
+
+function linesOf({ type, coordinates }: { type: string; coordinates: unknown }): readonly number[][][] {
+  if (type === "LineString") return [coordinates as number[][]];
+  if (type === "MultiPolygon") return (coordinates as number[][][][]).flat();
+  return coordinates as number[][][];
+}
