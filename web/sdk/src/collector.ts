@@ -198,6 +198,11 @@ export class Collector {
     return slot;
   }
 
+  /** All levels of the last answer, the strongest promise first; each sound but for its certificate. */
+  get levels(): readonly MechanismDocument[] {
+    return this.latest?.levels ?? [];
+  }
+
   private async fetched(): Promise<MechanismDocument[]> {
     const answer = await this.patiently(() => this.transport.get(this.address.mechanismUrl, LARGEST_ANSWER));
     if (!answer) throw new Refused("unreachable");

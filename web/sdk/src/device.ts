@@ -52,6 +52,9 @@ export interface Standing {
   readonly operator: Promised;
 }
 
+/** Is shown the document that a report would be drawn from, and all that are offered. */
+export type Seen = (document: MechanismDocument, levels: readonly MechanismDocument[]) => void;
+
 export interface DeviceOptions {
   /** The weakest promise that one report may have. */
   readonly maxEpsilonPerKm: number;
@@ -140,9 +143,9 @@ export class Device {
   /**
    * What a report would be drawn from, every check passed, that of the budget included; or the report that was made
    * already. Reads no location and charges nothing. `seen` gets the document before its certificate, which takes
-   * longest.
+   * longest, and all that the campaign offers to choose among, the strongest promise first.
    */
-  async offered(seen?: (document: MechanismDocument) => void): Promise<MechanismDocument | Charge> {
+  async offered(seen?: Seen): Promise<MechanismDocument | Charge> {
     const nowS = this.nowS();
     const before = await this.earlier(nowS);
     if (before) return before;
@@ -224,10 +227,7 @@ export class Device {
   }
 
   /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
-  private async current(
-    nowS: number,
-    seen?: (document: MechanismDocument) => void,
-  ): Promise<[MechanismDocument, Round]> {
+  private async current(nowS: number, seen?: Seen): Promise<[MechanismDocument, Round]> {
     const { maxEpsilonPerKm, promisePerKm } = this.options;
     let document: MechanismDocument;
     try {
@@ -237,7 +237,7 @@ export class Device {
       if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
       throw problem;
     }
-    seen?.(document);
+    seen?.(document, this.collector.levels);
     if (!(await this.ledger.certified(document.id))) await refusing(() => document.checkPromise());
     return [
       document,

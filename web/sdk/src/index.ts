@@ -1,6 +1,6 @@
 /** A person's end of a Geoveil campaign: every check, exact draws, one report, a ledger. */
 
-export { Device, type DeviceOptions, type Receipt, SILENCE_TELLS, type Standing } from "./device.ts";
+export { Device, type DeviceOptions, type Receipt, type Seen, SILENCE_TELLS, type Standing } from "./device.ts";
 export { type Answer, type Patience, type Transport, Unreachable } from "./collector.ts";
 export { MechanismDocument, type Promised, tagOf } from "./document.ts";
 export type { Again } from "./keys.ts";
@@ -10,4 +10,4 @@ export { type Pair, TangentPlane } from "./plane.ts";
 export { InvalidInput, type Reason, REASONS, Refused, RefusedDocument, Unacknowledged } from "./refusal.ts";
 export { type Slots, slotAt } from "./slots.ts";
 export { IndexedDbStorage, type Kept, type LedgerStorage, MemoryStorage } from "./storage.ts";
-export { amount, explainDocument, explainPromise, odds, type Odds } from "./words.ts";
+export { amount, explainDocument, explainPromise, meanDistanceKm, odds, type Odds } from "./words.ts";

@@ -93,13 +93,8 @@ function grouped(value: number): string {
   return value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
 }
 
-/** What a report tells about two people, what is sent (the slot among it), and how far from the truth it lies. */
-export function explainDocument(document: MechanismDocument, slot?: number): string {
-  const { law, area, rim, promise, slots } = document;
-  const when =
-    slots && slot !== undefined
-      ? `, and the slot of now (${slotInWords(slots, slot)}), which says when, not where, and is not changed by chance`
-      : "";
+/** How far from the middle of the map a report from there lies on average. */
+export function meanDistanceKm({ law }: MechanismDocument): number {
   const { centres } = law;
   const middle = [0, 1].map((axis) => ((centres.low[axis]! + centres.high[axis]!) / 2) * centres.pitchKm) as [
     number,
@@ -111,10 +106,20 @@ export function explainDocument(document: MechanismDocument, slot?: number): str
     weight += Number(entry);
     weighted += Number(entry) * Math.hypot(east - middle[0], north - middle[1]);
   });
+  return weighted / weight;
+}
+
+/** What a report tells about two people, what is sent (the slot among it), and how far from the truth it lies. */
+export function explainDocument(document: MechanismDocument, slot?: number): string {
+  const { area, rim, promise, slots } = document;
+  const when =
+    slots && slot !== undefined
+      ? `, and the slot of now (${slotInWords(slots, slot)}), which says when, not where, and is not changed by chance`
+      : "";
   return (
     `${explainPromise(promise)} One of ${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m` +
     `${rim ? " or of a ring around them" : ""} would be sent, drawn at random around where you stand, with a random ` +
     `number and the id of the rule it was drawn by${when}; nothing else. From the middle of the map it lies ` +
-    `${general(weighted / weight, 2)} km away on average.`
+    `${general(meanDistanceKm(document), 2)} km away on average.`
   );
 }

@@ -11,6 +11,12 @@ export interface Limits {
   readonly budgetPerKm: number;
 }
 
+/** A promise that the campaign offers, and how far from the middle of the map its reports lie on average. */
+export interface Level {
+  readonly promise: Promised;
+  readonly meanKm: number;
+}
+
 /** The rule that a report would be drawn by, as far as the page shows it; lengths in km from `origin` in the plane. */
 export interface Rule {
   readonly id: string;
@@ -28,6 +34,8 @@ export interface Rule {
   /** Where the plane of the map touches the globe, in degrees. */
   readonly plane: Pair;
   readonly origin: Pair;
+  /** All promises that people may choose among, the strongest first. */
+  readonly levels: readonly Level[];
   /** The slot of time that the device's clock is in, where reports name one. */
   readonly slot: { readonly name: string; readonly of: number; readonly zone: string } | undefined;
 }

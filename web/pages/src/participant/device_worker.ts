@@ -4,6 +4,7 @@ import {
   Device,
   type Fix,
   IndexedDbStorage,
+  meanDistanceKm,
   type MechanismDocument,
   Refused,
   slotAt,
@@ -16,11 +17,12 @@ let document: MechanismDocument | undefined;
 
 const CALLS = {
   /** Open the ledger, then check the rule; `rule` is told as soon as it is read. */
-  async open(link: string, limits: Limits): Promise<Offer> {
-    device = await Device.open(link, limits);
-    const offered = await device.offered((seen) => {
+  async open(link: string, limits: Limits, promisePerKm?: number): Promise<Offer> {
+    device = await Device.open(link, { ...limits, promisePerKm });
+    const offered = await device.offered((seen, all) => {
       document = seen;
-      tell({ told: "rule", rule: ruleOf(seen) });
+      const levels = all.map((level) => ({ promise: level.promise, meanKm: meanDistanceKm(level) }));
+      tell({ told: "rule", rule: { ...ruleOf(seen), levels } });
     });
     return { made: "cell" in offered ? offered : undefined };
   },
@@ -72,7 +74,7 @@ function within(row: readonly number[], awayKm: readonly number[], weight: numbe
   return awayKm[last ?? nearest.at(-1)!]!;
 }
 
-function ruleOf({ id, round, promise, area, rim, law, expiresS, slots }: MechanismDocument): Rule {
+function ruleOf({ id, round, promise, area, rim, law, expiresS, slots }: MechanismDocument): Omit<Rule, "levels"> {
   const now = slots ? slotAt(slots, Date.now() / 1000) : null;
   const { pitchKm, east, north, low, high, lattice } = law.centres;
   const origin = area.toLatLng([0, 0]);

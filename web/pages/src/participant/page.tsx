@@ -14,6 +14,7 @@ import {
   LINK,
   type Missing,
 } from "./campaign.ts";
+import { Choice } from "./choice.tsx";
 import {
   type Charge,
   type Cloud,
@@ -84,6 +85,7 @@ export function Page() {
 function Participation() {
   const device = useRef<DeviceProxy | undefined>(undefined);
   const [limits, setLimits] = useState(keptLimits);
+  const [chosen, setChosen] = useState<number>();
   const [stage, setStage] = useState<Stage>("checking");
   const [rule, setRule] = useState<Rule>();
   const [backdrop, setBackdrop] = useState<Backdrop>();
@@ -107,7 +109,7 @@ function Participation() {
     setStage("checking");
     setFailure(undefined);
     proxy
-      .call("open", LINK, limits)
+      .call("open", LINK, limits, chosen)
       .then(
         (offer) => {
           performance.mark("rule checked");
@@ -121,7 +123,7 @@ function Participation() {
       )
       .then(readLedger);
     return () => proxy.stop();
-  }, [limits, opened]);
+  }, [limits, opened, chosen]);
   useEffect(() => {
     if (rule) void fetchBackdrop().then(setBackdrop); // there is a map to draw it on
   }, [rule === undefined]);
@@ -136,7 +138,7 @@ function Participation() {
 
   const settle = async (): Promise<void> => {
     setFix(undefined); // the place has done its work
-    const { made: now } = await device.current!.call("open", LINK, limits).catch(() => ({ made: undefined }));
+    const { made: now } = await device.current!.call("open", LINK, limits, chosen).catch(() => ({ made: undefined }));
     setMade(now);
     setFresh(true);
     setStage(now ? "made" : "stuck");
@@ -171,6 +173,9 @@ function Participation() {
   return (
     <main class="page stack sections">
       {made && <Made charge={made} fresh={fresh} flush={flush} />}
+      {rule && !made && (
+        <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
+      )}
       {promise && <Reveals promise={promise} checked={stage === "open" || stage === "sending" || stage === "made"} />}
       {rule && <PlaceChoice {...{ rule, backdrop, fix, cloud, sent }} open={stage === "open"} choose={setFix} />}
       {!made && !promise && failure && <Failed failure={failure} />}

@@ -55,6 +55,19 @@ export const say = texts(
     paused: "The campaign is paused: it takes no reports for now.",
     ended: "The campaign has ended: it takes no more reports.",
 
+    choice: {
+      title: "How much may your report say?",
+      how: "This campaign offers several promises, and everybody chooses. The stronger the promise, the less your report says about you, and the less it adds to the map.",
+      name: (at: number, of: number): string =>
+        at === 0 ? "The strongest promise." : at === of - 1 ? "The weakest promise." : "A promise between them.",
+      guessed: (near: string, guessedNear: number, far: string, guessedFar: number) =>
+        `Which of two places ${near} apart you were at is guessed right at most ${guessedNear} times in 100; ${far} apart, at most ${guessedFar} times.`,
+      lies: (away: string) => `From the middle of the map a report lies ${away} away on average.`,
+      costs: (cost: string) => `It costs ${cost} per km of your budget.`,
+      above: "Your limits at the end of this page do not allow it.",
+      seen: "Whoever receives your report sees which promise it was made under. Your browser asks for all of them, whichever you choose.",
+    },
+
     reveals: {
       title: "What a report can reveal",
       distance: "How far apart are two places where you might be?",
@@ -228,6 +241,19 @@ export const say = texts(
     counted: (reports: string) => `${reports} Meldungen bisher gezählt`,
     paused: "Die Kampagne pausiert: Sie nimmt zurzeit keine Meldungen an.",
     ended: "Die Kampagne ist zu Ende: Sie nimmt keine Meldungen mehr an.",
+
+    choice: {
+      title: "Wie viel darf Ihre Meldung sagen?",
+      how: "Diese Kampagne bietet mehrere Zusagen an, und jede und jeder wählt. Je stärker die Zusage, desto weniger sagt Ihre Meldung über Sie, und desto weniger trägt sie zur Karte bei.",
+      name: (at: number, of: number): string =>
+        at === 0 ? "Die stärkste Zusage." : at === of - 1 ? "Die schwächste Zusage." : "Eine Zusage dazwischen.",
+      guessed: (near: string, guessedNear: number, far: string, guessedFar: number) =>
+        `An welchem von zwei Orten im Abstand von ${near} Sie waren, wird höchstens ${guessedNear} von 100 Mal richtig geraten; im Abstand von ${far} höchstens ${guessedFar} Mal.`,
+      lies: (away: string) => `Von der Mitte der Karte aus liegt eine Meldung im Mittel ${away} entfernt.`,
+      costs: (cost: string) => `Sie kostet ${cost} je km von Ihrem Budget.`,
+      above: "Ihre Grenzen am Ende dieser Seite lassen sie nicht zu.",
+      seen: "Wer Ihre Meldung bekommt, sieht, unter welcher Zusage sie gemacht wurde. Ihr Browser fragt nach allen, welche auch immer Sie wählen.",
+    },
 
     reveals: {
       title: "Was eine Meldung verraten kann",

@@ -1,0 +1,59 @@
+/** The promises that a campaign offers, with the consequences beside each; the strongest unless another is chosen. */
+
+import { odds } from "@geoveil/client";
+import { distance, number } from "../texts/language.ts";
+import type { Level, Limits } from "./device.ts";
+import { say } from "./texts.ts";
+
+const NEARBY_KM = 0.2;
+const FARTHER_KM = 1;
+const words = say.choice;
+
+interface Shown {
+  readonly levels: readonly Level[];
+  /** The ε of the promise that was chosen; nothing for the strongest. */
+  readonly chosen: number | undefined;
+  readonly limits: Limits;
+  readonly open: boolean;
+  readonly choose: (epsilonPerKm: number) => void;
+}
+
+export function Choice({ levels, chosen, limits, open, choose }: Shown) {
+  if (levels.length < 2) return null;
+  const current = chosen ?? levels[0]!.promise.epsilonPerKm;
+  return (
+    <section class="card stack" aria-labelledby="choice">
+      <h2 id="choice">{words.title}</h2>
+      <p>{words.how}</p>
+      <fieldset class="choices stack-tight" aria-labelledby="choice">
+        {levels.map(({ promise, meanKm }, at) => {
+          const allowed = promise.epsilonPerKm <= limits.maxEpsilonPerKm;
+          return (
+            <label class="choice-of row" key={promise.epsilonPerKm}>
+              <input
+                type="radio"
+                name="promise"
+                value={promise.epsilonPerKm}
+                checked={promise.epsilonPerKm === current}
+                disabled={!open || !allowed}
+                onChange={() => choose(promise.epsilonPerKm)}
+              />
+              <span>
+                <strong>{words.name(at, levels.length)}</strong>{" "}
+                {words.guessed(
+                  distance(NEARBY_KM),
+                  odds(promise, NEARBY_KM).guessedOf100,
+                  distance(FARTHER_KM),
+                  odds(promise, FARTHER_KM).guessedOf100,
+                )}{" "}
+                {words.lies(distance(meanKm))} {words.costs(number(promise.epsilonPerKm, 6))}
+                {!allowed && ` ${words.above}`}
+              </span>
+            </label>
+          );
+        })}
+      </fieldset>
+      <p class="soft">{words.seen}</p>
+    </section>
+  );
+}

@@ -1,0 +1,64 @@
+/** A campaign that offers several promises, and slots of time, on the participant page. */
+
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { campaign, executablePath, launch, SERVICE, Visit } from "./browser.ts";
+import { choosePlace, open, sendAndWait } from "./participant.ts";
+
+const OFFERED = { epsilon_per_km: null, promises_per_km: [0.5, 1, 3] };
+
+describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
+  let browser: Browser;
+  beforeAll(async () => {
+    browser = await launch();
+  });
+  afterAll(() => browser?.close());
+
+  it("offers every promise with its consequences, the strongest first and chosen, and sends the one chosen", async () => {
+    const id = await campaign(OFFERED);
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    const options = page.locator(".choice-of");
+    expect(await options.count()).toBe(3);
+    expect(await page.locator("input[name=promise]:checked").inputValue()).toBe("0.5");
+    const words = await options.allInnerTexts();
+    const guessed = words.map((line) => Number(/at most (\d+) times in 100/.exec(line)?.[1]));
+    const away = words.map((line) => /report lies ([\d.]+) km away/.exec(line)?.[1]);
+    expect(guessed[0]).toBeLessThan(guessed[1]!);
+    expect(guessed[1]).toBeLessThan(guessed[2]!);
+    expect(Number(away[0])).toBeGreaterThan(Number(away[1]));
+    expect(words[2]).toContain("Your limits at the end of this page do not allow it.");
+    expect(await page.locator("input[name=promise]").nth(2).isDisabled()).toBe(true);
+    expect(await page.locator("body").innerText()).not.toMatch(/[α-ωΑ-Ω]/);
+    const strongest = await page.locator("#fingerprint").innerText();
+    await page.locator("input[name=promise]").nth(1).check();
+    await page.locator("#certified.notice-good").waitFor();
+    await expect.poll(() => page.locator("#fingerprint").innerText()).not.toBe(strongest);
+    await choosePlace(page);
+    await sendAndWait(page);
+    const sent = JSON.parse(visit.bodies[0]!) as Record<string, unknown>;
+    expect(sent["mechanism"]).toBe(await page.locator("#fingerprint").innerText());
+    expect(await page.locator("#budget").innerText()).toMatch(/^9 of 10 per km are left/);
+    expect(await options.count()).toBe(0);
+    expect(visit.complaints).toEqual([]);
+    await visit.end();
+  });
+
+  it("names the slot before and after it is sent, in the reader's language too", async () => {
+    const id = await campaign({ ...OFFERED, slots: "hour", zone: "Europe/Paris" });
+    const visit = await Visit.begin(browser, { locale: "de-DE" });
+    const { page } = visit;
+    await open(visit, id);
+    expect(await page.locator("#choice").innerText()).toBe("Wie viel darf Ihre Meldung sagen?");
+    expect(await page.locator("#slot").innerText()).toMatch(/„\d\d“ \(einer von 24, Zeit von Europe\/Paris\)/);
+    await choosePlace(page);
+    await sendAndWait(page);
+    const sent = JSON.parse(visit.bodies[0]!) as { slot: number; cell: number };
+    expect(Object.keys(sent)).toEqual(["mechanism", "id", "cell", "slot"]);
+    expect(await page.locator(".receipt").innerText()).toContain(
+      `Feld ${sent.cell} und Zeitabschnitt ${sent.slot} wurden gesendet.`,
+    );
+    await visit.end();
+  });
+});
