@@ -27,7 +27,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_every_name_is_on_the_page_and_no_other() -> None:
     assert set(re.findall(r"`([A-Za-z_]\w+)`", PAGE)) == set(gv.__all__)
-    assert len(gv.__all__) == len(set(gv.__all__)) <= 85
+    assert len(gv.__all__) == len(set(gv.__all__)) <= 90
 
 
 def test_every_name_is_where_it_is_said_to_be() -> None:

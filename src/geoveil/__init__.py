@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         as squared_distance_km2,
     )
     from geoveil.table.obfuscation import obfuscate as obfuscate
+    from geoveil.table.results import load_estimate as load_estimate
     from geoveil.table.tallies import load_tally as load_tally
     from geoveil.trips.trips import Trips as Trips
     from geoveil.verify.alarm import PoisoningAlarm as PoisoningAlarm
@@ -147,6 +148,7 @@ _HOMES = {
     "space.points": ("Points",),
     "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),
     "table.obfuscation": ("obfuscate",),
+    "table.results": ("load_estimate",),
     "table.tallies": ("load_tally",),
     "trips.trips": ("Trips",),
     "verify.alarm": ("PoisoningAlarm",),

@@ -12,7 +12,9 @@ from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positi
 from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability
+from geoveil.channel.words import promise_of_a_report
 from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.holding import Drawn, Framed, Shown
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
 from geoveil.measure.elasticity import mean_posterior, most_isolated_cell
 from geoveil.measure.information import mutual_information_bits
@@ -44,7 +46,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Framed, Drawn, Shown):
     """The dial and its neighbours at one promise."""
 
     epsilon_per_km: float
@@ -79,10 +81,8 @@ class Advice:
         )
         slacks = [each.slack for each in promises if isinstance(each, BetweenPositions)]
         if slacks:
-            promise = BetweenPositions(self.epsilon_per_km, max(slacks))
-            return f"{promise.amount(unit)}, between any two positions, for each report"
-        amount = GeoIndistinguishability(self.epsilon_per_km).amount(unit)
-        return f"{amount} between cells for each report"
+            return promise_of_a_report(BetweenPositions(self.epsilon_per_km, max(slacks)), unit)
+        return promise_of_a_report(GeoIndistinguishability(self.epsilon_per_km), unit)
 
     def sentence(self) -> str:
         """The recommendation in one sentence."""

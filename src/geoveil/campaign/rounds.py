@@ -16,7 +16,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import Unsupported
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps
 from geoveil.estimate.bars import EitherErrors, ErrorBars
-from geoveil.estimate.fitted import Observations
+from geoveil.estimate.fitted import Observations, promises_of
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 from geoveil.verify.guard import Guarded, Suspicion
@@ -251,6 +251,7 @@ class Closing:
             find_fit=_not_kept,
             find_errors=errors if dependent else _not_kept,
             find_identifiability=_not_kept,
+            find_promises=lambda: promises_of(tallies),
         )
         places = {tally.channel: place for place, tally in enumerate(tallies)}
         mechanisms = {done.number: done.mechanisms for done in rounds}

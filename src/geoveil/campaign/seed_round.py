@@ -46,6 +46,7 @@ def held_to_seed(
             observations, held, lambda counts, _: counts, None
         ),
         find_identifiability=lambda: estimate.identifiable,
+        find_promises=lambda: estimate.promises,
     )
 
 

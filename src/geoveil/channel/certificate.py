@@ -21,6 +21,7 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.words import rounded_up
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.holding import Shown
 
 _ENUMERATED = 1024
 _ROUNDING = 1e-12
@@ -29,7 +30,7 @@ _SMALLEST = 1e-290
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """What ``certify`` found.
 
     ``epsilon_per_km`` is the largest loss per kilometre between two cells (nats), ``epsilon`` the

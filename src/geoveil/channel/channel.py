@@ -23,6 +23,7 @@ from geoveil.channel.guarantee import (
 )
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
+from geoveil.holding import Drawn, Framed, Shown
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.space import MATRIX_LIMIT, Space
 
@@ -88,7 +89,7 @@ class Places(Operator):
     """(places, 2): east and north of the centre of its cell, in cells."""
 
 
-class Channel(Promising, Operator):
+class Channel(Promising, Shown, Operator):
     """P(report | true cell) as an operator: rows are cells and sum to one, columns are reports.
 
     Besides what every operator defines: ``space``, ``report_count``, ``_row``, and ``guarantee``, which
@@ -302,7 +303,7 @@ class Information(NamedTuple):
         return self.columns._pull(normal * np.sqrt(self.weights))
 
 
-class Tally(ReadOnly):
+class Tally(Framed, Drawn, Shown, ReadOnly):
     """Counts of the reports of one channel: all an estimator needs.
 
     Tallies of the same channel add. ``operator`` has the columns the counts belong to: the channel

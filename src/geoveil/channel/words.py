@@ -57,6 +57,27 @@ def _rounded(value: float, digits: int, rounding: str, slack: Decimal) -> str:
     return f"{float(context.create_decimal(Decimal(value) * slack)):.{digits}g}"
 
 
+def promise_of_a_report(guarantee: Guarantee | None, unit: str = "km") -> str:
+    """What a mechanism promises for each report, short enough to stand beside a map.
+
+    >>> from geoveil.channel.guarantee import GeoIndistinguishability, LocalDifferentialPrivacy
+    >>> promise_of_a_report(GeoIndistinguishability(2.0))
+    'ε = 2 per km between cells for each report'
+    >>> promise_of_a_report(LocalDifferentialPrivacy(1.0))
+    'ε = 1 whatever the distance for each report'
+    """
+    from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability
+
+    if guarantee is None:
+        return "no promise"
+    between = ""
+    if isinstance(guarantee, BetweenPositions):
+        between = ", between any two positions,"
+    elif isinstance(guarantee, GeoIndistinguishability):
+        between = " between cells"
+    return f"{guarantee.amount(unit)}{between} for each report"
+
+
 def spend_in_words(
     guarantee: Guarantee | None,
     reports_per_person: int | None = None,

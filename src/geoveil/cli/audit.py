@@ -14,10 +14,11 @@ from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.words import rounded_down, rounded_up
 from geoveil.cli import choice, prior_file
-from geoveil.cli.console import Console, Screen, json_number, two_columns
+from geoveil.cli.console import Console, Screen, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.client.collector import Address, Network, Unreachable
 from geoveil.client.refusal import Refused
+from geoveil.document.canonical import json_number
 from geoveil.document.saved import load_mechanism_and_claim, load_published
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument
 from geoveil.errors import InvalidFile, TooLarge, Unsupported

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -175,13 +174,6 @@ def columns_of_numbers(
     for heading in headings:
         table.add_column(heading, justify="right")
     return table
-
-
-def json_number(value: float | None) -> float | str | None:
-    """A number for machines: JSON has no infinity, a word stands for it."""
-    if value is None or math.isfinite(value):
-        return value
-    return "infinite" if value > 0 else "-infinite"
 
 
 def in_words(path: str | None) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.errors import require
 from geoveil.files import replaced_file
 from geoveil.randomness import SYSTEM
-from geoveil.table.results import Result, write_result
+from geoveil.table.results import estimate_result, write_result
 
 _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))
 
@@ -107,15 +107,9 @@ def _save(story: Story, folder: Path) -> dict[str, str]:
     with replaced_file(files["picture"]) as sink:
         draw(story).savefig(sink, format="png")
     gv.save_mechanism(story.mechanism, files["mechanism"])
-    last, level = story.estimate, 0.95
-    low, high = last.interval(level)
-    counts = np.bincount(story.reports, minlength=last.space.size)[: last.space.size]
-    about = {"reports": last.total, "steps": last.steps, "stopped": last.stopped}
-    about |= {"interval_level": level}
-    write_result(
-        files["estimate"],
-        Result(last.space, last.distribution, last.standard_error, low, high, counts, about),
-    )
+    cells = story.estimate.space.size
+    counts = np.bincount(story.reports, minlength=cells)[:cells]
+    write_result(files["estimate"], replace(estimate_result(story.estimate), reports=counts))
     return files
 
 

@@ -13,9 +13,10 @@ from geoveil.campaign.positional_design import DesignedPositional
 from geoveil.cli import options as shared
 from geoveil.cli import prior_file
 from geoveil.cli.choice import describe, distance_in_words, promise_in_words
-from geoveil.cli.console import Console, Screen, columns_of_numbers, json_number
+from geoveil.cli.console import Console, Screen, columns_of_numbers
+from geoveil.document.canonical import json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
-from geoveil.plot import curves, maps
+from geoveil.plot import maps
 from geoveil.table import locations, writer
 from geoveil.table.report_places import rim_reports
 
@@ -93,7 +94,7 @@ def command(
                 space, share, people=options["people"], progress=progress.steps, **dial
             )
             if plot is not None:
-                curves.save_dial(plot, advised)
+                advised.plot(plot)
         if not optimal and output is not None:
             dial |= {name: options[name] for name in ("mean_distance_km", "camouflage")}
             designed = gv.elastic(space, share, **dial)

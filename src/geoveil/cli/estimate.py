@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import click
@@ -12,11 +12,12 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.cli import options as shared
-from geoveil.cli.console import Console, ProgressBar, in_words, json_number
+from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
 from geoveil.plot import maps as maps_of
+from geoveil.plot.pictures import report_map
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
@@ -287,9 +288,10 @@ def command(
         progress.stage("writing")
         results.write_result(output, result, format=reading.format)
         if plot is not None:
-            maps_of.save_maps(
-                plot, result.space, maps_of.estimate_panels(result.share, result.reported_share)
+            drawn = report_map(
+                result, promises=list(estimate.promises), reports=estimate.total, level=level
             )
+            maps_of.write_figure(plot, drawn)
     untested = estimate.identifiable.reason.startswith("not tested")
     if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
@@ -343,7 +345,9 @@ def _estimate_slots(
         progress.stage("error bars")
         made = {}
         for number, (name, estimate) in enumerate(maps.items()):
-            made[str(name)] = _result_of(estimate, level, choice.uncertainty != "none")
+            made[str(name)] = results.shares_and_bars(
+                estimate, level if choice.uncertainty != "none" else None
+            )
             progress.update((number + 1) / len(maps))
         description = {
             "by": slots.by,
@@ -376,15 +380,6 @@ def _reports(tallies: Sequence[gv.Tally]) -> int:
     return sum(tally.total for tally in tallies)
 
 
-def _result_of(estimate: gv.Estimate, level: float, with_bars: bool) -> results.Result:
-    """The map of a slot as it is written."""
-    bars: dict[str, Any] = {}
-    if with_bars:
-        low, high = estimate.interval(level)
-        bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
-    return results.Result(estimate.space, estimate.distribution, **bars)
-
-
 def _estimated(
     choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar
 ) -> tuple[gv.Estimate, results.Result]:
@@ -397,34 +392,22 @@ def _estimated(
 
     progress.stage("estimating")
     estimate = choice.build(tallies, advance).fit(tallies)
-    bars: dict[str, Any] = {}
     if with_bars:
         first, share = share, 1.0 - share
         progress.update(first, "error bars")
-        low, high = estimate.interval(level)
-        bars = {"standard_error": estimate.standard_error, "low": low, "high": high}
-    description = {
+    more: dict[str, Any] = {
         "method": choice.method,
-        "reports": estimate.total,
-        "steps": estimate.steps,
-        "stopped": estimate.stopped,
-        "certificate_nats_per_report": json_number(estimate.certificate),
-        "log_likelihood_nats_per_report": json_number(estimate.log_likelihood),
-        "identifiable": bool(estimate.identifiable),
-        "identifiability": estimate.identifiable.reason,
-        "interval_level": level if with_bars else None,
-        "error_bars": _bars_words(estimate) if with_bars else "none: they were not asked for",
         "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
     }
     beyond = [rim_reports(tally.channel) for tally in tallies]
-    if None not in beyond:  # all reports are places: cells of the map, or beside it
-        bars["reports"] = sum(tally.counts[: tally.space.size] for tally in tallies)
     if any(beyond):
         beside = sum(int(tally.counts[tally.space.size :].sum()) for tally in tallies)
-        description["reports_beside_the_map"] = beside
-    return estimate, results.Result(
-        estimate.space, estimate.distribution, description=description, **bars
-    )
+        more["reports_beside_the_map"] = beside
+    result = results.estimate_result(estimate, level=level, with_bars=with_bars, **more)
+    if None not in beyond:  # all reports are places: cells of the map, or beside it
+        named = np.sum([tally.counts[: tally.space.size] for tally in tallies], axis=0)
+        result = replace(result, reports=named)
+    return estimate, result
 
 
 def _beside_words(reports: int | None, total: int) -> str:
@@ -432,14 +415,6 @@ def _beside_words(reports: int | None, total: int) -> str:
     if reports is None:
         return ""
     return f"{reports:,} of {total:,} reports ({100 * reports / max(total, 1):.3g} %) name no cell of it"
-
-
-def _bars_words(estimate: gv.Estimate) -> str:
-    """How the bars were found, and what an interval is drawn around."""
-    return (
-        f"{estimate.errors.method}; each interval is for one cell by itself, around the unbiased share, "
-        "which may lie beside the share shown, and never narrower than in a poll without noise"
-    )
 
 
 def _cell_words(result: results.Result, cell: int) -> str:

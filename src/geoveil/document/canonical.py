@@ -92,3 +92,10 @@ def number(value: float) -> str:
         return f"{sign}0.{'0' * -point}{digits}"
     rest = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{sign}{digits[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+
+
+def json_number(value: float | None) -> float | str | None:
+    """A number for machines: JSON has no infinity, a word stands for it."""
+    if value is None or math.isfinite(value):
+        return value
+    return "infinite" if value > 0 else "-infinite"

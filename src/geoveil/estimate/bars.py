@@ -17,7 +17,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, Unsupported
 
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
@@ -126,6 +126,39 @@ class DiagonalErrors(ErrorBars):
             shared = np.square(combinations @ self.factors.T).sum(axis=-1)
             variance = np.square(combinations) @ self.spread - shared
         return np.where(self._certain(combinations), 0.0, np.sqrt(np.maximum(variance, 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class SavedErrors(ErrorBars):
+    """Error bars of cells as a file holds them: one level, and nothing about several cells together."""
+
+    level: float
+    of_cells: FloatArray
+    """The standard error of each."""
+    ends: tuple[FloatArray, FloatArray]
+    """Of the intervals."""
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        self._check_cells(combinations)
+        return self.of_cells
+
+    def interval(
+        self, level: float, combinations: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        self._check_cells(combinations)
+        if checked_level(level) != self.level:
+            raise Unsupported(
+                f"the intervals of a saved estimate are those at level {self.level:g}; save it at level "
+                f"{level:g} for others"
+            )
+        return self.ends
+
+    def _check_cells(self, combinations: FloatArray | None) -> None:
+        if combinations is not None:
+            raise Unsupported(
+                "a saved estimate holds error bars of single cells, which do not add up; ask the "
+                "estimate itself for regions"
+            )
 
 
 @dataclass(frozen=True, eq=False)

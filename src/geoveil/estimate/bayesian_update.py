@@ -97,6 +97,7 @@ class IterativeBayesianUpdate:
             find_fit=lambda: fitted.Fit(ascent.log_likelihood, ascent.certificate),
             find_errors=lambda: self._errors(observations, unknowns, ascent),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
+            find_promises=lambda: fitted.promises_of(observations.tallies),
         )
 
     def fit_slots(

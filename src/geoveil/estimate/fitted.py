@@ -12,10 +12,12 @@ from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.operator import Operator, StackedOperator
+from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.objective import Objective
+from geoveil.holding import Drawn, Framed, Shown, below
 from geoveil.space.space import Space
 
 _SUSPECT = 1e-12
@@ -102,6 +104,13 @@ def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
     return joined(tally for tally in tallies if tally.total)
 
 
+def promises_of(tallies: Iterable[Tally]) -> tuple[str, ...]:
+    """What the mechanisms that made reports promise for each of them, in words, each once."""
+    made = [tally.channel for tally in tallies if tally.total]
+    said = (promise_of_a_report(channel.guarantee, channel.space.unit) for channel in made)
+    return tuple(dict.fromkeys(said))
+
+
 # --- The estimate
 
 
@@ -137,7 +146,7 @@ class Fit(NamedTuple):
     certificate: float
 
 
-class Estimate(ReadOnly):
+class Estimate(Framed, Drawn, Shown, ReadOnly):
     """A distribution over the cells of a space, estimated from noisy reports.
 
     ``certificate`` bounds from above what the log-likelihood still lacks to its maximum, nats per
@@ -158,6 +167,7 @@ class Estimate(ReadOnly):
         find_fit: Callable[[], Fit],
         find_errors: Callable[[], ErrorBars],
         find_identifiability: Callable[[], Identifiability],
+        find_promises: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.space = space
         self.distribution: FloatArray = arrays.frozen(np.array(distribution, dtype=np.float64))
@@ -167,6 +177,7 @@ class Estimate(ReadOnly):
         self._find_fit = find_fit
         self._find_errors = find_errors
         self._find_identifiability = find_identifiability
+        self._find_promises = find_promises
 
     @cached_property
     @arrays.one_blas_thread()
@@ -208,6 +219,18 @@ class Estimate(ReadOnly):
         """
         return self.errors.interval(level)
 
+    @cached_property
+    def promises(self) -> tuple[str, ...]:
+        """What the mechanisms of the reports promise, in words, each once; empty where it is not known."""
+        return self._find_promises()
+
+    def save(self, path: str, *, level: float = 0.95) -> None:
+        """Write shares, standard errors and intervals by cell: .geojson, .parquet (GeoParquet) or .csv.
+
+        ``gv.load_estimate`` reads it back. Needs the extra ``cli``.
+        """
+        below("save_estimate")(self, path, level=level)
+
     def region(self, cells: ArrayLike) -> RegionEstimate:
         """The share of several cells together, with its own error: regions are known far better."""
         chosen = np.unique(arrays.indices("cells", cells, self.space.size))
@@ -220,8 +243,8 @@ class Estimate(ReadOnly):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything found out, instead of the functions that would find it."""
-        found = (self._pickled(name) for name in ("_fit", "errors", "identifiable"))
-        names = ("_find_fit", "_find_errors", "_find_identifiability")
+        found = (self._pickled(name) for name in ("_fit", "errors", "identifiable", "promises"))
+        names = ("_find_fit", "_find_errors", "_find_identifiability", "_find_promises")
         return {**vars(self), **dict(zip(names, found, strict=True))}
 
     def _pickled(self, name: str) -> Callable[[], Any]:

@@ -199,6 +199,7 @@ class MatrixInversion(_Repaired):
             find_fit=lambda: fitted.fit_of(observations, distribution),
             find_errors=lambda: _errors(system, tally.total, solution, distribution),
             find_identifiability=lambda: tell_apart_by(tally.channel),
+            find_promises=lambda: fitted.promises_of(observations.tallies),
         )
 
 
@@ -269,6 +270,7 @@ class _ClosedForm(_Repaired):
             find_fit=lambda: fitted.fit_of(fitted.Observations(given), distribution),
             find_errors=lambda: self._errors(groups, solution, distribution),
             find_identifiability=lambda: Identifiability(cells, cells, nowhere, (), reason),
+            find_promises=lambda: fitted.promises_of(given),
         )
 
     def _errors(

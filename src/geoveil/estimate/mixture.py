@@ -84,6 +84,7 @@ def averaged(parts: Sequence[fitted.Estimate], each: Sequence[Tally]) -> fitted.
         find_identifiability=lambda: min(
             (part.identifiable for part in parts), key=lambda found: found.rank
         ),
+        find_promises=lambda: fitted.promises_of(each),
     )
 
 
@@ -132,6 +133,7 @@ class AverageMechanism:
             find_fit=lambda: fitted.fit_of(observations, inner.distribution),
             find_errors=lambda: inner.errors,
             find_identifiability=lambda: inner.identifiable,
+            find_promises=lambda: fitted.promises_of(observations.tallies),
         )
 
 

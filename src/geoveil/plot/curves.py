@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidInput
@@ -14,6 +15,7 @@ from geoveil.plot.maps import picture
 
 if TYPE_CHECKING:  # a picture of one kind needs no other
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from geoveil.campaign import Advice, Simulation
     from geoveil.release.comparator import CurvePoint
@@ -65,9 +67,13 @@ def draw_curves(
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
         mark = _MARKS[number % len(_MARKS)] if curve.x.size <= _MOST_MARKS else None
-        axes.plot(curve.x, curve.mean, color=colour, marker=mark, markersize=3.5, label=curve.name)
+        drawn = plotted(axes, curve.x, curve.mean, y_scale, color=colour)
+        axes.plot(curve.x, drawn, color=colour, marker=mark, markersize=3.5, label=curve.name)
         if np.ndim(curve.repetitions) > 1 and len(curve.repetitions) > 1:
-            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+            low = curve.low
+            if y_scale == "log":  # a band that reaches zero ends where the lowest line does
+                low = np.maximum(low, np.nanmin(np.append(drawn, np.inf)))
+            axes.fill_between(curve.x, low, curve.high, color=colour, alpha=0.18, linewidth=0)
     axes.set(xlabel=x_label, ylabel=y_label, title=title, xscale=x_scale, yscale=y_scale)
     if x_scale == "linear" and all(np.equal(np.mod(curve.x, 1), 0).all() for curve in curves):
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
@@ -84,6 +90,26 @@ def draw_curves(
         axes.legend(fontsize=8)
 
 
+def plotted(
+    axes: Axes, x: npt.ArrayLike, values: npt.ArrayLike, scale: str, *, color: str
+) -> FloatArray:
+    """The values of a line; on a log axis it ends before zero, and zeros are marked at the lower edge."""
+    line = np.asarray(values, dtype=np.float64)
+    if scale != "log" or (line > 0).all():
+        return line
+    zero = np.flatnonzero(line <= 0)
+    axes.plot(
+        np.asarray(x)[zero], np.full(zero.size, 0.015), linestyle="", marker="v", color=color,
+        markersize=5, fillstyle="none", transform=axes.get_xaxis_transform(),
+    )  # fmt: skip
+    if not any(text.get_text() == _AT_ZERO for text in axes.texts):
+        axes.text(0.01, 0.035, _AT_ZERO, fontsize=7, color="0.4", transform=axes.transAxes)
+    return np.where(line > 0, line, np.nan)
+
+
+_AT_ZERO = "▽ zero"
+
+
 # --- The curve of a campaign: its error by round, between the floor and knowing nothing
 
 
@@ -94,18 +120,23 @@ def save_campaign(path: str, simulation: Simulation) -> None:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")
     with picture(path, 6.4, 4.0) as figure:
         axes: Any = figure.subplots()
+        axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
         rounds, errors = [each.number for each in done], [each.error_km for each in done]
         best = [each.hindsight_km for each in done]
+
+        def line(values: Sequence[float], color: str, **style: Any) -> None:
+            shown = plotted(axes, rounds, values, "log", color=color)
+            axes.plot(rounds, shown, color=color, **style)
+
         axes.axhline(simulation.start_km, color="0.6", linestyle=":", label="knowing nothing")
-        axes.plot(rounds, errors, color=COLOURS[0], marker="o", markersize=3.5, label="estimate")
-        if None not in best:
-            axes.plot(
-                rounds, best, color=COLOURS[2], linestyle="--", label="best stop in hindsight"
-            )
-        axes.plot(rounds, [max(each.floor_km, 1e-6) for each in done], color="0.3",
-                  linestyle="-.", label="exact counts, no privacy")  # fmt: skip
-        axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
-        axes.set_ylim(bottom=min(errors) / 30)
+        line(errors, COLOURS[0], marker="o", markersize=3.5, label="estimate")
+        known = [each for each in best if each is not None]
+        if len(known) == len(best):
+            line(known, COLOURS[2], linestyle="--", label="best stop in hindsight")
+        floor = [each.floor_km for each in done]
+        line(floor, "0.3", linestyle="-.", label="exact counts, no privacy")
+        least = min([value for value in errors if value > 0] or [simulation.start_km])
+        axes.set_ylim(bottom=least / 30)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(fontsize=8)
 
@@ -122,28 +153,27 @@ _SIDES = {
 }
 
 
-def save_dial(path: str, advice: Advice) -> None:
-    """Draw the dial into a picture (.png, .svg or .pdf)."""
+def draw_dial(figure: Figure, advice: Advice) -> None:
+    """Draw the dial: what every camouflage costs and hides."""
     best, dial = advice.recommended, [choice.camouflage for choice in advice.dial]
     beside = [choice for choice in advice.choices if choice.camouflage is None]
-    with picture(path, 11.0, 5.6) as figure:
-        *sides, legend = figure.subplots(2, 3).ravel()
-        for axes, (name, title) in zip(sides, _SIDES.items(), strict=True):
-            along = [getattr(choice, name) for choice in advice.dial]
-            axes.plot(dial, along, color=COLOURS[0], marker="o", markersize=4, label="the dial")
-            axes.plot([best.camouflage], [getattr(best, name)], "o", color=COLOURS[0], markersize=10,
-                      fillstyle="none", label="recommended")  # fmt: skip
-            for number, choice in enumerate(beside, start=1):
-                axes.axhline(getattr(choice, name), color=COLOURS[number], linestyle="--",
-                             linewidth=1, label=choice.name)  # fmt: skip
-            axes.set(title=title, xlabel="camouflage")
-            if name == "leverage":
-                axes.set_yscale("log")
-            else:
-                axes.set_ylim(bottom=0)
-        legend.axis("off")
-        legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
-        figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
+    *sides, legend = figure.subplots(2, 3).ravel()
+    for axes, (name, title) in zip(sides, _SIDES.items(), strict=True):
+        along = [getattr(choice, name) for choice in advice.dial]
+        axes.plot(dial, along, color=COLOURS[0], marker="o", markersize=4, label="the dial")
+        axes.plot([best.camouflage], [getattr(best, name)], "o", color=COLOURS[0], markersize=10,
+                  fillstyle="none", label="recommended")  # fmt: skip
+        for number, choice in enumerate(beside, start=1):
+            axes.axhline(getattr(choice, name), color=COLOURS[number], linestyle="--",
+                         linewidth=1, label=choice.name)  # fmt: skip
+        axes.set(title=title, xlabel="camouflage")
+        if name == "leverage":
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+    legend.axis("off")
+    legend.legend(*sides[0].get_legend_handles_labels(), loc="center", frameon=False)
+    figure.suptitle(f"Every setting keeps the promise: {advice.promise}")
 
 
 # --- The leakage–distortion curve of a release as a picture

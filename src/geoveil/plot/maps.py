@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,19 +99,33 @@ def draw_maps(
     """
     if not panels:
         raise InvalidInput("panels must not be empty; give at least one map")
-    values = [vector(panel.title, panel.values, space.size) for panel in panels]
     columns = columns or len(panels)
     frames = figure.subplots(
         -(-len(panels) // columns), columns, squeeze=False, sharex=True, sharey=True
     ).ravel()
     for blank in frames[len(panels) :]:
         blank.set_axis_off()
-    axes: list[Axes] = list(frames[: len(panels)])
+    draw_on_one_scale(figure, list(frames[: len(panels)]), space, panels, label=label, gamma=gamma)
+
+
+def draw_on_one_scale(
+    figure: Figure,
+    axes: Sequence[Axes],
+    space: Space,
+    panels: Sequence[Panel],
+    *,
+    label: str,
+    gamma: float = 0.5,
+) -> None:
+    """Draw one map on each of the axes, and one colour bar for all."""
+    values = [vector(panel.title, panel.values, space.size) for panel in panels]
     if space.centres.shape[1] == 1:
         for each, panel in zip(axes, panels, strict=True):
             each.stairs(panel.values, np.arange(space.size + 1) - 0.5, fill=True, color="#3a7ca5")
             each.set_title(panel.title, fontsize=9)
             each.set_xlabel(f"cell (1 {space.unit} apart)")
+            each.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
+            each.yaxis.set_major_formatter(percent)
         axes[0].set_ylabel(label)
         return
     top = max(_LEAST_TOP, *(float(each.max()) for each in values))
@@ -123,7 +138,8 @@ def draw_maps(
     bar = figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.02)
     bar.set_label(label + bent, fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    bar.ax.yaxis.set_major_formatter(_percent)
+    bar.set_ticks(round_amounts(top).tolist())
+    bar.ax.yaxis.set_major_formatter(percent)
 
 
 def draw_grounds(axes: Axes, space: Space, values: FloatArray) -> None:
@@ -148,15 +164,28 @@ def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
 @contextmanager
 def picture(path: str, width: float, height: float) -> Iterator[Figure]:
     """A figure without a window, of a size in inches, that becomes a file when the block ends well."""
+    picture_kind(path)
+    figure = blank_figure(width, height)
+    yield figure
+    write_figure(path, figure)
+
+
+def write_figure(path: str, figure: Figure) -> None:
+    """Write a figure whole or not at all; the same figure gives the same bytes."""
     kind = picture_kind(path)
+    with replaced_file(path) as sink:
+        figure.savefig(sink, format=kind, dpi=130, metadata=_NO_DATE[kind])
+
+
+def blank_figure(width: float, height: float) -> Figure:
+    """A figure without a window, of a size in inches."""
+    require("matplotlib", "plot", "drawing")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    yield figure
-    with replaced_file(path) as sink:
-        figure.savefig(sink, format=kind, dpi=130, metadata=_NO_DATE[kind])
+    return figure
 
 
 def picture_kind(path: str) -> str:
@@ -210,22 +239,66 @@ def _label_edges(axes: Axes, space: Space) -> None:
         return
     (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
     narrow = axes.bbox.width / axes.figure.dpi < 2.2  # inches: three labels would touch
-    across = np.linspace(west, east, 5)[[1, 3] if narrow else [1, 2, 3]]
-    up = np.linspace(south, north, 5)[1:-1]
-    lng = plane.to_latlng(np.stack([across, np.full(across.size, south)], axis=1))[1]
-    lat = plane.to_latlng(np.stack([np.full(up.size, west), up], axis=1))[0]
-    axes.set_xticks(across, [f"{abs(x):.3f}°{'W' if x < 0 else 'E'}" for x in lng])
-    axes.set_yticks(up, [f"{abs(y):.3f}°{'S' if y < 0 else 'N'}" for y in lat])
+    lat, lng = plane.to_latlng(np.array([[west, south], [east, south], [west, north]]))
+    # a whole turn more where the map crosses ±180°, so that longitudes grow from west to east
+    lng = lng[0] + np.remainder(lng - lng[0], 360.0)
+    meridians = round_degrees(lng[0], lng[1], 2 if narrow else 3)
+    parallels = round_degrees(lat[0], lat[2], 3)
+    across = plane.to_plane(lat=np.full(meridians.size, lat[0]), lng=meridians)[:, 0]
+    up = plane.to_plane(lat=parallels, lng=np.full(parallels.size, lng[0]))[:, 1]
+    axes.set_xticks(across, degrees_in_words((meridians + 180.0) % 360.0 - 180.0, "EW"))
+    axes.set_yticks(up, degrees_in_words(parallels, "NS"))
     axes.set_xlim(west, east)
     axes.set_ylim(south, north)
+
+
+def round_degrees(low: float, high: float, most: int) -> FloatArray:
+    """Up to ``most`` (at least one) round values between two others, a step of 1, 2 or 5 apart.
+
+    >>> round_degrees(2.2855, 2.3909, 3).tolist()
+    [2.3, 2.35]
+    >>> round_degrees(48.8286, 48.8798, 3).tolist()
+    [48.84, 48.86]
+    """
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-12)))
+    ways = [k * step * size for size in (0.1, 1.0) for k in (1, 2, 5)]
+    for each in ways:
+        first, last = math.ceil(low / each - 1e-9), math.floor(high / each + 1e-9)
+        if 1 <= last - first + 1 <= most:
+            digits = max(0, -math.floor(math.log10(each) + 1e-9))
+            return np.round(np.arange(first, last + 1) * each, digits)
+    return np.array([(low + high) / 2])
+
+
+def degrees_in_words(values: FloatArray, sides: str) -> list[str]:
+    """Coordinates as people write them, all with the same decimals.
+
+    >>> degrees_in_words(np.array([2.3, 2.35]), "EW"), degrees_in_words(np.array([-1.0, 0.0]), "NS")
+    (['2.30°E', '2.35°E'], ['1°S', '0°N'])
+    """
+    decimals = next(
+        n for n in range(13) if n == 12 or np.allclose(values, np.round(values, n), 0, 1e-9)
+    )
+    return [f"{abs(x):.{decimals}f}°{sides[int(x < 0)]}" for x in values.tolist()]
+
+
+def round_amounts(top: float) -> FloatArray:
+    """Round values from zero to the largest one, closer where a square-root scale is wide.
+
+    >>> round_amounts(0.043).round(4).tolist()
+    [0.0, 0.001, 0.005, 0.01, 0.02, 0.04]
+    """
+    power = 10.0 ** math.floor(math.log10(top))
+    lead = max(step for step in (1.0, 2.0, 4.0, 5.0, 8.0) if step * power <= top * (1 + 1e-9))
+    down = {1.0: (0.5, 0.2, 0.05), 2.0: (1.0, 0.5, 0.1), 4.0: (2.0, 1.0, 0.5, 0.1),
+            5.0: (2.0, 1.0, 0.5, 0.1), 8.0: (5.0, 2.0, 1.0, 0.2)}[lead]  # fmt: skip
+    return power * np.array([0.0, *sorted(down), lead])
 
 
 def _scale_bar(axes: Axes, space: Space) -> None:
     """A bar of 1, 2 or 5 times a power of ten, about a quarter of the width, below the corner."""
     (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
-    about = (east - west) / 4
-    power = 10.0 ** np.floor(np.log10(about))
-    length = power * max(step for step in (1.0, 2.0, 5.0) if step * power <= about * 1.0001)
+    length = round_length((east - west) / 4)
     start, base = west + 0.04 * (east - west), south + 0.05 * (north - south)
     axes.plot([start, start + length], [base, base], color="black", lw=2.5, solid_capstyle="butt")
     axes.text(
@@ -235,10 +308,20 @@ def _scale_bar(axes: Axes, space: Space) -> None:
     )  # fmt: skip
 
 
-def _percent(value: float, position: float = 0.0) -> str:
+def round_length(about: float) -> float:
+    """1, 2 or 5 times a power of ten, no more than this.
+
+    >>> round_length(3.7), round_length(0.6)
+    (2.0, 0.5)
+    """
+    power = 10.0 ** math.floor(math.log10(max(about, 1e-300)))
+    return power * max(step for step in (1.0, 2.0, 5.0) if step * power <= about * 1.0001)
+
+
+def percent(value: float, position: float = 0.0) -> str:
     """A share as people read it.
 
-    >>> _percent(0.05), _percent(0.0025)
+    >>> percent(0.05), percent(0.0025)
     ('5 %', '0.25 %')
     """
     return f"{100 * value:.3g} %"

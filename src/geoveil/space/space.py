@@ -13,6 +13,7 @@ import numpy as np
 
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidFile, TooLarge
+from geoveil.holding import Framed, Shown
 from geoveil.space.outside import Outside, elsewhere, settle
 from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates, plane_coordinates
 
@@ -20,7 +21,7 @@ MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
 
 
-class Space(ReadOnly, ABC):
+class Space(Framed, Shown, ReadOnly, ABC):
     """A finite set of cells 0 … size − 1 with centres and a true metric.
 
     Distances are kilometres. A space without a map (``Line``) counts in units of its own; then

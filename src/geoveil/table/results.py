@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, cast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, prior_over
+from geoveil.arrays import FloatArray, IntArray, frozen, prior_over
+from geoveil.document.canonical import json_number
 from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.estimate.bars import SavedErrors
+from geoveil.estimate.fitted import Estimate, Fit
+from geoveil.estimate.identifiability import Identifiability
 from geoveil.space import Points, Space, space_from_dict
 from geoveil.table import geojson, locations, well_known, writer
 from geoveil.table.reader import DOCUMENT, Format, TableReader, format_of, open_table
@@ -19,6 +24,7 @@ VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
 
 _INTERVAL = ("low", "high")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,115 @@ class Result:
             if getattr(self, name) is not None:
                 made[name] = getattr(self, name)
         return made
+
+
+def estimate_result(
+    estimate: Estimate, *, level: float = 0.95, with_bars: bool = True, **more: Any
+) -> Result:
+    """An estimate as a file holds it, with all that it says of itself; ``more`` goes into the description.
+
+    What an estimate that was recalled no longer knows (its likelihood, what could be told apart) is null.
+    """
+    told = "none: they were not asked for"
+    identifiable = _known(lambda: estimate.identifiable)
+    description = {
+        "reports": estimate.total,
+        "steps": estimate.steps,
+        "stopped": estimate.stopped,
+        "certificate_nats_per_report": json_number(_known(lambda: estimate.certificate)),
+        "log_likelihood_nats_per_report": json_number(_known(lambda: estimate.log_likelihood)),
+        "identifiable": None if identifiable is None else bool(identifiable),
+        "identifiability": None if identifiable is None else identifiable.reason,
+        "interval_level": level if with_bars else None,
+        "error_bars": f"{estimate.errors.method}; {_ABOUT_INTERVALS}" if with_bars else told,
+        "promises": list(estimate.promises),
+        **more,
+    }
+    shares = shares_and_bars(estimate, level if with_bars else None)
+    return replace(shares, description=description)
+
+
+def shares_and_bars(estimate: Estimate, level: float | None) -> Result:
+    """The shares of an estimate, with error bars at a level unless it is ``None``."""
+    if level is None:
+        return Result(estimate.space, estimate.distribution)
+    low, high = estimate.interval(level)
+    return Result(estimate.space, estimate.distribution, estimate.standard_error, low, high)
+
+
+_ABOUT_INTERVALS = (
+    "each interval is for one cell by itself, around the unbiased share, which may lie beside the share "
+    "shown, and never narrower than in a poll without noise"
+)
+
+
+def _known(ask: Callable[[], _Found]) -> _Found | None:
+    try:
+        return ask()
+    except GeoveilError:
+        return None
+
+
+def save_estimate(estimate: Estimate, path: str, *, level: float = 0.95) -> None:
+    """Write an estimate by the ending of its name; ``load_estimate`` reads it back."""
+    write_result(path, estimate_result(estimate, level=level))
+
+
+def load_estimate(path: str) -> Estimate:
+    """The estimate in a file that ``estimate.save``, ``geoveil estimate`` or the service wrote.
+
+    It holds what the file does: shares, and for every cell its standard error and its interval at one level;
+    regions need the estimate itself.
+    """
+    found = read_result(path)
+    about = found.description or {}
+    total = about.get("reports")
+    if type(total) is not int or total < 1:
+        raise InvalidFile(
+            f"{path} must say how many reports its estimate is from; it is a table of shares"
+        )
+    steps, promises = about.get("steps"), about.get("promises", ())
+    told = promises if isinstance(promises, list) else ()
+    return Estimate(
+        space=found.space,
+        distribution=found.share,
+        total=total,
+        steps=steps if type(steps) is int else 0,
+        stopped=str(about.get("stopped", "not said in the file")),
+        find_fit=lambda: Fit(
+            _number(about.get("log_likelihood_nats_per_report")),
+            _number(about.get("certificate_nats_per_report")),
+        ),
+        find_errors=lambda: _saved_errors(found, total),
+        find_identifiability=lambda: _saved_identifiability(found),
+        find_promises=lambda: tuple(map(str, told)),
+    )
+
+
+def _number(stored: Any) -> float:
+    """A number of a description; not a number where the file does not say."""
+    try:
+        return float(str(stored).replace("infinite", "inf")) if stored is not None else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _saved_errors(found: Result, total: int) -> SavedErrors:
+    about = found.description or {}
+    level = _number(about.get("interval_level"))
+    errors, low, high = found.standard_error, found.low, found.high
+    if errors is None or low is None or high is None or not 0 < level < 1:
+        raise Unsupported("the file of this estimate holds no error bars")
+    method = str(about.get("error_bars", "not said in the file"))
+    return SavedErrors(method, found.share, found.share, total, level, errors, (low, high))
+
+
+def _saved_identifiability(found: Result) -> Identifiability:
+    about, size = found.description or {}, found.space.size
+    known = about.get("identifiable") is True
+    reason = str(about.get("identifiability") or "not tested: the file does not say")
+    nowhere = frozen(np.zeros(size, dtype=np.bool_))
+    return Identifiability(size if known else 0, size, nowhere, (), reason)
 
 
 def write_result(path: str, result: Result, *, format: str | None = None) -> None:
