@@ -611,3 +611,35 @@ def test_a_ledger_that_is_never_let_go(path: Path, monkeypatch: pytest.MonkeyPat
     assert ledger.charges() == []
     with durable.locked(path.with_name("new.db.lock"), 0.0):
         assert reason(Ledger, path.with_name("new.db")) == "ledger-busy"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ledger: ledger.open_campaign(A, Period("round", 1), NOW_S),
+        lambda ledger: ledger.accept(a_round(), Period("round", 1), LIMITS, NOW_S),
+        lambda ledger: ledger.charge(
+            a_round(), Period("round", 1), LIMITS, NOW_S, "f" * 32, (1, 45.0, 4.0)
+        ),
+        lambda ledger: ledger.mark("f" * 32, "refused"),
+        lambda ledger: ledger.end(A),
+        lambda ledger: ledger.forget_ended(NOW_S),
+    ],
+    ids=["open", "accept", "charge", "mark", "end", "forget"],
+)
+def test_a_change_waits_for_others_before_it_reads(
+    path: Path, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    ledger, said = Ledger(path), []
+    connect = durable._connection
+
+    def traced(file: Path) -> sqlite3.Connection:
+        book = connect(file)
+        book.set_trace_callback(said.append)
+        return book
+
+    monkeypatch.setattr(durable, "_connection", traced)
+    change(ledger)
+    begun = [statement for statement in said if statement.startswith("BEGIN")]
+    assert begun == ["BEGIN IMMEDIATE"]  # what it read could be old by the time it writes
+    assert said[-1] == "COMMIT"

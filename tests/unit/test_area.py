@@ -1,0 +1,147 @@
+"""The area of a document: what is taken at the very limits, and what is not."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.document.area import Area, packed_integers
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
+from geoveil.space.projection import TangentPlane
+
+BOX = {"south": 48.8, "west": 2.3, "north": 48.83, "east": 2.34}
+GRID = gv.Grid.from_box(**BOX, cell_km=0.5)
+PLANE = TangentPlane(lat=48.8, lng=2.3)
+
+
+def a_list(**changed: Any) -> dict[str, Any]:
+    points = packed_integers(np.array([0, 0, 3, -2, 5, 7]), signed=True)
+    whole = {"kind": "centres", "origin": [48.8, 2.3], "cell_km": 0.5, "points": points}
+    return {**whole, **changed}
+
+
+def masked(mask: np.ndarray, extra: int = 0) -> dict[str, Any]:
+    bits = np.packbits(np.concatenate((mask, np.zeros(extra, dtype=bool))))
+    return {**GRID.to_dict(), "mask": b64encode(bits.tobytes()).decode()}
+
+
+@pytest.mark.parametrize("kind", ["grid", "mask", "list"])
+def test_it_comes_back_as_it_was_written(kind: str) -> None:
+    mask = np.arange(GRID.size) % 3 > 0
+    area = {
+        "grid": lambda: Area.of_grid(GRID),
+        "mask": lambda: Area.of_grid(GRID, mask),
+        "list": lambda: Area.of_places(PLANE, np.array([[0, 0], [3, -2], [5, 7]]), 0.5),
+    }[kind]()
+    again = Area.from_dict(area.to_dict())
+    assert again.to_dict() == area.to_dict()
+    assert again.size == {"grid": GRID.size, "mask": mask.sum(), "list": 3}[kind]
+    assert again.cell_km == 0.5
+    here, there = area.centres(step=4, rim=0), again.centres(step=4, rim=0)
+    assert np.array_equal(here.points, there.points)
+    assert (here.low, here.high) == (there.low, there.high)
+
+
+def test_two_cells_are_enough_and_one_is_not() -> None:
+    two = np.zeros(GRID.size, dtype=bool)
+    two[[1, 4]] = True
+    assert Area.of_grid(GRID, two).size == 2
+    assert Area.from_dict(masked(two)).size == 2
+    two[4] = False
+    with pytest.raises(InvalidInput, match="2 to 4096 cells, not 1"):
+        Area.of_grid(GRID, two)
+    places = np.array([[0, 0], [1, 0]])
+    assert Area.of_places(PLANE, places, 1.0).size == 2
+    for wrong in (places[:1], places[[0, 0]]):
+        with pytest.raises(InvalidInput, match="different places"):
+            Area.of_places(PLANE, wrong, 1.0)
+
+
+def test_a_mask_is_kept_apart_from_the_one_that_was_given() -> None:
+    mask = np.ones(GRID.size, dtype=bool)
+    area = Area.of_grid(GRID, mask)
+    mask[:] = False
+    assert area.size == GRID.size
+
+
+def test_where_somebody_stands_is_inside_only_in_a_cell_that_exists() -> None:
+    mask = np.ones(GRID.size, dtype=bool)
+    mask[0] = False
+    lat, lng = (float(axis[0]) for axis in GRID.centres_latlng())
+    assert Area.of_grid(GRID).inside(lat, lng)
+    assert not Area.of_grid(GRID, mask).inside(lat, lng)
+    assert not Area.of_grid(GRID).inside(lat - 1, lng)
+    places = Area.of_places(PLANE, np.array([[0, 0], [1, 0]]), 1.0)
+    assert places.inside(lat - 1, lng)
+
+
+def test_places_are_measured_from_cell_0_or_from_the_plane() -> None:
+    area = Area.of_grid(GRID)
+    lat, lng = (float(axis[3]) for axis in GRID.centres_latlng())
+    assert np.allclose(area.place_km(lat, lng), GRID.centres[3] - GRID.centres[0], atol=1e-9)
+    assert np.allclose(area.latlng(area.place_km(lat, lng)), (lat, lng), atol=1e-9)
+    assert np.array_equal(Area.from_dict(a_list()).origin_km, [0.0, 0.0])
+
+
+def test_a_rim_goes_round_grids_only() -> None:
+    assert Area.of_grid(GRID).centres(step=4, rim=1).size > GRID.size
+    with pytest.raises(InvalidInput, match="rim must be 0"):
+        Area.from_dict(a_list()).centres(step=4, rim=1)
+
+
+@pytest.mark.parametrize("cell_km", [1e-3, 1e3, 1])
+def test_cells_at_the_limits_are_taken(cell_km: float) -> None:
+    assert Area.from_dict(a_list(cell_km=cell_km)).cell_km == cell_km
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cell_km": 0.99e-3},
+        {"cell_km": 1.01e3},
+        {"cell_km": True},
+        {"cell_km": "1"},
+        {"origin": [48.8]},
+        {"origin": [48.8, 2.3, 1.0]},
+        {"origin": "48.8"},
+        {"origin": [48.8, None]},
+        {"points": packed_integers(np.array([0, 0, 1]), signed=True)},
+        {"points": ""},
+        {"points": 3},
+        {"points": "AAAA"},
+        {"points": "AAAAAA=="},
+        {"points": "AAAAAB=="},
+        {"points": "é"},
+        {"more": 1},
+    ],
+)
+def test_a_list_that_is_not_one_is_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFile):
+        Area.from_dict(a_list(**changed))
+
+
+def test_other_things_are_refused() -> None:
+    short = masked(np.ones(GRID.size, dtype=bool))
+    spare = np.ones(GRID.size + 1, dtype=bool)
+    wrong: list[Any] = [
+        None,
+        [],
+        {"kind": "grid"},
+        {**GRID.to_dict(), "rows": 0},
+        {**GRID.to_dict(), "rows": True},
+        {**GRID.to_dict(), "rows": 4097},
+        {**GRID.to_dict(), "columns": 1.0},
+        {**GRID.to_dict(), "box": None},
+        {**short, "mask": short["mask"][:-4]},
+        {**short, "mask": 7},
+        masked(np.ones(GRID.size, dtype=bool), extra=8),
+    ]
+    if GRID.size % 8:
+        wrong.append(masked(spare))
+    for values in wrong:
+        with pytest.raises(GeoveilError):
+            Area.from_dict(values)
