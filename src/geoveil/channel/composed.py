@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
+from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss, told_apart_by
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee, weakest
@@ -125,6 +126,15 @@ class RankOneChannel(Channel):
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return values * self._diagonal + (values @ self._right)[..., None] * self._left
+
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        diagonal, left, right = map(backend.put, (self._diagonal, self._left, self._right))
+        dot, axis = backend.xp.matmul, (..., None)
+        return ProductsOn(
+            backend,
+            lambda theta: theta * diagonal + dot(theta, left)[axis] * right,
+            lambda values: values * diagonal + dot(values, right)[axis] * left,
+        )
 
     def _row(self, row: int) -> FloatArray:
         entries = self._left[row] * self._right

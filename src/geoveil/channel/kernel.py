@@ -12,12 +12,17 @@ import numpy as np
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel import backend as elsewhere
 from geoveil.channel.operator import DenseOperator, Operator, RelativeError, refined
 from geoveil.space import Grid, Line, Space
 
 _DENSE_SIZE = 512
 """Up to so many cells a product with a matrix takes less time than a transform."""
 _THREADED_SIZE = 1 << 16
+_LARGE_SIZE = 1 << 22
+"""From so many points on, vectors are transformed one after another, in the memory of one transform."""
+_FFT_NOISE = 2e-15
+"""What a product may be off by, in units of the norms of its factors."""
 
 
 def fft_workers(size: int) -> int:
@@ -135,6 +140,11 @@ class LatticeKernel(Kernel):
     def apply(self, values: FloatArray) -> FloatArray:
         if self.exact:
             return np.asarray(values @ self._matrix)
+        if values.ndim > 1 and math.prod(self._padded) >= _LARGE_SIZE:
+            result = np.empty(values.shape)
+            for place in np.ndindex(values.shape[:-1]):
+                result[place] = self._filtered(values[place], self._spectrum)
+            return result
         return self._filtered(values, self._spectrum)
 
     @cached_property
@@ -177,9 +187,26 @@ class LatticeKernel(Kernel):
         result = fft.irfft(spectrum, wide, axis=-1, workers=workers)
         return result[..., : self.box[-1]].reshape(values.shape)
 
+    def _products_on(self, backend: elsewhere.Backend) -> elsewhere.ProductsOn:
+        if self.exact:
+            return super()._products_on(backend)
+        torus, reshape = elsewhere.Torus(backend, self._padded), backend.xp.reshape
+        spectrum = torus.held(fft.rfftn(self._periodic(), workers=self._workers).real)
+        inside = (..., *(slice(cells) for cells in self.box))
+
+        def product(values: elsewhere.Array) -> elsewhere.Array:
+            lattice = reshape(values, (*values.shape[:-1], *self.box))
+            result = torus.values(torus.transformed(lattice) * spectrum)
+            return reshape(result[inside], values.shape)
+
+        def noise(values: elsewhere.Array) -> elsewhere.Array:
+            return _FFT_NOISE * self.norm * elsewhere.length(backend, values)
+
+        return elsewhere.ProductsOn(backend, product, product, noise, noise)
+
     def noise(self, values: FloatArray) -> FloatArray:
         length = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
-        return 2e-15 * self.norm * length
+        return _FFT_NOISE * self.norm * length
 
     def rows(self, cells: IntArray) -> FloatArray:
         if self.exact:
@@ -227,6 +254,16 @@ class PartialKernel(Kernel):
         spread = np.zeros((*values.shape[:-1], self._lattice.shape[0]))
         spread[..., self._cells] = values
         return self._lattice.apply(spread)[..., self._cells]
+
+    def _products_on(self, backend: elsewhere.Backend) -> elsewhere.ProductsOn:
+        whole = self._lattice.products_on(backend)
+        cells = backend.put_places(self._cells)
+        spread = elsewhere.scattered(backend, self._cells, self._lattice.shape[0])
+
+        def product(values: elsewhere.Array) -> elsewhere.Array:
+            return backend.xp.take(whole.push(spread(values)), cells, axis=-1)
+
+        return elsewhere.ProductsOn(backend, product, product, whole.push_noise, whole.pull_noise)
 
     def noise(self, values: FloatArray) -> FloatArray:
         return self._lattice.noise(values)

@@ -6,20 +6,24 @@ reports that were seen, kernels of distances, several of them side by side.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly, indices, vector
-from geoveil.errors import InvalidInput
+from geoveil.channel.backend import Backend, ProductsOn, backend_of, dense_products
+from geoveil.errors import InvalidInput, Unsupported
 
 RelativeError = 1e-10
 """What a product may be off by, relative, before a value is summed again term by term."""
 
 _BUDGET = 1 << 26
 _CHUNK = 1 << 22
+
+Product = Callable[[Any], Any]
 
 
 class Operator(ReadOnly, ABC):
@@ -29,7 +33,8 @@ class Operator(ReadOnly, ABC):
     negative entries: values too close to the noise of an FFT are summed again, term by term, while
     that takes at most 2²⁶ terms for all the vectors of one call (always, for one vector of up to 8,192
     rows and columns). Past that, small values are right to 1e-15 of the largest, and never negative.
-    ``_push`` and ``_pull``, for inner loops, leave all of that out.
+    ``_push`` and ``_pull``, for inner loops, leave all of that out. Arrays of CuPy, torch and other
+    libraries of the array API standard are multiplied where they are, and come back as such.
     """
 
     _names: ClassVar[tuple[str, str]] = ("row", "column")
@@ -86,10 +91,39 @@ class Operator(ReadOnly, ABC):
         """All entries, (rows, columns)."""
         return np.stack([self._row(row) for row in range(self.shape[0])])
 
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        """The products on another device: of a matrix, where the operator has no better way there."""
+        if math.prod(self.shape) > EXACT_ENTRIES:
+            raise Unsupported(
+                f"{type(self).__name__} ({self.shape[0]:,} × {self.shape[1]:,}) must be smaller to be "
+                "multiplied on another device; use arrays of NumPy"
+            )
+        return dense_products(backend, self.matrix())
+
     # -- what follows ----------------------------------------------------------------------------
+
+    def products_on(self, backend: Backend) -> ProductsOn:
+        """The products on another device; what they need is moved there once."""
+        moved: dict[str, ProductsOn] = self.__dict__.setdefault("_moved", {})
+        if backend.name not in moved:
+            moved[backend.name] = self._products_on(backend)
+        return moved[backend.name]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_moved"}
+
+    def observed(self, weights: FloatArray) -> SeenColumns:
+        """The columns with any weight (…, columns), for a loop of products."""
+        return SeenColumns(self, _with_weight(weights))
 
     def push(self, theta: ArrayLike) -> FloatArray:
         """θL: the law of the columns where the rows follow ``theta``; the last axis is the rows."""
+        backend = backend_of(theta)
+        if backend is not None:
+            products = self.products_on(backend)
+            return self._elsewhere(
+                "theta", theta, self.shape[0], products.push, products.push_noise
+            )
         given = vector("theta", theta, self.shape[0])
 
         def lines(columns: IntArray) -> FloatArray:
@@ -99,12 +133,37 @@ class Operator(ReadOnly, ABC):
 
     def pull(self, values: ArrayLike) -> FloatArray:
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
+        backend = backend_of(values)
+        if backend is not None:
+            products = self.products_on(backend)
+            return self._elsewhere(
+                "values", values, self.shape[1], products.pull, products.pull_noise
+            )
         given = vector("values", values, self.shape[1])
 
         def lines(rows: IntArray) -> FloatArray:
             return np.stack([self._row(int(row)) for row in rows])
 
         return refined(given, self._pull(given), self._pull_noise(given), lines)
+
+    def _elsewhere(
+        self, name: str, given: Any, size: int, product: Product, noise: Product | None
+    ) -> Any:
+        """A product on another device; where values are small, by the host, which sums them exactly."""
+        backend = backend_of(given)
+        assert backend is not None
+        xp, own = backend.xp, backend.own(given)
+        if own.ndim == 0 or own.shape[-1] != size:
+            raise InvalidInput(
+                f"{name} (shape {tuple(own.shape)}) must have {size} entries, one per cell"
+            )
+        if not bool(xp.all(xp.isfinite(own))):
+            raise InvalidInput(f"{name} must hold finite numbers only")
+        result = product(own)
+        if noise is not None and bool(xp.any(result < noise(own) / RelativeError)):
+            again = self.push if name == "theta" else self.pull
+            return backend.put(again(backend.host(own)))
+        return result
 
     def row(self, row: int) -> FloatArray:
         """One row, such as the law of the reports of somebody in a cell."""
@@ -214,6 +273,41 @@ class StackedOperator(Operator):
         own = zip(self.parts, self.split(values), strict=True)
         return self._summed([part._pull_noise(part_values) for part, part_values in own])
 
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        xp, parts = backend.xp, [part.products_on(backend) for part in self.parts]
+        scales, ends = self.scales.tolist(), self.starts.tolist()
+
+        def side_by_side(laws: Iterable[Any]) -> Any:
+            return xp.concat(
+                [scale * law for scale, law in zip(scales, laws, strict=True)], axis=-1
+            )
+
+        def wide(theta: Any) -> Any:
+            laws = []
+            for part, own in zip(parts, self.parts, strict=True):
+                shape = (*theta.shape[:-1], own.shape[1])
+                none = xp.zeros((1,), dtype=theta.dtype, device=backend.device)
+                noise = none if part.push_noise is None else part.push_noise(theta)
+                laws.append(xp.broadcast_to(noise, shape))
+            return side_by_side(laws)
+
+        def summed(values: Any, products: list[Product | None]) -> Any:
+            total: Any = 0.0
+            for number, product in enumerate(products):
+                if product is not None:
+                    own = values[..., ends[number] : ends[number + 1]]
+                    total = total + scales[number] * product(own)
+            return total
+
+        exact = all(part.push_noise is None for part in parts)
+        return ProductsOn(
+            backend,
+            lambda theta: side_by_side(part.push(theta) for part in parts),
+            lambda values: summed(values, [part.pull for part in parts]),
+            None if exact else wide,
+            None if exact else lambda values: summed(values, [part.pull_noise for part in parts]),
+        )
+
     def _scaled(self, parts: list[FloatArray]) -> list[FloatArray]:
         if (self.scales == 1).all():  # as in every loop of an estimator: spare it the copies
             return parts
@@ -280,12 +374,17 @@ def refined(
     return np.where(sound, np.maximum(values, 0.0), values).reshape(result.shape)
 
 
-_LOOP_NOISE = 1e-9
+LOOP_NOISE = 1e-9
 """A law this far below the largest may be rounding noise of an FFT; its column is then taken exactly."""
-_TINY = 1e-300
-_EXACT_ENTRIES = 1 << 25
+TINY = 1e-300
+EXACT_ENTRIES = 1 << 25
+"""So many numbers of exact columns are held at once."""
 _SMALL_ROWS = 512
 """Up to so many rows a product with a matrix beats any structure."""
+
+
+def _with_weight(weights: FloatArray) -> IntArray:
+    return np.flatnonzero(weights.reshape(-1, weights.shape[-1]).any(axis=0))
 
 
 class SeenColumns:
@@ -295,9 +394,14 @@ class SeenColumns:
     law lies at the noise of the products are fetched once and summed exactly from then on.
     """
 
+    xp: Any = np
+    """The library of the arrays that go in and come out."""
+
     def __init__(self, operator: Operator, seen: IntArray) -> None:
         rows, columns = operator.shape
-        if (operator.exact or rows <= _SMALL_ROWS) and rows * seen.size <= _EXACT_ENTRIES:
+        self.observations = seen
+        """Which columns these are."""
+        if (operator.exact or rows <= _SMALL_ROWS) and rows * seen.size <= EXACT_ENTRIES:
             everything = np.array_equal(seen, np.arange(columns))
             dense = isinstance(operator, DenseOperator) and everything
             operator = operator if dense else DenseOperator(operator.columns(seen))
@@ -308,16 +412,24 @@ class SeenColumns:
         self._exact: IntArray = np.zeros(0, dtype=np.int64)
         self._columns: FloatArray = np.zeros((rows, 0))
 
+    def own(self, array: FloatArray) -> FloatArray:
+        """An array of the host where the products are made."""
+        return array
+
+    def host(self, array: FloatArray) -> FloatArray:
+        """The other way round."""
+        return array
+
     def push(self, theta: FloatArray) -> FloatArray:
         """(θL)_i > 0 for the columns seen: (…, rows) → (…, seen)."""
         law = self.operator._push(theta)
         if not self._all:
             law = law.take(self.seen, axis=-1)
         if not self.operator.exact:
-            floor = _LOOP_NOISE * law.max(axis=-1, keepdims=True)
+            floor = LOOP_NOISE * law.max(axis=-1, keepdims=True)
             if (law < floor).any():
                 law = self._refined(theta, law, floor)
-        return np.maximum(law, _TINY)
+        return np.maximum(law, TINY)
 
     def pull(self, values: FloatArray) -> FloatArray:
         """Σ_i L[x, i]·v_i over the columns seen, never negative for v ≥ 0: (…, seen) → (…, rows)."""
@@ -343,8 +455,8 @@ class SeenColumns:
         """The law with exact sums where the fast product may be noise."""
         low = np.flatnonzero((law < floor).reshape(-1, law.shape[-1]).any(axis=0))
         new = np.setdiff1d(low, self._exact)
-        if (self._exact.size + new.size) * len(self._columns) > _EXACT_ENTRIES:
-            return np.maximum(law, _LOOP_NOISE * floor)
+        if (self._exact.size + new.size) * len(self._columns) > EXACT_ENTRIES:
+            return np.maximum(law, LOOP_NOISE * floor)
         if new.size:
             fetched = self.operator.columns(self.seen[new])
             self._columns = np.concatenate((self._columns, fetched), axis=1)

@@ -22,6 +22,7 @@ from scipy import fft
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.backend import Array, Backend, ProductsOn, length, scattered
 from geoveil.channel.channel import Channel
 from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
 from geoveil.channel.operator import Operator
@@ -176,6 +177,14 @@ class TruncatedOperator(Operator):
                 out[self._corners] += corner[..., None, None] * self._corner[::flip, ::over]
         return out.reshape(values.shape)
 
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        elsewhere = _Elsewhere(self, backend)
+
+        def noise(values: Array) -> Array:
+            return 2e-15 * self.norm * length(backend, values)
+
+        return ProductsOn(backend, elsewhere.push, elsewhere.pull, noise, noise)
+
     def _row(self, row: int) -> FloatArray:
         """From the tables alone: exact."""
         rows, columns = self.box
@@ -207,6 +216,97 @@ class TruncatedOperator(Operator):
         if flip:
             return self.tables.beyond_rows[::flip][:, across].ravel()
         return self.tables.inside[np.ix_(down, across)].ravel()
+
+
+class _Elsewhere:
+    """The two products on another device; nothing is changed in place there."""
+
+    def __init__(self, operator: TruncatedOperator, backend: Backend) -> None:
+        rows, columns = self.box = operator.box
+        self.across, self.down = bool(operator._across), bool(operator._down)
+        self.backend, self.xp = backend, backend.xp
+        self.kernel = operator._kernel.products_on(backend)
+        self.high, self.wide = operator._high, operator._wide
+        self.near_columns, self.near_rows = map(
+            backend.put_places, (operator._near_columns, operator._near_rows)
+        )
+        self.to_columns = scattered(backend, operator._near_columns, columns)
+        self.to_rows = scattered(backend, operator._near_rows, rows)
+        # one for either edge, and for either end of it
+        self.sides = [backend.put(operator._sides[:, ::flip]) for flip in (1, -1)]
+        self.ends = [backend.put(operator._ends[::flip]) for flip in (1, -1)]
+        self.corners = [
+            [backend.put(operator._corner[::flip, ::over]) for over in (1, -1)] for flip in (1, -1)
+        ]
+        inner = np.zeros(self.box)
+        inner[operator._inner_rows, operator._inner_columns] = 1.0
+        self.inside = backend.put(inner)
+        self.inner_rows, self.inner_columns = (backend.put(inner.max(axis=axis)) for axis in (1, 0))
+
+    def push(self, theta: Array) -> Array:
+        xp, (rows, columns) = self.xp, self.box
+        given = xp.reshape(theta, (*theta.shape[:-1], rows, columns))
+        out = xp.reshape(self.kernel.push(theta), given.shape)
+        if self.across:
+            strips = xp.take(given, self.near_columns, axis=-1)
+            spectrum = xp.fft.rfft(strips, n=self.high, axis=-2)
+            west, east = (
+                xp.fft.irfft(xp.sum(spectrum * side, axis=-1), n=self.high, axis=-1)[..., :rows]
+                for side in self.sides
+            )
+            out = xp.concat((west[..., None], out[..., 1:-1], east[..., None]), axis=-1)
+        if self.down:
+            strips = xp.take(given, self.near_rows, axis=-2)
+            spectrum = xp.fft.rfft(strips, n=self.wide, axis=-1)
+            south, north = (
+                xp.fft.irfft(xp.sum(spectrum * end, axis=-2), n=self.wide, axis=-1)[..., :columns]
+                for end in self.ends
+            )
+            if self.across:
+                near = xp.take(strips, self.near_columns, axis=-1)
+                south, north = (
+                    self._with_corners(end, near, both)
+                    for end, both in zip((south, north), self.corners, strict=True)
+                )
+            out = xp.concat((south[..., None, :], out[..., 1:-1, :], north[..., None, :]), axis=-2)
+        return xp.reshape(out, theta.shape)
+
+    def _with_corners(self, end: Array, near: Array, tables: list[Array]) -> Array:
+        west, east = (self.xp.sum(near * table, axis=(-2, -1)) for table in tables)
+        return self.xp.concat((west[..., None], end[..., 1:-1], east[..., None]), axis=-1)
+
+    def pull(self, values: Array) -> Array:
+        xp, (rows, columns) = self.xp, self.box
+        given = xp.reshape(values, (*values.shape[:-1], rows, columns))
+        inside = xp.reshape(given * self.inside, values.shape)
+        out = xp.reshape(self.kernel.pull(inside), given.shape)
+        if self.across:
+            edges = (given[..., 0] * self.inner_rows, given[..., -1] * self.inner_rows)
+            along = sum(
+                xp.fft.rfft(edge, n=self.high)[..., None] * side
+                for edge, side in zip(edges, self.sides, strict=True)
+            )
+            strips = xp.fft.irfft(along, n=self.high, axis=-2)[..., :rows, :]
+            out = out + self.to_columns(strips)
+        if self.down:
+            edges = (given[..., 0, :] * self.inner_columns, given[..., -1, :] * self.inner_columns)
+            along = sum(
+                xp.fft.rfft(edge, n=self.wide)[..., None, :] * end
+                for edge, end in zip(edges, self.ends, strict=True)
+            )
+            strips = xp.fft.irfft(along, n=self.wide, axis=-1)[..., :columns]
+            if self.across:
+                strips = strips + self.to_columns(self._from_corners(given))
+            out = out + xp.matrix_transpose(self.to_rows(xp.matrix_transpose(strips)))
+        return xp.reshape(out, values.shape)
+
+    def _from_corners(self, given: Array) -> Array:
+        """(…, near rows, near columns): what the four corners give back."""
+        return sum(
+            given[..., _edge(flip), _edge(over)][..., None, None] * table
+            for flip, tables in zip((1, -1), self.corners, strict=True)
+            for over, table in zip((1, -1), tables, strict=True)
+        )
 
 
 def _near(tables: tuple[FloatArray, ...], axis: int, norm: float) -> IntArray:

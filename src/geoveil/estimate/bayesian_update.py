@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread
+from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
+from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate import bars, fitted, stopping
@@ -47,7 +49,8 @@ class IterativeBayesianUpdate:
     stand evenly in their cells or wherever the reports say.
     ``stop`` is ``CrossValidated()``, ``Steps(n)``, ``CertifiedWithin(t)`` or ``LikelihoodChange(t)``;
     ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
-    ``uncertainty`` is ``FisherInformation()`` (the default) or ``Bootstrap()``.
+    ``uncertainty`` is ``FisherInformation()`` (the default) or ``Bootstrap()``. With ``device="cuda"``, or a
+    ``start`` of CuPy or torch, the ascent runs on that device; what comes back are arrays of NumPy.
     Cost: a push and a pull of every channel per step, whatever the number of reports.
     Reference: IBU §II and Alg. 1 (IBU), FREEWILL Alg. 1 (GIBU); docs/estimation.md.
 
@@ -67,6 +70,7 @@ class IterativeBayesianUpdate:
     accelerate: Accelerator | None = None
     uncertainty: Uncertainty | None = None
     progress: stopping.Progress | None = None
+    device: str | None = None
 
     def __post_init__(self) -> None:
         if self.accelerate is not None and isinstance(self.stop, stopping.CrossValidated):
@@ -125,16 +129,22 @@ class IterativeBayesianUpdate:
         """
         return fit_slots(self, slots, pooled, searched)
 
+    def moved(self, operator: Operator) -> Operator:
+        """The operator where the ascent runs."""
+        backend = backend_of(self.start) if self.device is None else backend_named(self.device)
+        return operator if backend is None else MovedOperator(operator, backend)
+
     def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
         """The cells; or the places in them, where held-out reports are predicted better so."""
-        first = full_support(self.start, observations.space.size)
-        cells = _Unknowns(observations.operator, first, self.stop, lambda found: found)
+        first = full_support(host_array(self.start), observations.space.size)
+        operator = self.moved(observations.operator)
+        cells = _Unknowns(operator, first, self.stop, lambda found: found)
         places = PlacesOfAll.of(observations)
         if places is None or not isinstance(self.stop, stopping.CrossValidated):
             return cells
         meter = stopping.Meter(self.progress)
         halves = meter.first(0.5), lambda done, of: meter.at(0.5 + 0.5 * done / of)
-        starts = (observations.operator, first), (places.operator, places.spread(first))
+        starts = (operator, first), (self.moved(places.operator), places.spread(first))
         even, free = (
             self.stop.found(operator, observations.counts, start, half)
             for (operator, start), half in zip(starts, halves, strict=True)
@@ -149,19 +159,20 @@ class IterativeBayesianUpdate:
         self, observations: fitted.Observations, unknowns: _Unknowns, ascent: Ascent
     ) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
-        operator, cells = observations.operator, observations.space.size
+        operator, cells = unknowns.operator, observations.space.size
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
             """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
+            first = unknowns.start
             if self.accelerate is None:
-                first = unknowns.start
                 starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
                 steps = max(ascent.steps * carry_on, _LEAST_STEPS)
-                path = em_path(Objective(unknowns.operator, counts), starts)
-                return unknowns.by_cell(next(islice(path, steps, None)).theta)
+                objective = Objective(unknowns.operator, counts)
+                reached = next(islice(em_path(objective, starts), steps, None))
+                return unknowns.by_cell(objective.columns.host(reached.theta))
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [
-                maximise(operator, row, start=self.start, **how).distribution
+                maximise(operator, row, start=first, **how).distribution
                 for row in np.atleast_2d(counts)
             ]
             return np.reshape(fits, (*counts.shape[:-1], cells))

@@ -84,7 +84,7 @@ def maximise(
             break
     meter.at(1.0)
     return Ascent(
-        distribution=frozen(np.array(point.theta)),
+        distribution=frozen(np.array(objective.columns.host(point.theta))),
         log_likelihood=trace.log_likelihood[-1],
         certificate=trace.certificate[-1],
         steps=trace.steps,
@@ -119,21 +119,25 @@ class Squarem:
 
     def path(self, objective: Objective, start: FloatArray) -> Iterator[Point]:
         """The start, then the point after each extrapolated step."""
-        point = objective.at(start)
+        point = objective.at(objective.columns.own(start))
         while True:
             yield point
             once = objective.at(em_step(point))
             twice = objective.at(em_step(once))
-            leap = objective.at(self._extrapolated(point.theta, once.theta, twice.theta))
+            leap = objective.at(self._extrapolated(point, once, twice))
             point = leap if leap.log_likelihood >= twice.log_likelihood else twice
 
-    def _extrapolated(self, first: FloatArray, once: FloatArray, twice: FloatArray) -> FloatArray:
-        change = once - first  # r
-        bend = twice - once - change  # v
-        length = float(np.linalg.norm(bend))
-        stride = max(1.0, float(np.linalg.norm(change)) / length) if length > 0 else 1.0  # α
-        leap = np.maximum(first + 2 * stride * change + stride**2 * bend, self.floor * twice)
-        return np.asarray(leap / leap.sum())
+    def _extrapolated(self, first: Point, once: Point, twice: Point) -> FloatArray:
+        xp = first.xp
+        change = once.theta - first.theta  # r
+        bend = twice.theta - once.theta - change  # v
+        length = float(xp.sum(bend * bend)) ** 0.5
+        stride = (
+            max(1.0, float(xp.sum(change * change)) ** 0.5 / length) if length > 0 else 1.0
+        )  # α
+        leap = first.theta + 2 * stride * change + stride**2 * bend
+        kept = xp.maximum(leap, self.floor * twice.theta)
+        return kept / xp.sum(kept)
 
 
 # --- The exact maximum: Newton steps on the cells that carry mass

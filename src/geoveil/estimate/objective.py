@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, distribution, uniform, vector
-from geoveil.channel.operator import DenseOperator, Operator, SeenColumns
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, distribution, uniform, vector
+from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput
 
 
@@ -18,11 +19,17 @@ class Point:
     next step of expectation–maximisation. A loop makes one every few microseconds: plain attributes.
     """
 
-    __slots__ = ("_certificate", "_log_likelihood", "gradient", "law", "theta", "weights")
+    __slots__ = ("_certificate", "_log_likelihood", "gradient", "law", "theta", "weights", "xp")
 
     def __init__(
-        self, theta: FloatArray, law: FloatArray, gradient: FloatArray, weights: FloatArray
+        self,
+        theta: FloatArray,
+        law: FloatArray,
+        gradient: FloatArray,
+        weights: FloatArray,
+        xp: Any = np,
     ) -> None:
+        self.xp = xp
         self.theta = theta
         self.law = law
         self.gradient = gradient
@@ -34,20 +41,25 @@ class Point:
     def log_likelihood(self) -> FloatArray:
         """f(θ), nats per observation; computed at first use."""
         if self._log_likelihood is None:
-            logs = np.log(self.law)
+            logs = self.xp.log(self.law)
             if logs.ndim == 1:
-                self._log_likelihood = np.asarray(self.weights @ logs)
+                self._log_likelihood = self.xp.asarray(self.weights @ logs)
             else:
-                self._log_likelihood = np.einsum("...i,...i->...", self.weights, logs)
+                self._log_likelihood = self.xp.sum(self.weights * logs, axis=-1)
         return self._log_likelihood
 
     @property
     def certificate(self) -> FloatArray:
         """log max g ≥ f* − f(θ), nats per observation; computed at first use."""
         if self._certificate is None:
-            steepest = np.maximum.reduce(self.gradient, axis=-1)
-            self._certificate = np.asarray(np.log(np.maximum(steepest, 1.0)))
+            xp = self.xp
+            steepest = xp.asarray(xp.max(self.gradient, axis=-1))
+            self._certificate = xp.log(xp.where(steepest > 1.0, steepest, xp.ones_like(steepest)))
         return self._certificate
+
+    def score(self, counts: FloatArray) -> float:
+        """Σ counts·log law over all problems: how well other observations are predicted."""
+        return float(self.xp.sum(counts * self.xp.log(self.law)))
 
 
 class Objective:
@@ -68,11 +80,10 @@ class Objective:
     def __init__(self, operator: Operator, weights: ArrayLike) -> None:
         self.unknowns, observations = operator.shape
         given = checked_weights(weights, observations)
-        seen = np.flatnonzero(given.reshape(-1, given.shape[-1]).any(axis=0))
-        self.seen = seen
-        """Which observations have weight; ``Point.law`` follows their order."""
-        self.columns = SeenColumns(operator, seen)
-        self.weights: FloatArray = given[..., seen] / given.sum(axis=-1, keepdims=True)
+        self.columns = operator.observed(given)
+        self.seen = self.columns.observations
+        """Which observations are looked at, all with weight among them; ``Point.law`` follows their order."""
+        self.weights = self.columns.own(given[..., self.seen] / given.sum(axis=-1, keepdims=True))
         self.products = 0
 
     def at(self, theta: FloatArray) -> Point:
@@ -80,7 +91,11 @@ class Objective:
         self.products += 2
         law = self.columns.push(theta)
         gradient = self.columns.pull(self.weights / law)
-        return Point(theta, law, gradient, self.weights)
+        return Point(theta, law, gradient, self.weights, self.columns.xp)
+
+    def others(self, counts: IntArray) -> FloatArray:
+        """Counts of other observations (…, observations), in the order and place of ``Point.law``."""
+        return self.columns.own(counts[..., self.seen].astype(np.float64))
 
     def dense(self) -> Objective:
         """The same objective on a matrix of the columns seen, for methods that need one."""
@@ -113,7 +128,7 @@ def full_support(start: ArrayLike | None, unknowns: int) -> FloatArray:
 
 def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
     """The points of expectation–maximisation from ``start`` on, for all problems at once, without end."""
-    point = objective.at(start)
+    point = objective.at(objective.columns.own(start))
     while True:
         yield point
         point = objective.at(em_step(point))
@@ -122,5 +137,5 @@ def em_path(objective: Objective, start: FloatArray) -> Iterator[Point]:
 def em_step(point: Point) -> FloatArray:
     """θ∘g; its sum is one but for rounding."""
     raised = point.theta * point.gradient
-    raised /= np.add.reduce(raised, axis=-1, keepdims=True)
+    raised /= point.xp.sum(raised, axis=-1, keepdims=True)
     return raised

@@ -88,7 +88,8 @@ def fit_slots(
         pooled = update.fit([tally for tallies in full.values() for tally in tallies])
     if isinstance(update.stop, CrossValidated):
         every = max(1, -(-len(full) // (searched or len(full))))
-        share, steps = _chosen(update.stop, list(full.values())[::every], pooled.distribution)
+        some = list(full.values())[::every]
+        share, steps = _chosen(update, update.stop, some, pooled.distribution)
         how = f"chosen by cross-validation for all slots together ({update.stop.folds} folds)"
         stop = replace(update, stop=Steps(steps, how), start=_start(pooled.distribution, share))
         started = f"{_STARTS[share]}, chosen by cross-validation"
@@ -106,7 +107,10 @@ def _start(pooled: FloatArray, share: float) -> FloatArray:
 
 
 def _chosen(
-    rule: CrossValidated, slots: list[list[Tally]], pooled: FloatArray
+    update: IterativeBayesianUpdate,
+    rule: CrossValidated,
+    slots: list[list[Tally]],
+    pooled: FloatArray,
 ) -> tuple[float, int]:
     """The share of the pooled map to begin with and the steps that predict held-out reports best."""
     problems = []
@@ -116,8 +120,8 @@ def _chosen(
         trained = observations.counts - held_out
         usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
         if usable.any():
-            objective = Objective(observations.operator, trained[usable])
-            problems.append((objective, held_out[usable][:, objective.seen]))
+            objective = Objective(update.moved(observations.operator), trained[usable])
+            problems.append((objective, objective.others(held_out[usable])))
     if not problems:
         return 1.0, 0
     found = {share: _best(rule, problems, _start(pooled, share)) for share in _STARTS}
@@ -137,11 +141,8 @@ def _best(
     for step, points in enumerate(zip(*paths, strict=True)):
         if step < search.due and step < rule.maximum:
             continue
-        value = sum(
-            float(np.einsum("ij,ij->", held_out, np.log(point.law)))
-            for point, (_, held_out) in zip(points, problems, strict=True)
-        )
-        search.add(step, value)
+        scored = zip(points, problems, strict=True)
+        search.add(step, sum(point.score(held_out) for point, (_, held_out) in scored))
         if rule.is_over(search, step) or step >= rule.maximum:
             return search.best, search.best_value
     raise AssertionError("the paths have no end")

@@ -291,13 +291,12 @@ class CrossValidated:
         self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
     ) -> tuple[Search, bool]:
         """The search for the best held-out likelihood, and whether it ended before the limit."""
-        left_out = held_out[:, objective.seen]  # what one part leaves out, another learns from
+        left_out = objective.others(held_out)  # what one part leaves out, another learns from
         search = Search()
         for step, point in enumerate(em_path(objective, np.tile(start, (len(held_out), 1)))):
             if step < search.due and step < self.maximum:
                 continue
-            value = float(np.einsum("ij,ij->", left_out, np.log(point.law)))
-            search.add(step, value / self.repeats)
+            search.add(step, point.score(left_out) / self.repeats)
             end = self.patience * search.best + self.beyond
             if progress is not None:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))

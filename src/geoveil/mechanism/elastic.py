@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive, uniform, vector
+from geoveil.channel.backend import Array, Backend, ProductsOn, scattered
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
@@ -195,6 +196,40 @@ class Elastic(Mechanism):
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._kernel._pull_noise(values * self.weights) * self._inverse
+
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        if self._remote.size * self.space.size > _CACHED_TERMS:
+            raise TooLarge(
+                f"weights that vanish around {self._remote.size} cells must cover a smaller grid to be "
+                "multiplied on another device; use arrays of NumPy"
+            )
+        kernel, xp = self._kernel.products_on(backend), backend.xp
+        inverse, weights = backend.put(self._inverse), backend.put(self.weights)
+        rows, cells = backend.put(self._remote_rows), backend.put_places(self._remote)
+        spread = scattered(backend, self._remote, self.space.size)
+
+        def push(theta: Array) -> Array:
+            result = kernel.push(theta * inverse) * weights
+            if self._remote.size:
+                result = result + xp.take(theta, cells, axis=-1) @ rows
+            return result
+
+        def pull(values: Array) -> Array:
+            result = kernel.pull(values * weights) * inverse
+            if self._remote.size:  # where the inverse is zero
+                result = result + spread(values @ xp.matrix_transpose(rows))
+            return result
+
+        noise = kernel.push_noise
+        if noise is None:
+            return ProductsOn(backend, push, pull)
+        return ProductsOn(
+            backend,
+            push,
+            pull,
+            lambda theta: noise(theta * inverse) * weights,
+            lambda values: noise(values * weights) * inverse,
+        )
 
     def _row(self, row: int) -> FloatArray:
         exponent = self._log_weights - self.beta_per_km * self.space.distances_from_km(row)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, count, positive
+from geoveil.channel.backend import Array, Backend, ProductsOn
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.errors import InvalidInput, Unsupported
@@ -217,6 +218,28 @@ class PositionalElastic(Mechanism):
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._spread._push_noise(values * self.weights) * self._shares.sum(axis=0)
+
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        kernel, xp = self._spread.products_on(backend), backend.xp
+        shares, weights = backend.put(self._shares), backend.put(self.weights)
+        noise, width = kernel.push_noise, math.prod(self._shares.shape)
+        assert noise is not None
+
+        def spread(theta: Array) -> Array:
+            return xp.reshape(theta[..., None, :] * shares, (*theta.shape[:-1], width))
+
+        def pull(values: Array) -> Array:
+            laws = kernel.push(values * weights)
+            layered = xp.reshape(laws, (*values.shape[:-1], *self._shares.shape))
+            return xp.sum(layered * shares, axis=-2)
+
+        return ProductsOn(
+            backend,
+            lambda theta: kernel.pull(spread(theta)) * weights,
+            pull,
+            lambda theta: noise(spread(theta)) * weights,
+            lambda values: noise(values * weights) * xp.sum(shares, axis=0),
+        )
 
     def _row(self, row: int) -> FloatArray:
         columns = row + self._spread.cells * np.arange(len(self._spread.layers))

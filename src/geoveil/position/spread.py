@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
+from geoveil.channel.backend import Array, Backend, ProductsOn, Torus, length, scattered
 from geoveil.channel.channel import Places, positions_on_a_side
 from geoveil.channel.kernel import fft_workers
 from geoveil.channel.operator import Operator
@@ -131,6 +132,41 @@ class SpreadKernel(Operator):
         product = fft.irfft(total, width, axis=-1, workers=workers)
         return lattice.gather(product[..., columns] if lattice.rim else product)
 
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self.lattice.shape)
+        spectra = [torus.held(own) for own in self._spectra]
+        turned = [xp.conj(own) for own in spectra]
+        places = lattice.cells[:, 0] * lattice.columns + lattice.cells[:, 1]
+        spread = scattered(backend, places, lattice.rows * lattice.columns)
+        taken = backend.put_places(places)
+        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in self._inside)
+        # Values begin where the inner cells do, so that the rim before them comes out at the far end.
+        down, right = (
+            backend.put_places((np.arange(size) - lattice.rim) % padded)
+            for size, padded in zip((lattice.rows, lattice.columns), lattice.shape, strict=True)
+        )
+
+        def push(theta: Array) -> Array:
+            box = (*theta.shape[:-1], lattice.rows, lattice.columns)
+            spectrum = torus.transformed(xp.reshape(spread(theta), box))
+            laws = [torus.values(spectrum * own)[..., rows, columns] for own in spectra]
+            return xp.reshape(xp.stack(laws, axis=-3), (*theta.shape[:-1], self.shape[1]))
+
+        def pull(values: Array) -> Array:
+            layered = xp.reshape(values, (*values.shape[:-1], len(spectra), *self._inside))
+            total = sum(
+                torus.transformed(layered[..., number, :, :]) * own
+                for number, own in enumerate(turned)
+            )
+            whole = xp.take(xp.take(torus.values(total), down, axis=-2), right, axis=-1)
+            flat = xp.reshape(whole, (*values.shape[:-1], lattice.rows * lattice.columns))
+            return xp.take(flat, taken, axis=-1)
+
+        def noise(values: Array) -> Array:
+            return _NOISE * self._norm * length(backend, values)
+
+        return ProductsOn(backend, push, pull, noise, noise)
+
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         return _NOISE * self._norm * np.linalg.norm(theta, axis=-1, keepdims=True)
 
@@ -190,6 +226,21 @@ class PlacesInCells(Places):
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._spread._push_noise(values * self._weights) / self._total
+
+    def _products_on(self, backend: Backend) -> ProductsOn:
+        kernel, take = self._spread.products_on(backend), backend.xp.take
+        weights, total = backend.put(self._weights), backend.put(self._total)
+        kept = backend.put_places(self._kept)
+        spread = scattered(backend, self._kept, self._spread.shape[1])
+        noise = kernel.push_noise
+        assert noise is not None
+        return ProductsOn(
+            backend,
+            lambda theta: kernel.pull(spread(theta / total)) * weights,
+            lambda values: take(kernel.push(values * weights), kept, axis=-1) / total,
+            lambda theta: noise(theta / total) * weights,
+            lambda values: noise(values * weights) / total,
+        )
 
     def _row(self, row: int) -> FloatArray:
         return self._spread._column(int(self._kept[row])) * self._weights / self._total[row]
