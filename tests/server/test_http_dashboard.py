@@ -263,6 +263,44 @@ def test_regions_before_an_estimate(service: InProcess) -> None:
     assert_problem(answer, "no-estimate-yet")
 
 
+def test_whoever_may_see_the_map_may_ask_about_a_region(closed: InProcess) -> None:
+    path = f"{CAMPAIGN}/map/region"
+    assert_problem(closed.post(path, json=FIELD), "not-offered")
+    ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+    said = closed.post(path, json=FIELD)
+    assert said.status_code == 200, said.text
+    theirs = ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=FIELD).json()
+    assert said.json() == theirs
+    for zones in ({"type": "GeometryCollection", "geometries": [FIELD, FIELD]}, *NO_REGIONS):
+        assert_problem(closed.post(path, json=zones), "invalid-geojson")
+    ask(closed, "PATCH", CAMPAIGN, json={"published": False})
+    assert_problem(closed.post(path, json=FIELD), "not-offered")
+
+
+def test_readers_ask_one_at_a_time_and_keep_no_operator_waiting(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{CAMPAIGN}/map/region"
+    ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+
+    async def while_another_asks() -> Any:
+        async with closed.service.reader_asks:
+            return await closed.client.post(path, json=FIELD)
+
+    busy = closed.run(while_another_asks())
+    assert_problem(busy, "overloaded")
+    assert ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=FIELD).status_code == 200
+    monkeypatch.setattr(dashboard, "READER_S", 0.0)
+    assert_problem(closed.post(path, json=FIELD), "overloaded")
+    assert not closed.service.reader_asks.locked()
+
+
+def test_no_region_of_a_map_that_is_not_there(service: InProcess) -> None:
+    ask(service, "PATCH", CAMPAIGN, json={"published": True})
+    assert_problem(service.post(f"{CAMPAIGN}/map/region", json=FIELD), "no-estimate-yet")
+    assert_problem(service.post("/api/campaigns/nice/map/region", json=FIELD), "unknown-campaign")
+
+
 @pytest.mark.parametrize(
     ("lat", "lng", "inside"),
     [(0.5, 179.9, True), (0.5, -179.9, True), (0.5, 0.0, False), (2.0, 179.9, False),

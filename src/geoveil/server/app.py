@@ -79,6 +79,7 @@ class Service:
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
         self.calculator = Calculator()
+        self.reader_asks = asyncio.Lock()
         self.tokens = Tokens(store, clock=self.clock)
         self.pages = Pages()
         self.metrics = Metrics()

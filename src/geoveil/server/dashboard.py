@@ -1,6 +1,6 @@
 """What the dashboard asks beside what everybody may: advice, the rounds, noisy counts, regions, a backdrop.
 
-All of it is for operators, but for the backdrop, which every page may draw.
+All of it is for operators, but for the backdrop, which every page may draw, and regions of a published map.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from geoveil.server.openapi import JSON, Audience
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, decode, tagged
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
+from geoveil.server.shapes import BACKDROP_BYTES, Region, backdrop_of, read_regions
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -34,6 +34,8 @@ __all__ = ["OPERATIONS"]
 DASHBOARD, PUBLIC_MAP, CERTIFICATE = "index.html", "m/index.html", "certificate/index.html"
 ADVICE_S, REGIONS_S = 60.0, 60.0
 """How long an operator waits at most, turns of others included."""
+READER_S = 20.0
+"""How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
 GEOJSON = "application/geo+json"
 _QUESTION = msgspec.json.Decoder(api.Question)
 
@@ -135,13 +137,45 @@ async def regions(service: Service, request: Request) -> Response:
     body = await service.body(request.scope, request.receive)
     number = asked_round(request)
     given = await service.working(read_regions, body)
+    return answer(await _shares(service, campaign, number, given, REGIONS_S))
+
+
+@operation(
+    "POST /api/campaigns/{campaign}/map/region",
+    "Share and interval of a region of a published map, given as GeoJSON",
+    Audience.PUBLIC,
+    {200: ("Of the latest estimate.", {JSON: api.Regions})},
+    problems=("no-estimate-yet", "invalid-geojson", "not-offered", "overloaded"),
+    body=api.GEOJSON_SCHEMA,
+)
+async def region_of_map(service: Service, request: Request) -> Response:
+    """What :func:`regions` says, of one region, to everybody who may see the map."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    state = await service.blocking(service.campaigns.state, campaign)
+    if not state["published"]:
+        raise Problem("not-offered", "the map of this campaign is not published")
+    body = await service.body(request.scope, request.receive)
+    given = await service.working(read_regions, body)
+    if len(given) != 1:
+        raise Problem("invalid-geojson", "it must be one region")
+    if service.reader_asks.locked():
+        raise Problem(
+            "overloaded", "somebody else's region is worked out now; try again in a moment"
+        )
+    async with service.reader_asks:
+        return answer(await _shares(service, campaign, None, given, READER_S))
+
+
+async def _shares(
+    service: Service, campaign: str, number: int | None, given: list[Region], limit_s: float
+) -> api.Regions:
     evidence = await service.blocking(service.campaigns.evidence, campaign, number)
     settings = await service.blocking(service.campaigns.settings, campaign)
     lat, lng = settings.grid.centres_latlng()
     chosen = [np.flatnonzero(await service.working(each.holds, lat, lng)) for each in given]
     try:
         found = await service.working(
-            service.calculator.answer, REGIONS_S, questions.shares_of, evidence, chosen
+            service.calculator.answer, limit_s, questions.shares_of, evidence, chosen
         )
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
@@ -152,7 +186,7 @@ async def regions(service: Service, request: Request) -> Response:
         api.RegionShare(each.name, int(cells.size), *numbers)
         for each, cells, numbers in zip(given, chosen, found, strict=True)
     ]
-    return answer(api.Regions(read_body(evidence.body)["round"], LEVEL, rows))
+    return api.Regions(read_body(evidence.body)["round"], LEVEL, rows)
 
 
 # --- The backdrop: streets and coast behind the cells

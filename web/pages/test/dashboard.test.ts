@@ -109,6 +109,13 @@ test("from signing in to a map that a stranger sees, and nothing else", async ()
   );
   expect(another.asked.every((each) => each.startsWith(`GET ${service.url}/`))).toBe(true);
   expect(await another.page.getByRole("button", { name: "noisy counts" }).count()).toBe(0);
+  await another.page.getByRole("button", { name: "Select a region" }).click();
+  const theirs = (await another.page.locator("canvas.map-canvas").boundingBox())!;
+  await another.page.mouse.move(theirs.x + theirs.width * 0.4, theirs.y + theirs.height * 0.3);
+  await another.page.mouse.down();
+  await another.page.mouse.move(theirs.x + theirs.width * 0.6, theirs.y + theirs.height * 0.7, { steps: 3 });
+  await another.page.mouse.up();
+  await another.page.getByText(/of the people are in this region \(95 % interval/).waitFor({ timeout: 60_000 });
   expect(another.complaints).toEqual([]);
   await another.close();
   expect(asked.every((each) => each.split(" ")[1]!.startsWith(service.url))).toBe(true);

@@ -2,13 +2,14 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
-import type { MapCanvas, Rectangle } from "../map/canvas.ts";
+import type { MapCanvas } from "../map/canvas.ts";
 import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
-import { CellTable, MapView, percent } from "../map/map_view.tsx";
+import { CellTable, MapView } from "../map/map_view.tsx";
+import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";
-import { address, listen, Refusal, type RegionShare, type Rounds, service, type State } from "./service.ts";
+import { address, listen, Refusal, type Rounds, service, type State } from "./service.ts";
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
@@ -190,7 +191,7 @@ function Map({ state, round }: { state: State; round: number }) {
       shares && { ...estimated, shares, errors: undefined, low: undefined, high: undefined, most: largest(shares) }
     );
   }, [estimated]);
-  const region = useRegion(state.id, round);
+  const region = useRegion((zones) => service.regions(state.id, round, zones), inWords);
 
   if (problem) return <p class="notice notice-warm">{problem}</p>;
   if (!drawn || !estimated || !counted) return <div class="card map-wait" aria-busy="true" />;
@@ -213,9 +214,7 @@ function Map({ state, round }: { state: State; round: number }) {
             </button>
           ))}
         </div>
-        <button type="button" aria-pressed={region.selecting} onClick={region.toggle}>
-          {region.selecting || region.selected ? say.clear : say.select}
-        </button>
+        <RegionButton region={region} />
       </div>
       {showing === "counts" && <p class="small soft">{say.countsNote}</p>}
       {showing === "doubt" && <p class="small soft">{say.doubtNote}</p>}
@@ -226,11 +225,7 @@ function Map({ state, round }: { state: State; round: number }) {
             {...shared}
             values={{ ...values, most }}
             showing={showing}
-            drawing={region.selecting}
-            selected={region.selected}
-            onRectangle={(rectangle) =>
-              region.choose(rectangle, estimated.cells.plane.toLatLng.bind(estimated.cells.plane))
-            }
+            region={region}
             onMap={(made) => (map.current = made)}
           />
         </div>
@@ -242,10 +237,7 @@ function Map({ state, round }: { state: State; round: number }) {
           </div>
         )}
       </div>
-      <p aria-live="polite" class="region">
-        {region.words}
-        {region.known && <span class="small soft"> {say.regionNote}</span>}
-      </p>
+      <RegionWords region={region} />
       {showing === "counts" && drawn.counts.outside > 0 && (
         <p class="small soft">{say.outside(number(drawn.counts.outside, 9))}</p>
       )}
@@ -255,52 +247,6 @@ function Map({ state, round }: { state: State; round: number }) {
       <Exports state={state} round={round} map={map} />
     </section>
   );
-}
-
-function useRegion(campaign: string, round: number) {
-  const [selecting, setSelecting] = useState(false);
-  const [selected, setSelected] = useState<Rectangle>();
-  const [words, setWords] = useState("");
-  const [known, setKnown] = useState(false);
-  const latest = useRef(0);
-  const toggle = (): void => {
-    latest.current++;
-    setSelected(undefined);
-    setKnown(false);
-    setSelecting(!(selecting || selected));
-    setWords(selecting || selected ? "" : say.selecting);
-  };
-  const choose = (
-    rectangle: Rectangle,
-    toLatLng: (place: readonly [number, number]) => readonly [number, number],
-  ): void => {
-    const turn = ++latest.current;
-    setSelected(rectangle);
-    setSelecting(false);
-    setWords(say.regionWait);
-    const [west, south, east, north] = rectangle;
-    const corners = [
-      [west, south],
-      [east, south],
-      [east, north],
-      [west, north],
-      [west, south],
-    ] as const;
-    const ring = corners.map((corner) => [...toLatLng(corner)].reverse());
-    service
-      .regions(campaign, round, { type: "Polygon", coordinates: [ring] })
-      .then(({ level, regions }) => {
-        if (turn !== latest.current) return;
-        setWords(inShares(regions[0]!, level));
-        setKnown(true);
-      })
-      .catch((error: unknown) => turn === latest.current && setWords(inWords(error)));
-  };
-  return { selecting, selected, words, known, toggle, choose };
-}
-
-function inShares({ share, low, high, cells }: RegionShare, level: number): string {
-  return say.region(percent(share), percent(low), percent(high), percent(level), number(cells, 9));
 }
 
 function Behind({ estimate }: { estimate: Estimate }) {

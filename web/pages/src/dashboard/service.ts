@@ -3,6 +3,7 @@
 import type { Backdrop } from "../map/backdrop.ts";
 import type { Alarm, Estimate } from "../map/estimate.ts";
 import type { Box, Space } from "../map/grid.ts";
+import type { RegionShares } from "../map/region.tsx";
 
 export interface Listed {
   readonly id: string;
@@ -66,14 +67,6 @@ export interface Advice {
     readonly reports: readonly number[];
     readonly map: readonly number[];
   };
-}
-
-export interface RegionShare {
-  readonly name: string;
-  readonly cells: number;
-  readonly share: number;
-  readonly low: number;
-  readonly high: number;
 }
 
 /** An answer that is an error: the name of the problem and its sentence. */
@@ -163,11 +156,8 @@ export const service = {
   counts: (campaign: string, round: number) =>
     json<{ counts: readonly number[]; outside: number }>("GET", of(campaign, `/counts?round=${round}`)),
   regions: (campaign: string, round: number, zones: object) =>
-    json<{ level: number; regions: readonly RegionShare[] }>(
-      "POST",
-      of(campaign, `/estimate/regions?round=${round}`),
-      zones,
-    ),
+    json<RegionShares>("POST", of(campaign, `/estimate/regions?round=${round}`), zones),
+  regionOfMap: (campaign: string, zone: object) => json<RegionShares>("POST", of(campaign, "/map/region"), zone),
   backdrop: (campaign: string) =>
     ask("GET", of(campaign, "/backdrop")).then(async (answer) =>
       answer.status === 204 ? undefined : ((await answer.json()) as Backdrop),

@@ -81,13 +81,6 @@ export const say = texts(
       "These people do not exist. The demo drew them and knows where they are; the service never learnt it, and this page has it from the link alone.",
     beside: "Estimate",
     outside: (reports: string) => `${reports} reports name a place beside the map.`,
-    select: "Select a region",
-    selecting: "Drag on the map to choose a region.",
-    clear: "Clear",
-    regionWait: "Working out the interval …",
-    region: (share: string, low: string, high: string, level: string, cells: string) =>
-      `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${cells} cells).`,
-    regionNote: "The interval is that of the region: the intervals of its cells do not add up.",
     words: "What stands behind the map",
     madeFrom: (reports: string, rounds: string) => `Made from ${reports} reports of ${rounds} rounds.`,
     certificate: (nats: string) =>
@@ -209,13 +202,6 @@ export const say = texts(
       "Diese Menschen gibt es nicht. Die Vorführung hat sie ausgelost und weiß, wo sie sind; der Dienst hat es nie erfahren, und diese Seite weiß es allein aus dem Link.",
     beside: "Schätzung",
     outside: (reports: string) => `${reports} Meldungen nennen einen Ort neben der Karte.`,
-    select: "Gebiet wählen",
-    selecting: "Ziehen Sie auf der Karte ein Gebiet auf.",
-    clear: "Aufheben",
-    regionWait: "Das Intervall wird berechnet …",
-    region: (share: string, low: string, high: string, level: string, cells: string) =>
-      `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${cells} Zellen).`,
-    regionNote: "Das Intervall gilt dem Gebiet: Die Intervalle seiner Zellen lassen sich nicht zusammenzählen.",
     words: "Was hinter der Karte steht",
     madeFrom: (reports: string, rounds: string) => `Aus ${reports} Meldungen von ${rounds} Runden.`,
     certificate: (nats: string) =>

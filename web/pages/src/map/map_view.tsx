@@ -1,19 +1,15 @@
 /** A map with its legend, its buttons, what is under the pointer, and the same as a table. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { degrees, distance, number } from "../texts/language.ts";
+import { degrees, distance, number, percent } from "../texts/language.ts";
 import type { Backdrop } from "./backdrop.ts";
 import { MapCanvas, type Rectangle } from "./canvas.ts";
 import { colour, css, unknownColour } from "./colours.ts";
 import { fromScale, painter, type Showing, type Values } from "./estimate.ts";
+import type { Region } from "./region.tsx";
 import { say } from "./texts.ts";
 import { Tiles } from "./tiles.ts";
 import "./map.css";
-
-/** A share as a percentage with two digits that count. */
-export function percent(share: number): string {
-  return `${number(100 * share, 2)} %`;
-}
 
 /** Whether the reader's screen is dark, told when that changes. */
 export function useDark(): boolean {
@@ -33,15 +29,14 @@ export interface MapProps {
   readonly showing: Showing;
   readonly backdrop?: Backdrop | undefined;
   readonly tiles?: string | undefined;
-  readonly drawing?: boolean;
-  readonly selected?: Rectangle | undefined;
-  readonly onRectangle?: (rectangle: Rectangle) => void;
+  readonly region?: Region;
   /** Given the map itself once it is there, for pictures. */
   readonly onMap?: (map: MapCanvas) => void;
 }
 
 export function MapView(props: MapProps) {
-  const { name, values, showing, backdrop, tiles, drawing, selected } = props;
+  const { name, values, showing, backdrop, tiles, region } = props;
+  const { selecting: drawing = false, selected } = region ?? {};
   const place = useRef<HTMLCanvasElement>(null);
   const map = useRef<MapCanvas>(undefined);
   const dark = useDark();
@@ -63,8 +58,8 @@ export function MapView(props: MapProps) {
   useEffect(() => map.current!.select(selected), [selected]);
   useEffect(() => map.current!.mark(cell), [cell]);
   useEffect(() => {
-    map.current!.drawing = drawing ?? false;
-    map.current!.onRectangle = props.onRectangle ?? (() => undefined);
+    map.current!.drawing = drawing;
+    map.current!.onRectangle = (rectangle) => region?.choose(rectangle, cells.plane);
   });
 
   const keys = (event: KeyboardEvent): void => {

@@ -19,7 +19,6 @@ export const say = texts(
     place: "Middle of the cell",
     share: "Share",
     interval: (level: string) => `${level} interval`,
-    error: "Standard error",
     table: "The same as a table",
     rows: (from: string, to: string, all: string) => `Cells ${from} to ${to} of ${all}, the largest first`,
     next: "Next cells",
@@ -27,7 +26,13 @@ export const say = texts(
     inSquare: (side: string) => `in this square of ${side}`,
     unknown: "too little is known here: the error is more than half of the value, however large the square",
     hover: "Point at a cell, or click it, to see its share.",
-    legend: "Scale",
+    select: "Select a region",
+    selecting: "Drag on the map to choose a region.",
+    clear: "Clear",
+    regionWait: "Working out the interval …",
+    region: (share: string, low: string, high: string, level: string, cells: string) =>
+      `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${cells} cells).`,
+    regionNote: "The interval is that of the region: the intervals of its cells do not add up.",
   },
   {
     map: (name: string, cells: string) =>
@@ -46,7 +51,6 @@ export const say = texts(
     place: "Mitte der Zelle",
     share: "Anteil",
     interval: (level: string) => `${level}-Intervall`,
-    error: "Standardfehler",
     table: "Dasselbe als Tabelle",
     rows: (from: string, to: string, all: string) => `Zellen ${from} bis ${to} von ${all}, die größten zuerst`,
     next: "Nächste Zellen",
@@ -54,6 +58,12 @@ export const say = texts(
     inSquare: (side: string) => `in diesem Quadrat von ${side}`,
     unknown: "hier ist zu wenig bekannt: Der Fehler ist mehr als die Hälfte des Werts, wie groß das Quadrat auch ist",
     hover: "Zeigen oder klicken Sie auf eine Zelle, um ihren Anteil zu sehen.",
-    legend: "Skala",
+    select: "Gebiet wählen",
+    selecting: "Ziehen Sie auf der Karte ein Gebiet auf.",
+    clear: "Aufheben",
+    regionWait: "Das Intervall wird berechnet …",
+    region: (share: string, low: string, high: string, level: string, cells: string) =>
+      `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${cells} Zellen).`,
+    regionNote: "Das Intervall gilt dem Gebiet: Die Intervalle seiner Zellen lassen sich nicht zusammenzählen.",
   },
 );

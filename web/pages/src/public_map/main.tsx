@@ -1,4 +1,7 @@
-/** A published map: for everybody, in a page of its own or inside another; it asks for nothing but the map. */
+/**
+ * A published map: for everybody, in a page of its own or inside another; it asks for nothing but the map, and
+ * for the share of a region that the reader chooses.
+ */
 
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -7,10 +10,12 @@ import { address, Refusal, service, type State } from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
 import { CellTable, MapView } from "../map/map_view.tsx";
+import { RegionButton, type RegionShares, RegionWords, useRegion } from "../map/region.tsx";
 import { announce, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 
 const AGAIN_MS = 5000;
+const [TURNS, TURN_MS] = [8, 1500];
 const NEW_MS = 60_000;
 const APART_KM = 0.2;
 const CAMPAIGN = decodeURIComponent(location.pathname.replace(/\/$/, "").split("/").pop() ?? "");
@@ -31,12 +36,23 @@ async function published(): Promise<Seen | string> {
   }
 }
 
+/** What the service says of a region; it works out one at a time, so where it is busy it is asked again. */
+async function shareOf(zone: object): Promise<RegionShares> {
+  for (let turn = 1; ; turn++) {
+    try {
+      return await service.regionOfMap(CAMPAIGN, zone);
+    } catch (error) {
+      if (!(error instanceof Refusal && error.problem === "overloaded") || turn === TURNS) throw error;
+      await new Promise((resolve) => setTimeout(resolve, TURN_MS));
+    }
+  }
+}
+
 function PublicMap() {
   const [seen, setSeen] = useState<Seen>();
   const [words, setWords] = useState(say.loading);
   const [backdrop, setBackdrop] = useState<Backdrop>();
   const [tiles, setTiles] = useState<{ tiles: string | null; attribution: string }>();
-  const [showing, setShowing] = useState<Showing>("estimate");
   useEffect(() => {
     let again = 0;
     const look = (): void => {
@@ -56,22 +72,34 @@ function PublicMap() {
     void service.tiles().then(setTiles);
     return () => clearTimeout(again);
   }, []);
-  const values = useMemo(() => seen && valuesOf(seen.estimate), [seen]);
-  if (!seen || !values) {
+  if (!seen) {
     return (
       <main class="plain stack">
         <h1 aria-live="polite">{words}</h1>
       </main>
     );
   }
-  const { state, estimate } = seen;
+  return <Shown key={seen.estimate.round} {...seen} backdrop={backdrop} tiles={tiles} />;
+}
+
+interface Behind {
+  readonly backdrop: Backdrop | undefined;
+  readonly tiles: { readonly tiles: string | null; readonly attribution: string } | undefined;
+}
+
+function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
+  const [showing, setShowing] = useState<Showing>("estimate");
+  const values = useMemo(() => valuesOf(estimate), [estimate]);
+  const region = useRegion(shareOf, (error) =>
+    error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed,
+  );
   const date = new Date(1000 * estimate.closed_at).toLocaleDateString(language, { dateStyle: "long" });
   const { epsilon_per_km: epsilonPerKm, slack_nats: slackNats } = estimate;
   const times = slackNats === undefined ? undefined : roundedUp(Math.exp(APART_KM * epsilonPerKm + slackNats), 3);
   return (
     <main class="plain stack">
+      <h1>{state.name}</h1>
       <div class="row spread">
-        <h1>{state.name}</h1>
         <div class="row switch" role="group" aria-label={say.showing}>
           {(["estimate", "doubt"] as const).map((each) => (
             <button
@@ -85,6 +113,7 @@ function PublicMap() {
             </button>
           ))}
         </div>
+        <RegionButton region={region} />
       </div>
       <MapView
         name={state.name}
@@ -92,7 +121,9 @@ function PublicMap() {
         showing={showing}
         backdrop={backdrop}
         tiles={tiles?.tiles ?? undefined}
+        region={region}
       />
+      <RegionWords region={region} />
       <p>
         {say.reports(number(estimate.reports, 9), date)} {times !== undefined && say.how(number(Number(times)))}
       </p>

@@ -15,6 +15,8 @@ export const say = texts(
     doubt: "How sure",
     showing: "Show",
     data: "The numbers:",
+    noInterval: "There is no interval for this region.",
+    regionFailed: "The service could not work this out now. Please try again later.",
   },
   {
     loading: "Die Karte wird geladen …",
@@ -30,5 +32,7 @@ export const say = texts(
     doubt: "Wie sicher",
     showing: "Zeigen",
     data: "Die Zahlen:",
+    noInterval: "Für dieses Gebiet gibt es kein Intervall.",
+    regionFailed: "Der Dienst konnte das gerade nicht berechnen. Bitte versuchen Sie es später noch einmal.",
   },
 );

@@ -36,6 +36,11 @@ export function number(value: number, digits = 3): string {
   return value.toLocaleString(language, { maximumSignificantDigits: digits });
 }
 
+/** A share as a percentage with two digits that count. */
+export function percent(share: number): string {
+  return `${number(100 * share, 2)} %`;
+}
+
 /** A distance: metres below a kilometre. */
 export function distance(km: number): string {
   return km < 0.9995 ? `${number(1000 * km)} m` : `${number(km)} km`;

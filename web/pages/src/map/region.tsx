@@ -1,0 +1,85 @@
+/** A region of a map, drawn by the reader, and its share of the people with an interval of its own. */
+
+import { useRef, useState } from "preact/hooks";
+import type { TangentPlane } from "../../../sdk/src/plane.ts";
+import { number, percent } from "../texts/language.ts";
+import type { Rectangle } from "./canvas.ts";
+import { say } from "./texts.ts";
+
+/** What the service says of regions, in their order. */
+export interface RegionShares {
+  readonly level: number;
+  readonly regions: readonly {
+    readonly cells: number;
+    readonly share: number;
+    readonly low: number;
+    readonly high: number;
+  }[];
+}
+
+export interface Region {
+  /** Whether the next drag on the map chooses it. */
+  readonly selecting: boolean;
+  readonly selected: Rectangle | undefined;
+  readonly words: string;
+  readonly known: boolean;
+  toggle(): void;
+  choose(rectangle: Rectangle, plane: TangentPlane): void;
+}
+
+/** `ask` asks the service about a GeoJSON shape, and `inWords` tells what came instead of an answer. */
+export function useRegion(ask: (zone: object) => Promise<RegionShares>, inWords: (error: unknown) => string): Region {
+  const [selecting, setSelecting] = useState(false);
+  const [selected, setSelected] = useState<Rectangle>();
+  const [words, setWords] = useState("");
+  const [known, setKnown] = useState(false);
+  const latest = useRef(0);
+  const toggle = (): void => {
+    latest.current++;
+    setSelected(undefined);
+    setKnown(false);
+    setSelecting(!(selecting || selected));
+    setWords(selecting || selected ? "" : say.selecting);
+  };
+  const choose = (rectangle: Rectangle, plane: TangentPlane): void => {
+    const turn = ++latest.current;
+    setSelected(rectangle);
+    setSelecting(false);
+    setWords(say.regionWait);
+    const [west, south, east, north] = rectangle;
+    const corners = [
+      [west, south],
+      [east, south],
+      [east, north],
+      [west, north],
+      [west, south],
+    ] as const;
+    const ring = corners.map((corner) => [...plane.toLatLng(corner)].reverse());
+    ask({ type: "Polygon", coordinates: [ring] })
+      .then(({ level, regions }) => {
+        if (turn !== latest.current) return;
+        const { share, low, high, cells } = regions[0]!;
+        setWords(say.region(percent(share), percent(low), percent(high), percent(level), number(cells, 9)));
+        setKnown(true);
+      })
+      .catch((error: unknown) => turn === latest.current && setWords(inWords(error)));
+  };
+  return { selecting, selected, words, known, toggle, choose };
+}
+
+export function RegionButton({ region: { selecting, selected, toggle } }: { region: Region }) {
+  return (
+    <button type="button" aria-pressed={selecting} onClick={toggle}>
+      {selecting || selected ? say.clear : say.select}
+    </button>
+  );
+}
+
+export function RegionWords({ region: { words, known } }: { region: Region }) {
+  return (
+    <p aria-live="polite" class="region">
+      {words}
+      {known && <span class="small soft"> {say.regionNote}</span>}
+    </p>
+  );
+}
