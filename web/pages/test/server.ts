@@ -11,9 +11,15 @@ export const TOKEN = "a-token-for-tests-only";
 /** `geoveil serve` over a database of its own, which can be stopped and started again at the same address. */
 export class Service {
   url = "";
+  private readonly settings: Readonly<Record<string, string>>;
   private readonly folder = mkdtempSync(join(tmpdir(), "geoveil-pages-"));
   private process: ChildProcess | undefined;
   private port = 0;
+
+  /** With settings by the names of their variables. */
+  constructor(settings: Readonly<Record<string, string>> = {}) {
+    this.settings = settings;
+  }
 
   async start(): Promise<this> {
     const python = process.env["GEOVEIL_PYTHON"] ?? "python3";
@@ -24,6 +30,7 @@ export class Service {
         ...Object.fromEntries(others),
         GEOVEIL_DATABASE: `sqlite:///${join(this.folder, "pages.db")}`,
         GEOVEIL_OPERATOR_TOKEN: TOKEN,
+        ...this.settings,
       },
       stdio: ["ignore", "pipe", "inherit"],
     });

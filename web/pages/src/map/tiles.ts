@@ -4,7 +4,8 @@ import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
 
 const SIZE = 256;
 const MOST_KEPT = 160;
-const MOST_AT_ONCE = 48;
+const MOST_AT_ONCE = 120;
+const DEEPEST = 19;
 
 export class Tiles {
   onLoad: () => void = () => undefined;
@@ -33,14 +34,14 @@ export class Tiles {
   ): void {
     const [lat, lng] = plane.toLatLng(middle);
     const kmAround = 40_075 * Math.cos((lat * Math.PI) / 180);
-    const z = Math.max(0, Math.min(19, Math.round(Math.log2((perKm * kmAround) / SIZE))));
+    let z = Math.max(0, Math.min(DEEPEST, Math.round(Math.log2((perKm * kmAround) / SIZE))));
+    const inView = (pixels: number): number => (pixels * 2 ** z) / (perKm * kmAround); // in tiles
+    while (z > 0 && (inView(width) + 1) * (inView(height) + 1) > MOST_AT_ONCE) z--;
     const count = 2 ** z;
     const [x, y] = [columnOf(lng, count), rowOf(lat, count)];
-    const reach = Math.ceil(Math.max(width, height) / 2 / ((perKm * kmAround) / count)) + 1;
-    let asked = 0;
-    for (let row = Math.floor(y) - reach; row <= Math.floor(y) + reach; row++) {
-      for (let column = Math.floor(x) - reach; column <= Math.floor(x) + reach; column++) {
-        if (row < 0 || row >= count || ++asked > MOST_AT_ONCE * 2) continue;
+    const [across, up] = [inView(width) / 2, inView(height) / 2];
+    for (let row = Math.max(0, Math.floor(y - up)); row <= Math.min(count - 1, Math.floor(y + up)); row++) {
+      for (let column = Math.floor(x - across); column <= Math.floor(x + across); column++) {
         const image = this.tile(z, ((column % count) + count) % count, row);
         if (!image.complete || !image.naturalWidth) continue;
         const corner = (dx: number, dy: number): Pair =>
