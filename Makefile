@@ -4,6 +4,7 @@
 PYTHON ?= python3
 # one more than the two cores that tests are made for: many wait for servers
 WORKERS ?= 3
+BY_FILE := --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/ready
 UV := $(BIN)/uv --quiet --system-certs
@@ -29,10 +30,10 @@ pictures: $(READY) pages browser ## take the pictures of the pages in the docume
 	$(BIN)/python tools/dashboard_pictures.py
 
 test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
 
 promises: $(READY) ## run the long ones: the campaigns behind the promises (half an hour)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) -m slow $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m slow $(ARGS)
 
 mutants: $(READY) ## plant faults in the privacy core and see whether its tests find them (half an hour)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/mutants.py $(ARGS)

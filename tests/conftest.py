@@ -39,13 +39,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case", made.values(), ids=made.keys())
 
 
-_LONGEST = ("test_pages.py", "test_demo.py", "test_web.py", "test_uneven.py")
+_LONGEST = (
+    "test_pages.py",
+    "test_documentation.py",
+    "test_demo.py",
+    "test_web.py",
+    "test_http_round.py",
+    "test_http_killed.py",
+    "test_http_dashboard.py",
+    "test_http_devices.py",
+    "test_http_postgres.py",
+    "test_vectors.py",
+    "test_sentences.py",
+    "test_papers_noise.py",
+    "test_papers_ibu.py",
+    "test_papers_free_will.py",
+    "test_uneven.py",
+    "test_steering.py",
+    "test_http_fuzz.py",
+)
 """Files whose tests take longest: begun first, so that at the end no worker waits for another."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first."""
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+    """The longest files first; each is one worker's, so that what a file shares is made once."""
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @cache

@@ -92,6 +92,7 @@ print(mutants.passes(tests, None, 300.0), mutants.passes(tests, looser, 300.0))
 """
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_budget_is_found_by_its_tests() -> None:
     """In a process that has not imported the module yet."""
     done = subprocess.run(

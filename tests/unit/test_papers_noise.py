@@ -61,6 +61,7 @@ def test_the_region_is_40_by_30_km_and_ends_in_empty_cells(setting: Setting) -> 
         assert not person.prior.reshape(60, 80)[:, 73:].any()
 
 
+@pytest.mark.slow
 def test_coarse_cells_cost_more_than_noise_where_privacy_is_weak(setting: Setting) -> None:
     found = finding("figure-4", setting)
     assert found.agreement is Agreement.YES

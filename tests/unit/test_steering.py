@@ -47,7 +47,12 @@ def own_cell(campaign: gv.Campaign, truth: FloatArray, cell: int, share: float) 
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "between"), [(1.0, "cells"), (2.0, "cells"), (1.0, "positions")]
+    ("epsilon", "between"),
+    [
+        (1.0, "cells"),
+        (2.0, "cells"),
+        pytest.param(1.0, "positions", marks=pytest.mark.slow),
+    ],
 )
 def test_mimicking_fakes_strip_nobodys_camouflage(epsilon: float, between: Between) -> None:
     for share in (0.05, 0.2):
