@@ -266,7 +266,7 @@ def command(
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
     geoveil estimate noisy.csv --by hour --zone Europe/Paris -o hours.csv
     """
-    format_of(output, reading.format)
+    format_of(output, reading.format, writing=True)
     bars.checked_level(level)
     writer.check_target(output, *sources)
     if plot is not None:

@@ -102,7 +102,7 @@ def command(
     geoveil flows noisy.parquet -o flows.geojson --plot flows.png
     geoveil flows monday.json tuesday.json -o flows.csv --block 4
     """
-    format_of(output, reading.format)
+    format_of(output, reading.format, writing=True)
     checked_level(level)
     writer.check_target(output, *sources)
     if plot is not None:

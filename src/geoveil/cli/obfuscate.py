@@ -70,7 +70,7 @@ class Request:
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
         format_of(self.source, self.reading.format)
-        format_of(self.output, self.reading.format)
+        format_of(self.output, self.reading.format, writing=True)
         writer.check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
         if self.area.box is None and self.choice.needs_box and self.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")

@@ -14,6 +14,7 @@ from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import geojson, results
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
+from geoveil.table.raster import is_raster, read_raster
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01
@@ -21,7 +22,7 @@ _MANY_OUTSIDE = 0.01
 
 @dataclass(frozen=True)
 class PriorFile:
-    """A file of cells with an amount each, or of places that are put into the cells of a map."""
+    """A file of cells with an amount each, or of places or pixels that are put into the cells of a map."""
 
     source: str
     column: str | None
@@ -30,6 +31,8 @@ class PriorFile:
         self, console: Console, reading: Reading, area: Area | None = None, on: Space | None = None
     ) -> results.Result:
         """The share of every cell: of the file's own map, else of ``on``, else of the area's grid."""
+        if is_raster(self.source):
+            return self._raster(console, area or Area(None, 0.5), on)
         try:
             with reading.open(self.source) as reader:
                 return self._read(reader, console, reading, area or Area(None, 0.5), on)
@@ -55,6 +58,24 @@ class PriorFile:
         if carried is None and not {"lat", "lng"} <= set(columns):
             raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
         return results.read_cells(reader, self.column)
+
+    def _raster(self, console: Console, area: Area, on: Space | None) -> results.Result:
+        """Amounts by pixel, shared out among the cells of a map by area."""
+        if self.column is not None:
+            raise click.UsageError(f"--column is for tables; {self.source} is a raster")
+        raster = read_raster(self.source)
+        space = on or area.grid(raster.box)
+        if not isinstance(space, MapSpace):
+            raise InvalidFile(f"{self.source} is a map, and {space!r} has none")
+        amounts, lost = raster.by_cell(space)
+        if not amounts.any():
+            raise InvalidFile(f"{self.source} must hold amounts inside the box; it has none there")
+        if lost > 0:
+            console.note(
+                f"{100 * lost:.3g} % of {self.source} lie outside the box and are left out"
+            )
+        name = f"the raster {self.source}"
+        return results.Result(space, prior_over(amounts, space.size, name=name))
 
     def _cells(self, reader: TableReader, space: Space) -> results.Result:
         """Rows that name cells of a map which the file does not have."""

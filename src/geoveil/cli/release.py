@@ -26,6 +26,8 @@ _SHOWN = 5
 _UNLIKELY = 1e-6
 """Counts are all but impossible where no likelier ones have less probability together."""
 
+_TABLES = (Format.CSV, Format.PARQUET)
+
 TARGETS = ("multiplier", "distortion", "leakage_bits")
 _CURVE = tuple(2.0 ** (step / 2) for step in range(-4, 5))
 """The multipliers of the curve, as multiples of the one of the release."""
@@ -166,7 +168,7 @@ class Request:
         for number, target in enumerate(targets):
             writer.check_target(target, *sources, *targets[:number])
         for table in (*sources, self.output, self.personal):
-            if table is not None and format_of(table, self.format) is Format.GEOJSON:
+            if table is not None and format_of(table, self.format) not in _TABLES:
                 raise InvalidInput(
                     f"table of counts ({table}) must end in .csv, .csv.gz or .parquet"
                 )

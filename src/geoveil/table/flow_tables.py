@@ -77,7 +77,7 @@ class FlowTable:
 
 def write_flows(path: str, table: FlowTable, *, format: str | None = None) -> None:
     """Write flows by the ending of the name; the file carries their description."""
-    kind = format_of(path, format)
+    kind = format_of(path, format, writing=True)
     if kind is Format.GEOJSON and table.latlng is None:
         raise Unsupported("flows of a space without a map have no lines; write .csv or .parquet")
     with writer.binary_sink(path) as sink:

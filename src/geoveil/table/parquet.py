@@ -85,7 +85,7 @@ class ParquetReader(TableReader):
                 arrays = {name: batch.column(name) for name in columns if name not in GEOMETRY}
                 if self._geometry is not None and GEOMETRY[0] in columns:
                     self._shapes = batch.column(self._geometry)
-                    lng, lat = _points(self._shapes)
+                    lng, lat = wkb_points(self._shapes)
                     arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
                 yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
         except (pa.ArrowException, OSError):  # the message could repeat a value
@@ -121,14 +121,18 @@ class ParquetReader(TableReader):
 
     def shape_of(self, row: int) -> str | None:
         """What well-known binary says it is, where that is known and is no point."""
-        entry = None if self._geometry is None else self._shapes[row].as_py()
-        if entry is None or len(entry) < 5 or _is_point(entry):
-            return None
-        kind = (_kind(entry) & 0xFFFF) % 1000
-        return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None
+        return None if self._geometry is None else wkb_shape(self._shapes[row].as_py())
 
 
-def _points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
+def wkb_shape(entry: bytes | None) -> str | None:
+    """What well-known binary says it is, where that is known and is no point."""
+    if entry is None or len(entry) < 5 or _is_point(entry):
+        return None
+    kind = (_kind(entry) & 0xFFFF) % 1000
+    return _SHAPES[kind - 1] if 1 <= kind <= len(_SHAPES) else None
+
+
+def wkb_points(values: pa.Array) -> tuple[FloatArray, FloatArray]:
     """(x, y) of a column of well-known binary points; NaN where an entry is no point."""
     x, y = np.full(len(values), np.nan), np.full(len(values), np.nan)
     entries = values.to_pylist()

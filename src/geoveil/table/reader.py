@@ -29,7 +29,15 @@ DOCUMENT = "geoveil"
 """Where a table carries what it says about itself (the mechanism of its reports, the space of its
 cells): a member of GeoJSON, a key of Parquet's metadata, a column of CSV."""
 
-_ENDINGS = {".csv": "csv", ".parquet": "parquet", ".geojson": "geojson", ".json": "geojson"}
+_ENDINGS = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".geojson": "geojson",
+    ".json": "geojson",
+    ".gpx": "gpx",
+    ".gpkg": "gpkg",
+}
+_PACKED = (".gz", ".zst")
 
 
 class Format(Enum):
@@ -38,9 +46,20 @@ class Format(Enum):
     CSV = "csv"
     PARQUET = "parquet"
     GEOJSON = "geojson"
+    GPX = "gpx"
+    GPKG = "gpkg"
+
+    @property
+    def seekable(self) -> bool:
+        """Whether a file is gone through by its index, which neither a pipe nor packed bytes have."""
+        return self in (Format.PARQUET, Format.GPKG)
 
 
-def format_of(path: str, given: str | None = None) -> Format:
+READ_ONLY = (Format.GPX, Format.GPKG)
+"""Formats that are read and not written."""
+
+
+def format_of(path: str, given: str | None = None, *, writing: bool = False) -> Format:
     """The format of a file by its ending; of a pipe the one given, or CSV. All of them need pyarrow.
 
     >>> format_of("checkins.csv.gz"), format_of("noisy.parquet"), format_of("-")
@@ -49,23 +68,37 @@ def format_of(path: str, given: str | None = None) -> Format:
     require("pyarrow", "cli", "reading and writing tables")
     if path == PIPE:
         return Format(given or "csv")
-    name = path.lower().removesuffix(".gz")
+    name = unpacked_name(path)
     ending = PurePath(name).suffix
     if given is not None and ending not in _ENDINGS:
         return Format(given)
-    if ending not in _ENDINGS or (ending == ".parquet" and name != path.lower()):
-        raise InvalidInput(f"file ({path}) must end in .csv, .csv.gz, .parquet, .geojson or .json")
-    return Format(_ENDINGS[ending])
+    kind = Format(_ENDINGS[ending]) if ending in _ENDINGS else None
+    wrong = kind is None or (kind.seekable and name != path.lower())
+    if kind is None or wrong or (writing and kind in READ_ONLY):
+        more = "" if writing else ", .gpx, .gpkg"
+        raise InvalidInput(
+            f"file ({path}) must end in .csv, .parquet, .geojson, .json{more}, or in one of these but "
+            f".parquet{'' if writing else ' and .gpkg'} with .gz or .zst behind it"
+        )
+    return kind
 
 
-# --- Bytes of a file or a pipe, unpacked when they are gzip, with the share already read
+def unpacked_name(path: str) -> str:
+    """The name of a file in small letters, without the ending that says how it is packed."""
+    name = path.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    return name
+
+
+# --- Bytes of a file or a pipe, unpacked when they are gzip or zstd, with the share already read
 
 
 class Source:
     """The bytes of a table, read once from front to back.
 
-    Bytes can be looked at before they are read (``head``); gzip is recognised by its first bytes,
-    whatever the name of the file. ``fraction`` is the share of the file already read, for progress.
+    Bytes can be looked at before they are read (``head``); gzip and zstd are recognised by their first
+    bytes, whatever the name of the file. ``fraction`` is the share of the file already read, for progress.
     """
 
     def __init__(self, path: str) -> None:
@@ -79,21 +112,25 @@ class Source:
         except (OSError, ValueError):
             self._size = None
         self._head = b""
-        self._bytes: io.BufferedReader | gzip.GzipFile = self._raw
-        self._ended = False
+        self._bytes: Any = self._raw
+        self._ended = self.packed = False
+        """Whether the bytes are unpacked on the way, so that no place in the file can be gone to."""
         if self.head(2) == b"\x1f\x8b":  # gzip
-            self._bytes = gzip.GzipFile(fileobj=_Chained(self._head, self._raw))
-            self._head, self._ended = b"", False
+            self._unpack(gzip.GzipFile(fileobj=_Chained(self._head, self._raw)))
+        elif self.head(4) == b"\x28\xb5\x2f\xfd":  # zstd
+            require("pyarrow", "cli", "unpacking zstd")
+            import pyarrow as pa
+
+            behind = pa.PythonFile(_Chained(self._head, self._raw), mode="r")
+            self._unpack(pa.CompressedInputStream(behind, "zstd"))
+
+    def _unpack(self, unpacked: Any) -> None:
+        self._bytes, self._head, self._ended, self.packed = unpacked, b"", False, True
 
     @classmethod
     def of(cls, path: str | Source) -> Source:
         """The source of a name; one that is open already stays as it is."""
         return path if isinstance(path, Source) else cls(path)
-
-    @property
-    def packed(self) -> bool:
-        """Whether the bytes are unpacked on the way, so that no place in the file can be gone to."""
-        return isinstance(self._bytes, gzip.GzipFile)
 
     @property
     def fraction(self) -> float | None:
@@ -160,7 +197,9 @@ def unpacking(name: str) -> Iterator[None]:
     except (EOFError, zlib.error, OSError) as error:
         if getattr(error, "errno", None) is not None or isinstance(error, BrokenPipeError):
             raise
-        raise InvalidFile(f"{name} must be a whole gzip file; it is cut off or damaged") from None
+        raise InvalidFile(
+            f"{name} must be a whole gzip or zstd file; it is cut off or damaged"
+        ) from None
 
 
 # --- Whole rows of CSV out of a stream of bytes, a block at a time
@@ -317,22 +356,28 @@ def open_table(
     """
     name = path.path if isinstance(path, Source) else path
     kind = format_of(name, format)
+    if kind.seekable and name == PIPE:
+        title = {Format.PARQUET: "Parquet", Format.GPKG: "GeoPackage"}[kind]
+        raise InvalidInput(f"{title} input must be a file, not a pipe; it is read by its index")
     if kind is Format.PARQUET:
         from geoveil.table.parquet import ParquetReader
 
-        if name == PIPE:
-            raise InvalidInput(
-                "Parquet input must be a file, not a pipe; its index stands at the end"
-            )
         return ParquetReader(name)
+    if kind is Format.GPKG:
+        from geoveil.table.geopackage import GeoPackageReader
+
+        return GeoPackageReader(name)
     from geoveil.table.delimited import DelimitedReader
     from geoveil.table.geojson import GeoJSONReader
+    from geoveil.table.track_points import TrackPointReader
 
     source = Source.of(path)
     try:
         with unpacking(source.name):
             if kind is Format.GEOJSON:
                 return GeoJSONReader(source)
+            if kind is Format.GPX:
+                return TrackPointReader(source)
             return DelimitedReader(source, delimiter=delimiter, drop_bad=drop_bad)
     except BaseException:
         source.close()

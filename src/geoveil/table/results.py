@@ -175,7 +175,7 @@ def write_result(path: str, result: Result, *, format: str | None = None) -> Non
 
     Every file names its space and carries the description, so that ``read_result`` gives both back.
     """
-    kind = format_of(path, format)
+    kind = format_of(path, format, writing=True)
     if kind is Format.GEOJSON and not _centres(result.space):
         raise Unsupported(f"{result.space!r} has no map; write the estimate as .csv or .parquet")
     with writer.binary_sink(path) as sink:

@@ -178,7 +178,7 @@ def write_by_slot(
     format: str | None = None,
 ) -> None:
     """One row for each cell of each slot, by the ending of the name: CSV, Parquet or GeoJSON."""
-    kind = format_of(path, format)
+    kind = format_of(path, format, writing=True)
     space = next(iter(maps.values())).space
     if kind is Format.GEOJSON and not isinstance(space, MapSpace):
         raise Unsupported(f"{space!r} has no map; write the maps as .csv or .parquet")

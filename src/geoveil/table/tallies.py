@@ -16,7 +16,7 @@ from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.space import MapSpace, OutsideCount
 from geoveil.table import writer
 from geoveil.table.locations import Reading, cell_numbers, numbers
-from geoveil.table.reader import PIPE, Source, TableReader, unpacking
+from geoveil.table.reader import PIPE, Source, TableReader, unpacked_name, unpacking
 from geoveil.table.report_places import ReportPlaces, rim_reports
 
 VERSION = 1
@@ -86,7 +86,7 @@ def document_of(path: str | Source) -> tuple[object, str]:
 def is_tally(path: str | Source) -> bool:
     """Whether a file is a tally document, by its ending and its first bytes; an open pipe by these."""
     if isinstance(path, str):
-        if not path.lower().removesuffix(".gz").endswith(".json"):
+        if not unpacked_name(path).endswith(".json"):
             return False
         with Source(path) as source:
             return is_tally(source)

@@ -61,7 +61,7 @@ def create_table(
     a member of GeoJSON, in a column of CSV. Rows are written beside the target under a passing name,
     which becomes the target when the block ends well and is removed when it does not.
     """
-    kind = format_of(path, format)
+    kind = format_of(path, format, writing=True)
     with binary_sink(path) as sink, table_into(sink, kind, schema, document) as writer:
         yield writer
 
@@ -96,12 +96,18 @@ def check_target(target: str, *others: str) -> None:
 
 @contextmanager
 def binary_sink(path: str) -> Iterator[IO[bytes]]:
-    """Bytes to write to: a file that appears whole, gzip by its ending, or standard output for ``-``."""
+    """Bytes to write to: a file that appears whole, packed by its ending, or standard output for ``-``."""
     if path == PIPE:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     with replaced_file(path) as handle:
+        if path.lower().endswith(".zst"):
+            import pyarrow as pa
+
+            with pa.CompressedOutputStream(pa.PythonFile(handle, mode="w"), "zstd") as packed:
+                yield cast(IO[bytes], packed)
+            return
         if not path.lower().endswith(".gz"):
             yield handle
             return
