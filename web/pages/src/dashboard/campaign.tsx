@@ -6,6 +6,7 @@ import type { MapCanvas } from "../map/canvas.ts";
 import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
+import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";
@@ -13,6 +14,7 @@ import { address, listen, Refusal, type Rounds, service, type State } from "./se
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
+import { Contributions, Told } from "./told.tsx";
 
 const AGAIN_MS = 3000;
 const SETTLED_MS = 1500;
@@ -89,6 +91,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           <div class="two">
             {rounds && <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />}
             <Alarms state={state} />
+            <Contributions choices={state.choices} />
           </div>
           <Changes state={state} onChanged={look} />
         </>
@@ -192,11 +195,16 @@ function Map({ state, round }: { state: State; round: number }) {
     );
   }, [estimated]);
   const region = useRegion((zones) => service.regions(state.id, round, zones), inWords);
+  const times = useTimes(drawn?.estimate, estimated, (of) => service.slots(state.id, of));
+  const slot = times.slot === undefined ? undefined : times.values.get(times.slot);
 
   if (problem) return <p class="notice notice-warm">{problem}</p>;
   if (!drawn || !estimated || !counted) return <div class="card map-wait" aria-busy="true" />;
-  const values = showing === "counts" ? counted : estimated;
-  const most = truth ? Math.max(values.most, truth.most) : values.most;
+  const shows = slot ? "estimate" : showing; // the rest is there for all times together
+  const values = slot ?? (shows === "counts" ? counted : estimated);
+  const beside = slot ? undefined : truth;
+  const one = times.maps.length && shows !== "counts" ? times.most : values.most;
+  const most = beside ? Math.max(one, beside.most) : one;
   const shared = { name: state.name, backdrop, tiles: tiles?.tiles ?? undefined };
   return (
     <section class="card stack" aria-label={say.mapOf}>
@@ -206,45 +214,47 @@ function Map({ state, round }: { state: State; round: number }) {
             <button
               key={each}
               type="button"
-              aria-pressed={showing === each}
-              disabled={each === "doubt" && !estimated.known}
+              aria-pressed={shows === each}
+              disabled={(each === "doubt" && !estimated.known) || (each !== "estimate" && slot !== undefined)}
+              title={each !== "estimate" && slot ? timeWords.only : undefined}
               onClick={() => setShowing(each)}
             >
               {say[each]}
             </button>
           ))}
         </div>
-        <RegionButton region={region} />
+        {!slot && <RegionButton region={region} />}
       </div>
-      {showing === "counts" && <p class="small soft">{say.countsNote}</p>}
-      {showing === "doubt" && <p class="small soft">{say.doubtNote}</p>}
-      <div class={truth ? "two" : ""}>
+      <TimeChoice estimate={drawn.estimate} times={times} />
+      {shows === "counts" && <p class="small soft">{say.countsNote}</p>}
+      {shows === "doubt" && <p class="small soft">{say.doubtNote}</p>}
+      <div class={beside ? "two" : ""}>
         <div>
-          {truth && <h3>{say.beside}</h3>}
+          {beside && <h3>{say.beside}</h3>}
           <MapView
             {...shared}
             values={{ ...values, most }}
-            showing={showing}
-            region={region}
+            showing={shows}
+            region={slot ? undefined : region}
             onMap={(made) => (map.current = made)}
           />
         </div>
-        {truth && (
+        {beside && (
           <div>
             <h3>{say.truth}</h3>
-            <MapView {...shared} values={{ ...truth, most }} showing="truth" />
+            <MapView {...shared} values={{ ...beside, most }} showing="truth" />
             <p class="notice small">{say.truthNote}</p>
           </div>
         )}
       </div>
-      <RegionWords region={region} />
-      {showing === "counts" && drawn.counts.outside > 0 && (
+      {!slot && <RegionWords region={region} />}
+      {shows === "counts" && drawn.counts.outside > 0 && (
         <p class="small soft">{say.outside(number(drawn.counts.outside, 9))}</p>
       )}
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
-      <CellTable values={values} level={showing === "counts" ? undefined : drawn.estimate.interval?.level} />
+      <CellTable values={values} level={shows === "counts" ? undefined : drawn.estimate.interval?.level} />
       <Behind estimate={drawn.estimate} />
-      <Exports state={state} round={round} map={map} />
+      <Exports state={state} round={round} map={map} slot={slot ? times.slot : undefined} />
     </section>
   );
 }
@@ -267,6 +277,7 @@ function Behind({ estimate }: { estimate: Estimate }) {
         </li>
         <li>{estimate.standard_error ? apart : say.noBars}</li>
         {estimate.interval && <li lang="en">{estimate.interval.method}.</li>}
+        <Told estimate={estimate} />
         <li>
           <a href={address(`certificate/${encodeURIComponent(estimate.campaign)}`)}>{say.mechanism}</a>.{" "}
           {say.mechanismWhy}
@@ -276,15 +287,23 @@ function Behind({ estimate }: { estimate: Estimate }) {
   );
 }
 
-function Exports({ state, round, map }: { state: State; round: number; map: { current: MapCanvas | undefined } }) {
+interface Exported {
+  readonly state: State;
+  readonly round: number;
+  readonly slot: number | undefined;
+  readonly map: { current: MapCanvas | undefined };
+}
+
+function Exports({ state, round, map, slot }: Exported) {
+  const [query, part] = slot === undefined ? ["", ""] : [`?slot=${slot}`, `-slot-${slot}`];
   const file = (ending: string): string =>
-    address(`api/campaigns/${encodeURIComponent(state.id)}/rounds/${round}/estimate.${ending}`);
+    address(`api/campaigns/${encodeURIComponent(state.id)}/rounds/${round}/estimate.${ending}${query}`);
   const picture = async (): Promise<void> => {
     const made = await map.current?.picturePng();
     if (!made) return;
     const anchor = document.createElement("a");
     anchor.href = URL.createObjectURL(made);
-    anchor.download = `${state.id}-round-${round}.png`;
+    anchor.download = `${state.id}-round-${round}${part}.png`;
     anchor.click();
     setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
   };
@@ -292,7 +311,7 @@ function Exports({ state, round, map }: { state: State; round: number; map: { cu
     <div class="row">
       <strong>{say.exports}</strong>
       {(["geojson", "csv", "parquet"] as const).map((ending) => (
-        <a class="button" key={ending} href={file(ending)} download={`${state.id}-round-${round}.${ending}`}>
+        <a class="button" key={ending} href={file(ending)} download={`${state.id}-round-${round}${part}.${ending}`}>
           {{ geojson: "GeoJSON", csv: "CSV", parquet: "GeoParquet" }[ending]}
         </a>
       ))}

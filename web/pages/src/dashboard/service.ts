@@ -1,9 +1,10 @@
 /** The service as an operator calls it. The token lives in this tab and goes with its end. */
 
 import type { Backdrop } from "../map/backdrop.ts";
-import type { Alarm, Estimate } from "../map/estimate.ts";
+import type { Alarm, Choices, Estimate } from "../map/estimate.ts";
 import type { Box, Space } from "../map/grid.ts";
 import type { RegionShares } from "../map/region.tsx";
+import type { SlotMaps } from "../map/times.tsx";
 
 export interface Listed {
   readonly id: string;
@@ -39,6 +40,7 @@ export interface State {
   readonly rounds_closed: number;
   readonly estimate: { readonly round: number; readonly reports: number; readonly made_at: number } | null;
   readonly alarm: Alarm | null;
+  readonly choices: Choices | null;
 }
 
 export interface RoundOf {
@@ -153,6 +155,7 @@ export const service = {
   rounds: (campaign: string) => json<Rounds>("GET", of(campaign, "/rounds")),
   estimate: (campaign: string, round?: number) =>
     json<Estimate>("GET", of(campaign, round === undefined ? "/estimate" : `/rounds/${round}/estimate`)),
+  slots: (campaign: string, round: number) => json<SlotMaps>("GET", of(campaign, `/rounds/${round}/estimate?slot=all`)),
   counts: (campaign: string, round: number) =>
     json<{ counts: readonly number[]; outside: number }>("GET", of(campaign, `/counts?round=${round}`)),
   regions: (campaign: string, round: number, zones: object) =>

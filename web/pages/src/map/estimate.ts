@@ -36,6 +36,29 @@ export interface Estimate {
   readonly blocks?: readonly Blocks[];
   readonly alarm?: Alarm;
   readonly manipulation_gain?: { readonly summary: string };
+  readonly drift?: { readonly summary: string; readonly waiting: readonly number[]; readonly aside: readonly number[] };
+  readonly choices?: Choices;
+  readonly slots?: SlotsOf;
+}
+
+/** What each promise contributed, where people choose; the numbers are null where too few chose it. */
+export interface Choices {
+  readonly levels: readonly {
+    readonly epsilon_per_km: number;
+    readonly reports: number | null;
+    readonly bits_per_report: number | null;
+  }[];
+  readonly dependent: boolean;
+  readonly summary: string;
+}
+
+/** The slots of time, and the reports of those that have a map of their own. */
+export interface SlotsOf {
+  readonly zone: string;
+  readonly names: readonly string[];
+  readonly minimum_reports: number;
+  readonly reports: readonly (number | null)[];
+  readonly summary: string;
 }
 
 /** Errors and intervals of squares of side × side cells, by rows from the south-west. */

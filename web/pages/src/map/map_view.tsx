@@ -29,7 +29,7 @@ export interface MapProps {
   readonly showing: Showing;
   readonly backdrop?: Backdrop | undefined;
   readonly tiles?: string | undefined;
-  readonly region?: Region;
+  readonly region?: Region | undefined;
   /** Given the map itself once it is there, for pictures. */
   readonly onMap?: (map: MapCanvas) => void;
 }

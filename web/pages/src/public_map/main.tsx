@@ -11,6 +11,7 @@ import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, type RegionShares, RegionWords, useRegion } from "../map/region.tsx";
+import { TimeChoice, useTimes } from "../map/times.tsx";
 import { announce, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 
@@ -89,13 +90,18 @@ interface Behind {
 
 function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
   const [showing, setShowing] = useState<Showing>("estimate");
-  const values = useMemo(() => valuesOf(estimate), [estimate]);
+  const all = useMemo(() => valuesOf(estimate), [estimate]);
+  const times = useTimes(estimate, all, (round) => service.slots(CAMPAIGN, round));
+  const slot = times.slot === undefined ? undefined : times.values.get(times.slot);
   const region = useRegion(shareOf, (error) =>
     error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed,
   );
+  const values = useMemo(() => ({ ...(slot ?? all), most: times.most }), [slot, all, times.most]);
+  const reports = times.maps.find((each) => each.slot === times.slot)?.reports ?? estimate.reports;
+  const of = slot ? `?slot=${times.slot}` : "";
   const date = new Date(1000 * estimate.closed_at).toLocaleDateString(language, { dateStyle: "long" });
   const { epsilon_per_km: epsilonPerKm, slack_nats: slackNats } = estimate;
-  const times = slackNats === undefined ? undefined : roundedUp(Math.exp(APART_KM * epsilonPerKm + slackNats), 3);
+  const factor = slackNats === undefined ? undefined : roundedUp(Math.exp(APART_KM * epsilonPerKm + slackNats), 3);
   return (
     <main class="plain stack">
       <h1>{state.name}</h1>
@@ -106,26 +112,27 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
               key={each}
               type="button"
               aria-pressed={showing === each}
-              disabled={each === "doubt" && !values.known}
+              disabled={each === "doubt" && (!all.known || slot !== undefined)}
               onClick={() => setShowing(each)}
             >
               {say[each]}
             </button>
           ))}
         </div>
-        <RegionButton region={region} />
+        {!slot && <RegionButton region={region} />}
       </div>
+      <TimeChoice estimate={estimate} times={times} />
       <MapView
         name={state.name}
         values={values}
-        showing={showing}
+        showing={slot ? "estimate" : showing}
         backdrop={backdrop}
         tiles={tiles?.tiles ?? undefined}
-        region={region}
+        region={slot ? undefined : region}
       />
-      <RegionWords region={region} />
+      {!slot && <RegionWords region={region} />}
       <p>
-        {say.reports(number(estimate.reports, 9), date)} {times !== undefined && say.how(number(Number(times)))}
+        {say.reports(number(reports, 9), date)} {factor !== undefined && say.how(number(Number(factor)))}
       </p>
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={estimate.interval?.level} />
@@ -136,7 +143,7 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
         <span>
           {say.data}{" "}
           {(["geojson", "csv"] as const).map((ending) => (
-            <a key={ending} href={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/estimate.${ending}`)}>
+            <a key={ending} href={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/estimate.${ending}${of}`)}>
               {` ${ending === "csv" ? "CSV" : "GeoJSON"}`}
             </a>
           ))}
