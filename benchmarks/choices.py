@@ -47,14 +47,14 @@ class City:
         return np.bincount(self.cells, minlength=self.grid.size) / self.cells.size
 
 
-def cities(folder: Path) -> Iterator[City]:
-    """The shared cities whose files are there, in cells of half a kilometre."""
+def cities(folder: Path, named: str) -> Iterator[City]:
+    """The shared cities whose files are there and whose names hold this, in cells of half a kilometre."""
     for name, box in (
         ("gowalla-paris", (48.8286, 2.2855, 48.8798, 2.3909)),
         ("gowalla-san-francisco", (37.7228, -122.5153, 37.7946, -122.3789)),
         ("foursquare-nyc", _NEW_YORK),
     ):
-        if (folder / f"{name}.csv.gz").exists():
+        if named in name and (folder / f"{name}.csv.gz").exists():
             south, west, north, east = box
             grid = gv.Grid.from_box(south=south, west=west, north=north, east=east, cell_km=0.5)
             lat, lng, _ = _rows(folder / f"{name}.csv.gz")
@@ -74,11 +74,11 @@ def _said(mechanism: gv.Channel, people: FloatArray, number: int, seed: int) -> 
     return gv.Tally(mechanism, np.random.default_rng(seed).multinomial(number, law / law.sum()))
 
 
-def choice(folder: Path, seeds: int) -> Iterator[str]:
+def choice(folder: Path, seeds: int, named: str) -> Iterator[str]:
     """The error by mix of promises, and how often dependence is found."""
     yield "| city (20,000 people) | mix at ε·cell = 0.5, 1, 2 | error (km) | ε·cell = 1 and 2 alone (km) |"
     yield "|---|---|---|---|"
-    for city in cities(folder):
+    for city in cities(folder, named):
         levels = [gv.elastic(city.grid, epsilon_per_km=each) for each in (1.0, 2.0, 4.0)]
         for mix in _MIXES:
             errors = []
@@ -122,9 +122,9 @@ def _dependence(city: City, levels: Sequence[gv.Channel], runs: int) -> tuple[in
     return counts[0], counts[1]
 
 
-def drift(folder: Path, seeds: int) -> Iterator[str]:
+def drift(folder: Path, seeds: int, named: str) -> Iterator[str]:
     """New places inside their intervals, and false drift in campaigns of 15 rounds."""
-    for city in cities(folder):
+    for city in cities(folder, named):
         still = 34 * seeds
         false = sum(_drifts_though_still(city, run) for run in range(still))
         yield f"{city.name}: false drift in {false} of {still} campaigns of 15 rounds that stand still"
@@ -165,10 +165,10 @@ def _near(theta: FloatArray, numbers: Sequence[int]) -> FloatArray:
     return theta
 
 
-def hours(folder: Path, seeds: int) -> Iterator[str]:
+def hours(folder: Path, seeds: int, named: str) -> Iterator[str]:
     """The mean error of 24 hourly maps against that of hours fitted alone."""
     path = folder / "foursquare-nyc.csv.gz"
-    if not path.exists():
+    if named not in path.name or not path.exists():
         return
     lat, lng, times = _rows(path)
     south, west, north, east = _NEW_YORK
@@ -211,7 +211,7 @@ def hours(folder: Path, seeds: int) -> Iterator[str]:
             )
 
 
-def bursts(folder: Path, seeds: int) -> Iterator[str]:
+def bursts(folder: Path, seeds: int, named: str) -> Iterator[str]:
     """The attacks of the corpus, in the third of four rounds only, and what they move."""
     yield "| attack in one round | share of it | set aside | largest movement (share of the map) | pooled |"
     yield "|---|---|---|---|---|"
@@ -256,10 +256,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.choices", description=__doc__)
     parser.add_argument("what", choices=list(WHAT))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--city", default="", help="only cities whose names hold this")
     parser.add_argument("--data", metavar="DIR", default=None)
     asked = parser.parse_args()
     folder = Path(asked.data) if asked.data else DataFolder().path
-    for line in WHAT[asked.what](folder, asked.seeds):
+    for line in WHAT[asked.what](folder, asked.seeds, asked.city):
         print(line, flush=True)
     return 0
 

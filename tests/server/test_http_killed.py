@@ -29,11 +29,13 @@ def kill_again_and_again(
     campaign = server.campaign(**settings)
     offered = server.mechanism(campaign)
     levels = offered.get("levels", [offered])
-    cells = cells_of(levels[0])
+    slots = len(levels[0].get("slots", {}).get("names", [""]))
+    cells_each = cells_of(levels[0]) if slots > 1 else 0
+    cells = slots * cells_of(levels[0])
     ledgers = [Ledger() for _ in levels]
 
     def numbered(what: str) -> Counter[int]:
-        """How often each report must be counted: the levels stand one after another."""
+        """How often each report must be counted: levels stand one after another, in each its slots."""
         return Counter(
             level * cells + cell
             for level, ledger in enumerate(ledgers)
@@ -46,7 +48,7 @@ def kill_again_and_again(
         threads = [
             Uploader(
                 server.port, campaign, levels[index % len(levels)]["id"], cells,
-                ledgers[index % len(levels)], killed.is_set, batch, index,
+                ledgers[index % len(levels)], killed.is_set, batch, index, cells_each,
             )
             for index in range(turn, turn + 4)
         ]  # fmt: skip
@@ -65,7 +67,7 @@ def kill_again_and_again(
         assert counts.total() <= known.total() + unknown.total(), "a report counts twice"
         server.start()
     for level, ledger in zip(levels, ledgers, strict=True):
-        send_again(server.port, campaign, level["id"], ledger)
+        send_again(server.port, campaign, level["id"], ledger, cells_each)
         assert set(ledger.statuses) <= {200}
     server.stop()
     assert stored(server.database, campaign) == numbered("counted")
@@ -77,10 +79,11 @@ def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> Non
         kill_again_and_again(server, kills=5, acknowledged=1500, batch=3)
 
 
-def test_reports_of_every_promise_survive_a_killed_process(tmp_path: Path) -> None:
+def test_reports_of_every_promise_and_slot_survive_a_killed_process(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
         offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0]}
-        kill_again_and_again(server, kills=2, acknowledged=600, batch=3, **offered)
+        slots = {"slots": "hour", "zone": "Europe/Paris"}
+        kill_again_and_again(server, kills=2, acknowledged=600, batch=3, **offered, **slots)
 
 
 @pytest.mark.slow
@@ -91,8 +94,9 @@ def test_an_acknowledged_report_survives_200_killed_processes(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_reports_of_every_promise_survive_100_killed_processes(tmp_path: Path) -> None:
-    offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0, 2.0]}
+def test_reports_of_every_promise_and_slot_survive_100_killed_processes(tmp_path: Path) -> None:
+    offered: dict[str, Any] = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0, 2.0]}
+    offered |= {"slots": "weekday-hour", "zone": "Europe/Paris"}
     with Live(tmp_path) as server:
         counted = kill_again_and_again(server, kills=100, acknowledged=50_000, batch=20, **offered)
     assert counted >= 50_000

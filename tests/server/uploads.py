@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from geoveil.store import open_store
 from server.live import HANG_S, new_id
@@ -40,11 +41,12 @@ class Uploader(threading.Thread):
 
     def __init__(
         self, port: int, campaign: str, mechanism: str, cells: int, ledger: Ledger,
-        stop: Callable[[], bool], batch: int = 1, offset: int = 0,
+        stop: Callable[[], bool], batch: int = 1, offset: int = 0, cells_each: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(daemon=True)
         self.port, self.campaign, self.mechanism, self.cells = port, campaign, mechanism, cells
         self.ledger, self.stop, self.batch, self.offset = ledger, stop, batch, offset
+        self.cells_each = cells_each
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
@@ -61,7 +63,7 @@ class Uploader(threading.Thread):
     def send(self, connection: http.client.HTTPConnection, reports: list[tuple[str, int]]) -> bool:
         """Whether there was an answer."""
         try:
-            status = post(connection, self.campaign, self.mechanism, reports)
+            status = post(connection, self.campaign, self.mechanism, reports, self.cells_each)
         except (OSError, http.client.HTTPException):
             self.ledger.note(reports, None)
             return False
@@ -74,12 +76,21 @@ def post(
     campaign: str,
     mechanism: str,
     reports: list[tuple[str, int]],
+    cells_each: int = 0,
 ) -> int:
-    """Send reports, one alone or several together; the status of the answer."""
-    bodies = [{"mechanism": mechanism, "id": name, "cell": cell} for name, cell in reports]
-    body = json.dumps(bodies[0] if len(bodies) == 1 else {"reports": bodies})
+    """Send reports, one alone or several together; the status of the answer.
+
+    Where a slot has ``cells_each``, cells of one slot after another are numbered through.
+    """
+    bodies: list[dict[str, Any]] = [
+        {"mechanism": mechanism, "id": name, "cell": cell} for name, cell in reports
+    ]
+    if cells_each:
+        for body in bodies:
+            body["slot"], body["cell"] = divmod(body["cell"], cells_each)
+    text = json.dumps(bodies[0] if len(bodies) == 1 else {"reports": bodies})
     headers = {"Content-Type": "application/json"}
-    connection.request("POST", f"/api/campaigns/{campaign}/reports", body, headers)
+    connection.request("POST", f"/api/campaigns/{campaign}/reports", text, headers)
     answer = connection.getresponse()
     content = answer.read()
     if answer.status == 200 and len(reports) > 1:
@@ -87,12 +98,14 @@ def post(
     return answer.status
 
 
-def send_again(port: int, campaign: str, mechanism: str, ledger: Ledger) -> None:
+def send_again(
+    port: int, campaign: str, mechanism: str, ledger: Ledger, cells_each: int = 0
+) -> None:
     """Send what is unknown once more, until everything is known."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     while ledger.unknown:
         some = list(ledger.unknown.items())[:500]
-        ledger.note(some, post(connection, campaign, mechanism, some))
+        ledger.note(some, post(connection, campaign, mechanism, some, cells_each))
     connection.close()
 
 
