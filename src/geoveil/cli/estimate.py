@@ -11,19 +11,20 @@ import click
 import numpy as np
 
 import geoveil as gv
+from geoveil.channel.joint import JointTally
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
-from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
-from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
+from geoveil.cli.estimate_inputs import Inputs
+from geoveil.document.saved import mechanism_to_dict
+from geoveil.errors import InvalidInput
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
 from geoveil.plot import maps as maps_of
 from geoveil.plot.pictures import report_map
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
-from geoveil.table.reader import PIPE, Source, TableReader, format_of
+from geoveil.table.reader import format_of
 from geoveil.table.report_places import rim_reports
-from geoveil.table.slot_counts import SlotColumn, count_by_slot, in_order, write_by_slot
-from geoveil.table.tallies import count_reports, is_tally
+from geoveil.table.slot_counts import SlotColumn, write_by_slot
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -95,121 +96,6 @@ class EstimatorChoice:
         )
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Files of reports and tally documents, and how to read them."""
-
-    sources: tuple[str, ...]
-    mechanism: str | None
-    area: shared.Area
-    reading: locations.Reading
-    console: Console
-    progress: ProgressBar
-
-    def tallies(self) -> list[gv.Tally]:
-        """One tally for each file, in their order.
-
-        Reports of continuous noise go into the cells of the map that the other files are about, so
-        these come first; the pipe, which cannot be read twice, comes last.
-        """
-        tallies: dict[int, gv.Tally] = {}
-        order = sorted(range(len(self.sources)), key=lambda number: self.sources[number] == PIPE)
-        for wait in (True, False):
-            for number in order:
-                space = next((tally.space for tally in tallies.values()), None)
-                if number not in tallies:
-                    tally = self._tally(self.sources[number], space, wait=wait)
-                    tallies |= {} if tally is None else {number: tally}
-        return [tallies[number] for number in range(len(self.sources))]
-
-    def by_slot(self, slots: SlotColumn) -> dict[str, list[gv.Tally]]:
-        """The tallies of each slot over all files, slots in their order."""
-        found: dict[str, list[gv.Tally]] = {}
-        space: gv.Space | None = None
-        for path in self.sources:
-            self.progress.stage(f"counting {path}")
-            source = Source(path) if path == PIPE else path
-            if is_tally(source):
-                raise click.UsageError(
-                    f"{path} is a tally, which says nothing of slots; leave --by out"
-                )
-            with self.reading.open(source) as reader:
-                channel = self._channel(self._mechanism(reader), path, space)
-                tallies, left_out = count_by_slot(
-                    reader, channel, self.reading, slots,
-                    advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
-                )  # fmt: skip
-            space = channel.space
-            for name, tally in tallies.items():
-                found.setdefault(name, []).append(tally)
-            if left_out:
-                self.console.warn(f"{left_out:,} rows of {path} have no slot and were left out")
-        return {name: found[name] for name in in_order(set(found))}
-
-    def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
-        """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
-        self.progress.stage(f"counting {path}")
-        source = Source(path) if path == PIPE else path  # the pipe is looked at and then read on
-        if is_tally(source):
-            return gv.load_tally(source)
-        with self.reading.open(source) as reader:
-            mechanism = self._mechanism(reader)
-            if wait and path != PIPE and isinstance(mechanism, gv.ContinuousLaplace):
-                return None
-            tally, outside = count_reports(
-                reader,
-                self._channel(mechanism, path, space),
-                self.reading,
-                advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
-            )
-            # Noise without cells of its own leaves the box by itself; then only a hint is worth a word.
-            if outside.hint or not isinstance(mechanism, gv.ContinuousLaplace):
-                self.console.warn_of_outside(outside)
-            return tally
-
-    def _mechanism(self, reader: TableReader) -> AnyMechanism:
-        """The mechanism the file carries, or the one given for files that carry none."""
-        carried = reader.metadata
-        if carried is not None and "estimate" in carried:
-            raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
-        given = None if self.mechanism is None else gv.load_mechanism(self.mechanism)
-        if carried is None and given is not None:
-            return given
-        if carried is None:
-            raise InvalidFile(
-                f"{reader.name} does not say which mechanism made its reports; give it with "
-                "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
-            )
-        try:
-            own = mechanism_from_dict(carried)
-        except GeoveilError as problem:
-            raise InvalidFile(f"{reader.name}: {problem}") from None
-        if given is not None and given != own and len(self.sources) == 1:
-            raise click.UsageError(
-                f"{reader.name} says that another mechanism than {self.mechanism} made it; "
-                "leave --mechanism out"
-            )
-        return own
-
-    def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
-        """The channel of the reports; continuous ones are put in the cells of a grid."""
-        if not isinstance(mechanism, gv.ContinuousLaplace):
-            if self.area.box is not None:
-                raise click.UsageError("--box is of no use here: the mechanism brings its own map")
-            return mechanism
-        if self.area.box is not None:
-            return mechanism.on(self.area.grid())
-        if space is None and path == PIPE:
-            raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if space is not None and not isinstance(space, gv.Grid):
-            raise click.UsageError(
-                f"{path} holds points, which must be counted in the cells of a grid; "
-                f"the other files are about {space!r}"
-            )
-        # the box of the reports of all files, which are noisy already
-        return mechanism.on(space or self.area.grid(self.reading.box(*self.sources)))
-
-
 @click.command()
 @click.argument("sources", metavar="IN...", nargs=-1, required=True)
 @shared.output_option("File of the estimate; - for a pipe.")
@@ -244,14 +130,18 @@ class Inputs:
     "--minimum-reports", type=click.IntRange(min=1), default=1, show_default=True,
     help="With --by: slots with fewer get no map.",
 )  # fmt: skip
+@click.option(
+    "--joint", metavar="COLUMN",
+    help="Reports with the same entry of COLUMN are several of one person about one place.",
+)  # fmt: skip
 @shared.plot_option("Draw the estimate as a map")
 @shared.space_options
 @shared.location_options
 @shared.machine_options
 def command(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
-    by: str | None, time: str | None, zone: str | None, minimum_reports: int, plot: str | None,
-    area: shared.Area, reading: locations.Reading, machine: bool,
+    by: str | None, time: str | None, zone: str | None, minimum_reports: int, joint: str | None,
+    plot: str | None, area: shared.Area, reading: locations.Reading, machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
@@ -265,6 +155,7 @@ def command(
     geoveil estimate noisy.parquet -o estimate.geojson --plot map.png
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
     geoveil estimate noisy.csv --by hour --zone Europe/Paris -o hours.csv
+    geoveil estimate monday.csv tuesday.csv --joint person -o estimate.csv
     """
     format_of(output, reading.format, writing=True)
     bars.checked_level(level)
@@ -273,6 +164,8 @@ def command(
         maps_of.picture_kind(plot)
         writer.check_target(plot, *sources, output)
     console = Console(machine=machine, output=output)
+    if joint is not None and (by is not None or choice.method != "ibu"):
+        raise click.UsageError("--joint must go with --method ibu and without --by")
     if by is not None:
         slots = SlotColumn(by, time, zone)
         _estimate_slots(
@@ -283,7 +176,8 @@ def command(
     if time is not None or zone is not None or minimum_reports > 1:
         raise click.UsageError("--time, --zone and --minimum-reports must come with --by")
     with console.progress("counting") as progress:
-        tallies = Inputs(sources, mechanism, area, reading, console, progress).tallies()
+        inputs = Inputs(sources, mechanism, area, reading, console, progress)
+        tallies = inputs.tallies() if joint is None else inputs.by_person(joint)
         estimate, result = _estimated(choice, level, tallies, progress)
         progress.stage("writing")
         results.write_result(output, result, format=reading.format)
@@ -303,8 +197,8 @@ def command(
     console.result(
         values,
         {
-            "estimate": f"{result.space.size:,} cells from {estimate.total:,} reports, in "
-            f"{in_words(output)}",
+            "estimate": f"{result.space.size:,} cells from {estimate.total:,} "
+            f"{'reports' if joint is None else 'people'}, in {in_words(output)}",
             "stopped": estimate.stopped,
             "beside the map": _beside_words(
                 description.get("reports_beside_the_map"), estimate.total
@@ -397,9 +291,12 @@ def _estimated(
         progress.update(first, "error bars")
     more: dict[str, Any] = {
         "method": choice.method,
-        "mechanisms": [mechanism_to_dict(tally.channel) for tally in tallies],
+        "mechanisms": [mechanism_to_dict(channel) for channel in _channels(tallies)],
     }
-    beyond = [rim_reports(tally.channel) for tally in tallies]
+    several = [tally for tally in tallies if isinstance(tally, JointTally)]
+    if several:  # reports stands for people
+        more["people_with_several_reports"] = sum(tally.total for tally in several)
+    beyond = [None if several else rim_reports(tally.channel) for tally in tallies]
     if any(beyond):
         beside = sum(int(tally.counts[tally.space.size :].sum()) for tally in tallies)
         more["reports_beside_the_map"] = beside
@@ -408,6 +305,18 @@ def _estimated(
         named = np.sum([tally.counts[: tally.space.size] for tally in tallies], axis=0)
         result = replace(result, reports=named)
     return estimate, result
+
+
+def _channels(tallies: Sequence[gv.Tally]) -> list[gv.Channel]:
+    """The mechanisms behind tallies, each once."""
+    each = [
+        channel
+        for tally in tallies
+        for channel in (
+            tally.channel.channels if isinstance(tally, JointTally) else (tally.channel,)
+        )
+    ]
+    return list(dict.fromkeys(each))
 
 
 def _beside_words(reports: int | None, total: int) -> str:

@@ -122,7 +122,7 @@ def count_by_slot(
     column = slots.column(reader)
     counts: dict[str, IntArray] = {}
     rows = left_out = 0
-    for cells, values in _reported(reader, channel, reading, column):
+    for cells, values in reported_beside(reader, channel, reading, column):
         names = slots.names(values)
         if None in names and reading.bad_rows == "raise":
             raise InvalidFile(
@@ -149,7 +149,7 @@ def count_by_slot(
     return {name: Tally(channel, counts[name]) for name in in_order(set(counts))}, left_out
 
 
-def _reported(
+def reported_beside(
     reader: TableReader, channel: Channel, reading: Reading, column: str
 ) -> Iterator[tuple[IntArray, pa.Array]]:
     """The reports of a file and the entries of a column beside them, batch by batch."""

@@ -1,0 +1,156 @@
+"""What ``geoveil estimate`` reads: files of noisy reports and tallies, and which mechanisms made them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+import geoveil as gv
+from geoveil.cli import options as shared
+from geoveil.cli.console import Console, ProgressBar
+from geoveil.document.saved import AnyMechanism, mechanism_from_dict
+from geoveil.errors import GeoveilError, InvalidFile
+from geoveil.table import locations
+from geoveil.table.person_reports import PersonReports, joint_tallies, read_persons
+from geoveil.table.reader import PIPE, Source, TableReader
+from geoveil.table.slot_counts import SlotColumn, count_by_slot, in_order
+from geoveil.table.tallies import count_reports, is_tally
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files of reports and tally documents, and how to read them."""
+
+    sources: tuple[str, ...]
+    mechanism: str | None
+    area: shared.Area
+    reading: locations.Reading
+    console: Console
+    progress: ProgressBar
+
+    def tallies(self) -> list[gv.Tally]:
+        """One tally for each file, in their order.
+
+        Reports of continuous noise go into the cells of the map that the other files are about, so
+        these come first; the pipe, which cannot be read twice, comes last.
+        """
+        tallies: dict[int, gv.Tally] = {}
+        order = sorted(range(len(self.sources)), key=lambda number: self.sources[number] == PIPE)
+        for wait in (True, False):
+            for number in order:
+                space = next((tally.space for tally in tallies.values()), None)
+                if number not in tallies:
+                    tally = self._tally(self.sources[number], space, wait=wait)
+                    tallies |= {} if tally is None else {number: tally}
+        return [tallies[number] for number in range(len(self.sources))]
+
+    def by_slot(self, slots: SlotColumn) -> dict[str, list[gv.Tally]]:
+        """The tallies of each slot over all files, slots in their order."""
+        found: dict[str, list[gv.Tally]] = {}
+        space: gv.Space | None = None
+        for path in self.sources:
+            self.progress.stage(f"counting {path}")
+            source = Source(path) if path == PIPE else path
+            if is_tally(source):
+                raise click.UsageError(
+                    f"{path} is a tally, which says nothing of slots; leave --by out"
+                )
+            with self.reading.open(source) as reader:
+                channel = self._channel(self._mechanism(reader), path, space)
+                tallies, left_out = count_by_slot(
+                    reader, channel, self.reading, slots,
+                    advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+                )  # fmt: skip
+            space = channel.space
+            for name, tally in tallies.items():
+                found.setdefault(name, []).append(tally)
+            if left_out:
+                self.console.warn(f"{left_out:,} rows of {path} have no slot and were left out")
+        return {name: found[name] for name in in_order(set(found))}
+
+    def by_person(self, column: str) -> list[gv.Tally]:
+        """The reports of all files by person: those of one person are about one place."""
+        found: list[PersonReports] = []
+        space: gv.Space | None = None
+        for path in self.sources:
+            self.progress.stage(f"counting {path}")
+            source = Source(path) if path == PIPE else path
+            if is_tally(source):
+                raise click.UsageError(
+                    f"{path} is a tally, which says nothing of persons; leave --joint out"
+                )
+            with self.reading.open(source) as reader:
+                channel = self._channel(self._mechanism(reader), path, space)
+                found.append(
+                    read_persons(
+                        reader, channel, self.reading, column,
+                        advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+                    )
+                )  # fmt: skip
+            space = channel.space
+        self.progress.stage("joining the reports of each person")
+        return joint_tallies(found)
+
+    def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
+        """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
+        self.progress.stage(f"counting {path}")
+        source = Source(path) if path == PIPE else path  # the pipe is looked at and then read on
+        if is_tally(source):
+            return gv.load_tally(source)
+        with self.reading.open(source) as reader:
+            mechanism = self._mechanism(reader)
+            if wait and path != PIPE and isinstance(mechanism, gv.ContinuousLaplace):
+                return None
+            tally, outside = count_reports(
+                reader,
+                self._channel(mechanism, path, space),
+                self.reading,
+                advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+            )
+            # Noise without cells of its own leaves the box by itself; then only a hint is worth a word.
+            if outside.hint or not isinstance(mechanism, gv.ContinuousLaplace):
+                self.console.warn_of_outside(outside)
+            return tally
+
+    def _mechanism(self, reader: TableReader) -> AnyMechanism:
+        """The mechanism the file carries, or the one given for files that carry none."""
+        carried = reader.metadata
+        if carried is not None and "estimate" in carried:
+            raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
+        given = None if self.mechanism is None else gv.load_mechanism(self.mechanism)
+        if carried is None and given is not None:
+            return given
+        if carried is None:
+            raise InvalidFile(
+                f"{reader.name} does not say which mechanism made its reports; give it with "
+                "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
+            )
+        try:
+            own = mechanism_from_dict(carried)
+        except GeoveilError as problem:
+            raise InvalidFile(f"{reader.name}: {problem}") from None
+        if given is not None and given != own and len(self.sources) == 1:
+            raise click.UsageError(
+                f"{reader.name} says that another mechanism than {self.mechanism} made it; "
+                "leave --mechanism out"
+            )
+        return own
+
+    def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
+        """The channel of the reports; continuous ones are put in the cells of a grid."""
+        if not isinstance(mechanism, gv.ContinuousLaplace):
+            if self.area.box is not None:
+                raise click.UsageError("--box is of no use here: the mechanism brings its own map")
+            return mechanism
+        if self.area.box is not None:
+            return mechanism.on(self.area.grid())
+        if space is None and path == PIPE:
+            raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
+        if space is not None and not isinstance(space, gv.Grid):
+            raise click.UsageError(
+                f"{path} holds points, which must be counted in the cells of a grid; "
+                f"the other files are about {space!r}"
+            )
+        # the box of the reports of all files, which are noisy already
+        return mechanism.on(space or self.area.grid(self.reading.box(*self.sources)))
