@@ -16,7 +16,7 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.client.ledger_book import Period, moved_on
+from geoveil.client.ledger_book import DRAW_BYTES, Period, moved_on
 from geoveil.client.location import in_words
 from geoveil.document.area import Area
 from geoveil.document.canonical import canonical_bytes
@@ -375,7 +375,8 @@ def reports() -> dict[str, Any]:
     keys = []
     for period in (Period("never", 0), Period("day", 20000), Period("round", 7)):
         report, bits = period.bits(key, mechanism)
-        keys.append([period.again, period.number, report, bits.hex()])
+        ends = [bits[:DRAW_BYTES].hex(), bits[DRAW_BYTES:].hex()]
+        keys.append([period.again, period.number, report, *ends])
     later = [[steps, moved_on(key, steps).hex()] for steps in (0, 1, 2, 50)]
     words = {name: in_words(document) for name, document in documents().items()}
     return {

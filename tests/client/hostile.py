@@ -234,7 +234,7 @@ HOSTILE = [
     ),
     Hostile("promise above the limit", changed(epsilon_per_km=2.0001), "promise"),
     Hostile("promise of 15", changed(epsilon_per_km=15.0), "promise"),
-    Hostile("trips", changed(trips=True), "unsupported"),
+    Hostile("trips", changed(trips=True), "trips"),
     Hostile("slots of nowhere", changed(slots={**SLOTS, "zone": "Atlantis/Sea"}), "zone"),
     Hostile("periods that are over", changed(slots=OVER), "slot"),
     # -- sound, and not for this device or not now

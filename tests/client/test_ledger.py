@@ -24,7 +24,7 @@ from geoveil.client import Charge, Ledger, Refused
 from geoveil.client import ledger as durable
 from geoveil.client.budget import Limits
 from geoveil.client.collector import Answer
-from geoveil.client.ledger_book import MIGRATIONS, MOST_STEPS, Period, Round, moved_on
+from geoveil.client.ledger_book import DRAW_BYTES, MIGRATIONS, MOST_STEPS, Period, Round, moved_on
 from geoveil.randomness import SYSTEM, Randomness
 
 LIMITS = Limits(10.0)
@@ -174,7 +174,8 @@ def test_a_key_makes_its_report_again_and_never_an_earlier_one() -> None:
     }
     assert len({report for report, _ in bits}) == len({drawn for _, drawn in bits}) == 18
     report, drawn = Period("never", 0).bits(key, "1" * 64)
-    assert (len(report), len(drawn)) == (32, 16)
+    assert (len(report), len(drawn)) == (32, 2 * DRAW_BYTES)
+    assert drawn[:DRAW_BYTES] != drawn[DRAW_BYTES:]
     assert bytes.fromhex(report) != drawn
 
 

@@ -42,6 +42,7 @@ def document(
     grid: gv.Grid = LYON,
     not_before_s: int = NOW_S - 1000,
     expires_s: int = NOW_S + 1000,
+    trips: bool = False,
 ) -> MechanismDocument:
     return publish(
         mechanism(grid, epsilon_per_km),
@@ -49,6 +50,7 @@ def document(
         round=number,
         not_before_s=not_before_s,
         expires_s=expires_s,
+        trips=trips,
     )
 
 

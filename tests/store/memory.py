@@ -116,7 +116,7 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
     facts = (r.number, r.mechanism, r.document, r.cells)
     times = (r.opened_at_s, r.expires_at_s, r.accept_until_s, kept.closed_at_s)
     tables["round"].append(
-        (kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped, r.levels, r.slots)
+        (kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped, r.levels, r.slots, r.ends)
     )
     tables["level"] += [(mechanism, kept.key) for mechanism in r.levels.split()]
     if total := int(kept.counts.sum()):
@@ -145,9 +145,9 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
         for key, *facts, backdrop in tables["campaign"]
     }
     rounds: dict[int, KeptRound] = {}
-    for key, campaign_key, *facts, closed_at_s, dropped, levels, slots in tables["round"]:
+    for key, campaign_key, *facts, closed_at_s, dropped, levels, slots, ends in tables["round"]:
         owner = campaigns[campaign_key]
-        record = RoundRecord(owner.record.id, *facts, levels=levels, slots=slots)
+        record = RoundRecord(owner.record.id, *facts, levels=levels, slots=slots, ends=ends)
         counts = np.zeros(record.cells, dtype=np.int64)
         rounds[key] = KeptRound(key, record, counts, closed_at_s, ids_dropped=bool(dropped))
         owner.rounds.append(rounds[key])
@@ -352,6 +352,15 @@ class MemoryStore:
         """Round number → counts by cell, as they were when a round closed."""
         with self._lock:
             return dict(self._campaigns[campaign].at_closings[number])
+
+    def closing_pairs(self, campaign: str, number: int) -> dict[int, IntArray]:
+        """The same as rows of number and count, of the reports that came."""
+        counts = self.closing_counts(campaign, number)
+        return {
+            each: np.stack([np.flatnonzero(found), found[found > 0]], axis=1)
+            for each, found in counts.items()
+            if found.any()
+        }
 
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0

@@ -156,6 +156,8 @@ class Spent:
     """Whether a report bears a date after today: then the clock was wrong, or is."""
     cells: bool
     """Whether some were made under documents of version 1, whose promise was between cells."""
+    trips: bool = False
+    """Whether some are trips, with two ends."""
 
 
 Limit = Literal["lifetime", "day", "year"]

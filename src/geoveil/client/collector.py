@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from geoveil.arrays import count, positive
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import Refused
 from geoveil.document.campaign_ids import NAMED_PATTERN
@@ -306,9 +307,16 @@ class Collector:
         self._date_s: float | None = None
 
     def mechanism(
-        self, *, max_epsilon_per_km: float, now_s: float, promise_per_km: float | None = None
+        self,
+        *,
+        max_epsilon_per_km: float,
+        now_s: float,
+        promise_per_km: float | None = None,
+        trip: bool | None = None,
     ) -> MechanismDocument:
-        """The current document of this campaign, in its time and within the limit.
+        """The current document of this campaign, in its time and within the limit; of trips twice its ε is.
+
+        ``trip`` says whether a trip is to be reported, or a place; ``None`` where nobody knows yet.
 
         The promise is the one chosen, or the strongest that is offered; all are asked for, so that asking
         does not show the choice. All is checked but the certificate (:func:`check_promise`). What is here
@@ -319,14 +327,14 @@ class Collector:
         document = _chosen(self._latest, promise_per_km)
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
-        if document.epsilon_per_km > max_epsilon_per_km:
+        if trip not in (None, document.trips):
+            raise Refused("trips" if document.trips else "places")
+        if cost_of(document).epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
         if now_s < document.not_before_s - CLOCK_SKEW_S:
             raise Refused("not-yet-valid")
         if now_s >= document.expires_s:
             raise Refused("expired")
-        if document.trips:
-            raise Refused("unsupported")
         self.slot(document, now_s)
         return document
 
@@ -373,6 +381,8 @@ class Collector:
         report = {"mechanism": charge.mechanism, "id": charge.report, "cell": charge.cell}
         if charge.slot is not None:
             report["slot"] = charge.slot
+        if charge.to_cell is not None:
+            report["to"] = charge.to_cell
         path, body = self._address.reports_path, json.dumps(report, separators=(",", ":")).encode()
         try:
             answer = self._patiently(lambda: self._transport.post(path, body, limit=_ANSWER_BYTES))
@@ -404,6 +414,11 @@ class Collector:
             return None
 
         return answers[0] if self._patience.until(attempt) else None
+
+
+def cost_of(document: MechanismDocument) -> BetweenPositions:
+    """What one report under a document is charged: a trip, with two ends, twice."""
+    return document.promise * 2 if document.trips else document.promise
 
 
 def _chosen(

@@ -21,13 +21,15 @@ from geoveil.client.collector import (
     Patience,
     Transport,
     check_promise,
+    cost_of,
 )
 from geoveil.client.ledger import Ledger
-from geoveil.client.ledger_book import Again, Charge, Period, Round, day_of
+from geoveil.client.ledger_book import DRAW_BYTES, Again, Charge, Period, Round, day_of
 from geoveil.client.location import (
     Beyond,
     Locate,
     Whereabouts,
+    end_of_trip,
     in_words,
     space_id,
     whereabouts,
@@ -56,6 +58,10 @@ _AGAIN = {
 _BETWEEN_CELLS = (
     " Some reports were made under an earlier version, whose promise was between cells only: for those "
     "the sentence is about the cells that people stood in."
+)
+_OF_TRIPS = (
+    " Some reports are trips: both their ends were charged, and for those the sentence is about people "
+    "whose trips begin and end so far apart."
 )
 _AHEAD = (
     " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. "
@@ -89,6 +95,10 @@ class Receipt:
     acknowledged: bool
     slot: int | None = None
     """The slot that was sent: when the location was true, as coarse as the document says; or ``None``."""
+    to_cell: int | None = None
+    """Of a trip: the other *sent* cell, where it ended; ``to_lat`` and ``to_lng`` are its centre."""
+    to_lat: float | None = None
+    to_lng: float | None = None
 
 
 class Device:
@@ -177,9 +187,37 @@ class Device:
         try:
             if _one_of("outside", outside, get_args(Beyond)) == "refuse":
                 warnings.warn(SILENCE_TELLS, stacklevel=2)
-            return self._delivered(self._reported(where, outside))
+            return self._delivered(self._reported((where,), outside))
         finally:
             where.forget()
+
+    def report_trip(
+        self,
+        *,
+        origin: tuple[float, ...] | Locate,
+        destination: tuple[float, ...] | Locate,
+        outside: Beyond = "clamp",
+    ) -> Receipt:
+        """Send one noisy trip: a cell drawn around its origin and one around its destination.
+
+        Each end is (lat, lng) in degrees, with the accuracy in km as a third number where it is known, or
+        a function that reads it when every check has passed. A trip is one report and is charged
+        **twice** the promise of the campaign. A chain of stops is reported trip by trip, one a period; see
+        docs/trips.md for what chains cost. Raises as :meth:`report`.
+        """
+        ends = [end_of_trip("origin", origin), end_of_trip("destination", destination)]
+        origin = destination = ()  # a traceback would keep them
+        given = tuple(each for each in ends if isinstance(each, Whereabouts))
+        for each in ends:
+            if isinstance(each, str):
+                raise InvalidInput(each)
+        try:
+            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
+                warnings.warn(SILENCE_TELLS, stacklevel=2)
+            return self._delivered(self._reported(given, outside))
+        finally:
+            for each in given:
+                each.forget()
 
     def flush(self) -> list[Receipt]:
         """Send again what was not acknowledged; the receipts of what now is. Never a new draw.
@@ -210,7 +248,7 @@ class Device:
         if earlier is not None:
             return self._nothing_more(earlier, spent)
         self.ledger.check(current, self.limits, now_s)
-        cost = document.promise
+        cost = current.promise
         return (
             f"Round {document.round} of the campaign {document.campaign} at {self.address.origin}: "
             f"{in_words(document, self._collector.slot(document, now_s))} This report costs {cost.amount()}; "
@@ -234,7 +272,8 @@ class Device:
         meaning = explain(spent.lifetime, None, NEARBY_KM, who=still, reports=reports)
         return (
             f"{together}; {limits}. {self._operator(spent)} {meaning}{self._nearby(spent)}"
-            f"{_BETWEEN_CELLS if spent.cells else ''}{_AHEAD if spent.ahead else ''}"
+            f"{_BETWEEN_CELLS if spent.cells else ''}{_OF_TRIPS if spent.trips else ''}"
+            f"{_AHEAD if spent.ahead else ''}"
         )
 
     def _nearby(self, spent: Spent) -> str:
@@ -249,13 +288,13 @@ class Device:
 
     # -- one report ------------------------------------------------------------------------------
 
-    def _reported(self, where: Whereabouts, outside: Beyond) -> Charge:
-        """The report that was made already, or a new one, drawn and charged."""
+    def _reported(self, ends: tuple[Whereabouts, ...], outside: Beyond) -> Charge:
+        """The report that was made already, or a new one, drawn and charged: of a place, or both ends."""
         now_s = self._now_s()
         earlier = self._earlier(now_s)
         if earlier is not None:
             return earlier
-        document, current = self._current(now_s)
+        document, current = self._current(now_s, trip=len(ends) > 1)
         period = self._period(now_s, document)
         accepted = self.ledger.accept(current, period, self.limits, now_s, self._randomness)
         if isinstance(accepted, Charge):
@@ -264,10 +303,15 @@ class Device:
         report, bits = accepted
         del accepted
         try:
-            drawn = where.draw(document, bits, outside)
+            drawn = [
+                where.draw(document, bits[start : start + DRAW_BYTES], outside)
+                for where, start in zip(ends, (0, DRAW_BYTES), strict=False)
+            ]
         finally:
             del bits  # beside what is sent, now or later, they would tell from where
-        return self.ledger.charge(current, period, self.limits, now_s, report, drawn, slot)
+        return self.ledger.charge(
+            current, period, self.limits, now_s, report, drawn[0], slot, *drawn[1:]
+        )
 
     def _earlier(self, now_s: float) -> Charge | None:
         """The report that was made already, where no document is needed to know it."""
@@ -279,12 +323,17 @@ class Device:
         number = document.round if self.again == "round" and document else 0
         return Period(self.again, day_of(now_s) if self.again == "day" else number)
 
-    def _current(self, now_s: float) -> tuple[MechanismDocument, Round]:
+    def _current(
+        self, now_s: float, *, trip: bool | None = None
+    ) -> tuple[MechanismDocument, Round]:
         """The current mechanism within what this device was told to accept, and as the ledger knows it."""
         name, limit = self.address.name, self.max_epsilon_per_km
         try:
             document = self._collector.mechanism(
-                max_epsilon_per_km=limit, now_s=now_s, promise_per_km=self.promise_per_km
+                max_epsilon_per_km=limit,
+                now_s=now_s,
+                promise_per_km=self.promise_per_km,
+                trip=trip,
             )
         except Refused as refused:
             if refused.reason == "ended":
@@ -297,7 +346,7 @@ class Device:
             space=space_id(document),
             number=document.round,
             mechanism=document.id,
-            promise=document.promise,
+            promise=cost_of(document),
             expires_s=document.expires_s,
         )
         if not self.ledger.certified(document.id):
@@ -348,6 +397,9 @@ class Device:
             operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
             slot=charge.slot,
+            to_cell=charge.to_cell,
+            to_lat=charge.to_lat,
+            to_lng=charge.to_lng,
         )
 
     # -- in words --------------------------------------------------------------------------------
@@ -356,7 +408,7 @@ class Device:
         when = {"never": "", "day": " today", "round": " in this round"}[self.again]
         return (
             f"This device has reported to the campaign {self.address.campaign} at "
-            f"{self.address.origin}{when}: it said cell {earlier.drawn[0]}, under the mechanism of "
+            f"{self.address.origin}{when}: it said {earlier.said}, under the mechanism of "
             f"round {earlier.round}. Another call reads no location, sends nothing new and costs "
             f"nothing; {self.limits.left_in_words(spent)}. {self._operator(spent)}"
             f"{_AHEAD if spent.ahead else ''}"

@@ -153,12 +153,13 @@ class Ledger:
         report: str,
         drawn: Drawn,
         slot: int | None = None,
+        ended: Drawn | None = None,
     ) -> Charge:
         """Charge a report that was drawn; once this returns, it may be sent.
 
         The charge and what was drawn are one commit, and with it the key moves on: nobody can work out
         from the ledger what the report was drawn from. Where another process was quicker, its report
-        is the one.
+        is the one. Of a trip, ``ended`` was drawn too.
         """
         with self._book(write=True) as book:
             earlier = tables.reported(book, current.campaign, period, current.mechanism)
@@ -167,6 +168,7 @@ class Ledger:
             tables.check(book, current, limits, now_s)
             paid = (current.campaign, current.number, current.mechanism, report)
             promise, day = current.promise, tables.day_of(now_s)
+            end = dict(zip(("to_cell", "to_lat", "to_lng"), ended or (), strict=False))
             charge = Charge(
                 *paid,
                 promise.epsilon_per_km,
@@ -175,6 +177,7 @@ class Ledger:
                 day=day,
                 slack_nats=promise.slack,
                 slot=slot,
+                **end,  # type: ignore[arg-type]  # a cell, and two degrees
             )
             tables.add(book, charge)
             tables.move_on(book, current.campaign, period)

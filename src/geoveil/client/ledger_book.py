@@ -29,7 +29,9 @@ and may have left; then what the collector said."""
 Again = Literal["never", "day", "round"]
 """When a campaign is reported to again: never, once a day (UTC), once in every round."""
 Drawn = tuple[int, float, float]
-"""A report's cell, and the latitude and longitude of its centre in degrees."""
+"""A report's cell, and the latitude and longitude of its centre in degrees; of a trip, of one end."""
+DRAW_BYTES = 16
+"""Of each draw."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -85,6 +87,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # the slot that was sent; nothing where the document has none
         "ALTER TABLE charge ADD COLUMN slot INTEGER",
     ),
+    (
+        # the noisy end of a trip, beside its noisy begin; nothing where a place was reported
+        "ALTER TABLE charge ADD COLUMN to_cell INTEGER",
+        "ALTER TABLE charge ADD COLUMN to_lat REAL",
+        "ALTER TABLE charge ADD COLUMN to_lng REAL",
+        "CREATE INDEX charge_of_trips ON charge (number) WHERE to_cell IS NOT NULL",
+    ),
 )
 """What each version of the schema adds to the one before; the file says which it has."""
 
@@ -111,10 +120,15 @@ class Charge:
     """η; ``None`` where the promise was between cells, under a document of version 1."""
     slot: int | None = None
     """The slot that was sent; ``None`` where the document has none."""
+    to_cell: int | None = None
+    """Of a trip: where it ended, as it was drawn; ``to_lat`` and ``to_lng`` are its centre."""
+    to_lat: float | None = None
+    to_lng: float | None = None
 
     def __post_init__(self) -> None:
         drawn = [value is not None for value in (self.cell, self.lat, self.lng)]
-        if set(drawn) != {self.state != "charged"}:
+        ended = {value is not None for value in (self.to_cell, self.to_lat, self.to_lng)}
+        if set(drawn) != {self.state != "charged"} or len(ended) > 1:
             raise ValueError("not a ledger that this program wrote")
 
     @property
@@ -123,6 +137,12 @@ class Charge:
         if self.cell is None or self.lat is None or self.lng is None:
             raise ValueError("nothing was drawn for this charge")
         return self.cell, self.lat, self.lng
+
+    @property
+    def said(self) -> str:
+        """What was sent, in a few words."""
+        to = "" if self.to_cell is None else f" to cell {self.to_cell}"
+        return f"cell {self.drawn[0]}{to}"
 
     @property
     def origin(self) -> str:
@@ -153,13 +173,16 @@ class Period:
     """0, or the day, or the round."""
 
     def bits(self, key: bytes, mechanism: str) -> tuple[str, bytes]:
-        """The id of its report in hexadecimal, and 16 bytes for the draw: never of the place."""
+        """The id of its report in hexadecimal, and 16 bytes for each of two draws: never of the place.
+
+        The second draw is for the end of a trip.
+        """
         told = f"{mechanism} {self.again} {self.number}".encode()
-        named, drawn = (
+        named, drawn, ended = (
             hmac.digest(key, b"geoveil report %s %s" % (use, told), "sha256")[:16]
-            for use in (b"id", b"draw")
+            for use in (b"id", b"draw", b"end")
         )
-        return named.hex(), drawn
+        return named.hex(), drawn + ended
 
 
 def moved_on(key: bytes, steps: int) -> bytes:
@@ -252,6 +275,7 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
     reports = book.execute("SELECT reports FROM origin_total WHERE origin = ''").fetchone()
     ahead = book.execute("SELECT 1 FROM day_total WHERE day > ? LIMIT 1", (today,)).fetchone()
     cells = book.execute("SELECT 1 FROM charge WHERE slack_nats IS NULL LIMIT 1").fetchone()
+    trips = book.execute("SELECT 1 FROM charge WHERE to_cell IS NOT NULL LIMIT 1").fetchone()
     day_sum, year_sum = (
         GeoIndistinguishability.exactly(_sum(book, year, today - days, today + days))
         for days in (0, YEAR_DAYS - 1)
@@ -264,6 +288,7 @@ def spent(book: sqlite3.Connection, origin: str, now_s: float) -> Spent:
         operator=total(book, origin),
         ahead=ahead is not None,
         cells=cells is not None,
+        trips=trips is not None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from geoveil.channel.words import NEARBY_KM, explain
+from geoveil.channel.words import NEARBY_KM, explain, explain_trip
 from geoveil.client.ledger_book import Drawn
 from geoveil.client.refusal import Refused, without_frames
 from geoveil.document.canonical import document_id
@@ -71,6 +71,18 @@ def whereabouts(
     return "report must be given lat and lng, or locate, a function that reads them"
 
 
+def end_of_trip(name: str, given: Any) -> Whereabouts | str:
+    """One end of a trip as it was given to ``report_trip``, or what is wrong with it in words."""
+    if callable(given):
+        return Whereabouts(given, None)
+    if isinstance(given, tuple) and len(given) in (2, 3):
+        return Whereabouts(lambda: given, None)
+    return (
+        f"{name} must be (lat, lng), or (lat, lng, accuracy_km), or a function that reads them; both "
+        "ends of a trip must be given"
+    )
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
@@ -116,6 +128,15 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
         when = (
             f", and the slot of now ({document.slots.in_words(slot)}), which says when, not where, and is "
             "not changed by chance"
+        )
+    if document.trips:
+        return (
+            f"{explain_trip(document.promise, None, NEARBY_KM)} Two of {cells} cells of "
+            f"{1000 * document.area.cell_km:.0f} m{around} would be sent, one drawn at random around "
+            "where your trip began and one around where it ended, with a random number and the id of the "
+            f"rule they were drawn by{when}; nothing else. From the middle of the map each lies "
+            f"{mean_km:.2g} km away on average. That both ends are one person's is known, and is why a trip "
+            "costs twice."
         )
     return (
         f"{explain(document.promise, None, NEARBY_KM)} One of {cells} cells of "

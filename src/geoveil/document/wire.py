@@ -222,11 +222,12 @@ def publish(
     expires_s: int,
     level: int = 0,
     slots: Slots | None = None,
+    trips: bool = False,
 ) -> MechanismDocument:
     """A designed mechanism as a document, such as a ``Campaign``'s current one.
 
     Only a law of positions can be published: one between cells tells people apart who stand on either
-    side of an edge.
+    side of an edge. With ``trips`` a report names two places, each drawn by this law.
     """
     if not isinstance(mechanism, PositionalElastic):
         raise Unsupported(
@@ -247,6 +248,7 @@ def publish(
         int(not_before_s),
         int(expires_s),
         slots,
+        trips=trips,
     )
     read = MechanismDocument.read(document.to_bytes(), certified=True)
     document.check_promise()

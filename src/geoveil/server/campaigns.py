@@ -176,6 +176,8 @@ class Campaigns:
     def evidence(self, campaign: str, number: int | None = None) -> Evidence:
         """An estimate with the documents and the counts it was made from; raises as :meth:`estimate`."""
         record = self.estimate(campaign, number)
+        if self.settings(campaign).trips:
+            raise Problem("not-offered", "a campaign of trips has flows, and no counts of places")
         body = conclusions.read_body(record.body)
         used = {each["round"] for each in body["rounds"]}
         used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
@@ -422,7 +424,9 @@ class Campaigns:
         estimate says which it is made from.
         """
         campaign = closing.campaign
-        counts = self._store.closing_counts(campaign, closing.round)
+        settings = self.settings(campaign)
+        counted = self._store.closing_pairs if settings.trips else self._store.closing_counts
+        counts = counted(campaign, closing.round)
         filled = [number for number in sorted(counts) if counts[number].any()]
         newest = set(filled[-max(1, len(filled) >> 2 * max(0, closing.failures - 1)) :])
         documents = {
@@ -431,7 +435,6 @@ class Campaigns:
             if each.number in newest
         }
         before = self._store.estimate(campaign)
-        settings = self.settings(campaign)
         return conclusions.Work(
             campaign,
             closing.round,

@@ -63,7 +63,8 @@ class Work:
     documents: Mapping[int, bytes]
     """Round number → its document, for rounds with reports."""
     counts: Mapping[int, IntArray]
-    """Round number → counts by cell as of the closing, at least for the same rounds."""
+    """Round number → counts by cell as of the closing, at least for the same rounds; of trips (k, 2): the
+    numbers of the pairs that came, and how often each."""
     before: tuple[int, bytes] | None = None
     """The last round that has an estimate, and the body of that."""
     last: bool = False
@@ -177,6 +178,7 @@ def _published(campaign: Campaign, settings: CampaignSettings, name: str, now_s:
                 expires_s=until_s,
                 level=level,
                 slots=settings.time_slots,
+                trips=settings.trips,
             )
         )
     return tuple(documents)
@@ -194,12 +196,18 @@ def renewed(
 
     What is believed has not changed, and a design is a function of what is believed.
     """
+    return record_of(renewed_documents(current.document, settings, now_s, number), settings, now_s)
+
+
+def renewed_documents(
+    kept: bytes, settings: CampaignSettings, now_s: int, number: int
+) -> Documents:
+    """The documents of a round as they are kept, for another round from now on."""
     since_s, until_s = _validity(settings, now_s)
-    documents = tuple(
+    return tuple(
         replace(document, round=number, not_before_s=since_s, expires_s=until_s)
-        for document in read_kept(current.document)
+        for document in read_kept(kept)
     )
-    return record_of(documents, settings, now_s)
 
 
 def opened(following: RoundRecord, settings: CampaignSettings, now_s: int) -> RoundRecord:
@@ -218,17 +226,19 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
     """A round as it is kept when its documents are published."""
     first, several = documents[0], len(documents) > 1
     slots = 1 if first.slots is None else len(first.slots.names)
+    ends = 2 if first.trips else 1
     return RoundRecord(
         campaign=first.campaign,
         number=first.round,
         mechanism=tag_of(documents),
         document=kept_levels(documents),
-        cells=slots * sum(document.law.centres.size for document in documents),
+        cells=slots * sum(document.law.centres.size**ends for document in documents),
         opened_at_s=opened_at_s,
         expires_at_s=first.expires_s,
         accept_until_s=first.expires_s + settings.grace_s,
         levels=" ".join(document.id for document in documents) if several else "",
         slots=slots,
+        ends=ends,
     )
 
 

@@ -19,7 +19,8 @@ from geoveil.server import questions
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.conclusion import LEVEL, read_body
 from geoveil.server.estimate_routes import QUERY, asked_round
-from geoveil.server.handlers import HELD, OPERATIONS, answer, operation
+from geoveil.server.flow_handlers import OPERATIONS
+from geoveil.server.handlers import HELD, answer, operation
 from geoveil.server.openapi import JSON, Audience
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, decode, tagged
@@ -108,7 +109,7 @@ async def rounds(service: Service, request: Request) -> Response:
     "The noisy counts that an estimate was made from",
     Audience.OPERATOR,
     {200: ("By cell, as they were received.", {JSON: api.NoisyCounts})},
-    problems=("unknown-round", "no-estimate-yet", "malformed-body"),
+    problems=("unknown-round", "no-estimate-yet", "not-offered", "malformed-body"),
     query=QUERY,
 )
 async def counts(service: Service, request: Request) -> Response:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
-_LATEST_CACHE = "public, no-cache"
-_ROUND_CACHE = "public, max-age=31536000, immutable"
+LATEST_CACHE = "public, no-cache"
+ROUND_CACHE = "public, max-age=31536000, immutable"
 _ESTIMATES = {
     view.media_type: api.ESTIMATE_SCHEMA if ending == "json" else {}
     for ending, view in VIEWS.items()
@@ -60,7 +60,7 @@ def _asked_slot(request: Request) -> Slot:
 async def latest(service: Service, request: Request) -> Response:
     """The latest estimate, or the one of ``?round=``."""
     number = asked_round(request)
-    cache = _LATEST_CACHE if number is None else _ROUND_CACHE
+    cache = LATEST_CACHE if number is None else ROUND_CACHE
     return await _estimate(service, request, number, cache)
 
 
@@ -69,17 +69,12 @@ async def of_round(service: Service, request: Request) -> Response:
     asked = request.path_params["number"]
     if not _NUMBER.fullmatch(asked):
         raise Problem("unknown-round", "rounds are numbered from 1")
-    return await _estimate(service, request, int(asked), _ROUND_CACHE)
+    return await _estimate(service, request, int(asked), ROUND_CACHE)
 
 
 async def _estimate(service: Service, request: Request, number: int | None, cache: str) -> Response:
     campaign, slot = service.campaign_id(request.path_params["campaign"]), _asked_slot(request)
-    ending = request.path_params.get("ending")
-    if ending is None:  # by what the client accepts
-        offered = {view.media_type: ending for ending, view in VIEWS.items()}
-        ending = offered[preferred(request.headers.get("accept", ""), list(offered))]
-    elif ending not in VIEWS:
-        raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
+    ending = asked_ending(request)
     record = await service.blocking(service.campaigns.estimate, campaign, number)
     slots = b""
     if slot is not None:
@@ -92,10 +87,30 @@ async def _estimate(service: Service, request: Request, number: int | None, cach
         raise Problem("no-estimate-yet" if error.known else "unknown-slot", str(error)) from None
     part = "" if slot is None else f"-slot-{slot}"
     name = f"{campaign}-round-{record.round}{part}.{ending}"
+    return await exported(service, request, content, name, cache)
+
+
+def asked_ending(request: Request) -> str:
+    """The ending of the address, or what the client accepts."""
+    ending: str | None = request.path_params.get("ending")
+    if ending is None:
+        offered = {view.media_type: ending for ending, view in VIEWS.items()}
+        return offered[preferred(request.headers.get("accept", ""), list(offered))]
+    if ending not in VIEWS:
+        raise Problem("not-found", f"an estimate ends in .{', .'.join(VIEWS)}")
+    return ending
+
+
+async def exported(
+    service: Service, request: Request, content: bytes, name: str, cache: str
+) -> Response:
+    """A file of a campaign by its name; pages of other origins may read it where it is published."""
     headers = {"content-disposition": f'inline; filename="{name}"'}
+    campaign = service.campaign_id(request.path_params["campaign"])
     if (await service.blocking(service.campaigns.state, campaign))["published"]:
         headers |= OPEN_TO_PAGES
-    return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)
+    media_type = VIEWS[name.rpartition(".")[2]].media_type
+    return tagged(request, content, media_type, cache=cache, headers=headers)
 
 
 for _path, _summary, _handler in (

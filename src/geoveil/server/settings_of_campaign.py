@@ -26,6 +26,8 @@ MOST_COUNTS = 1 << 17
 """Levels × slots × cells: what a round counts, which is kept and read as a whole."""
 YEAR_HOURS = 8766.0
 MINUTE_HOURS = 1 / 60
+MOST_TRIP_CELLS = 512
+"""Of a campaign of trips: so many have flows and intervals within the time of an estimate."""
 
 
 def _between(low: float, high: float, description: str) -> Meta:
@@ -98,6 +100,12 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     trusted_seed: Annotated[
         bool,
         Meta(description="Whether later estimates are held to the error bars of the first round."),
+    ] = False
+    trips: Annotated[
+        bool,
+        Meta(
+            description="Whether a report is a trip: two places, each drawn by itself, charged twice."
+        ),
     ] = False
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
@@ -226,6 +234,23 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             )
         self._check_grid()
         self._check_slots()
+        if self.trips:
+            self._check_trips()
+
+    def _check_trips(self) -> None:
+        """A campaign of trips keeps one mechanism: flows of different ones are not pooled."""
+        for name in ("promises_per_km", "slots", "guarded", "trusted_seed"):
+            if getattr(self, name):
+                raise InvalidInput(
+                    f"{name} must be left out of a campaign of trips, which keeps one mechanism and one map "
+                    "of flows"
+                )
+        cells = self.grid.size
+        if cells > MOST_TRIP_CELLS:
+            raise InvalidInput(
+                f"the box must have at most {MOST_TRIP_CELLS} cells for trips, not {cells}: flows are "
+                "between all pairs of them; use larger cells, or a smaller box"
+            )
 
     def _check_slots(self) -> None:
         if (self.slots is None) != (self.zone is None):

@@ -65,6 +65,14 @@ def _slot(published: RoundRecord, report: Report) -> int:
     return slot
 
 
+def _end(published: RoundRecord, report: Report) -> int:
+    """Where the trip of a report ended; 0 where reports are no trips."""
+    if (report.to is not msgspec.UNSET) != (published.ends == 2):
+        asked = "asks for trips: cell and to" if published.ends == 2 else "does not ask for trips"
+        raise Problem("not-offered", f"the document of this mechanism {asked}")
+    return 0 if isinstance(report.to, msgspec.UnsetType) else report.to
+
+
 class Uploads:
     """Takes reports for all campaigns of a service."""
 
@@ -123,15 +131,13 @@ class Uploads:
         if published is None or published.campaign != campaign or _names_all(published, report):
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
-        if report.to is not msgspec.UNSET:
-            raise Problem("not-offered", "the document of this mechanism has no trips")
-        slot = _slot(published, report)
-        if report.cell >= published.cells_each:
+        slot, to = _slot(published, report), _end(published, report)
+        if max(report.cell, to) >= published.cells_each:
             raise Problem("cell-out-of-range", f"cell must be from 0 to {published.cells_each - 1}")
         clock = self._service.clock
         if clock() > published.accept_until_s and clock.certain:  # else its ids are still kept
             raise Problem("mechanism-expired", "reports under this mechanism no longer count")
-        number = published.report_number(report.mechanism, slot, report.cell)
+        number = published.report_number(report.mechanism, slot, report.cell, to)
         return Upload(campaign, published.number, bytes.fromhex(report.id), number)
 
     async def _unknown(self, campaign: str) -> Problem:

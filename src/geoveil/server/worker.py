@@ -16,6 +16,7 @@ from geoveil.server.apart import ProcessApart, Stopped
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
+from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
 from geoveil.store import ClosingRecord, StoreFailed
 
@@ -113,7 +114,7 @@ class Estimator(ProcessApart):
 
 def _told(send: Callable[[Any], None], work: Work) -> Conclusion:
     """The conclusion, and before it what there is so far."""
-    return conclude(work, send)
+    return conclude_trips(work, send) if work.settings.trips else conclude(work, send)
 
 
 class WorkedElsewhere(GeoveilError):

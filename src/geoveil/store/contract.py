@@ -228,6 +228,14 @@ class Store(ABC):
         with self.reading() as run:
             return sql.counts_at(run, campaign, number)
 
+    def closing_pairs(self, campaign: str, number: int) -> dict[int, IntArray]:
+        """Round number → (k, 2): the reports that came until round ``number`` closed, and how often each.
+
+        For trips, whose pairs are too many to count each in a place of its own.
+        """
+        with self.reading() as run:
+            return sql.pairs_at(run, campaign, number)
+
     def claim(
         self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
     ) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class RoundRecord:
     """Id of the document: SHA-256 of its bytes, in hexadecimal."""
     document: bytes
     cells: int
-    """How many different reports there are, of all levels and slots: 0 … cells − 1."""
+    """How many different reports there are, of all levels and slots, of trips all pairs: 0 … cells − 1."""
     opened_at_s: int
     expires_at_s: int
     accept_until_s: int
@@ -71,22 +72,31 @@ class RoundRecord:
     """Ids of its documents with spaces between, the strongest promise first; empty where there is one."""
     slots: int = 1
     """How many slots of time its reports tell apart."""
+    ends: int = 1
+    """How many places a report names: 2 where it is a trip."""
 
     @property
     def cells_each(self) -> int:
-        """How many different cells a report of one level and slot may name."""
-        return self.cells // (max(1, len(self.levels.split())) * self.slots)
+        """How many different cells a report of one level and slot may name, at each of its ends."""
+        each = self.cells // (max(1, len(self.levels.split())) * self.slots)
+        return each if self.ends == 1 else math.isqrt(each)
 
-    def report_number(self, mechanism: str, slot: int, cell: int) -> int:
+    def report_number(self, mechanism: str, slot: int, cell: int, to: int = 0) -> int:
         """The number that a report is counted under: levels one after another, in each its slots.
+
+        Of trips, which end at ``to``, the pairs of each level and slot follow each other.
 
         >>> ids = f"{64 * 'a'} {64 * 'b'}"
         >>> kept = RoundRecord("paris", 1, 64 * "0", b"{}", 12, 0, 10, 20, levels=ids, slots=2)
         >>> kept.cells_each, kept.report_number(64 * "b", 1, 2)
         (3, 11)
+        >>> trips = RoundRecord("paris", 1, 64 * "0", b"{}", 9, 0, 10, 20, ends=2)
+        >>> trips.cells_each, trips.report_number(64 * "0", 0, 1, 2)
+        (3, 5)
         """
         level = self.levels.split().index(mechanism) if self.levels else 0
-        return (level * self.slots + slot) * self.cells_each + cell
+        pair = cell if self.ends == 1 else cell * self.cells_each + to
+        return (level * self.slots + slot) * self.cells_each**self.ends + pair
 
 
 class Upload(NamedTuple):
@@ -133,7 +143,7 @@ class ClosingRecord:
 _COLUMNS = {
     "campaign": "key id name settings created_at_s state published_at_s backdrop",
     "round": "key campaign_key number mechanism document cells opened_at_s expires_at_s"
-    " accept_until_s closed_at_s ids_dropped levels slots",
+    " accept_until_s closed_at_s ids_dropped levels slots ends",
     "level": "mechanism round_key",
     "report": "campaign_key id round_key",
     "tally": "round_key cell count",
@@ -171,7 +181,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7, 8]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

@@ -20,7 +20,7 @@ _TOTAL = """
 """
 ROUND = f"""
     SELECT c.id, r.number, r.mechanism, r.document, r.cells, r.opened_at_s, r.expires_at_s,
-           r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots
+           r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots, r.ends
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
 LAST_ROUND = f"""
@@ -119,11 +119,12 @@ def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None
     )
     if not new:
         raise InvalidInput("mechanism must not be published twice; make a document of its own")
-    if (opened.levels, opened.slots) != ("", 1):
+    if (opened.levels, opened.slots, opened.ends) != ("", 1, 1):
         run(
-            "UPDATE round SET levels = :levels, slots = :slots WHERE key = :key",
+            "UPDATE round SET levels = :levels, slots = :slots, ends = :ends WHERE key = :key",
             levels=opened.levels,
             slots=opened.slots,
+            ends=opened.ends,
             key=new[0][0],
         )
     for mechanism in opened.levels.split():
@@ -189,6 +190,17 @@ def counts_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
     for number, cells in run(_TAKEN, campaign=campaign, number=closing):
         _add(counts[number], unpacked(cells))
     return counts
+
+
+def pairs_at(run: Run, campaign: str, closing: int) -> dict[int, IntArray]:
+    """The same as rows of number and count, of the reports that came: of pairs most never do."""
+    seen: dict[int, Counter[int]] = {}
+    for number, cells in run(_TAKEN, campaign=campaign, number=closing):
+        seen.setdefault(number, Counter()).update(unpacked(cells))
+    return {
+        number: np.array(sorted(cells.items()), dtype=np.int64).reshape(-1, 2)
+        for number, cells in sorted(seen.items())
+    }
 
 
 def counts_now(run: Run, campaign: str) -> dict[int, IntArray]:

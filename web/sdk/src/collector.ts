@@ -1,7 +1,8 @@
 /** A campaign's collector as a device sees it: its address, documents checked, reports handed over. */
 
 import { isObject, type Json, strictJson } from "./canonical.ts";
-import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument } from "./document.ts";
+import { CAMPAIGN, LARGEST_ANSWER, MechanismDocument, type Promised } from "./document.ts";
+import { Exact } from "./exact.ts";
 import type { Charge } from "./ledger.ts";
 import { InvalidInput, Refused, RefusedDocument } from "./refusal.ts";
 import { type Slots, slotAt } from "./slots.ts";
@@ -146,6 +147,8 @@ export interface Wanted {
   readonly maxEpsilonPerKm: number;
   readonly promisePerKm: number | undefined;
   readonly nowS: number;
+  /** Whether a trip is to be reported, or a place; undefined where nobody knows yet. */
+  readonly trip: boolean | undefined;
 }
 
 /** Why a report may count later only. */
@@ -171,16 +174,16 @@ export class Collector {
    * The current document, in its time and within the limit; all is checked but its certificate. All levels are
    * asked for, so that asking does not show the choice: the one chosen, or the strongest promise.
    */
-  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS }: Wanted): Promise<MechanismDocument> {
+  async mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip }: Wanted): Promise<MechanismDocument> {
     const levels = await this.fetched();
     const chosen = (level: MechanismDocument): boolean => level.promise.epsilonPerKm === promisePerKm;
     const document = promisePerKm === undefined ? levels[0] : levels.find(chosen);
     if (!document) throw new Refused("level");
     if (document.campaign !== this.address.campaign) throw new Refused("campaign");
-    if (document.promise.epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");
+    if (trip !== undefined && trip !== document.trips) throw new Refused(document.trips ? "trips" : "places");
+    if (costOf(document).epsilonPerKm > maxEpsilonPerKm) throw new Refused("promise");
     if (nowS < document.notBeforeS - CLOCK_SKEW_S) throw new Refused("not-yet-valid");
     if (nowS >= document.expiresS) throw new Refused("expired");
-    if (document.trips) throw new Refused("unsupported");
     this.slot(document, nowS);
     return document;
   }
@@ -225,8 +228,8 @@ export class Collector {
 
   /** Hand over a drawn report; nothing is returned once it is counted, and `Refused` where it can never count. */
   async count(charge: Charge): Promise<Waits | undefined> {
-    const { mechanism, report: id, cell, slot } = charge;
-    const body = JSON.stringify({ mechanism, id, cell, slot }); // no slot where the document has none
+    const { mechanism, report: id, cell, slot, to } = charge;
+    const body = JSON.stringify({ mechanism, id, cell, slot, to: to?.cell }); // what the document does not ask for is not in it
     let answer: Answer | undefined;
     try {
       answer = await this.patiently(() => this.transport.post(this.address.reportsUrl, body, ANSWER_BYTES));
@@ -269,6 +272,13 @@ function knownSlot(slots: Slots, timeS: number): number | null {
   } catch {
     throw new Refused("zone");
   }
+}
+
+/** What one report under a document is charged: a trip, with two ends, twice. */
+export function costOf({ promise, trips }: MechanismDocument): Promised {
+  if (!trips) return promise;
+  const twice = (value: number): number => Exact.of(value).plus(Exact.of(value)).noLess();
+  return { epsilonPerKm: twice(promise.epsilonPerKm), slackNats: twice(promise.slackNats) };
 }
 
 /** What a check of a document returns; what it refuses is refused by the device. */

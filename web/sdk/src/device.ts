@@ -1,11 +1,11 @@
 /** A person's end of a campaign: one report, and everything is checked before a location is read. */
 
 import { canonicalText, sha256 } from "./canonical.ts";
-import { Address, Collector, FetchTransport, type Patience, refusing, type Transport } from "./collector.ts";
+import { Address, Collector, costOf, FetchTransport, type Patience, refusing, type Transport } from "./collector.ts";
 import type { MechanismDocument, Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import type { Again, Period } from "./keys.ts";
-import { type Charge, dayOf, Ledger, leftInWords, type Limits, type Round, type Spent } from "./ledger.ts";
+import { type Charge, dayOf, type Drawn, Ledger, leftInWords, type Limits, type Round, type Spent } from "./ledger.ts";
 import { type Beyond, checkGiven, drawFrom, type Locate } from "./location.ts";
 import { InvalidInput, Refused, Unacknowledged } from "./refusal.ts";
 import { IndexedDbStorage, type LedgerStorage } from "./storage.ts";
@@ -21,6 +21,9 @@ const AGAIN: Record<Again, string> = {
   day: "Every day with a report is charged anew.",
   round: "Every round with a report is charged anew.",
 };
+const OF_TRIPS =
+  " Some reports are trips: both their ends were charged, and for those the sentence is about people whose trips " +
+  "begin and end so far apart.";
 const AHEAD =
   " Some reports bear a later date than this device's clock shows: it was wrong then, or is now. " +
   "The lifetime limit counts them all, the limits of a day and a year those near today.";
@@ -41,6 +44,8 @@ export interface Receipt extends Promised {
   readonly acknowledged: boolean;
   /** The slot that was sent, where the document has slots: when the location was true. */
   readonly slot?: number | undefined;
+  /** Of a trip: the other *sent* cell, where it ended, and its centre. */
+  readonly to?: Drawn;
 }
 
 /** What all reports of the ledger have cost, each sum as it is written and never below it. */
@@ -122,7 +127,21 @@ export class Device {
   async report(where: Locate, { outside = "clamp" }: { outside?: Beyond | undefined } = {}): Promise<Receipt> {
     checkGiven(where);
     if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
-    return this.delivered(await this.reported(where, outside));
+    return this.delivered(await this.reported([where], outside));
+  }
+
+  /**
+   * Send one noisy trip: a cell drawn around its origin and one around its destination, in one report that is charged
+   * **twice** the promise. Fails as `report` does.
+   */
+  async reportTrip(
+    { origin, destination }: { origin: Locate; destination: Locate },
+    { outside = "clamp" }: { outside?: Beyond | undefined } = {},
+  ): Promise<Receipt> {
+    checkGiven(origin);
+    checkGiven(destination);
+    if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
+    return this.delivered(await this.reported([origin, destination], outside));
   }
 
   /** Send again what was not acknowledged; the receipts of what now is. Never a new draw. */
@@ -149,7 +168,7 @@ export class Device {
     const nowS = this.nowS();
     const before = await this.earlier(nowS);
     if (before) return before;
-    const [document, current] = await this.current(nowS, seen);
+    const [document, current] = await this.current(nowS, { seen });
     const earlier = await this.ledger.reported(current.campaign, this.period(nowS, document), document.id);
     if (!earlier) await this.ledger.check(current, this.limits, nowS);
     return earlier ?? document;
@@ -162,8 +181,8 @@ export class Device {
     if ("cell" in document) return this.nothingMore(document, spent);
     return (
       `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
-      `${explainDocument(document, this.collector.slot(document, this.nowS()))} This report costs ${amount(document.promise)}; ` +
-      `${leftInWords(this.limits, spent)}. ${this.operator(spent, document.promise)} ` +
+      `${explainDocument(document, this.collector.slot(document, this.nowS()))} This report costs ${amount(costOf(document))}; ` +
+      `${leftInWords(this.limits, spent)}. ${this.operator(spent, costOf(document))} ` +
       `${AGAIN[this.again]}${spent.ahead ? AHEAD : ""}`
     );
   }
@@ -176,7 +195,7 @@ export class Device {
     return (
       `${reports} report${reports === 1 ? "" : "s"} so far, together ${amount(together)}; ` +
       `${leftInWords(this.limits, spent)}. ${this.operator(spent)} ${explainPromise(together, Math.max(1, reports))}` +
-      `${spent.ahead ? AHEAD : ""}`
+      `${spent.trips ? OF_TRIPS : ""}${spent.ahead ? AHEAD : ""}`
     );
   }
 
@@ -198,21 +217,23 @@ export class Device {
 
   // --- One report
 
-  /** The report that was made already, or a new one, drawn and charged. */
-  private async reported(where: Locate, outside: Beyond): Promise<Charge> {
+  /** The report that was made already, or a new one, drawn and charged: of a place, or of both ends of a trip. */
+  private async reported([where, end]: [Locate, Locate?], outside: Beyond): Promise<Charge> {
     const nowS = this.nowS();
     const earlier = await this.earlier(nowS);
     if (earlier) return earlier;
-    const [document, current] = await this.current(nowS);
+    const [document, current] = await this.current(nowS, { trip: end !== undefined });
     const period = this.period(nowS, document);
     const accepted = await this.ledger.accept(current, period, this.limits, nowS);
     if ("cell" in accepted) return accepted;
     const slot = this.collector.slot(document, nowS);
     try {
-      const drawn = await drawFrom(where, document, accepted.draw, outside);
+      const begun = await drawFrom(where, document, accepted.draw, outside);
+      const drawn = end === undefined ? begun : { ...begun, to: await drawFrom(end, document, accepted.end, outside) };
       return await this.ledger.charge(current, period, this.limits, nowS, accepted.report, drawn, slot);
     } finally {
       accepted.draw.fill(0); // beside what is sent, it would tell from where
+      accepted.end.fill(0);
     }
   }
 
@@ -227,11 +248,14 @@ export class Device {
   }
 
   /** The current mechanism within what this device was told to accept, and as the ledger knows it. */
-  private async current(nowS: number, seen?: Seen): Promise<[MechanismDocument, Round]> {
+  private async current(
+    nowS: number,
+    { seen, trip }: { seen?: Seen | undefined; trip?: boolean | undefined },
+  ): Promise<[MechanismDocument, Round]> {
     const { maxEpsilonPerKm, promisePerKm } = this.options;
     let document: MechanismDocument;
     try {
-      document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS });
+      document = await this.collector.mechanism({ maxEpsilonPerKm, promisePerKm, nowS, trip });
     } catch (problem) {
       if (problem instanceof Refused && problem.reason === "ended") await this.ledger.end(this.address.name);
       if (problem instanceof Refused && problem.reason === "expired") await this.ledger.forgetEnded(nowS);
@@ -246,7 +270,7 @@ export class Device {
         space: await sha256(canonicalText(document.area.json)),
         number: document.round,
         mechanism: document.id,
-        promise: document.promise,
+        promise: costOf(document),
         expiresS: document.expiresS,
       },
     ];
@@ -284,10 +308,11 @@ export class Device {
 
   private async receipt(charge: Charge): Promise<Receipt> {
     const spent = await this.ledger.spent(this.address.origin, 0);
-    const { round, mechanism, report, cell, lat, lng, epsilonPerKm, slackNats } = charge;
+    const { round, mechanism, report, cell, lat, lng, to, epsilonPerKm, slackNats } = charge;
     return {
       campaign: this.address.campaign,
       ...{ round, mechanism, report, cell, lat, lng, epsilonPerKm, slackNats },
+      ...(to && { to }),
       budgetLeftPerKm: leftOf(this.limits.lifetime, spent.lifetime),
       operatorSpentPerKm: spent.operator.noLess(),
       acknowledged: charge.state === "acknowledged",
@@ -301,7 +326,7 @@ export class Device {
     const when = { never: "", day: " today", round: " in this round" }[this.again];
     return (
       `This device has reported to the campaign ${this.address.campaign} at ${this.address.origin}${when}: it said ` +
-      `cell ${earlier.cell}, under the mechanism of round ${earlier.round}. Another call reads no location, sends ` +
+      `cell ${earlier.cell}${earlier.to ? ` to cell ${earlier.to.cell}` : ""}, under the mechanism of round ${earlier.round}. Another call reads no location, sends ` +
       `nothing new and costs nothing; ${leftInWords(this.limits, spent)}. ${this.operator(spent)}` +
       `${spent.ahead ? AHEAD : ""}`
     );

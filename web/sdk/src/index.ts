@@ -1,10 +1,10 @@
 /** A person's end of a Geoveil campaign: every check, exact draws, one report, a ledger. */
 
 export { Device, type DeviceOptions, type Receipt, type Seen, SILENCE_TELLS, type Standing } from "./device.ts";
-export { type Answer, type Patience, type Transport, Unreachable } from "./collector.ts";
+export { type Answer, costOf, type Patience, type Transport, Unreachable } from "./collector.ts";
 export { MechanismDocument, type Promised, tagOf } from "./document.ts";
 export type { Again } from "./keys.ts";
-export type { Charge } from "./ledger.ts";
+export type { Charge, Drawn } from "./ledger.ts";
 export { type Beyond, browserLocation, type Fix, type Locate } from "./location.ts";
 export { type Pair, TangentPlane } from "./plane.ts";
 export { InvalidInput, type Reason, REASONS, Refused, RefusedDocument, Unacknowledged } from "./refusal.ts";

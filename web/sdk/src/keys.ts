@@ -12,10 +12,11 @@ export interface Period {
   readonly number: number;
 }
 
-/** The id of a report in hexadecimal, and 16 bytes for its draw. */
+/** The id of a report in hexadecimal, and 16 bytes for its draw; of a trip, 16 more for that of its end. */
 export interface Bits {
   readonly report: string;
   readonly draw: Uint8Array;
+  readonly end: Uint8Array;
 }
 
 /** A new key: 32 bytes of the operating system's randomness. */
@@ -27,7 +28,8 @@ export async function bitsOf(key: Uint8Array<ArrayBuffer>, mechanism: string, pe
   const told = `${mechanism} ${period.again} ${period.number}`;
   const named = await hmac(key, `geoveil report id ${told}`);
   const drawn = await hmac(key, `geoveil report draw ${told}`);
-  return { report: hex(named.subarray(0, 16)), draw: drawn.slice(0, 16) };
+  const ended = await hmac(key, `geoveil report end ${told}`);
+  return { report: hex(named.subarray(0, 16)), draw: drawn.slice(0, 16), end: ended.slice(0, 16) };
 }
 
 /** The key so many numbers later; nobody can go back from it. */

@@ -31,6 +31,8 @@ export interface Drawn {
 
 /** One report in the ledger: what it cost, and what was sent. */
 export interface Charge extends Drawn, Promised {
+  /** Of a trip: where it ended, as it was drawn. */
+  readonly to?: Drawn;
   /** The campaign's link. */
   readonly campaign: string;
   readonly round: number;
@@ -85,6 +87,8 @@ export interface Spent {
   readonly operatorSlack: Exact;
   /** Whether a report bears a date after today: then the clock was wrong, or is. */
   readonly ahead: boolean;
+  /** Whether some reports are trips, with two ends. */
+  readonly trips: boolean;
 }
 
 /** What all reports in a ledger may cost together: for ever, and optionally in a day and in 365 days. */
@@ -165,7 +169,7 @@ export class Ledger {
     limits: Limits,
     nowS: number,
     report: string,
-    drawn: Drawn,
+    drawn: Drawn & { to?: Drawn },
     slot?: number,
   ): Promise<Charge> {
     return this.change(async (book) => {
@@ -264,6 +268,7 @@ function spent(book: Book, origin: string, nowS: number): Spent {
     operator: cost(operator),
     operatorSlack: slack(operator),
     ahead: book.charges.some((charge) => charge.day > today),
+    trips: book.charges.some((charge) => charge.to !== undefined),
   };
 }
 
@@ -363,14 +368,18 @@ function isPage(page: unknown): boolean {
 function isCharge(charge: unknown): boolean {
   if (!isObject(charge)) return false;
   const texts = ["campaign", "mechanism", "report", "problem"].every((name) => typeof charge[name] === "string");
-  const { state, epsilonPerKm, slackNats, lat, lng } = charge;
+  const { state, epsilonPerKm, slackNats, to } = charge;
   const costs = [epsilonPerKm, slackNats].every(
     (cost) => typeof cost === "number" && Number.isFinite(cost) && cost >= 0,
   );
-  const places = [lat, lng].every((degrees) => typeof degrees === "number" && Number.isFinite(degrees));
-  const wholes =
-    isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["cell"], 0, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
+  const places = isDrawn(charge) && (to === undefined || (isObject(to) && isDrawn(to)));
+  const wholes = isWhole(charge["round"], 1, 2 ** 53) && isWhole(charge["day"], 0, 2 ** 53);
   const slotted = charge["slot"] === undefined || isWhole(charge["slot"], 0, 2 ** 53);
   if (!slotted) return false;
   return texts && costs && places && wholes && (state === "sent" || state === "acknowledged" || state === "refused");
+}
+
+function isDrawn({ cell, lat, lng }: Record<string, unknown>): boolean {
+  const degrees = [lat, lng].every((value) => typeof value === "number" && Number.isFinite(value));
+  return degrees && isWhole(cell, 0, 2 ** 53);
 }

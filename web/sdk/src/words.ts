@@ -65,7 +65,7 @@ export function odds({ epsilonPerKm, slackNats }: Promised, apartKm: number): Od
 
 /** What reports tell about two people 200 m apart, in plain words; with several, of all of them together. */
 export function explainPromise(promise: Promised, reports = 1): string {
-  const { level, times } = odds(promise, NEARBY_KM);
+  const { level } = odds(promise, NEARBY_KM);
   const several = reports > 1;
   const away = `${roundedDown(NEARBY_KM * 1000, 4)} m`;
   const still = several ? ", who do not move" : "";
@@ -76,9 +76,23 @@ export function explainPromise(promise: Promised, reports = 1): string {
   const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
   if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
   return (
-    `${pair}: ${what} at most ${times < Infinity ? grouped(times) : `e^${roundedUp(level, 3)}`} times as likely from one as from the other` +
+    `${pair}: ${what} at most ${timesInWords(level)} times as likely from one as from the other` +
     `${frequency(level, several ? "sets of reports" : "reports")}.`
   );
+}
+
+/** The same about two people whose trips begin and end 200 m apart; `promise` is that of one end. */
+export function explainTrip(promise: Promised): string {
+  const level = 2 * odds(promise, NEARBY_KM).level;
+  const away = `${roundedDown(NEARBY_KM * 1000, 4)} m apart`;
+  return (
+    `Two people whose trips begin ${away} and end ${away}: any report is at most ${timesInWords(level)} times as ` +
+    `likely from one as from the other${frequency(level, "reports")}.`
+  );
+}
+
+function timesInWords(level: number): string {
+  return level < Math.log(MOST_IN_WORDS) ? grouped(Number(roundedUp(Math.exp(level), 3))) : `e^${roundedUp(level, 3)}`;
 }
 
 function frequency(level: number, what: string): string {
@@ -111,15 +125,23 @@ export function meanDistanceKm({ law }: MechanismDocument): number {
 
 /** What a report tells about two people, what is sent (the slot among it), and how far from the truth it lies. */
 export function explainDocument(document: MechanismDocument, slot?: number): string {
-  const { area, rim, promise, slots } = document;
+  const { area, rim, promise, slots, trips } = document;
   const when =
     slots && slot !== undefined
       ? `, and the slot of now (${slotInWords(slots, slot)}), which says when, not where, and is not changed by chance`
       : "";
+  const meanKm = general(meanDistanceKm(document), 2);
+  const cells = `${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m${rim ? " or of a ring around them" : ""}`;
+  if (trips)
+    return (
+      `${explainTrip(promise)} Two of ${cells} would be sent, one drawn at random around where your trip began and ` +
+      `one around where it ended, with a random number and the id of the rule they were drawn by${when}; nothing ` +
+      `else. From the middle of the map each lies ${meanKm} km away on average. That both ends are one person's is ` +
+      "known, and is why a trip costs twice."
+    );
   return (
-    `${explainPromise(promise)} One of ${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m` +
-    `${rim ? " or of a ring around them" : ""} would be sent, drawn at random around where you stand, with a random ` +
+    `${explainPromise(promise)} One of ${cells} would be sent, drawn at random around where you stand, with a random ` +
     `number and the id of the rule it was drawn by${when}; nothing else. From the middle of the map it lies ` +
-    `${general(meanDistanceKm(document), 2)} km away on average.`
+    `${meanKm} km away on average.`
   );
 }

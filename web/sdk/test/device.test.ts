@@ -8,6 +8,7 @@ import {
   Device,
   type DeviceOptions,
   type Fix,
+  type Receipt,
   IndexedDbStorage,
   InvalidInput,
   type Kept,
@@ -220,7 +221,7 @@ describe("what is checked before a location is read", () => {
     ["not-yet-valid", { not_before: NOW_S + 301 }, {}],
     ["expired", { expires: NOW_S }, {}],
     ["level", {}, { promisePerKm: 1 }],
-    ["unsupported", { trips: true }, {}],
+    ["trips", { trips: true }, {}],
     ["budget", {}, { budgetPerKm: 1.99 }],
     ["budget", {}, { budgetPerDayPerKm: 1 }],
     ["budget", {}, { budgetPerYearPerKm: 1 }],
@@ -278,6 +279,60 @@ describe("what is checked before a location is read", () => {
     }
     await expect(opened({ budgetPerKm: 0 })).rejects.toThrow(InvalidInput);
     await expect(opened({ again: "hour" as "day" })).rejects.toThrow(InvalidInput);
+  });
+});
+
+describe("a trip", () => {
+  const WORK: Fix = { lat: 48.8721345, lng: 2.3412345 };
+  const HOME: Fix = { lat: 48.8412345, lng: 2.3012345 };
+  const asked = { maxEpsilonPerKm: 4, budgetPerKm: 8 };
+
+  it("is one report of two cells, and costs twice", async () => {
+    collector.document = await served("paris", { trips: true });
+    const device = await opened(asked);
+    const receipt = await device.reportTrip({ origin: HOME, destination: () => WORK });
+    const { mechanism, report: id, cell, to } = receipt;
+    expect(JSON.parse(collector.reports[0]!.body)).toEqual({ mechanism, id, cell, to: to!.cell });
+    expect([receipt.epsilonPerKm, receipt.budgetLeftPerKm]).toEqual([4, 4]);
+    expect(await device.reportTrip({ origin: never, destination: never })).toEqual(receipt);
+    expect((await device.history())[0]!.to).toEqual(to);
+    expect(await device.explain()).toContain(`cell ${cell} to cell ${to!.cell}`);
+    expect(await device.summary()).toContain("Some reports are trips: both their ends were charged");
+  });
+
+  it("says what it costs and means before it is sent", async () => {
+    collector.document = await served("paris", { trips: true });
+    const told = await (await opened(asked)).explain();
+    expect(told).toContain("Two people whose trips begin 200 m apart and end 200 m apart: any report is at most");
+    expect(told).toContain("This report costs ε = 4 per km");
+    expect(told).toContain("is why a trip costs twice");
+  });
+
+  it("is drawn from both ends, and the same again from an older copy of the ledger", async () => {
+    collector.document = await served("paris", { trips: true });
+    const ledger = new MemoryStorage();
+    await opened({ ledger, ...asked });
+    const copies = [1, 2, 3].map(() => new MemoryStorage(ledger.snapshot()));
+    const trip = async (at: number, origin: Fix, destination: Fix): Promise<Receipt> =>
+      (await opened({ ledger: copies[at]!, ...asked })).reportTrip({ origin, destination });
+    const first = await trip(0, HOME, WORK);
+    expect(await trip(1, HOME, WORK)).toEqual(first);
+    const back = await trip(2, WORK, HOME);
+    expect(back.report).toBe(first.report);
+    expect([back.cell, back.to!.cell]).not.toEqual([first.cell, first.to!.cell]);
+  });
+
+  it("is refused where places are asked for, before anything is read, and above the limit", async () => {
+    const both = { origin: never, destination: never };
+    expect((await refusal((await opened(asked)).reportTrip(both)))[0]).toBe("places");
+    collector.document = await served("paris", { trips: true });
+    expect((await refusal((await opened({ maxEpsilonPerKm: 3.9 })).reportTrip(both)))[0]).toBe("promise");
+    expect((await refusal((await opened({ ...asked, budgetPerKm: 3.9 })).reportTrip(both)))[0]).toBe("budget");
+    const half = (await opened(asked)).reportTrip({ origin: HOME, destination: undefined as unknown as Fix });
+    await expect(half).rejects.toThrow(InvalidInput);
+    const wrong = await refusal((await opened(asked)).reportTrip({ origin: HOME, destination: { lat: 91, lng: 2 } }));
+    expect(wrong[0]).toBe("location");
+    expect(collector.reports).toEqual([]);
   });
 });
 

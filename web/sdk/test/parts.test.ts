@@ -14,7 +14,7 @@ import { bytes, load, mechanism, NAMES } from "./vectors.ts";
 interface ReportsVector {
   key: string;
   mechanism: string;
-  reports: [Again, number, string, string][];
+  reports: [Again, number, string, string, string][];
   later: [number, string][];
   words: Record<string, string>;
 }
@@ -23,9 +23,9 @@ const hex = (data: Uint8Array): string => Buffer.from(data).toString("hex");
 
 it("makes the same ids and bits from a key, and the same later keys", async () => {
   const key = unhex(VECTOR.key)!;
-  for (const [again, number, report, draw] of VECTOR.reports) {
+  for (const [again, number, report, draw, end] of VECTOR.reports) {
     const bits = await bitsOf(key, VECTOR.mechanism, { again, number });
-    expect([bits.report, hex(bits.draw)]).toEqual([report, draw]);
+    expect([bits.report, hex(bits.draw), hex(bits.end)]).toEqual([report, draw, end]);
   }
   for (const [steps, later] of VECTOR.later) expect(hex(await movedOn(key, steps))).toBe(later);
 });

@@ -7,6 +7,8 @@ export interface Campaign {
   readonly name: string;
   readonly state: string;
   readonly reports: number;
+  /** Whether it asks for trips; the rule says so too, later. */
+  readonly trips: boolean;
 }
 
 export type Missing = "unknown" | "unreachable";
@@ -55,13 +57,15 @@ export async function fetchCampaign(): Promise<Campaign | Missing> {
 /** What the page shows of an answer that may be anything. */
 function campaignOf(answer: unknown): Campaign | Missing {
   if (typeof answer !== "object" || answer === null) return "unreachable";
-  const { name, state, reports_counted: counted } = answer as Record<string, unknown>;
+  const { name, state, reports_counted: counted, settings } = answer as Record<string, unknown>;
+  const asked = typeof settings === "object" && settings !== null ? (settings as Record<string, unknown>) : {};
   const all = typeof counted === "object" && counted !== null ? (counted as Record<string, unknown>)["all"] : 0;
   if (typeof name !== "string" || typeof state !== "string") return "unreachable";
   return {
     name: name.slice(0, LONGEST_NAME),
     state,
     reports: typeof all === "number" && Number.isSafeInteger(all) ? all : 0,
+    trips: asked["trips"] === true,
   };
 }
 

@@ -23,6 +23,9 @@ export interface Rule {
   readonly round: number;
   readonly promise: Promised;
   readonly expiresS: number;
+  /** Whether a report is a trip, with two places; `cost` is twice the promise then. */
+  readonly trips: boolean;
+  readonly cost: Promised;
   readonly cellKm: number;
   readonly cells: number;
   readonly rim: number;

@@ -1,6 +1,7 @@
 /** The device, off the page's own thread: a certificate may take seconds, and the page is being read meanwhile. */
 
 import {
+  costOf,
   Device,
   type Fix,
   IndexedDbStorage,
@@ -50,6 +51,10 @@ const CALLS = {
     return device!.report(fix);
   },
 
+  reportTrip(origin: Fix, destination: Fix) {
+    return device!.reportTrip({ origin, destination });
+  },
+
   /** Send again, unchanged, what was not confirmed; whether nothing waits any more. */
   async flush(): Promise<boolean> {
     return (await device!.flush()).length > 0;
@@ -74,12 +79,24 @@ function within(row: readonly number[], awayKm: readonly number[], weight: numbe
   return awayKm[last ?? nearest.at(-1)!]!;
 }
 
-function ruleOf({ id, round, promise, area, rim, law, expiresS, slots }: MechanismDocument): Omit<Rule, "levels"> {
+function ruleOf(document: MechanismDocument): Omit<Rule, "levels"> {
+  const { id, round, promise, area, rim, law, expiresS, slots, trips } = document;
   const now = slots ? slotAt(slots, Date.now() / 1000) : null;
   const { pitchKm, east, north, low, high, lattice } = law.centres;
   const origin = area.toLatLng([0, 0]);
   return {
-    ...{ id, round, promise, rim, expiresS, cellKm: area.cellKm, cells: area.size, onGrid: lattice !== undefined },
+    ...{
+      id,
+      round,
+      promise,
+      rim,
+      expiresS,
+      trips,
+      cost: costOf(document),
+      cellKm: area.cellKm,
+      cells: area.size,
+      onGrid: lattice !== undefined,
+    },
     east: east.map((steps) => steps * pitchKm),
     north: north.map((steps) => steps * pitchKm),
     low: [low[0] * pitchKm, low[1] * pitchKm],

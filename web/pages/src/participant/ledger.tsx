@@ -55,7 +55,7 @@ function Charges({ history }: { history: readonly Charge[] }) {
                 {new Date(charge.day * DAY_MS).toLocaleDateString(language, { timeZone: "UTC", dateStyle: "medium" })}
               </td>
               <td>{charge.campaign.slice(charge.campaign.lastIndexOf("/") + 1)}</td>
-              <td>{charge.cell}</td>
+              <td>{charge.to ? `${charge.cell} → ${charge.to.cell}` : charge.cell}</td>
               <td>{number(charge.epsilonPerKm, 6)}</td>
               <td>{words.states[charge.state]}</td>
             </tr>

@@ -72,7 +72,7 @@ export function Page() {
           {say.by(HOST)} · {say.counted(number(campaign.reports, 6))}
         </p>
         <h1>{campaign.name}</h1>
-        <p class="lead">{say.lead}</p>
+        <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
         {campaign.state === "ended" && <p class="notice notice-warm">{say.ended}</p>}
       </header>
@@ -92,7 +92,7 @@ function Participation() {
   const [ledger, setLedger] = useState<Ledger>();
   const [failure, setFailure] = useState<Failure>();
   const [fix, setFix] = useState<Fix>();
-  const [cloud, setCloud] = useState<Cloud>();
+  const [end, setEnd] = useState<Fix>();
   const [made, setMade] = useState<Charge>();
   const [fresh, setFresh] = useState(false);
   const [opened, setOpened] = useState(0);
@@ -127,17 +127,12 @@ function Participation() {
   useEffect(() => {
     if (rule) void fetchBackdrop().then(setBackdrop); // there is a map to draw it on
   }, [rule === undefined]);
-  useEffect(() => {
-    if (!fix || stage !== "open") return setCloud(undefined);
-    let wanted = true;
-    void device.current!.call("cloud", fix.lat, fix.lng).then((found) => wanted && setCloud(found));
-    return () => {
-      wanted = false;
-    };
-  }, [fix, stage]);
+  const cloud = useCloud(device, fix, stage);
+  const endCloud = useCloud(device, end, stage);
 
   const settle = async (): Promise<void> => {
     setFix(undefined); // the place has done its work
+    setEnd(undefined);
     const { made: now } = await device.current!.call("open", LINK, limits, chosen).catch(() => ({ made: undefined }));
     setMade(now);
     setFresh(true);
@@ -148,14 +143,13 @@ function Participation() {
     performance.mark("sending");
     setStage("sending");
     setFailure(undefined);
-    device
-      .current!.call("report", fix!)
-      .then(settle)
-      .catch(async (problem: Failure) => {
-        if (problem.sent) return settle();
-        setFailure(problem);
-        setStage("open");
-      });
+    const { current: proxy } = device;
+    const reported = rule?.trips ? proxy!.call("reportTrip", fix!, end!) : proxy!.call("report", fix!);
+    reported.then(settle).catch(async (problem: Failure) => {
+      if (problem.sent) return settle();
+      setFailure(problem);
+      setStage("open");
+    });
   };
   const flush = (): void => {
     void device.current!.call("flush").then(settle, settle);
@@ -168,18 +162,38 @@ function Participation() {
     setLedger(undefined);
     setOpened(opened + 1);
   };
-  const promise = rule?.promise ?? made;
-  const sent = made && rule && made.mechanism === rule.id ? made.cell : undefined;
+  const promise = rule?.cost ?? made;
+  const trips = rule?.trips ?? made?.to !== undefined;
+  const shown = made && rule && made.mechanism === rule.id ? made : undefined;
+  const open = stage === "open";
+  const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
       {made && <Made charge={made} fresh={fresh} flush={flush} />}
       {rule && !made && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
-      {promise && <Reveals promise={promise} checked={stage === "open" || stage === "sending" || stage === "made"} />}
-      {rule && <PlaceChoice {...{ rule, backdrop, fix, cloud, sent }} open={stage === "open"} choose={setFix} />}
+      {promise && <Reveals {...{ promise, trips }} checked={open || stage === "sending" || stage === "made"} />}
+      {rule && (
+        <PlaceChoice
+          {...{ rule, backdrop, fix, cloud, open }}
+          which={trips ? "begin" : "place"}
+          sent={shown?.cell}
+          choose={setFix}
+        />
+      )}
+      {rule && trips && (
+        <PlaceChoice
+          {...{ rule, backdrop, open }}
+          which="end"
+          fix={end}
+          cloud={endCloud}
+          sent={shown?.to?.cell}
+          choose={setEnd}
+        />
+      )}
       {!made && !promise && failure && <Failed failure={failure} />}
-      {!made && promise && <Sending {...{ stage, rule, ledger, limits, failure, send }} placed={fix !== undefined} />}
+      {!made && promise && <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />}
       {!made && !promise && !failure && (
         <p role="status" class="soft">
           {say.send.checking}
@@ -204,6 +218,24 @@ function Participation() {
       </footer>
     </main>
   );
+}
+
+/** What would be reported from a place, where one is chosen and may be. */
+function useCloud(
+  device: { readonly current: DeviceProxy | undefined },
+  fix: Fix | undefined,
+  stage: Stage,
+): Cloud | undefined {
+  const [cloud, setCloud] = useState<Cloud>();
+  useEffect(() => {
+    if (!fix || stage !== "open") return setCloud(undefined);
+    let wanted = true;
+    void device.current!.call("cloud", fix.lat, fix.lng).then((found) => wanted && setCloud(found));
+    return () => {
+      wanted = false;
+    };
+  }, [fix, stage]);
+  return cloud;
 }
 
 function Proof({ fingerprint }: { fingerprint: string | undefined }) {

@@ -11,6 +11,8 @@ const PATIENCE_MS = 30_000;
 const words = say.place;
 
 interface Shown {
+  /** The place somebody is at, or where a trip began or ended. */
+  readonly which: "place" | "begin" | "end";
   readonly rule: Rule;
   readonly backdrop: Backdrop | undefined;
   readonly fix: Fix | undefined;
@@ -21,12 +23,12 @@ interface Shown {
   readonly choose: (fix: Fix | undefined) => void;
 }
 
-export function PlaceChoice({ rule, backdrop, fix, cloud, open, sent, choose }: Shown) {
+export function PlaceChoice({ which, rule, backdrop, fix, cloud, open, sent, choose }: Shown) {
   const ground = new Ground(rule);
   const chosen = fix && ground.placeOf(fix.lat, fix.lng);
   return (
-    <section class="card stack" aria-labelledby="place">
-      <h2 id="place">{sent === undefined ? words.title : words.sentTitle}</h2>
+    <section class="card stack" aria-labelledby={named(which, "place")}>
+      <h2 id={named(which, "place")}>{titleOf(which, sent !== undefined)}</h2>
       <p>{sent === undefined ? words.how : words.sentHow}</p>
       <PlaceMap
         rule={rule}
@@ -51,13 +53,23 @@ export function PlaceChoice({ rule, backdrop, fix, cloud, open, sent, choose }: 
           <span>{words.often}</span>
         </div>
       )}
-      <div role="status" class="stack-tight" id="from-here">
+      <div role="status" class="stack-tight" id={named(which, "from-here")}>
         {fix && cloud && <FromHere fix={fix} cloud={cloud} rule={rule} />}
       </div>
-      {open && <Ways fix={fix} choose={choose} />}
+      {open && <Ways {...{ which, fix, choose }} />}
       {open && <p class="soft small">{words.stays}</p>}
     </section>
   );
+}
+
+/** Names of elements: the two ends of a trip must not share them. */
+function named(which: Shown["which"], name: string): string {
+  return which === "end" ? `end-${name}` : name;
+}
+
+function titleOf(which: Shown["which"], sent: boolean): string {
+  if (which === "place") return sent ? words.sentTitle : words.title;
+  return which === "begin" ? say.trip.begin : say.trip.end;
 }
 
 function FromHere({ fix, cloud, rule }: { fix: Fix; cloud: Cloud; rule: Rule }) {
@@ -86,7 +98,7 @@ function rounded(km: number): number {
 }
 
 /** The browser's own location, and two numbers to type. */
-function Ways({ fix, choose }: Pick<Shown, "fix" | "choose">) {
+function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
   const measure = (): void => {
@@ -107,11 +119,11 @@ function Ways({ fix, choose }: Pick<Shown, "fix" | "choose">) {
   return (
     <>
       <div class="row">
-        <button type="button" id="measure" disabled={measuring} onClick={measure}>
+        <button type="button" id={named(which, "measure")} disabled={measuring} onClick={measure}>
           {measuring ? words.measuring : words.measure}
         </button>
         {fix && (
-          <button type="button" id="clear" onClick={() => choose(undefined)}>
+          <button type="button" id={named(which, "clear")} onClick={() => choose(undefined)}>
             {words.clear}
           </button>
         )}
@@ -121,12 +133,12 @@ function Ways({ fix, choose }: Pick<Shown, "fix" | "choose">) {
           {problem}
         </p>
       )}
-      <Typed choose={choose} />
+      <Typed {...{ which, choose }} />
     </>
   );
 }
 
-function Typed({ choose }: Pick<Shown, "choose">) {
+function Typed({ which, choose }: Pick<Shown, "which" | "choose">) {
   const [wrong, setWrong] = useState(false);
   const onSubmit = (event: SubmitEvent & { currentTarget: HTMLFormElement }): void => {
     event.preventDefault();
@@ -141,12 +153,12 @@ function Typed({ choose }: Pick<Shown, "choose">) {
       <summary>{words.typed}</summary>
       <form class="typed" onSubmit={onSubmit}>
         <div>
-          <label for="lat">{words.lat}</label>
-          <input id="lat" name="lat" inputMode="decimal" autocomplete="off" required />
+          <label for={named(which, "lat")}>{words.lat}</label>
+          <input id={named(which, "lat")} name="lat" inputMode="decimal" autocomplete="off" required />
         </div>
         <div>
-          <label for="lng">{words.lng}</label>
-          <input id="lng" name="lng" inputMode="decimal" autocomplete="off" required />
+          <label for={named(which, "lng")}>{words.lng}</label>
+          <input id={named(which, "lng")} name="lng" inputMode="decimal" autocomplete="off" required />
         </div>
         <button type="submit">{words.show}</button>
       </form>

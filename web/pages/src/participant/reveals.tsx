@@ -18,7 +18,8 @@ export function apartKm(step: number): number {
   return Number((NEAREST_KM * (FARTHEST_KM / NEAREST_KM) ** (step / STEPS)).toPrecision(2));
 }
 
-export function Reveals({ promise, checked }: { promise: Promised; checked: boolean }) {
+/** Of a trip the promise is what it costs, that of both ends. */
+export function Reveals({ promise, trips, checked }: { promise: Promised; trips: boolean; checked: boolean }) {
   const [step, setStep] = useState(FIRST);
   const apart = distance(apartKm(step));
   const { level, times, guessedOf100 } = odds(promise, apartKm(step));
@@ -28,7 +29,7 @@ export function Reveals({ promise, checked }: { promise: Promised; checked: bool
       <h2 id="reveals">{words.title}</h2>
       <div class="slider">
         <div class="row spread">
-          <label for="apart">{words.distance}</label>
+          <label for="apart">{trips ? say.trip.distance : words.distance}</label>
           <output class="digits distance" for="apart">
             {apart}
           </output>
@@ -51,7 +52,7 @@ export function Reveals({ promise, checked }: { promise: Promised; checked: bool
         <Dots guessed={guessedOf100} />
         <div class="stack-tight">
           <p class="lead" id="guess">
-            {words.guess(apart, guessedOf100)}
+            {(trips ? say.trip.guess : words.guess)(apart, guessedOf100)}
           </p>
           <p>
             {words.coin} {times < Infinity ? words.factor(number(times)) : words.manyTimes} {verdict}
@@ -75,6 +76,7 @@ export function Reveals({ promise, checked }: { promise: Promised; checked: bool
         {words.notHiddenList.map((line) => (
           <li>{line}</li>
         ))}
+        {trips && <li>{say.trip.notHidden}</li>}
       </ul>
     </section>
   );

@@ -30,7 +30,7 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
         <>
           <h3>{words.leaves}</h3>
           <ul class="list">
-            {words.leavesList(number(rule.east.length, 6)).map((line) => (
+            {(rule.trips ? say.trip.leavesList : words.leavesList)(number(rule.east.length, 6)).map((line) => (
               <li>{line}</li>
             ))}
             {rule.slot && <li id="slot">{words.slot(rule.slot.name, number(rule.slot.of), rule.slot.zone)}</li>}
@@ -41,11 +41,12 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
       {rule && standing && (
         <p>
           {words.cost(
-            number(rule.promise.epsilonPerKm, 6),
+            number(rule.cost.epsilonPerKm, 6),
             number(standing.budgetLeftPerKm, 6),
             number(limits.budgetPerKm, 6),
           )}{" "}
           {words.operator(HOST, number(standing.operator.epsilonPerKm, 6))}
+          {rule.trips && ` ${say.trip.twice}`}
         </p>
       )}
       {failure && <Failed failure={failure} />}
@@ -62,15 +63,15 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
         </button>
       </div>
       <p id="send-status" role="status" class="soft small">
-        {statusOf(stage, placed)}
+        {statusOf(stage, placed, rule?.trips ?? false)}
       </p>
     </section>
   );
 }
 
-function statusOf(stage: Stage, placed: boolean): string {
+function statusOf(stage: Stage, placed: boolean, trips: boolean): string {
   if (stage === "checking") return words.checking;
-  if (stage === "open") return placed ? "" : words.ready;
+  if (stage === "open") return placed ? "" : trips ? say.trip.ready : words.ready;
   return stage === "sending" ? words.sending : "";
 }
 
@@ -103,12 +104,12 @@ export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean;
       <h2 id="receipt" ref={title} tabIndex={-1}>
         {counted ? receipt.title : charge.state === "sent" ? words.waiting : words.refusedSent}
       </h2>
-      <p class="lead">
-        {charge.slot === undefined
-          ? receipt.cell(number(charge.cell, 6))
-          : receipt.cellAndSlot(number(charge.cell, 6), String(charge.slot))}
+      <p class="lead">{sentInWords(charge)}</p>
+      <p>
+        {charge.to
+          ? say.trip.where(degrees(charge.lat, charge.lng), degrees(charge.to.lat, charge.to.lng))
+          : receipt.where(degrees(charge.lat, charge.lng))}
       </p>
-      <p>{receipt.where(degrees(charge.lat, charge.lng))}</p>
       {charge.state === "sent" && (
         <>
           <p>{say.reasons.waiting}.</p>
@@ -131,4 +132,12 @@ export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean;
       </dl>
     </section>
   );
+}
+
+/** What was sent: a square, with its slot where there is one, or the two of a trip. */
+function sentInWords({ cell, slot, to }: Charge): string {
+  const { receipt, trip } = say;
+  const sent = number(cell, 6);
+  if (to) return trip.cells(sent, number(to.cell, 6));
+  return slot === undefined ? receipt.cell(sent) : receipt.cellAndSlot(sent, String(slot));
 }

@@ -17,7 +17,8 @@ const GERMAN_REASONS: Reasons = {
   redirect: "der Dienst hat an eine andere Adresse verwiesen",
   answer: "der Dienst hat nicht geantwortet, wie ein Dienst dieser Art es tut",
   document: "die Regel ist nicht in Ordnung",
-  unsupported: "die Kampagne fragt nach Wegen, die diese Seite nicht sendet",
+  trips: "die Kampagne fragt nach Wegen, mit Anfang und Ende",
+  places: "die Kampagne fragt nach Orten, nicht nach Wegen",
   level: "die Kampagne bietet die gewählte Zusage nicht an",
   campaign: "die Regel gehört zu einer anderen Kampagne",
   promise: "die Zusage erlaubt mehr als die Grenze, die für dieses Gerät gesetzt ist",
@@ -228,6 +229,25 @@ export const say = texts(
       wrong: "Both must be numbers above 0.",
     },
 
+    trip: {
+      lead: "This campaign asks where trips go. If you take part, your browser draws two blurred places at random, one for where a trip of yours began and one for where it ended, and sends the two once, together. Where you really were never leaves your device.",
+      begin: "Where the trip began",
+      end: "Where the trip ended",
+      distance: "How far apart are the begins, and how far the ends, of two trips you might have made?",
+      guess: (apart: string, guessed: number) =>
+        `Somebody who sees your report, and has no other clue which of two trips you made whose begins lie ${apart} apart and whose ends lie ${apart} apart, guesses right at most ${guessed} times in 100.`,
+      notHidden: "That both blurred places are of one person. That is why a trip costs twice as much as a place.",
+      leavesList: (cells: string) => [
+        `the numbers of two squares out of ${cells}, each drawn at random`,
+        "a random number, so that the trip is counted once",
+        "the fingerprint of the rule they were drawn by, the same for everybody",
+      ],
+      twice: "That is twice the promise of the campaign, once for each end.",
+      ready: "The rule is checked. Choose both places, then send.",
+      cells: (from: string, to: string) => `Squares ${from} and ${to} were sent. Nothing else left your browser.`,
+      where: (from: string, to: string) => `Their centres lie at ${from} and ${to}. Both were drawn at random.`,
+    },
+
     reasons: ENGLISH_REASONS,
   },
   {
@@ -418,6 +438,28 @@ export const say = texts(
       budget: "Alle Meldungen zusammen dürfen je km höchstens kosten",
       save: "Diese Grenzen nehmen",
       wrong: "Beide müssen Zahlen über 0 sein.",
+    },
+
+    trip: {
+      lead: "Diese Kampagne fragt, wohin Wege führen. Wenn Sie mitmachen, zieht Ihr Browser zwei verwischte Orte nach dem Zufall, einen für den Anfang und einen für das Ende eines Ihrer Wege, und sendet beide einmal, zusammen. Wo Sie wirklich waren, verlässt Ihr Gerät nie.",
+      begin: "Wo der Weg begann",
+      end: "Wo der Weg endete",
+      distance:
+        "Wie weit liegen die Anfänge, und wie weit die Enden, zweier Wege auseinander, die Sie gemacht haben könnten?",
+      guess: (apart: string, guessed: number) =>
+        `Wer Ihre Meldung sieht und sonst keinen Hinweis hat, welchen von zwei Wegen Sie gemacht haben, deren Anfänge ${apart} und deren Enden ${apart} auseinander liegen, rät in höchstens ${guessed} von 100 Fällen richtig.`,
+      notHidden: "Dass beide verwischten Orte von einer Person sind. Darum kostet ein Weg doppelt so viel wie ein Ort.",
+      leavesList: (cells: string) => [
+        `die Nummern zweier Felder von ${cells}, jede nach dem Zufall gezogen`,
+        "eine Zufallszahl, damit der Weg einmal gezählt wird",
+        "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+      ],
+      twice: "Das ist das Doppelte der Zusage der Kampagne, einmal für jedes Ende.",
+      ready: "Die Regel ist geprüft. Wählen Sie beide Orte, dann senden Sie.",
+      cells: (from: string, to: string) =>
+        `Die Felder ${from} und ${to} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+      where: (from: string, to: string) =>
+        `Ihre Mitten liegen bei ${from} und ${to}. Beide wurden nach dem Zufall gezogen.`,
     },
 
     reasons: GERMAN_REASONS,

@@ -1,0 +1,195 @@
+"""From the pairs of a closing to its flows, as they are kept and served; the law stays as it is.
+
+A campaign of trips keeps one mechanism, so the trips of all its rounds are one tally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.document.canonical import canonical_bytes
+from geoveil.document.wire import MechanismDocument, read_kept, tag_of
+from geoveil.server.conclusion import (
+    LEVEL,
+    VERSION,
+    Conclusion,
+    NothingToRelease,
+    Work,
+    read_body,
+    record_of,
+    renewed_documents,
+)
+from geoveil.server.estimate_files import VIEWS
+from geoveil.server.problem import Problem
+from geoveil.space import Grid, space_from_dict
+from geoveil.table.flow_tables import FlowTable, put_flows
+from geoveil.trips.flows import DistrictFlows, Flows, blocks
+from geoveil.trips.pairs import TripTally
+from geoveil.trips.trips import Trips
+
+MOST_DISTRICTS = 64
+"""Blocks of cells are as small as this allows, and no smaller than two by two."""
+_REPLICATES = 20
+_ERROR_BARS = "error_bars"
+_DIGITS = 6
+
+
+@one_blas_thread()
+def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion:
+    """The flows of a closing, and the same mechanism for the next round.
+
+    ``tell`` is told the flows before their intervals, which take longest. Rounds below the minimum of
+    trips are not used. Cost: one fit of flows, and as many again as there are replicates.
+    """
+    settings = work.settings
+    documents = {number: read_kept(kept)[0] for number, kept in sorted(work.documents.items())}
+    totals = {number: int(work.counts[number][:, 1].sum()) for number in documents}
+    used = [number for number in documents if totals[number] >= settings.minimum_reports]
+    if work.round not in used:
+        raise NothingToRelease(
+            f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
+        )
+    tally = _tally(work, documents, used)
+    following = None
+    if not work.last:
+        kept, now_s = work.documents[work.round], work.closed_at_s
+        next_documents = renewed_documents(kept, settings, now_s, work.round + 1)
+        following = record_of(next_documents, settings, now_s)
+    flows = Trips(tally.channel).fit(tally, replicates=_REPLICATES)
+    assert isinstance(flows.space, Grid)
+    between = flows.between(blocks(flows.space, side_of(flows.space)))
+    about = {
+        "geoveil": VERSION,
+        "kind": "estimate",
+        "campaign": work.campaign,
+        "round": work.round,
+        "closed_at": work.closed_at_s,
+        "epsilon_per_km": documents[work.round].epsilon_per_km,
+        "slack_nats": documents[work.round].promise.slack,
+        "space": documents[work.round].area.to_dict(),
+        "reports": tally.total,
+        "rounds": [
+            {
+                "round": number,
+                "mechanism": tag_of((documents[number],)),
+                "reports": totals[number],
+            }
+            for number in used
+        ],
+        "distribution": ((flows.origins + flows.destinations) / 2).tolist(),
+        "certificate_nats_per_report": float(flows.certificate),
+        "steps": flows.steps,
+        "stopped": flows.stopped,
+    }
+    plain = _described(flows, between)
+
+    def conclusion(unfinished: tuple[str, ...], told: Mapping[str, Any]) -> Conclusion:
+        body = canonical_bytes({**about, "unfinished": list(unfinished), "flows": dict(told)})
+        return Conclusion(body, tally.total, following, unfinished)
+
+    tell(conclusion((_ERROR_BARS,), plain))
+    return conclusion((), plain | _bars(flows, between))
+
+
+def _tally(work: Work, documents: Mapping[int, MechanismDocument], used: list[int]) -> TripTally:
+    """The trips of all rounds, which have one law."""
+    channel = documents[work.round].mechanism
+    size = documents[work.round].law.centres.size
+    rows = np.concatenate([work.counts[number] for number in used])
+    begun, ended = np.divmod(rows[:, 0], size)
+    return TripTally(channel, begun, ended, rows[:, 1])
+
+
+def side_of(grid: Grid) -> int:
+    """Cells a side of a district: two, or as many more as leave few enough districts."""
+    side = 2
+    while -(-grid.rows // side) * -(-grid.columns // side) > MOST_DISTRICTS:
+        side += 1
+    return side
+
+
+def _described(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
+    """Shares between districts, row by row, and of both ends by cell."""
+    grid = flows.space
+    assert isinstance(grid, Grid)
+    side = side_of(grid)
+    return {
+        "side": side,
+        "columns": -(-grid.columns // side),
+        "share": _short(between.matrix),
+        "origins": _short(flows.origins),
+        "destinations": _short(flows.destinations),
+        "stay_share": flows.stay_share,
+        "stay_in_district_share": between.stay_share,
+    }
+
+
+def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
+    low, high = between.interval(LEVEL)
+    return {
+        "standard_error": _short(between.standard_error),
+        "low": _short(low),
+        "high": _short(high),
+        "level": LEVEL,
+        "method": between.errors.method,
+        "stay_interval": list(flows.stay_interval(LEVEL)),
+    }
+
+
+def _short(values: FloatArray) -> list[float]:
+    """Six digits: what is kept for every round is kept short."""
+    return [float(f"{value:.{_DIGITS}g}") for value in values.ravel()]
+
+
+# --- Flows as files
+
+
+def flows_of(body: bytes) -> dict[str, Any]:
+    """The flows of an estimate with what stands about them; ``not-offered`` where it has none."""
+    estimate = read_body(body)
+    if "flows" not in estimate:
+        raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
+    names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
+    about = {name: estimate[name] for name in names}
+    return {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
+
+
+def table_of(values: Mapping[str, Any]) -> FlowTable:
+    """The flows between districts as a table; districts are numbered from the south-west, row by row."""
+    grid = space_from_dict(values["space"])
+    assert isinstance(grid, Grid)
+    number = blocks(grid, values["side"])
+    size = int(number.max()) + 1
+    members = np.eye(size)[number]
+    middles = members.T @ grid.centres / members.sum(axis=0)[:, None]
+    bars = {
+        name: np.array(values[name]).reshape(size, size)
+        for name in ("share", "standard_error", "low", "high")
+        if name in values
+    }
+    described = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "unfinished", "side",
+                 "stay_share", "stay_in_district_share", "stay_interval", "level", "method")  # fmt: skip
+    return FlowTable(
+        tuple(map(str, range(size))),
+        latlng=np.stack(grid.plane.to_latlng(middles), axis=1),
+        description={
+            "trips": values["reports"],
+            **{name: values[name] for name in described if name in values},
+        },
+        **bars,
+    )
+
+
+def flow_file(ending: str, body: bytes) -> bytes:
+    """The bytes of a file of flows, by its ending."""
+    values, kind = flows_of(body), VIEWS[ending].kind
+    if kind is None:
+        return canonical_bytes(values)
+    sink = BytesIO()
+    put_flows(sink, kind, table_of(values))
+    return sink.getvalue()

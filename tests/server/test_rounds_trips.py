@@ -1,0 +1,203 @@
+"""Campaigns of trips: pairs counted, flows at the close, one mechanism for all rounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import geoveil as gv
+from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.errors import InvalidInput
+from geoveil.server import trip_conclusion
+from geoveil.server.conclusion import Conclusion, NothingToRelease, served
+from geoveil.server.estimate_files import VIEWS
+from geoveil.server.trip_conclusion import conclude_trips, flow_file, side_of, table_of
+from geoveil.store import Upload
+from geoveil.table.flow_tables import read_flows
+from server.rounds_support import City, campaign_settings, raises_problem
+
+HERE, THERE = 9, 38
+
+
+@pytest.fixture(autouse=True)
+def few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals out of a few estimates: enough to see that they are there."""
+    monkeypatch.setattr(trip_conclusion, "_REPLICATES", 4)
+
+
+def nobody(conclusion: Conclusion) -> None:
+    """Nobody wants to know before the end."""
+
+
+def travelling(**changed: Any) -> City:
+    return City(campaign_settings(trips=True, epsilon_per_km=4.0, **changed))
+
+
+def report(city: City, number: int) -> None:
+    """Two of three people go from one cell to another, the others stay where they are."""
+    record = city.campaigns.mechanism(city.campaign)
+    (document,) = read_kept(record.document)
+    begun = np.full(number, HERE)
+    ended = np.where(np.arange(number) % 3 == 0, HERE, THERE)
+    seed = gv.seeded(7_000 + record.number)
+    first, second = gv.Trips(document.mechanism).sample(begun, ended, randomness=seed)
+    numbers = [
+        record.report_number(document.id, 0, cell, to)
+        for cell, to in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    city.count(numbers, record)
+
+
+def closed(city: City) -> dict[str, Any]:
+    city.campaigns.close(city.campaign)
+    for work in city.due():
+        assert city.campaigns.publish(work, conclude_trips(work, nobody))
+    city.wait(2)
+    return city.estimated()
+
+
+def test_the_document_asks_for_trips_and_pairs_are_counted() -> None:
+    city = travelling()
+    record = city.campaigns.mechanism("paris")
+    document = MechanismDocument.read(served(record.mechanism, record.document))
+    assert document.trips
+    assert record.ends == 2
+    assert record.cells == document.law.centres.size**2 == record.cells_each**2
+    report(city, 30)
+    counts = city.store.counts("paris")[1]
+    assert counts.sum() == 30
+    begun, ended = np.divmod(np.flatnonzero(counts), record.cells_each)
+    assert max(begun.max(), ended.max()) < record.cells_each
+
+
+def test_flows_come_back_with_intervals_and_the_mechanism_stays() -> None:
+    city = travelling()
+    law = read_kept(city.campaigns.mechanism("paris").document)[0].law
+    report(city, 600)
+    body = closed(city)
+    assert body["reports"] == 600
+    assert body["unfinished"] == []
+    flows = body["flows"]
+    table = table_of({**body, **flows})
+    assert table.share.sum() == pytest.approx(1.0, abs=1e-4)
+    grid = city.settings.grid
+    begun, ended = (_district(grid, cell) for cell in (HERE, THERE))
+    assert table.low is not None
+    assert table.high is not None
+    for origin, destination, truth in ((begun, ended, 2 / 3), (begun, begun, 1 / 3)):
+        assert table.low[origin, destination] - 0.03 <= truth
+        assert truth <= table.high[origin, destination] + 0.03
+    assert table.share[begun, ended] > 5 * table.share[ended, begun]
+    assert flows["stay_interval"][0] <= flows["stay_interval"][1]
+    assert sum(body["distribution"]) == pytest.approx(1.0)
+    following = read_kept(city.campaigns.mechanism("paris").document)[0]
+    assert (following.round, following.trips) == (2, True)
+    assert following.law.weights.tolist() == law.weights.tolist()
+
+
+def _district(grid: gv.Grid, cell: int) -> int:
+    side = side_of(grid)
+    row, column = divmod(cell, grid.columns)
+    return row // side * -(-grid.columns // side) + column // side
+
+
+def test_rounds_add_up_and_one_below_the_minimum_is_not_used() -> None:
+    city = travelling()
+    report(city, 150)
+    assert closed(city)["reports"] == 150
+    report(city, 30)  # below the minimum of 100
+    assert city.campaigns.next_round("paris") == 3
+    city.wait(2)
+    report(city, 120)
+    body = closed(city)
+    assert body["reports"] == 270
+    assert [each["round"] for each in body["rounds"]] == [1, 3]
+
+
+def test_a_round_below_the_minimum_is_never_released() -> None:
+    city = travelling()
+    report(city, 99)
+    with raises_problem("round-too-small"):
+        city.campaigns.close("paris")
+    report(city, 1)
+    city.campaigns.close("paris")
+    (work,) = city.due()
+    settings = campaign_settings(trips=True, epsilon_per_km=4.0, minimum_reports=200)
+    with pytest.raises(NothingToRelease):
+        conclude_trips(_with(work, settings=settings), nobody)
+
+
+def _with(work: Any, **changed: Any) -> Any:
+    return replace(work, **changed)
+
+
+def test_the_same_closing_gives_the_same_bytes_and_flows_are_told_before_their_intervals() -> None:
+    city = travelling()
+    report(city, 120)
+    city.campaigns.close("paris")
+    (work,) = city.due()
+    told: list[Conclusion] = []
+    once, again = conclude_trips(work, told.append), conclude_trips(work, told.append)
+    assert once.body == again.body
+    assert once.following == again.following
+    assert told[0].unfinished == ("error_bars",)
+    early = json.loads(told[0].body)
+    assert early["unfinished"] == ["error_bars"]
+    assert "low" not in early["flows"]
+    assert early["flows"]["share"] == json.loads(once.body)["flows"]["share"]
+
+
+def test_flows_are_exported_and_read_back_and_places_are_not_counted(tmp_path: Any) -> None:
+    city = travelling()
+    report(city, 120)
+    closed(city)
+    body = city.campaigns.estimate("paris").body
+    told = json.loads(flow_file("json", body))
+    assert told["kind"] == "flows"
+    for ending in ("geojson", "csv", "parquet"):
+        path = tmp_path / f"flows.{ending}"
+        path.write_bytes(flow_file(ending, body))
+        table = read_flows(str(path))
+        assert table.share.ravel().tolist() == pytest.approx(told["share"])
+        assert table.low is not None
+        assert table.low.ravel().tolist() == pytest.approx(told["low"])
+        assert table.description is not None
+        assert table.description["trips"] == told["reports"] == 120
+    with raises_problem("not-offered", "no counts of places"):
+        city.campaigns.evidence("paris")
+
+
+def test_places_have_no_flows() -> None:
+    city = City(campaign_settings())
+    city.report(120)
+    city.campaigns.close("paris")
+    city.work()
+    for ending in VIEWS:
+        with raises_problem("not-offered", "does not collect trips"):
+            flow_file(ending, city.campaigns.estimate("paris").body)
+
+
+def test_settings_that_do_not_go_with_trips_are_refused() -> None:
+    for changed, words in (
+        ({"promises_per_km": (1.0, 2.0), "epsilon_per_km": None}, "promises_per_km must be left"),
+        ({"guarded": True}, "guarded must be left out"),
+        ({"trusted_seed": True}, "trusted_seed must be left out"),
+        ({"cell_km": 0.2}, "at most 512 cells for trips"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            campaign_settings(trips=True, **changed).problems()
+
+
+def test_half_a_million_pairs_each_seen_once_are_read_as_rows() -> None:
+    """What a store keeps of pairs is as long as the pairs that came, not as all that could."""
+    city = travelling()
+    record = city.campaigns.mechanism("paris")
+    numbers = list(range(0, record.cells, 7))
+    city.store.add([Upload("paris", 1, number.to_bytes(16, "big"), number) for number in numbers])
+    city.campaigns.close("paris")
+    rows = city.store.closing_pairs("paris", 1)[1]
+    assert rows.tolist() == [[number, 1] for number in numbers]
