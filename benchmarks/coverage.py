@@ -210,6 +210,7 @@ def standing(crowd: Positions, law: PositionalElastic) -> Draw:
 
     def draw(truth: FloatArray, people: int, generator: np.random.Generator) -> gv.Tally:
         chosen = generator.integers(len(crowd.places), size=people)
+        assert isinstance(law.space, gv.Grid)
         places = crowd.in_plane(law.space, chosen)
         return law.tally(law.sample_at_km(places, randomness=fresh(generator)))
 

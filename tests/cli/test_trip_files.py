@@ -357,3 +357,26 @@ def test_simulated_trips_of_a_file_are_its_own(trips: Path) -> None:
 def test_options_of_campaigns_are_refused_with_trips(more: list[str]) -> None:
     refused = run("simulate", "--trips", "--epsilon-per-km", "2", *more)
     assert f"{more[0]} must not go with --trips" in refused.stderr
+
+
+def test_flows_between_the_districts_of_a_file_in_a_city_with_limits(trips: Path) -> None:
+    def part(west: float, east: float, name: str) -> dict[str, Any]:
+        ring = [[west, 48.80], [east, 48.80], [east, 48.90], [west, 48.90], [west, 48.80]]
+        polygon = {"type": "Polygon", "coordinates": [ring]}
+        return {"type": "Feature", "properties": {"name": name}, "geometry": polygon}
+
+    zones, limits = trips.with_name("zones.geojson"), trips.with_name("limits.geojson")
+    features = [part(2.25, 2.33, "west"), part(2.33, 2.40, "east")]
+    zones.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    limits.write_text(json.dumps(part(2.30, 2.36, "city")["geometry"]))
+    source, target = trips.with_name("noisy.csv"), trips.with_name("flows.csv")
+    more = ["--mechanism", "elastic", "--epsilon-per-km", "2", "--within", limits, "--cell-km", "1"]
+    made = run("obfuscate", trips, "--trips", "-o", source, *more, "--seed", 1)
+    assert made.exit_code == 0, made.stderr
+    result = run("flows", source, "-o", target, "--zones", zones, "--no-intervals")
+    assert result.exit_code == 0, result.stderr
+    rows = read(target)
+    assert len(rows) == 4
+    assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0, abs=0.01)
+    blocks = run("flows", source, "-o", target, "--block", 3, "--no-intervals")
+    assert blocks.exit_code == 0, blocks.stderr

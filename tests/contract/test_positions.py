@@ -8,6 +8,7 @@ import pytest
 import geoveil as gv
 from contract import formulas
 from contract.channels import Case, ChannelContract
+from geoveil.space import MaskedGrid
 
 GENERATOR = np.random.default_rng(21)
 
@@ -20,10 +21,11 @@ def cone(distance: np.ndarray, beta: float, radius: float) -> np.ndarray:
 
 
 def matrix(
-    rows: int, columns: int, cell: float, beta: float, weights: np.ndarray, rim: int, across: int
-) -> np.ndarray:
+    rows: int, columns: int, cell: float, beta: float, weights: np.ndarray, rim: int, across: int,
+    absent: tuple[tuple[int, int], ...] = (),
+) -> np.ndarray:  # fmt: skip
     """Means of rows over Gauss and Legendre's places in every cell, one place at a time."""
-    inner = [(r, c) for r in range(rows) for c in range(columns)]
+    inner = [(r, c) for r in range(rows) for c in range(columns) if (r, c) not in absent]
     ring = [
         (r, c)
         for r in range(-rim, rows + rim)
@@ -32,7 +34,10 @@ def matrix(
     ]
     centres = np.array(inner + ring, dtype=float) * cell
     edge = 0.0 if rim else cell / 2
-    low, high = -edge, np.array([(rows - 1) * cell + edge, (columns - 1) * cell + edge])
+    low, high = (
+        end(np.array(inner) * cell, axis=0) + away
+        for end, away in ((np.min, -edge), (np.max, edge))
+    )
     places, shares = np.polynomial.legendre.leggauss(across)
     result = np.zeros((len(inner), len(centres)))
     for number, place in enumerate(np.array(inner) * cell):
@@ -64,7 +69,25 @@ class TestPositionalElastic(ChannelContract):
                 lambda: formulas.lattice(rows, columns, cell),
             )
 
+        def masked(rim: int, absent: tuple[tuple[int, int], ...]) -> Case:
+            grid, mask = gv.Grid(rows=4, columns=5, cell_km=0.5), np.ones((4, 5), dtype=bool)
+            for hole in absent:
+                mask[hole] = False
+            weights = weights_of(int(mask.sum()) + rim * 22)
+            there = mask.ravel()
+            return Case(
+                lambda: gv.PositionalElastic(
+                    MaskedGrid(grid, mask), beta_per_km=0.8, weights=weights, step=200, rim=rim
+                ),
+                lambda: matrix(4, 5, 0.5, 0.8, weights, rim, 2, absent),
+                lambda: formulas.lattice(4, 5, 0.5)[there][:, there],
+            )
+
+        lagoon, edge = ((1, 1), (1, 2), (2, 2)), tuple((row, 0) for row in range(4))
         return {
+            "with a lagoon": masked(0, lagoon),
+            "with a lagoon and a rim": masked(1, lagoon),
+            "without its first column": masked(0, (*edge, (0, 1))),
             "grid": case(3, 4, 0.5, 0.8, 0, 2),
             "steep": case(3, 4, 0.5, 2.5, 0, 3),
             "with a rim": case(3, 4, 0.5, 0.6, 1, 2),

@@ -12,6 +12,7 @@ import pytest
 
 from geoveil.campaign import Campaign
 from geoveil.campaign.rounds import Closing
+from geoveil.document.wire import MechanismDocument
 from geoveil.randomness import seeded
 from geoveil.server import dashboard, shapes
 from geoveil.server.apart import CalculationFailed, Calculator
@@ -19,6 +20,7 @@ from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.openapi import Audience
 from geoveil.server.questions import shares_of
 from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.space import MaskedGrid, space_from_dict
 from geoveil.store import Overloaded
 from server.conftest import InProcess
 from server.live import LYON
@@ -165,9 +167,9 @@ def test_no_counts_below_the_minimum(service: InProcess) -> None:
 def test_the_region_of_one_cell_has_the_interval_that_was_published(closed: InProcess) -> None:
     made = closed.get(f"{CAMPAIGN}/estimate").json()
     evidence = closed.service.campaigns.evidence("lyon")
-    found = shares_of(lambda _: None, evidence, [np.array([cell]) for cell in range(49)])
+    found = shares_of(lambda _: None, evidence, np.eye(49))
     assert not isinstance(found, str)
-    share, low, high = np.array(found).T
+    share, low, high, _ = np.array(found.rows).T
     assert np.allclose(share, made["distribution"])
     assert np.allclose(low, made["interval"]["low"], atol=1e-9)
     assert np.allclose(high, made["interval"]["high"], atol=1e-9)
@@ -180,9 +182,9 @@ def test_blocks_have_intervals_of_their_own(closed: InProcess) -> None:
     assert blocks[8]["low"] == blocks[8]["high"] == [1.0]  # all cells
     corner = np.array([0, 1, 7, 8])  # two rows of two in a map seven wide
     evidence = closed.service.campaigns.evidence("lyon")
-    found = shares_of(lambda _: None, evidence, [corner])
+    found = shares_of(lambda _: None, evidence, np.isin(np.arange(49), corner)[None] * 1.0)
     assert not isinstance(found, str)
-    _, low, high = found[0]
+    _, low, high, _ = found.rows[0]
     assert (blocks[2]["low"][0], blocks[2]["high"][0]) == pytest.approx((low, high), rel=1e-5)
     cells = max(made["interval"]["high"][cell] - made["interval"]["low"][cell] for cell in corner)
     assert high - low < 4 * cells
@@ -192,6 +194,8 @@ def test_a_region_has_an_interval_of_its_own(closed: InProcess) -> None:
     made = closed.get(f"{CAMPAIGN}/estimate").json()
     south, west, north, east = LYON["box"]
     middle = (west + east) / 2
+    # cells reach beyond the box
+    south, west, north, east = south - 0.02, west - 0.02, north + 0.02, east + 0.02
     zones = {
         "type": "FeatureCollection",
         "features": [
@@ -207,7 +211,10 @@ def test_a_region_has_an_interval_of_its_own(closed: InProcess) -> None:
     assert (half["name"], whole["name"], none["name"]) == ("west", "all", "elsewhere")
     assert (whole["cells"], whole["share"], whole["high"]) == (49, pytest.approx(1.0), 1.0)
     assert (none["cells"], none["share"]) == (0, 0.0)
-    assert 20 <= half["cells"] <= 28
+    assert half["cells"] == 28  # the middle cuts through a column of seven
+    assert 0.0 < half["in_cut_cells"] < half["share"]
+    assert said["left_out"] == 0.0
+    assert said["counted_twice"] == pytest.approx(half["share"])
     assert half["low"] < half["share"] < half["high"]
     added = sum(np.subtract(made["interval"]["high"], made["interval"]["low"]))
     assert half["high"] - half["low"] < added / 4  # cells' intervals do not add up
@@ -249,6 +256,10 @@ NO_REGIONS: list[Any] = [
     {"type": "Feature", "geometry": FIELD, "properties": {"name": 7}},
     {"type": ["Polygon"], "coordinates": []},
     {"type": "GeometryCollection", "geometries": [FIELD] * 201},
+    {
+        "type": "Polygon",
+        "coordinates": [[[4.8, 45.7], [4.9, 45.8], [4.9, 45.7], [4.8, 45.8], [4.8, 45.7]]],
+    },
 ]
 
 
@@ -301,22 +312,54 @@ def test_no_region_of_a_map_that_is_not_there(service: InProcess) -> None:
     assert_problem(service.post("/api/campaigns/nice/map/region", json=FIELD), "unknown-campaign")
 
 
-@pytest.mark.parametrize(
-    ("lat", "lng", "inside"),
-    [(0.5, 179.9, True), (0.5, -179.9, True), (0.5, 0.0, False), (2.0, 179.9, False),
-     (0.5, -179.0, False), (0.5, 179.0, False)],
-)  # fmt: skip
-def test_a_region_across_the_date_line(lat: float, lng: float, inside: bool) -> None:
-    ring = np.array([[179.5, 0.0], [-179.5, 0.0], [-179.5, 1.0], [179.5, 1.0], [179.5, 0.0]])
-    region = shapes.Region("date line", [ring])
-    assert bool(region.holds(np.array([lat]), np.array([lng]))[0]) is inside
+# --- City limits
 
 
-def test_a_hole_is_outside() -> None:
-    outer = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [0, 0]], dtype=float)
-    region = shapes.Region("ring", [outer, outer / 2 + 1])
-    held = region.holds(np.array([0.5, 2.0, 5.0]), np.array([0.5, 2.0, 2.0]))
-    assert held.tolist() == [True, False, False]
+CITY = {
+    "type": "Polygon",
+    "coordinates": [[[4.80, 45.70], [4.87, 45.70], [4.87, 45.76], [4.80, 45.76], [4.80, 45.70]]],
+}
+
+
+def test_city_limits_leave_the_cells_of_the_city(service: InProcess) -> None:
+    address = f"{CAMPAIGN}/area"
+    before = MechanismDocument.read(service.get(f"{CAMPAIGN}/mechanism").content)
+    assert_problem(service.request("PUT", address, json=CITY), "unauthorised")
+    assert ask(service, "PUT", address, json=CITY).status_code == 204
+    document = MechanismDocument.read(service.get(f"{CAMPAIGN}/mechanism").content)
+    city = document.mechanism.space
+    assert isinstance(city, MaskedGrid)
+    assert 2 <= city.size < before.area.size == city.grid.size
+    assert document.round == before.round + 1
+    late = {"mechanism": before.id, "id": "ab" * 16, "cell": before.area.size - 1}
+    assert service.post(f"{CAMPAIGN}/reports", json=late).status_code == 200  # and in no map
+    reports = document.mechanism.sample(np.zeros(60, dtype=np.int64), randomness=seeded(1))
+    for number, cell in enumerate(reports.tolist()):
+        report = {"mechanism": document.id, "id": f"{number:032x}", "cell": cell}
+        assert service.post(f"{CAMPAIGN}/reports", json=report).status_code == 200
+    assert_problem(ask(service, "PUT", address, json=CITY), "area-fixed")
+    estimate(service)
+    made = service.get(f"{CAMPAIGN}/estimate").json()
+    assert made["reports"] == 60
+    assert space_from_dict(made["space"]) == city
+    assert len(made["distribution"]) == city.size
+    assert len(made["blocks"][0]["low"]) == 16
+    features = service.get(f"{CAMPAIGN}/estimate.geojson").json()["features"]
+    assert len(features) == city.size
+    zones = ask(service, "POST", f"{CAMPAIGN}/estimate/regions", json=CITY).json()
+    assert zones["regions"][0]["cells"] == city.size
+
+
+def test_limits_that_cannot_be(service: InProcess) -> None:
+    address = f"{CAMPAIGN}/area"
+    for zones in NO_REGIONS:
+        assert_problem(ask(service, "PUT", address, json=zones), "invalid-geojson")
+    small = {
+        "type": "Polygon",
+        "coordinates": [[[4.8, 45.7], [4.801, 45.7], [4.8, 45.701], [4.8, 45.7]]],
+    }
+    assert_problem(ask(service, "PUT", address, json=small), "invalid-campaign")
+    assert_problem(ask(service, "PUT", "/api/campaigns/nobody/area", json=CITY), "unknown-campaign")
 
 
 # --- The backdrop

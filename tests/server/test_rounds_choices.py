@@ -98,7 +98,11 @@ def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_i
     report(city, {1.0: 1500}, people=city.truth[::-1])
     body = closed(city)
     assert body["choices"]["dependent"] is True
-    ((share, low, high),) = shares_of(print, city.campaigns.evidence("paris"), [np.arange(24)])  # type: ignore[misc]
+    members = np.zeros((1, len(body["distribution"])))
+    members[0, :24] = 1.0
+    found = shares_of(print, city.campaigns.evidence("paris"), members)
+    assert not isinstance(found, str)
+    share, low, high, _ = found.rows[0]
     assert low <= share <= high
     report(city, {1.0: 150, 2.0: 150})
     assert closed(city)["choices"]["dependent"] is True

@@ -18,6 +18,7 @@ from geoveil.errors import InvalidInput, MissingExtra, TooLarge, Unsupported
 from geoveil.estimate.em import Squarem
 from geoveil.mechanism import elastic
 from geoveil.mechanism.elastic import exponential_kernel
+from geoveil.space import MaskedGrid
 
 GRID = gv.Grid(rows=24, columns=31, cell_km=0.5)  # above the size where matrices are used
 MAP = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
@@ -53,6 +54,9 @@ OPERATORS = {
     "positions": lambda: gv.elastic(MAP, epsilon_per_km=1.0),
     "places": lambda: gv.elastic(MAP, epsilon_per_km=1.0).places(2),
     "mask": lambda: PartialKernel(exponential_kernel(GRID, 1.0), np.arange(0, GRID.size, 3)),
+    "city": lambda: gv.elastic(
+        MaskedGrid(MAP, np.arange(MAP.size) % 7 != 3), epsilon_per_km=1.0, camouflage=1.0
+    ),
     "matrix": lambda: DenseOperator(np.random.default_rng(1).random((5, 7))),
     "stacked": stacked,
 }

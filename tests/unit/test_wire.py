@@ -220,10 +220,19 @@ def test_a_single_cell_is_not_published() -> None:
         publish(mechanism, campaign="a", round=1, not_before_s=0, expires_s=1)
 
 
-def test_a_mask_leaves_cells_that_can_be_drawn_and_certified_but_not_estimated_yet() -> None:
+def test_a_mask_leaves_cells_that_can_be_drawn_certified_and_estimated() -> None:
     vector = json.loads((VECTOR_FILES / "mechanism-lagoon.json").read_text("utf-8"))
     document = MechanismDocument.read(vector["document"].encode())
     assert document.area.size < document.area.grid.size  # type: ignore[union-attr]
     assert 0 <= document.law.draw(np.array([0, 0]), bytes(16)) < document.law.centres.size
-    with pytest.raises(Unsupported, match="mask or a list of places"):
+    mechanism = document.mechanism
+    assert mechanism.space.size == document.area.size
+    place = document.area.latlng(document.law.centres.points_km[3])
+    assert mechanism.space.locate(lat=place[0], lng=place[1]) == 3
+
+
+def test_a_list_of_places_cannot_be_estimated_yet() -> None:
+    vector = json.loads((VECTOR_FILES / "mechanism-places.json").read_text("utf-8"))
+    document = MechanismDocument.read(vector["document"].encode())
+    with pytest.raises(Unsupported, match="list of places"):
         _ = document.mechanism

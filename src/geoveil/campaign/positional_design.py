@@ -16,17 +16,21 @@ from geoveil.estimate.em import maximise
 from geoveil.estimate.stopping import Stop
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.mechanism import Promise
-from geoveil.position.centres import Centres
-from geoveil.position.cone import RoundedCone
-from geoveil.position.positional import STEEPEST_CELL, PositionalElastic, lattice_step
+from geoveil.position.centres import Centres, Lattice
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
+from geoveil.position.positional import (
+    STEEPEST_CELL,
+    PositionalElastic,
+    centres_over,
+    lattice_step,
+)
 from geoveil.position.spread import SpreadKernel, layers_of
 from geoveil.position.whole_law import whole_weights
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space.grid import Grid
-from geoveil.space.space import Space
+from geoveil.space import AnyGrid, Grid, Space
 
 _RIM_BELOW = 0.25
-"""Camouflage below which a rim makes a sharper law; above, it makes a worse one."""
+"""Camouflage below which a rim makes a sharper law of a whole grid; above, it makes a worse one."""
 _CLOSE, _INSIDE = 1e-3, 1e-6
 """How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
 _RANGE = 2.0**10
@@ -65,7 +69,7 @@ def positional(
 
     With a mean distance, the largest ε is found that still has it.
     """
-    if not isinstance(space, Grid):
+    if not isinstance(space, AnyGrid):
         raise Unsupported("a promise between positions needs a grid; use between='cells'")
     if promise.mean_distance_km is None:
         return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
@@ -94,7 +98,7 @@ def positional(
 
 
 def _promising(
-    space: Grid, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
+    space: AnyGrid, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
 ) -> DesignedPositional:
     steepness = epsilon_per_km * space.cell_km
     if steepness > STEEPEST_CELL * (1.0 + 1e-9):
@@ -102,19 +106,18 @@ def _promising(
             f"epsilon_per_km × cell ({steepness:.4g}) must be at most {STEEPEST_CELL:g} for a promise "
             "between positions; make the cells smaller"
         )
-    rim = 1 if camouflage < _RIM_BELOW else 0
+    rim = 1 if camouflage < _RIM_BELOW and isinstance(space, Grid) else 0
     step = lattice_step(epsilon_per_km, space.cell_km)
+    centres = centres_over(space, step=step, rim=rim)
 
     def build(beta: float) -> DesignedPositional:
-        size = (space.rows + 2 * rim) * (space.columns + 2 * rim)
-        start = np.ones(size, dtype=np.int64)
-        plain = DesignedPositional(space, beta_per_km=beta, weights=start, step=step, rim=rim)
-        weights = np.zeros(plain.report_count)
+        cone = RoundedCone(beta, ROUNDING_CELLS * space.cell_km)
+        weights = np.zeros(centres.size)
         if camouflage < 1.0:
-            weights += (1.0 - camouflage) * flat_weights(plain.centres, plain.cone)
+            weights += (1.0 - camouflage) * flat_weights(centres, cone)
         if camouflage > 0.0:
-            layers = layers_of(plain.centres, 2)
-            kernel = SpreadKernel(plain.centres, plain.cone, layers)
+            layers = layers_of(centres, 2)
+            kernel = SpreadKernel(centres, cone, layers)
             seen = np.concatenate([prior * layer.share for layer in layers])
             weights += camouflage * maximise(kernel, seen, stop=stop).distribution
         return DesignedPositional(
@@ -139,7 +142,8 @@ def _promising(
 def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
     """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0, by least squares, at every half cell.
 
-    Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells.
+    Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells; under a mask over
+    those in cells that exist, since nothing can be done about Z where there are no centres.
     Cost: some hundred steps of twelve FFTs.
     """
     lattice = centres.lattice
@@ -164,6 +168,7 @@ def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
                     size[1], east_at, lattice.rim, lattice.step, centres.low[0], centres.high[0]
                 ),
             )
+            inside *= _on_cells(lattice, east_at < 0.0, north_at < 0.0)
             for kernel, target in ((slopes.value, 1.0), (steep * east, 0.0), (steep * north, 0.0)):
                 terms.append((fft.rfft2(kernel / mean), target, inside))
 
@@ -186,6 +191,18 @@ def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
     )
     flat: FloatArray = result.x / result.x.sum()
     return flat
+
+
+def _on_cells(lattice: Lattice, west: bool, south: bool) -> FloatArray:
+    """(rows + 1, columns + 1): 1 at the centres of cells that exist, or half a cell west or south of them."""
+    found = np.zeros((lattice.rows + 1, lattice.columns + 1))
+    rows, columns = (slice(lattice.rim, lattice.rim + size) for size in lattice.inner_shape)
+    found[rows, columns] = lattice.spread_inner(np.ones(lattice.inner))
+    if south:  # which is half a cell north of the cell before
+        found[1:] = np.maximum(found[1:], found[:-1])
+    if west:
+        found[:, 1:] = np.maximum(found[:, 1:], found[:, :-1])
+    return found
 
 
 def _within(size: int, at: float, rim: int, step: int, low: int, high: int) -> FloatArray:

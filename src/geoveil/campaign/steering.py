@@ -13,7 +13,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.elastic_design import Between
-from geoveil.space import Grid, Line, Space
+from geoveil.space import Grid, Line, MaskedGrid, Space
 
 _SHARP = {"cells": 2.0, "positions": 4.0}
 """ε × cell from which the next cells around are enough: people are told apart where they stand."""
@@ -39,7 +39,8 @@ def averaged(
     """A distribution averaged over the cells around each cell, scaled to a sum of one.
 
     On a grid the mean over the rows and columns within :func:`reach_in_cells`, where cells beyond the edge
-    count as empty (fewer cells to share with would make a place at the edge look more crowded); among
+    count as empty (fewer cells to share with would make a place at the edge look more crowded), as do those
+    that a mask leaves out; among
     places the mean over as many nearest ones.
     Cost: rows² · columns and rows · columns² products on a grid, cells² elsewhere.
 
@@ -53,10 +54,11 @@ def averaged(
     """
     if space.size == 1:
         return believed
-    if isinstance(space, Grid):
-        reach = reach_in_cells(epsilon_per_km, space.cell_km, between)
-        rows, columns = _means(space.rows, reach), _means(space.columns, reach)
-        mean = (rows @ believed.reshape(space.rows, space.columns) @ columns.T).ravel()
+    if isinstance(space, MaskedGrid):
+        around = _around(space.grid, space.spread(believed), epsilon_per_km, between)
+        mean = around.ravel()[space.cells]
+    elif isinstance(space, Grid):
+        mean = _around(space, believed.reshape(space.shape), epsilon_per_km, between).ravel()
     elif isinstance(space, Line):
         reach = reach_in_cells(epsilon_per_km, space.least_distance_km, between)
         mean = _means(space.size, reach) @ believed
@@ -64,6 +66,14 @@ def averaged(
         mean = believed[_nearest(space, epsilon_per_km, between)].mean(axis=1)
     scaled: FloatArray = mean / mean.sum()
     return scaled
+
+
+def _around(
+    grid: Grid, believed: FloatArray, epsilon_per_km: float, between: Between
+) -> FloatArray:
+    """(rows, columns) → the same, averaged."""
+    reach = reach_in_cells(epsilon_per_km, grid.cell_km, between)
+    return np.asarray(_means(grid.rows, reach) @ believed @ _means(grid.columns, reach).T)
 
 
 def _means(size: int, reach: int) -> FloatArray:

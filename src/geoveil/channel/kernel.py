@@ -14,7 +14,7 @@ from scipy import fft
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel import backend as elsewhere
 from geoveil.channel.operator import DenseOperator, Operator, RelativeError, refined
-from geoveil.space import Grid, Line, Space
+from geoveil.space import Grid, Line, MaskedGrid, Space
 
 _DENSE_SIZE = 512
 """Up to so many cells a product with a matrix takes less time than a transform."""
@@ -313,6 +313,8 @@ def kernel_on(space: Space, function: Callable[[FloatArray], FloatArray]) -> Ker
 
     A kind of space with a structure of its own registers it here.
     """
+    if isinstance(space, MaskedGrid):
+        return PartialKernel(LatticeKernel(function(lattice_distances_km(space.grid))), space.cells)
     if lattice_shape(space) is not None:
         return LatticeKernel(function(lattice_distances_km(space)))
     return DenseKernel(function(space.distances_km()))

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from geoveil.arrays import count, positive
-from geoveil.space.grid import Grid
-from geoveil.space.points import Points
-from geoveil.space.space import Space
+from geoveil.space import AnyGrid, Points, Space
 
 if TYPE_CHECKING:
     from geoveil.channel.channel import Channel
@@ -145,7 +143,7 @@ def explain_together(channels: Sequence[Channel], distance_km: float) -> str:
         return _NOTHING
     space = channels[0].told_apart
     alike = all(channel.told_apart == space for channel in channels)
-    if not (alike or all(isinstance(channel.space, Grid) for channel in channels)):
+    if not (alike or all(isinstance(channel.space, AnyGrid) for channel in channels)):
         total = math.fsum(float(promise.loss(distance)) for promise in promises)
         return _sentence(_two_places(distance, reports), total, reports=reports)
     possible = _possible(space, distance)
@@ -211,7 +209,7 @@ def explain_trip(
     possible = _possible(space, wanted)
     far = f"{_length(possible, 'km' if space is None else space.unit)} apart"
     pair = f"Two people whose trips begin {far} and end {far}"
-    if isinstance(space, Grid):
+    if isinstance(space, AnyGrid):
         pair = f"{pair}, wherever in their cells"
     level = 2 * count("trips", trips) * loss_between(guarantee, space, possible)
     return _sentence(pair, level, reports=trips)
@@ -225,7 +223,7 @@ def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) 
 
 def _possible(space: Space | None, distance: float) -> float:
     """The distance, or that of the closest two places where people are at places and none are so close."""
-    if space is None or isinstance(space, Grid) or space.size == 1:
+    if space is None or isinstance(space, AnyGrid) or space.size == 1:
         return distance
     return max(distance, space.least_distance_km)
 
@@ -253,7 +251,7 @@ def _two_apart(space: Space | None, distance: float) -> str:
         return f"Two people {_length(distance, 'km')} apart"
     possible = _possible(space, distance)
     far = f"{_length(possible, space.unit)} apart"
-    if isinstance(space, Grid):
+    if isinstance(space, AnyGrid):
         return f"Two people {far}, wherever they stand in their cells"
     if possible > distance:
         far = f"{far}, the closest there are"

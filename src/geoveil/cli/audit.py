@@ -63,7 +63,7 @@ def command(
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
         published = _fetched(document) if "://" in document else load_published(document)
-        if published is not None and not published.on_a_whole_grid:
+        if published is not None and published.area.squares is None:
             context.exit(_certified_alone(console, published))
         mechanism: gv.Channel | gv.ContinuousLaplace
         claim: Guarantee | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, get_args
 
 import click
@@ -18,13 +19,16 @@ from geoveil.cli.estimate_inputs import Inputs
 from geoveil.document.saved import mechanism_to_dict
 from geoveil.errors import InvalidInput
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
+from geoveil.estimate.regions import RegionShares
 from geoveil.plot import maps as maps_of
 from geoveil.plot.pictures import report_map
+from geoveil.space.outline import Outline, read_outlines
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
 from geoveil.table.reader import format_of
 from geoveil.table.report_places import rim_reports
 from geoveil.table.slot_counts import SlotColumn, write_by_slot
+from geoveil.table.zone_results import write_zones
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -134,6 +138,11 @@ class EstimatorChoice:
     "--joint", metavar="COLUMN",
     help="Reports with the same entry of COLUMN are several of one person about one place.",
 )  # fmt: skip
+@click.option(
+    "--zones", metavar="FILE", help="Districts in GeoJSON: OUT has a row for each instead of each cell.",
+)  # fmt: skip
+@click.option("--zone-name", metavar="PROPERTY", default="name", show_default=True,
+              help="What a district is called, among its properties.")  # fmt: skip
 @shared.plot_option("Draw the estimate as a map")
 @shared.space_options
 @shared.location_options
@@ -141,7 +150,8 @@ class EstimatorChoice:
 def command(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
     by: str | None, time: str | None, zone: str | None, minimum_reports: int, joint: str | None,
-    plot: str | None, area: shared.Area, reading: locations.Reading, machine: bool,
+    zones: str | None, zone_name: str, plot: str | None, area: shared.Area, reading: locations.Reading,
+    machine: bool,
 ) -> None:  # fmt: skip
     """Estimate how people are distributed from their noisy reports.
 
@@ -156,6 +166,7 @@ def command(
     geoveil estimate monday.json tuesday.json -o estimate.csv --stop certified
     geoveil estimate noisy.csv --by hour --zone Europe/Paris -o hours.csv
     geoveil estimate monday.csv tuesday.csv --joint person -o estimate.csv
+    geoveil estimate noisy.csv --zones districts.geojson -o districts.csv
     """
     format_of(output, reading.format, writing=True)
     bars.checked_level(level)
@@ -166,11 +177,12 @@ def command(
     console = Console(machine=machine, output=output)
     if joint is not None and (by is not None or choice.method != "ibu"):
         raise click.UsageError("--joint must go with --method ibu and without --by")
+    districts, area = _asked_zones(zones, zone_name, area, output, choice)
     if by is not None:
         slots = SlotColumn(by, time, zone)
         _estimate_slots(
             sources, output, choice, level, mechanism, slots, minimum_reports, plot, area, reading,
-            console,
+            console, districts,
         )  # fmt: skip
         return
     if time is not None or zone is not None or minimum_reports > 1:
@@ -180,7 +192,20 @@ def command(
         tallies = inputs.tallies() if joint is None else inputs.by_person(joint)
         estimate, result = _estimated(choice, level, tallies, progress)
         progress.stage("writing")
-        results.write_result(output, result, format=reading.format)
+        said = ""
+        if districts is None:
+            results.write_result(output, result, format=reading.format)
+        else:
+            shares = {"": districts.shares(estimate)}
+            said = shares[""].summary()
+            write_zones(
+                output,
+                districts.outlines,
+                shares,
+                level,
+                result.description or {},
+                format=reading.format,
+            )
         if plot is not None:
             drawn = report_map(
                 result, promises=list(estimate.promises), reports=estimate.total, level=level
@@ -191,14 +216,17 @@ def command(
         console.warn(estimate.identifiable.reason)
     description = result.description or {}
     values = {"output": output, "cells": result.space.size, **description}
+    if districts is not None:
+        values |= {"zones": len(districts.outlines), "zones_summary": said}
     most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
     none = "none: the estimate excludes a report that was seen"
     fullest = np.argsort(-result.share, kind="stable")[:_SHOWN_CELLS].tolist()
     console.result(
         values,
         {
-            "estimate": f"{result.space.size:,} cells from {estimate.total:,} "
+            "estimate": f"{_parts_words(result.space, districts)} from {estimate.total:,} "
             f"{'reports' if joint is None else 'people'}, in {in_words(output)}",
+            "districts": said,
             "stopped": estimate.stopped,
             "beside the map": _beside_words(
                 description.get("reports_beside_the_map"), estimate.total
@@ -217,9 +245,9 @@ def command(
 def _estimate_slots(
     sources: tuple[str, ...], output: str, choice: EstimatorChoice, level: float, mechanism: str | None,
     slots: SlotColumn, minimum: int, plot: str | None, area: shared.Area, reading: locations.Reading,
-    console: Console,
+    console: Console, districts: ZoneFile | None = None,
 ) -> None:  # fmt: skip
-    """One map for each slot, in one file."""
+    """One map for each slot, or the districts of each, in one file."""
     if choice.method != "ibu":
         raise click.UsageError("--by must go with --method ibu")
     with console.progress("counting") as progress:
@@ -254,7 +282,15 @@ def _estimate_slots(
             "interval_level": level if choice.uncertainty != "none" else None,
         }
         progress.stage("writing")
-        write_by_slot(output, made, description, format=reading.format)
+        said = ""
+        if districts is None:
+            write_by_slot(output, made, description, format=reading.format)
+        else:
+            shares = {str(name): districts.shares(estimate) for name, estimate in maps.items()}
+            said = districts.shares(maps.pooled).summary()
+            write_zones(
+                output, districts.outlines, shares, level, description, format=reading.format
+            )
         if plot is not None:
             panels = [maps_of.Panel(name, result.share) for name, result in made.items()]
             maps_of.save_maps(plot, maps.pooled.space, panels)
@@ -263,11 +299,48 @@ def _estimate_slots(
         {"output": output, "cells": maps.pooled.space.size, **description},
         {
             "maps": f"{len(maps)} slots from {maps.pooled.total:,} reports, in {in_words(output)}",
+            "districts": said and f"over all slots, {said}",
             "begun at": maps.started,
             "left out": few,
             "picture": plot,
         },
     )
+
+
+@dataclass(frozen=True)
+class ZoneFile:
+    """A file of districts, what they are called, and the city limits that nobody is outside of."""
+
+    file: str
+    name: str
+    within: str | None
+
+    @cached_property
+    def outlines(self) -> list[Outline]:
+        """The districts of the file."""
+        return read_outlines(self.file, name=self.name)
+
+    def shares(self, estimate: gv.Estimate) -> RegionShares:
+        """What an estimate says about each."""
+        return estimate.regions(self.file, name=self.name, within=self.within)
+
+
+def _asked_zones(
+    file: str | None, name: str, area: shared.Area, output: str, choice: EstimatorChoice
+) -> tuple[ZoneFile | None, shared.Area]:
+    """The districts that are asked for, whose limits are then those of --within, and the area without."""
+    if file is None:
+        return None, area
+    writer.check_target(output, file)
+    if choice.uncertainty == "none":
+        raise click.UsageError("--zones must go with error bars; leave --uncertainty none out")
+    return ZoneFile(file, name, area.within), shared.Area(area.box, area.cell_km)
+
+
+def _parts_words(space: gv.Space, districts: ZoneFile | None) -> str:
+    if districts is None:
+        return f"{space.size:,} cells"
+    return f"{len(districts.outlines):,} districts over {space.size:,} cells"
 
 
 def _reports(tallies: Sequence[gv.Tally]) -> int:

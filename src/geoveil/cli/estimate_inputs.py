@@ -11,6 +11,7 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
+from geoveil.space import AnyGrid
 from geoveil.table import locations
 from geoveil.table.person_reports import PersonReports, joint_tallies, read_persons
 from geoveil.table.reader import PIPE, Source, TableReader
@@ -140,11 +141,17 @@ class Inputs:
     def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
         """The channel of the reports; continuous ones are put in the cells of a grid."""
         if not isinstance(mechanism, gv.ContinuousLaplace):
-            if self.area.box is not None:
-                raise click.UsageError("--box is of no use here: the mechanism brings its own map")
+            if self.area.given:
+                raise click.UsageError(
+                    "--box is of no use here, nor is --within: the mechanism brings its own map"
+                )
             return mechanism
+        if self.area.within is not None:
+            raise click.UsageError(
+                "--within is not for points of continuous noise, which lie anywhere; give --box"
+            )
         if self.area.box is not None:
-            return mechanism.on(self.area.grid())
+            return mechanism.on(_whole(self.area.grid()))
         if space is None and path == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if space is not None and not isinstance(space, gv.Grid):
@@ -153,4 +160,9 @@ class Inputs:
                 f"the other files are about {space!r}"
             )
         # the box of the reports of all files, which are noisy already
-        return mechanism.on(space or self.area.grid(self.reading.box(*self.sources)))
+        return mechanism.on(space or _whole(self.area.grid(self.reading.box(*self.sources))))
+
+
+def _whole(grid: AnyGrid) -> gv.Grid:
+    assert isinstance(grid, gv.Grid)
+    return grid

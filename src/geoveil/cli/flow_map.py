@@ -9,15 +9,16 @@ import click
 import numpy as np
 
 import geoveil as gv
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate.bars import checked_level
+from geoveil.estimate.regions import named_members
 from geoveil.plot.flow_lines import FlowPicture, save_flows
 from geoveil.plot.maps import picture_kind
-from geoveil.space.space import MapSpace
+from geoveil.space import AnyGrid, MapSpace, MaskedGrid
 from geoveil.table import flow_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
@@ -44,13 +45,19 @@ class Districts:
     @classmethod
     def of_blocks(cls, space: gv.Space, side: int) -> Districts:
         """Blocks of side × side cells, numbered from the south-west, row by row."""
-        if not isinstance(space, gv.Grid):
+        if not isinstance(space, AnyGrid):
             members = np.eye(space.size)
             return cls(tuple(map(str, range(space.size))), members, f"places of {space!r}")
-        number = blocks(space, side)
+        number = blocks(space, side) if isinstance(space, gv.Grid) else _blocks_of(space, side)
         size = int(number.max()) + 1
         what = "cells" if side == 1 else f"blocks of {side} × {side} cells"
         return cls(tuple(map(str, range(size))), np.eye(size)[number], what)
+
+    @classmethod
+    def of_zones(cls, space: gv.Space, file: str, name: str) -> Districts:
+        """The districts of a file, which have of every cell the part that they cover."""
+        names, members = named_members(space, file, name=name)
+        return cls(names, members.T, f"those of {in_words(file)}")
 
     def middles_km(self, space: gv.Space) -> FloatArray:
         """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
@@ -67,11 +74,19 @@ class Districts:
             return None
 
 
+def _blocks_of(city: MaskedGrid, side: int) -> IntArray:
+    """The block of every cell, those without a cell left out of the numbers."""
+    return np.asarray(np.unique(blocks(city.grid, side)[city.cells], return_inverse=True)[1])
+
+
 @click.command()
 @click.argument("sources", metavar="IN...", nargs=-1, required=True)
 @shared.output_option("File of flows between districts; - for a pipe.")
 @click.option("--block", type=click.IntRange(min=1), default=3, show_default=True,
               help="Districts are blocks of so many by so many cells.")  # fmt: skip
+@click.option("--zones", metavar="FILE", help="Districts in GeoJSON in the place of blocks.")
+@click.option("--zone-name", metavar="PROPERTY", default="name", show_default=True,
+              help="What a district is called, among its properties.")  # fmt: skip
 @click.option("--level", type=float, default=0.95, show_default=True,
               help="Of the interval of each pair of districts.")  # fmt: skip
 @click.option("--replicates", type=click.IntRange(min=2), default=40, show_default=True,
@@ -87,7 +102,8 @@ class Districts:
 @click.option("--to-lng", "--to-lon", "to_lng", help="Column of the longitude where trips end.")
 @shared.machine_options
 def command(
-    sources: tuple[str, ...], output: str, block: int, level: float, replicates: int,
+    sources: tuple[str, ...], output: str, block: int, zones: str | None, zone_name: str,
+    level: float, replicates: int,
     no_intervals: bool, mechanism: str | None, plot: str | None, reading: Reading,
     to_lat: str | None, to_lng: str | None, machine: bool,
 ) -> None:  # fmt: skip
@@ -101,6 +117,7 @@ def command(
     \b
     geoveil flows noisy.parquet -o flows.geojson --plot flows.png
     geoveil flows monday.json tuesday.json -o flows.csv --block 4
+    geoveil flows noisy.parquet -o flows.csv --zones districts.geojson
     """
     format_of(output, reading.format, writing=True)
     checked_level(level)
@@ -119,7 +136,10 @@ def command(
             replicates=replicates,
             progress=lambda done, of: progress.update(whole * done / of),
         )
-        districts = Districts.of_blocks(flows.space, block)
+        if zones is None:
+            districts = Districts.of_blocks(flows.space, block)
+        else:
+            districts = Districts.of_zones(flows.space, zones, zone_name)
         between = flows.between(districts.members)
         if not no_intervals:
             progress.update(_FITTING, "intervals")

@@ -72,11 +72,11 @@ class Request:
         format_of(self.source, self.reading.format)
         format_of(self.output, self.reading.format, writing=True)
         writer.check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
-        if self.area.box is None and self.choice.needs_box and self.source == PIPE:
+        if not self.area.given and self.choice.needs_box and self.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if self.area.box is not None and not self.choice.needs_box:
+        if self.area.given and not self.choice.needs_box:
             raise click.UsageError(
-                "--box is of no use here: the mechanism brings its own map or needs none"
+                "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
             )
 
     def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
@@ -84,7 +84,7 @@ class Request:
         if not self.choice.needs_box:
             return self.choice.build(None)
         box = self.area.box
-        if box is None:
+        if not self.area.given:
             progress.stage("finding the box")
             box = tuple(self.reading.box(self.source, limit=self.limit, advance=progress.update))
             edges = ",".join(f"{edge:g}" for edge in box)

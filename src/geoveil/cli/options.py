@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from geoveil.space.grid import Grid
+from geoveil.space import AnyGrid, Grid
 from geoveil.table.consecutive import ConsecutiveTrips
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
@@ -89,13 +89,26 @@ def _one_mark(context: click.Context, parameter: click.Parameter, value: str) ->
 
 @dataclass(frozen=True)
 class Area:
-    """The grid that places are put on: over the box that was given, or over another."""
+    """The grid that places are put on: over the box or the city limits that were given, or over another."""
 
     box: tuple[float, ...] | None
     cell_km: float
+    within: str | None = None
+    """A file of city limits."""
 
-    def grid(self, box: Any = None) -> Grid:
-        """The grid over the given box, else over ``box``: south, west, north, east."""
+    def __post_init__(self) -> None:
+        if self.box is not None and self.within is not None:
+            raise click.UsageError("--box and --within must not both be given")
+
+    @property
+    def given(self) -> bool:
+        """Whether the map was asked for; else it is found from the data."""
+        return self.box is not None or self.within is not None
+
+    def grid(self, box: Any = None) -> AnyGrid:
+        """The cells of the given area, else of ``box``: south, west, north, east."""
+        if self.within is not None:
+            return Grid.from_polygon(self.within, cell_km=self.cell_km)
         south, west, north, east = self.box or box
         return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=self.cell_km)
 
@@ -185,9 +198,11 @@ space_options = together(
                  help="Edges of the map in degrees; else taken from the data."),
     click.option("--cell-km", type=float, default=0.5, show_default=True,
                  help="Side of a cell in kilometres."),
+    click.option("--within", metavar="FILE",
+                 help="City limits in GeoJSON instead of a box: cells outside do not exist."),
     name="area", make=Area,
 )  # fmt: skip
-"""``--box`` and ``--cell-km``: the grid that places are put on."""
+"""``--box``, ``--cell-km`` and ``--within``: the cells that places are put into."""
 
 delimiter_option = click.option(
     "--delimiter", default=",", show_default=True, callback=_one_mark,

@@ -49,11 +49,13 @@ class PriorFile:
             )
         if self.column is None and "share" not in columns:
             raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
-        if carried is not None and area.box is not None:
-            raise click.UsageError("--box is of no use here: the prior brings its own map")
+        if carried is not None and area.given:
+            raise click.UsageError(
+                "--box is of no use here, nor is --within: the prior brings its own map"
+            )
         if "cell" not in columns:
             return self._located(reader, console, reading, area, on)
-        if carried is None and (on is not None or area.box is not None):
+        if carried is None and (on is not None or area.given):
             return self._cells(reader, on or area.grid())
         if carried is None and not {"lat", "lng"} <= set(columns):
             raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
@@ -106,7 +108,7 @@ class PriorFile:
         cells, inside = space.nearest_cells(lat=lat, lng=lng)
         self._tell_outside(int(np.count_nonzero(~inside)), inside.size, console)
         result = self._result(space, cells[inside], values[inside], amounts)
-        if on is None and area.box is None:
+        if on is None and not area.given:
             console.note(
                 f"the places of {self.source} are put into {space!r}; --box chooses another"
             )

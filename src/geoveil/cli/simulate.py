@@ -19,7 +19,7 @@ from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.space.outside import Outside, OutsideCount
+from geoveil.space import AnyGrid, Outside, OutsideCount
 from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
@@ -28,7 +28,7 @@ from geoveil.table.persons import PersonLimit, Reporting, Spend
 class Population(NamedTuple):
     """True cells on a grid; ``spend`` is ``None`` where its persons are not told apart."""
 
-    grid: gv.Grid
+    grid: AnyGrid
     cells: IntArray
     outside: OutsideCount
     spend: Spend | None
@@ -223,7 +223,7 @@ def _read(
     seed: int, progress: ProgressBar,
 ) -> Population:  # fmt: skip
     """The grid and the true cells of everybody in a file who reports."""
-    grid = area.grid(None if area.box else reading.box(source, limit=limit))
+    grid = area.grid(None if area.given else reading.box(source, limit=limit))
     count = OutsideCount(outside)
     by_cell = limit is not None and limit.by == "memoise"
 
@@ -255,9 +255,17 @@ def _read(
     return Population(grid, cells, count, reporting.spend)
 
 
+def _middle(space: AnyGrid) -> int:
+    """A cell in the middle of the map; of the cells of a city, the one nearest to the middle of all."""
+    if isinstance(space, gv.Grid):
+        return space.rows // 2 * space.columns + space.columns // 2
+    away = space.centres - space.centres.mean(axis=0)
+    return int(np.hypot(away[:, 0], away[:, 1]).argmin())
+
+
 def _run(people: Population, options: dict[str, Any], progress: ProgressBar) -> Simulation:
     grid = people.grid
-    epsilon, middle = options["epsilon_per_km"], grid.rows // 2 * grid.columns + grid.columns // 2
+    epsilon, middle = options["epsilon_per_km"], _middle(grid)
     if options["as_published"]:
         for name in ("guarded", "most_leverage"):
             if options[name]:

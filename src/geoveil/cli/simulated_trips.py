@@ -17,7 +17,7 @@ from geoveil.cli.flow_map import Districts, flow_table, picture_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.plot.flow_lines import save_flows
-from geoveil.space.outside import Outside, OutsideCount
+from geoveil.space import AnyGrid, Outside, OutsideCount
 from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
@@ -39,7 +39,7 @@ _STAYING, _REACH_KM, _LOOKED_AT = 0.3, 2.0, 8
 class TripPopulation:
     """True trips on a grid: positions in degrees, (trips, 2, 2) by end, and the cells of both ends."""
 
-    grid: gv.Grid
+    grid: AnyGrid
     places: FloatArray
     cells: IntArray
     outside: OutsideCount
@@ -145,7 +145,7 @@ def run(
     console.result(told, lambda screen: _show(screen, people, told, sentences))
 
 
-def _districts(grid: gv.Grid) -> Districts:
+def _districts(grid: AnyGrid) -> Districts:
     return Districts.of_blocks(grid, _BLOCK)
 
 
@@ -174,7 +174,7 @@ def _read(
     trips: shared.TripChoice, seed: int, progress: ProgressBar,
 ) -> TripPopulation:  # fmt: skip
     """The grid and the true trips of a file, of each person as many as the limit lets through."""
-    grid = area.grid(None if area.box else reading.box(source, limit=limit))
+    grid = area.grid(None if area.given else reading.box(source, limit=limit))
     counted = OutsideCount(outside, what="trips")
 
     def place(*ends: FloatArray) -> tuple[FloatArray, Any]:

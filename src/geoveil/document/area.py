@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +14,9 @@ import numpy.typing as npt
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.position.centres import Centres
-from geoveil.space import MATRIX_LIMIT, Grid
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, MaskedGrid, space_from_dict
 from geoveil.space.box import check_reach
+from geoveil.space.masked_grid import base64_bytes
 from geoveil.space.projection import TangentPlane
 
 _PLACES = {"kind", "origin", "cell_km", "points"}
@@ -48,6 +49,13 @@ class Area:
         return cls(grid.plane, grid.cell_km, grid, None if mask is None else frozen(mask.copy()))
 
     @classmethod
+    def of_space(cls, space: AnyGrid) -> Area:
+        """The cells of a space on a map."""
+        if isinstance(space, MaskedGrid):
+            return cls.of_grid(space.grid, space.mask)
+        return cls.of_grid(space)
+
+    @classmethod
     def of_places(cls, plane: TangentPlane, points: IntArray, cell_km: float) -> Area:
         """A list of places, each once."""
         if not 2 <= len(points) <= MATRIX_LIMIT or len(np.unique(points, axis=0)) < len(points):
@@ -61,6 +69,13 @@ class Area:
             return len(self.points)
         assert self.grid is not None
         return self.grid.size if self.mask is None else int(self.mask.sum())
+
+    @cached_property
+    def squares(self) -> AnyGrid | None:
+        """The cells as a space; a list of places has none."""
+        if self.grid is None or self.mask is None:
+            return self.grid
+        return MaskedGrid(self.grid, self.mask)
 
     def centres(self, *, step: int, rim: int) -> Centres:
         """Where reports lie, in steps of the lattice: ``step`` of them make a cell."""
@@ -105,11 +120,8 @@ class Area:
             packed = packed_integers(self.points.ravel(), signed=True)
             origin = [self.plane.lat, self.plane.lng]
             return {"kind": "centres", "origin": origin, "cell_km": self.cell_km, "points": packed}
-        assert self.grid is not None
-        if self.mask is None:
-            return self.grid.to_dict()
-        bits = b64encode(np.packbits(self.mask.ravel()).tobytes()).decode()
-        return {**self.grid.to_dict(), "mask": bits}
+        assert self.squares is not None
+        return self.squares.to_dict()
 
     @classmethod
     def from_dict(cls, values: Any) -> Area:
@@ -118,15 +130,15 @@ class Area:
             raise InvalidFile("space must be a JSON object")
         if values.get("kind") == "centres":
             return cls._of_list(values)
-        fields = dict(values)
-        mask = fields.pop("mask", None)
-        for side in (fields.get("rows"), fields.get("columns")):
+        for side in (values.get("rows"), values.get("columns")):
             if type(side) is not int or not 1 <= side <= MATRIX_LIMIT:
                 raise InvalidFile(f"rows and columns must be whole numbers up to {MATRIX_LIMIT}")
-        if fields.get("box") is None or fields["rows"] * fields["columns"] > MATRIX_LIMIT:
+        if values.get("box") is None or values["rows"] * values["columns"] > MATRIX_LIMIT:
             raise InvalidFile(f"space must be a grid over a box, of at most {MATRIX_LIMIT} cells")
-        grid = Grid.from_dict(fields)
-        return cls.of_grid(grid, None if mask is None else _bits(mask, grid.size))
+        space = space_from_dict(values)
+        if not isinstance(space, AnyGrid):
+            raise InvalidFile("space must be a grid or a list of centres")
+        return cls.of_space(space)
 
     @classmethod
     def _of_list(cls, values: Mapping[str, Any]) -> Area:
@@ -157,7 +169,7 @@ def packed_integers(values: IntArray, *, signed: bool = False) -> str:
 
 def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray:
     """The numbers again; every list of numbers has one text."""
-    data = _base64(name, text)
+    data = base64_bytes(name, text)
     if len(data) % 4 or not data:
         raise InvalidFile(f"{name} must hold whole numbers of four bytes")
     return np.frombuffer(data, dtype=_kind(signed)).astype(np.int64)
@@ -165,23 +177,3 @@ def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray
 
 def _kind(signed: bool) -> npt.DTypeLike:
     return ">i4" if signed else ">u4"
-
-
-def _base64(name: str, text: Any) -> bytes:
-    if not isinstance(text, str):
-        raise InvalidFile(f"{name} must be text in base 64")
-    try:
-        data = b64decode(text.encode("ascii"), validate=True)
-    except ValueError:
-        raise InvalidFile(f"{name} must be text in base 64") from None
-    if b64encode(data).decode() != text:
-        raise InvalidFile(f"{name} must be text in base 64, with no bits to spare")
-    return data
-
-
-def _bits(text: Any, size: int) -> BoolArray:
-    data = _base64("mask", text)
-    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8)).astype(bool)
-    if len(data) != -(-size // 8) or bits[size:].any():
-        raise InvalidFile("mask must have one bit for each cell of the grid")
-    return bits[:size]

@@ -93,17 +93,12 @@ class MechanismDocument:
         """The law as a channel, for whoever counts reports; it promises what the document says."""
         return self.channel(self.promise)
 
-    @property
-    def on_a_whole_grid(self) -> bool:
-        """Whether reports lie on all cells of a grid: then they can be estimated from."""
-        return self.area.grid is not None and self.area.mask is None
-
     def channel(self, promise: BetweenPositions | None) -> PositionalElastic:
         """The law as a channel, with a promise that was checked, or else with what it is found to keep."""
-        if self.area.grid is None or not self.on_a_whole_grid:
-            raise Unsupported("reports on a mask or a list of places cannot be estimated from yet")
+        if self.area.squares is None:
+            raise Unsupported("reports on a list of places cannot be estimated from yet")
         return PositionalElastic.of_law(
-            self.area.grid, self.law, step=self.step, rim=self.rim, promise=promise
+            self.area.squares, self.law, step=self.step, rim=self.rim, promise=promise
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -240,7 +235,7 @@ def publish(
         campaign,
         round,
         level,
-        Area.of_grid(mechanism.space),
+        Area.of_space(mechanism.space),
         mechanism.step,
         mechanism.rim,
         promise,

@@ -104,7 +104,7 @@ class GaussianErrors(ErrorBars):
         if combinations is None:
             variance = np.diag(self.covariance)
         else:
-            variance = np.einsum("...i,ij,...j->...", combinations, self.covariance, combinations)
+            variance = np.einsum("...i,...i->...", combinations @ self.covariance, combinations)
         errors = np.sqrt(np.maximum(variance, 0.0))
         errors[_unknown(self.lost, combinations)] = np.inf
         errors[self._certain(combinations)] = 0.0

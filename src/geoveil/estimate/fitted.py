@@ -17,6 +17,7 @@ from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.objective import Objective
+from geoveil.estimate.regions import RegionShares, named_members
 from geoveil.holding import Drawn, Framed, Shown, below
 from geoveil.space.space import Space
 
@@ -240,6 +241,16 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
         combination[chosen] = 1.0
         share = min(1.0, float(self.distribution[chosen].sum()))
         return RegionEstimate(chosen, share, combination, self.errors)
+
+    def regions(self, districts: Any, *, name: str = "name", within: Any = None) -> RegionShares:
+        """The share of every district, with an interval of its own; shapes cut through cells by area.
+
+        ``districts`` are GeoJSON (a dictionary or a file), a GeoDataFrame, or {name: cells}; ``name`` is
+        the property that names them. ``within`` are city limits, where cells reach beyond them: the
+        people of such a cell are in its part inside.
+        """
+        names, members = named_members(self.space, districts, name=name, within=within)
+        return RegionShares(names, members, self.distribution, self.errors)
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything found out, instead of the functions that would find it."""

@@ -10,13 +10,13 @@ import numpy as np
 from scipy import fft
 from scipy.linalg import eigh, lapack
 
-from geoveil.arrays import FloatArray, count
+from geoveil.arrays import FloatArray, IntArray, count
 from geoveil.channel.channel import Information
 from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
 from geoveil.estimate.uneven import PlacesOfAll
-from geoveil.space.space import MATRIX_LIMIT
+from geoveil.space import MATRIX_LIMIT, MaskedGrid
 
 MATRIX_CELLS = 2_048
 """Up to so many unknowns the information is inverted as a matrix, in a few seconds."""
@@ -93,9 +93,14 @@ class FisherInformation:
             uneven = ", people not taken to stand evenly in their cells"
         how = uneven + "".join(dict.fromkeys(f"; {part.how}" for part in parts if part.how))
         if unknowns > MATRIX_CELLS:
-            shape = lattice_shape(observations.space)
+            space = observations.space
+            shape, cells_in = lattice_shape(space), None
+            if isinstance(space, MaskedGrid):
+                shape, cells_in = space.grid.shape, space.cells
             generator = np.random.default_rng(self.seed)
-            solver = InformationSolver(parts, cells, observations.total, shape, generator)
+            solver = InformationSolver(
+                parts, cells, observations.total, shape, generator, cells_in=cells_in
+            )
             return solver.errors(distribution, how, stopping.Meter(progress))
         information = np.asarray(sum(part.matrix() for part in parts))
         score = np.asarray(sum(part.score for part in parts))
@@ -133,7 +138,8 @@ def informations(observations: fitted.Observations, distribution: FloatArray) ->
 class InformationSolver:
     """(J + diag(1/u²))⁻¹ by conjugate gradients, preconditioned with S·F·diag(1/f)·Fᵀ·S.
 
-    S = diag(J + diag(1/u²))^{−½}; on a lattice of this ``shape`` F are its cosines and f is the diagonal of
+    S = diag(J + diag(1/u²))^{−½}; on a lattice of this ``shape`` F are its cosines (where it has cells that
+    do not exist, cut to ``cells_in``, those that do) and f is the diagonal of
     FᵀS(J + diag(1/u²))SF, which is nearly all of it where noise is alike everywhere; elsewhere F = 1. Both
     diagonals come from random scores, to a relative √(2/64): that changes the number of steps alone.
     """
@@ -145,8 +151,11 @@ class InformationSolver:
         people: int,
         shape: tuple[int, int] | None,
         generator: np.random.Generator,
+        *,
+        cells_in: IntArray | None = None,
     ) -> None:
         self._parts = parts
+        self._cells_in = cells_in
         self._people = people
         self._shape = shape
         self._generator = generator
@@ -233,21 +242,30 @@ class InformationSolver:
         scaled = residual / self._scale
         if self._shape is not None:
             lattice = (self._waves(scaled) / self._spectrum).reshape(-1, *self._shape)
-            scaled = fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(residual.shape)
+            whole = fft.idctn(lattice, axes=(-2, -1), norm="ortho").reshape(len(lattice), -1)
+            if self._cells_in is not None:
+                whole = whole[:, self._cells_in]
+            scaled = whole.reshape(residual.shape)
         return np.asarray(scaled / self._scale)
 
     def _waves(self, values: FloatArray) -> FloatArray:
-        """(…, cells) as sums of cosines of the lattice."""
+        """(…, cells) as sums of cosines of the lattice, one for each of its cells."""
         assert self._shape is not None
-        lattice = values.reshape(-1, *self._shape)
-        return np.asarray(fft.dctn(lattice, axes=(-2, -1), norm="ortho").reshape(values.shape))
+        lattice = values.reshape(-1, self._crowds)
+        if self._cells_in is not None:
+            lattice = np.zeros((len(lattice), self._shape[0] * self._shape[1]))
+            lattice[:, self._cells_in] = values.reshape(-1, self._crowds)
+        waves = fft.dctn(lattice.reshape(-1, *self._shape), axes=(-2, -1), norm="ortho")
+        return np.asarray(waves.reshape(*values.shape[:-1], -1))
 
     def _mean_square(self, drawn: Callable[[int], FloatArray]) -> FloatArray:
-        """(cells,): of many draws (draws, cells), made a chunk at a time."""
-        total, draws = np.zeros(self._cells), _DRAWS[1]
-        for first in range(0, draws, self._chunk):
-            total += np.square(drawn(min(self._chunk, draws - first))).sum(axis=0)
-        return total / draws
+        """(any,): of many draws (draws, any), made a chunk at a time."""
+        draws = _DRAWS[1]
+        sums = (
+            np.square(drawn(min(self._chunk, draws - first))).sum(axis=0)
+            for first in range(0, draws, self._chunk)
+        )
+        return np.asarray(sum(sums)) / draws
 
     def _scores(self, draws: int) -> FloatArray:
         """(draws, cells): random scores with covariance J + diag(1/u²)."""

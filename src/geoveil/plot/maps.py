@@ -15,7 +15,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, vector
 from geoveil.errors import InvalidInput, Unsupported, require
 from geoveil.files import replaced_file
-from geoveil.space import Grid, MapSpace, Points, Space
+from geoveil.space import AnyGrid, Grid, MapSpace, MaskedGrid, Points, Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,11 +209,14 @@ def _draw_map(axes: Axes, space: Space, shares: FloatArray, top: float, gamma: f
     axes.grid(False)
     for edge in axes.spines.values():
         edge.set(visible=True, linewidth=0.6, color="0.5")
-    if isinstance(space, Grid):
-        west, south = space.corner_km
-        east, north = west + space.columns * space.cell_km, south + space.rows * space.cell_km
+    if isinstance(space, AnyGrid):
+        grid = space.grid if isinstance(space, MaskedGrid) else space
+        west, south = grid.corner_km
+        east, north = west + grid.width_km, south + grid.height_km
+        # cells that do not exist are left blank
+        image = shares if isinstance(space, Grid) else space.spread(shares, empty=np.nan)
         return axes.imshow(
-            shares.reshape(space.shape), origin="lower", extent=(west, east, south, north),
+            image.reshape(grid.shape), origin="lower", extent=(west, east, south, north),
             cmap=quiet_map(), norm=scale, interpolation="nearest",
         )  # fmt: skip
     if not isinstance(space, Points):

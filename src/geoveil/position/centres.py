@@ -51,7 +51,9 @@ class Centres:
         wide = np.pad(np.zeros((rows, columns), dtype=bool), rim, constant_values=True)
         cells = np.concatenate((np.argwhere(inside), np.argwhere(wide) - rim))
         north, east = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
-        lattice = Lattice(rows + 2 * rim, columns + 2 * rim, step, rim, frozen(cells + rim))
+        lattice = Lattice(
+            rows + 2 * rim, columns + 2 * rim, step, rim, frozen(cells + rim), int(inside.sum())
+        )
         beyond = 0 if rim else step // 2
         low = int(east[0]) * step - beyond, int(north[0]) * step - beyond
         high = int(east[-1]) * step + beyond, int(north[-1]) * step + beyond
@@ -97,6 +99,8 @@ class Lattice:
     step: int
     rim: int
     cells: IntArray
+    inner: int
+    """How many of the places are cells of the grid; they come first, and the rim after them."""
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -110,6 +114,34 @@ class Lattice:
     def plain(self) -> bool:
         """Whether every place of the grid is there, row by row."""
         return not self.rim and len(self.cells) == self.rows * self.columns
+
+    @property
+    def inner_shape(self) -> tuple[int, int]:
+        """Rows and columns of the grid without its rim."""
+        return self.rows - 2 * self.rim, self.columns - 2 * self.rim
+
+    @cached_property
+    def inner_places(self) -> IntArray | None:
+        """(inner,): the numbers of the cells in the grid without its rim; ``None`` where all exist."""
+        rows, columns = self.inner_shape
+        if self.inner == rows * columns:
+            return None
+        at = self.cells[: self.inner] - self.rim
+        return frozen(at[:, 0] * columns + at[:, 1])
+
+    def spread_inner(self, values: FloatArray) -> FloatArray:
+        """(…, inner) values of cells → (…, rows, columns) without the rim, zero where there is none."""
+        if self.inner_places is None:
+            return values.reshape(*values.shape[:-1], *self.inner_shape)
+        rows, columns = self.inner_shape
+        array = np.zeros((*values.shape[:-1], rows * columns))
+        array[..., self.inner_places] = values
+        return array.reshape(*values.shape[:-1], rows, columns)
+
+    def gather_inner(self, array: FloatArray) -> FloatArray:
+        """(…, rows, columns) without the rim → (…, inner)."""
+        flat = array.reshape(*array.shape[:-2], -1)
+        return flat if self.inner_places is None else flat[..., self.inner_places]
 
     def offsets(self, east: float, north: float) -> tuple[FloatArray, FloatArray]:
         """East and north, in cells, from the centres to places so far from a node, in the order of FFTs."""

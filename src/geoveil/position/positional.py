@@ -22,7 +22,7 @@ from geoveil.position.position_certificate import PositionCertificate
 from geoveil.position.spread import PlacesInCells, SpreadKernel, layers_of
 from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space.grid import Grid
+from geoveil.space import AnyGrid, Grid, MaskedGrid
 from geoveil.space.space import Space
 
 _FINE = 0.004
@@ -54,7 +54,7 @@ class PositionalElastic(Mechanism):
 
     name = "elastic-positions"
     reference = "Geoveil, docs/guarantee.md: Blahut–Arimoto weights under a rounded cone"
-    space: Grid
+    space: AnyGrid
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PositionalElastic(Mechanism):
         step: int,
         rim: int = 0,
     ) -> None:
-        if not isinstance(space, Grid):
+        if not isinstance(space, AnyGrid):
             raise Unsupported("a promise between positions needs a grid; use between='cells'")
         self.space = space
         self.beta_per_km = positive("beta_per_km", beta_per_km)
@@ -75,9 +75,7 @@ class PositionalElastic(Mechanism):
             raise InvalidInput(
                 f"rim ({rim}) must be 0 or 1, and step ({step}) an even number up to {FINEST}"
             )
-        self.centres = Centres.of_grid(
-            space.rows, space.columns, step=self.step, pitch_km=space.cell_km / self.step, rim=rim
-        )
+        self.centres = centres_over(space, step=self.step, rim=self.rim)
         self.report_count = self.centres.size
         self.cone = RoundedCone(self.beta_per_km, ROUNDING_CELLS * space.cell_km)
         self.law = WholeLaw(self.centres, np.asarray(weights), self.cone)
@@ -85,7 +83,7 @@ class PositionalElastic(Mechanism):
 
     @classmethod
     def of_law(
-        cls, space: Grid, law: WholeLaw, *, step: int, rim: int, promise: BetweenPositions | None
+        cls, space: AnyGrid, law: WholeLaw, *, step: int, rim: int, promise: BetweenPositions | None
     ) -> PositionalElastic:
         """A law in whole numbers, with a promise that was checked when it was published or read, if any."""
         beta = law.cone.beta_per_km
@@ -119,7 +117,7 @@ class PositionalElastic(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """The certificate, a little above the exact loss."""
-        east, north = self.space.centres[0] + np.array(self.certificate.worst_km)
+        east, north = origin_km(self.space) + np.array(self.certificate.worst_km)
         return PrivacyLoss(
             self.certificate.epsilon_per_km,
             None,
@@ -161,7 +159,7 @@ class PositionalElastic(Mechanism):
         self, places_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM
     ) -> IntArray:
         """One report for each place (…, 2) in the plane of the space, in km."""
-        places = np.asarray(places_km, np.float64) - self.space.centres[0]
+        places = np.asarray(places_km, np.float64) - origin_km(self.space)
         steps = self.law.steps_of(places)
         drawn = self.law.sample(steps.reshape(-1, 2), checked_randomness(randomness))
         return drawn.reshape(steps.shape[:-1])
@@ -302,6 +300,21 @@ class PositionalElastic(Mechanism):
         """The largest 1/C[x, x] over the cells, people spread evenly; the rim is nobody's cell."""
         stays = min(float(self._column(cell)[cell]) for cell in range(self.space.size))
         return 1 / stays
+
+
+def centres_over(space: AnyGrid, *, step: int, rim: int) -> Centres:
+    """Where reports lie, ``step`` steps of the lattice making a cell: the cells, then the rim of the grid."""
+    grid, mask = (space, None) if isinstance(space, Grid) else (space.grid, space.mask)
+    pitch_km = space.cell_km / step
+    return Centres.of_grid(
+        grid.rows, grid.columns, step=step, pitch_km=pitch_km, rim=rim, mask=mask
+    )
+
+
+def origin_km(space: AnyGrid) -> FloatArray:
+    """Where the centres are measured from, in the plane of the space: cell 0 of the whole grid."""
+    grid = space.grid if isinstance(space, MaskedGrid) else space
+    return grid.centres[0]
 
 
 def lattice_step(epsilon_per_km: float, cell_km: float) -> int:

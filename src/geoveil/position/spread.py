@@ -33,25 +33,22 @@ class Layer(NamedTuple):
 def layers_of(centres: Centres, across: int) -> list[Layer]:
     """``across``² positions in every cell of a grid, each moved into the rectangle of ``centres``.
 
-    Cells at an edge of the rectangle have several positions moved to the same place.
+    Cells at an edge of the rectangle have several positions moved to the same place; rows and columns
+    beyond it have no cells.
     """
     lattice = centres.lattice
     if lattice is None:
         raise InvalidInput("only the cells of a grid can be spread over")
     inside, shares = positions_on_a_side(across)
     axes = []
-    for cells, low, high in zip(
-        (lattice.columns - 2 * lattice.rim, lattice.rows - 2 * lattice.rim),
-        centres.low,
-        centres.high,
-        strict=True,
-    ):
+    for cells, low, high in zip(lattice.inner_shape[::-1], centres.low, centres.high, strict=True):
         middle = np.arange(cells)
         moved = np.clip(middle[:, None] + inside, low / lattice.step, high / lattice.step)
         offsets = np.round(moved - middle[:, None], 9)  # (cells, across)
-        axes.append({at: (offsets == at) @ shares for at in np.unique(offsets).tolist()})
+        lived_in = (middle * lattice.step >= low) & (middle * lattice.step <= high)
+        axes.append({at: (offsets == at) @ shares for at in np.unique(offsets[lived_in]).tolist()})
     return [
-        Layer(east, north, np.outer(rows, columns).ravel())
+        Layer(east, north, lattice.gather_inner(np.outer(rows, columns)))
         for north, rows in axes[1].items()
         for east, columns in axes[0].items()
     ]
@@ -69,9 +66,7 @@ class SpreadKernel(Operator):
         self.centres, self.cone, self.layers = centres, cone, layers
         self.lattice = centres.lattice
         self.cell_km = self.lattice.step * centres.pitch_km
-        rim = self.lattice.rim
-        self._inside = self.lattice.rows - 2 * rim, self.lattice.columns - 2 * rim
-        self.cells = self._inside[0] * self._inside[1]
+        self.cells = self.lattice.inner
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,14 +94,14 @@ class SpreadKernel(Operator):
         workers = fft_workers(height * width)
         spectrum = fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
         spectrum = fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
-        laws = np.empty((*theta.shape[:-1], len(self.layers), *self._inside))
-        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in self._inside)
+        laws = np.empty((*theta.shape[:-1], len(self.layers), self.cells))
+        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in lattice.inner_shape)
         held = np.empty_like(spectrum)
         for number, own in enumerate(self._spectra):
             np.multiply(spectrum, own, out=held)
             part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
             law = fft.irfft(part, width, axis=-1, workers=workers)
-            laws[..., number, :, :] = law[..., columns]
+            laws[..., number, :] = lattice.gather_inner(law[..., columns])
         return laws.reshape(*theta.shape[:-1], -1)
 
     def _pull(self, values: FloatArray) -> FloatArray:
@@ -114,9 +109,10 @@ class SpreadKernel(Operator):
         lattice, (height, width) = self.lattice, self.lattice.shape
         workers = fft_workers(height * width)
         total = np.zeros((*values.shape[:-1], height, width // 2 + 1), dtype=np.complex128)
-        layered = values.reshape(*values.shape[:-1], len(self.layers), *self._inside)
+        layered = values.reshape(*values.shape[:-1], len(self.layers), self.cells)
         for number, own in enumerate(self._spectra):
-            part = fft.rfft(layered[..., number, :, :], width, axis=-1, workers=workers)
+            inner = lattice.spread_inner(layered[..., number, :])
+            part = fft.rfft(inner, width, axis=-1, workers=workers)
             np.conjugate(part, out=part)
             # the conjugate of the transform of the values
             part = fft.ifft(
@@ -139,21 +135,33 @@ class SpreadKernel(Operator):
         places = lattice.cells[:, 0] * lattice.columns + lattice.cells[:, 1]
         spread = scattered(backend, places, lattice.rows * lattice.columns)
         taken = backend.put_places(places)
-        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in self._inside)
+        inner, within = lattice.inner_shape, lattice.inner_places
+        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in inner)
         # Values begin where the inner cells do, so that the rim before them comes out at the far end.
         down, right = (
             backend.put_places((np.arange(size) - lattice.rim) % padded)
             for size, padded in zip((lattice.rows, lattice.columns), lattice.shape, strict=True)
         )
 
+        there, wide = None, None
+        if within is not None:  # cells that do not exist
+            there = backend.put_places(within)
+            wide = scattered(backend, within, inner[0] * inner[1])
+
         def push(theta: Array) -> Array:
             box = (*theta.shape[:-1], lattice.rows, lattice.columns)
             spectrum = torus.transformed(xp.reshape(spread(theta), box))
             laws = [torus.values(spectrum * own)[..., rows, columns] for own in spectra]
-            return xp.reshape(xp.stack(laws, axis=-3), (*theta.shape[:-1], self.shape[1]))
+            layers = (*theta.shape[:-1], len(spectra), inner[0] * inner[1])
+            stacked = xp.reshape(xp.stack(laws, axis=-3), layers)
+            if there is not None:
+                stacked = xp.take(stacked, there, axis=-1)
+            return xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
 
         def pull(values: Array) -> Array:
-            layered = xp.reshape(values, (*values.shape[:-1], len(spectra), *self._inside))
+            layered = xp.reshape(values, (*values.shape[:-1], len(spectra), self.cells))
+            layered = layered if wide is None else wide(layered)
+            layered = xp.reshape(layered, (*values.shape[:-1], len(spectra), *inner))
             total = sum(
                 torus.transformed(layered[..., number, :, :]) * own
                 for number, own in enumerate(turned)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -14,6 +16,8 @@ from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock, TrustedClock
+from geoveil.space import MaskedGrid
+from geoveil.space.outline import Outline
 from geoveil.store import (
     CampaignRecord,
     ClosingRecord,
@@ -80,6 +84,30 @@ class Campaigns:
         if not self._store.create_campaign(record, conclusions.record_of(documents, settings, now)):
             raise exists
         return record
+
+    def draw(self, campaign: str, outlines: Sequence[Outline]) -> None:
+        """Keep only the cells of a box that city limits cover, before anybody has reported.
+
+        A round with mechanisms for those cells follows the open one. A report that was drawn under the box
+        and comes later is counted in its own round, and enters no map. Raises ``unknown-campaign``,
+        ``campaign-ended``, ``area-fixed`` or ``invalid-campaign``.
+        """
+        if self._record(campaign).state == "ended":
+            raise Problem("campaign-ended", "a campaign that has ended keeps its area")
+        settings, current, now = self.settings(campaign), self._look(campaign), int(self.clock())
+        space = MaskedGrid.covered(settings.grid, outlines)
+        documents = tuple(
+            replace(document, round=current.number + 1)
+            for document in conclusions.first_documents(settings, campaign, now, space)
+        )
+        begun = any(each.total for each in self._store.rounds(campaign))
+        following = conclusions.record_of(documents, settings, now)
+        if begun or not self._store.replace_document(following, after=current.number, at_s=now):
+            raise Problem(
+                "area-fixed",
+                "the area must be drawn before the first report; make another campaign for another area",
+            )
+        self._forget(campaign)
 
     # -- looking up ------------------------------------------------------------------------------
 

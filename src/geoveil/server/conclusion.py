@@ -33,7 +33,7 @@ from geoveil.estimate.bars import ErrorBars
 from geoveil.position.positional import PositionalElastic
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, told_slots
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import Grid, Space
+from geoveil.space import AnyGrid, Grid, Space
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 
 VERSION = 1
@@ -99,12 +99,15 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
     settings, last = work.settings, work.last
-    documents = {number: read_kept(work.documents[number]) for number in sorted(work.documents)}
+    documents = in_one_space(
+        {number: read_kept(work.documents[number]) for number in sorted(work.documents)}
+    )
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
+    space = rounds[-1].mechanisms[0].space if rounds else settings.grid
     campaign = Campaign.from_rounds(
-        settings.grid, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
+        space, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
     )
     if not rounds or campaign.current.number != work.round or not campaign.close_round(last=last):
         raise NothingToRelease(
@@ -131,6 +134,14 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     return Conclusion(body, closing.reports, following, slots=maps)
 
 
+def in_one_space(documents: dict[int, Documents]) -> dict[int, Documents]:
+    """Those whose cells are the cells of the newest: before its first report, a campaign may get others."""
+    newest = documents[max(documents)][0].area.to_dict() if documents else {}
+    return {
+        number: levels for number, levels in documents.items() if levels[0].area.to_dict() == newest
+    }
+
+
 def round_of(number: int, levels: Sequence[MechanismDocument], counts: IntArray) -> Round:
     """A round from its documents and its counts, whose slots are added up."""
     by_level = counts.reshape(len(levels), -1, levels[0].law.centres.size).sum(axis=1)
@@ -154,10 +165,16 @@ def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
 # --- Documents
 
 
-def first_documents(settings: CampaignSettings, campaign: str, now_s: int) -> Documents:
-    """Those of the first round: nothing is believed yet, every cell is as likely as any other."""
+def first_documents(
+    settings: CampaignSettings, campaign: str, now_s: int, space: AnyGrid | None = None
+) -> Documents:
+    """Those of the first round: nothing is believed yet, every cell is as likely as any other.
+
+    The cells are those of the box, or of ``space``, which an operator drew.
+    """
     try:
-        return _published(Campaign(settings.grid, rule=settings.rule), settings, campaign, now_s)
+        begun = Campaign(settings.grid if space is None else space, rule=settings.rule)
+        return _published(begun, settings, campaign, now_s)
     except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
             f"epsilon_per_km ({settings.rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
@@ -332,17 +349,21 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     }
 
 
-def block_bars(bars: ErrorBars, grid: Space, side: int) -> dict[str, Any]:
+def block_bars(bars: ErrorBars, space: Space, side: int) -> dict[str, Any]:
     """Standard errors and intervals of blocks of side × side cells, from the south-west, row by row.
 
-    A crowd is known far better than each of its cells; intervals of cells do not add up.
+    A crowd is known far better than each of its cells; intervals of cells do not add up. A block without
+    a cell that exists has nobody.
     """
-    assert isinstance(grid, Grid)
+    assert isinstance(space, AnyGrid)
+    grid, cells = (
+        (space, np.arange(space.size)) if isinstance(space, Grid) else (space.grid, space.cells)
+    )
     across = -(-grid.columns // side)
-    rows, columns = np.divmod(np.arange(grid.size), grid.columns)
+    rows, columns = np.divmod(cells, grid.columns)
     block = rows // side * across + columns // side
-    members = np.zeros((int(block[-1]) + 1, grid.size))
-    members[block, np.arange(grid.size)] = 1.0
+    members = np.zeros((across * -(-grid.rows // side), space.size))
+    members[block, np.arange(space.size)] = 1.0
     low, high = bars.interval(LEVEL, members)
     errors = bars.standard_error(members)
     return {

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil.errors import InvalidInput
+from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.estimate.regions import members_of
 from geoveil.server import openapi as api
 from geoveil.server import questions
 from geoveil.server.apart import CalculationFailed
@@ -24,8 +24,11 @@ from geoveil.server.handlers import HELD, answer, operation
 from geoveil.server.openapi import JSON, Audience
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, decode, tagged
+from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.server.shapes import BACKDROP_BYTES, Region, backdrop_of, read_regions
+from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
+from geoveil.space import Space, space_from_dict
+from geoveil.space.outline import Outline
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -133,7 +136,7 @@ async def counts(service: Service, request: Request) -> Response:
     body=api.GEOJSON_SCHEMA,
 )
 async def regions(service: Service, request: Request) -> Response:
-    """The share of all cells whose centre lies in a region, with an interval of its own."""
+    """The share of each region, which has of every cell the part it covers, with an interval of its own."""
     campaign = service.campaign_id(request.path_params["campaign"])
     body = await service.body(request.scope, request.receive)
     number = asked_round(request)
@@ -168,15 +171,16 @@ async def region_of_map(service: Service, request: Request) -> Response:
 
 
 async def _shares(
-    service: Service, campaign: str, number: int | None, given: list[Region], limit_s: float
+    service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
 ) -> api.Regions:
     evidence = await service.blocking(service.campaigns.evidence, campaign, number)
-    settings = await service.blocking(service.campaigns.settings, campaign)
-    lat, lng = settings.grid.centres_latlng()
-    chosen = [np.flatnonzero(await service.working(each.holds, lat, lng)) for each in given]
+    try:
+        members = await service.working(members_of, _space(evidence), given)
+    except GeoveilError as problem:
+        raise Problem("invalid-geojson", str(problem)) from None
     try:
         found = await service.working(
-            service.calculator.answer, limit_s, questions.shares_of, evidence, chosen
+            service.calculator.answer, limit_s, questions.shares_of, evidence, members
         )
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
@@ -184,10 +188,40 @@ async def _shares(
     if isinstance(found, str):
         raise Problem("not-offered", found)
     rows = [
-        api.RegionShare(each.name, int(cells.size), *numbers)
-        for each, cells, numbers in zip(given, chosen, found, strict=True)
+        api.RegionShare(each.name, int((parts > 0.0).sum()), *numbers)
+        for each, parts, numbers in zip(given, members, found.rows, strict=True)
     ]
-    return api.Regions(read_body(evidence.body)["round"], LEVEL, rows)
+    number = read_body(evidence.body)["round"]
+    return api.Regions(number, LEVEL, rows, found.left_out, found.counted_twice)
+
+
+def _space(evidence: Evidence) -> Space:
+    """The cells that an estimate is about."""
+    return space_from_dict(read_body(evidence.body)["space"])
+
+
+# --- The area: city limits
+
+
+@operation(
+    "PUT /api/campaigns/{campaign}/area",
+    "City limits: the cells of the box outside of them do not exist",
+    Audience.OPERATOR,
+    {204: ("A mechanism for the cells inside is published.", {})},
+    problems=("invalid-geojson", "invalid-campaign", "area-fixed", "campaign-ended", "overloaded"),
+    body=api.GEOJSON_SCHEMA,
+)
+async def put_area(service: Service, request: Request) -> Response:
+    """Keep only the cells that polygons cover, before the first report; up to 4 MiB of GeoJSON."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    await service.blocking(service.campaigns.settings, campaign)
+    body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
+    given = await service.working(read_regions, body)
+    try:
+        await service.working(service.campaigns.draw, campaign, given)
+    except InvalidInput as problem:
+        raise Problem("invalid-campaign", str(problem)) from None
+    return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
 # --- The backdrop: streets and coast behind the cells

@@ -276,21 +276,28 @@ class NoisyCounts(msgspec.Struct, frozen=True):
 
 
 class RegionShare(msgspec.Struct, frozen=True):
-    """The share of the people in a region: of all cells whose centre lies in it."""
+    """The share of the people in a region, which has of every cell the part that it covers.
+
+    ``cells`` are all that it touches; ``in_cut_cells`` is what of the share is in cells that it cuts, whose
+    people are taken to stand evenly in them.
+    """
 
     name: str
     cells: int
     share: float
     low: float
     high: float
+    in_cut_cells: float
 
 
 class Regions(msgspec.Struct, frozen=True):
-    """Regions of one estimate, each with the interval of its own."""
+    """Regions of one estimate, each with the interval of its own; who is in none of them, and in two."""
 
     round: int
     level: float
     regions: list[RegionShare]
+    left_out: float
+    counted_twice: float
 
 
 class Ground(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from geoveil.campaign.rounds import Closing, Round, found_fakes
 from geoveil.document.wire import read_kept
 from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
+from geoveil.estimate.regions import RegionShares
 from geoveil.server.conclusion import LEVEL, read_body, round_of
 from geoveil.space import Grid
 
@@ -94,24 +95,27 @@ def _advice(
     }
 
 
-def shares_of(
-    send: Send, evidence: Evidence, chosen: list[IntArray]
-) -> list[tuple[float, ...]] | str:
-    """Share, low and high end of several sets of cells; or a sentence why that cannot be said.
+class RegionAnswer(NamedTuple):
+    """Of each region its share, the ends of its interval and what lies in cut cells; what is in none."""
 
-    Intervals of cells do not add up: what one cell has too much its neighbour has too little. The error
-    bars of the estimate are made again, with the covariance of its cells.
+    rows: list[tuple[float, ...]]
+    left_out: float
+    counted_twice: float
+
+
+def shares_of(send: Send, evidence: Evidence, members: FloatArray) -> RegionAnswer | str:
+    """What is known about regions with these parts of every cell; or a sentence why that cannot be said.
+
+    The error bars of the estimate are made again, with the covariance of its cells.
     """
     try:
         bars = _bars(evidence.body, _Same(evidence))
     except NotAnswered as reason:
         return str(reason)
-    combinations = np.zeros((len(chosen), bars.distribution.size))
-    for row, cells in zip(combinations, chosen, strict=True):
-        row[cells] = 1.0
-    share = np.minimum(combinations @ bars.distribution, 1.0)
-    low, high = bars.interval(LEVEL, combinations)
-    return [tuple(map(float, each)) for each in zip(share, low, high, strict=True)]
+    found = RegionShares([""] * len(members), members, bars.distribution, bars)
+    columns = (found.share, *found.interval(LEVEL), found.in_cut_cells)
+    rows = [tuple(map(float, each)) for each in zip(*columns, strict=True)]
+    return RegionAnswer(rows, found.left_out, found.counted_twice)
 
 
 class _Same:

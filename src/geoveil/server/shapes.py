@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from geoveil.arrays import BoolArray, FloatArray
+from geoveil.errors import GeoveilError
 from geoveil.server.problem import Problem, decode
+from geoveil.space.outline import Outline, checked_polygon
 
 BACKDROP_BYTES = 4 << 20
 """Longest body of a backdrop."""
@@ -137,33 +138,7 @@ def backdrop_of(body: bytes) -> bytes:
     return msgspec.json.encode({"type": "FeatureCollection", "features": features})
 
 
-class Region(NamedTuple):
-    """A named area: rings of (longitude, latitude), inside where an odd number of them surround."""
-
-    name: str
-    rings: list[FloatArray]
-
-    def holds(self, lat: FloatArray, lng: FloatArray) -> BoolArray:
-        """Which places lie inside, along the shorter way round where the area crosses ±180°."""
-        inside = np.zeros(lat.shape, dtype=bool)
-        for ring in self.rings:
-            x = np.unwrap(ring[:, 0], period=360.0)
-            middle = (x.min() + x.max()) / 2
-            here = middle + np.remainder(lng - middle + 180.0, 360.0) - 180.0
-            inside ^= _surrounded(x - here[..., None], ring[:, 1] - lat[..., None])
-        return inside
-
-
-def _surrounded(x: FloatArray, y: FloatArray) -> BoolArray:
-    """Whether rings seen from a place (…, corners) go round it: edges that cross the ray to the east."""
-    x_next, y_next = np.roll(x, -1, axis=-1), np.roll(y, -1, axis=-1)
-    across = (y > 0) != (y_next > 0)
-    slope = np.divide(x_next - x, y_next - y, out=np.zeros_like(x), where=across)
-    east = across & (x - y * slope > 0)
-    return np.asarray(east.sum(axis=-1) % 2 == 1)
-
-
-def read_regions(body: bytes) -> list[Region]:
+def read_regions(body: bytes) -> list[Outline]:
     """The areas of a GeoJSON text with their names, at most 200; lines are refused."""
     regions = []
     for number, shape in enumerate(read_shapes(body), start=1):
@@ -174,7 +149,11 @@ def read_regions(body: bytes) -> list[Region]:
             raise _invalid(
                 f"the name of a region must have up to {_NAME_LENGTH} printable characters"
             )
-        regions.append(Region(name, [np.array(ring) for ring in lines_of(shape)]))
+        several = [shape.coordinates] if shape.type == "Polygon" else shape.coordinates
+        try:
+            regions.append(Outline(name, tuple(checked_polygon(each, name) for each in several)))
+        except GeoveilError as problem:
+            raise _invalid(str(problem)) from None
     if len(regions) > MOST_REGIONS:
         raise _invalid(f"there must be at most {MOST_REGIONS} regions; ask in several requests")
     return regions

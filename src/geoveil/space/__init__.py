@@ -9,14 +9,15 @@ from geoveil.errors import InvalidFile
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.space.masked_grid import AnyGrid, MaskedGrid
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.points import Points
 from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MATRIX_LIMIT, MapSpace, Space, kind_of
 
 __all__ = [
-    "MATRIX_LIMIT", "Box", "Grid", "Line", "MapSpace", "Outside", "OutsideCount", "Points", "Space",
-    "TangentPlane", "register_space", "space_from_dict",
+    "MATRIX_LIMIT", "AnyGrid", "Box", "Grid", "Line", "MapSpace", "MaskedGrid", "Outside", "OutsideCount",
+    "Points", "Space", "TangentPlane", "register_space", "space_from_dict",
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Space]] = {"grid": Grid, "line": Line, "points": Points}
@@ -36,4 +37,6 @@ def space_from_dict(values: Mapping[str, Any]) -> Space:
     kind = kind_of(values)
     if kind not in _KINDS:
         raise InvalidFile(f"the kind of a space ({kind!r}) must be one of {', '.join(_KINDS)}")
+    if kind == "grid" and "mask" in values:
+        return MaskedGrid.from_dict(values)
     return _KINDS[kind].from_dict(values)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, finite
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, finite
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, wrapped
 
@@ -188,8 +188,10 @@ def feature_collection(
     return {"type": "FeatureCollection", "features": features}
 
 
-def cell_polygons(lat: FloatArray, lng: FloatArray) -> Iterable[Geometry]:
-    """The cells between lattice corners given as (rows + 1, columns + 1) arrays, row by row.
+def cell_polygons(
+    lat: FloatArray, lng: FloatArray, cells: IntArray | None = None
+) -> Iterable[Geometry]:
+    """The cells, or some of them, between lattice corners given as (rows + 1, columns + 1) arrays.
 
     ``lng`` runs on beyond ±180 where the lattice crosses it; cells that cross are cut in two.
     """
@@ -198,7 +200,7 @@ def cell_polygons(lat: FloatArray, lng: FloatArray) -> Iterable[Geometry]:
         [corners[:-1, :-1], corners[:-1, 1:], corners[1:, 1:], corners[1:, :-1], corners[:-1, :-1]],
         axis=2,
     ).reshape(-1, 5, 2)
-    return (_polygon(ring) for ring in rings.tolist())
+    return (_polygon(ring) for ring in rings[slice(None) if cells is None else cells].tolist())
 
 
 def _polygon(ring: Ring) -> Geometry:

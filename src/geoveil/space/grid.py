@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.space.box import Box, cell_polygons, check_reach, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane
 from geoveil.space.space import MapSpace, entries
+
+if TYPE_CHECKING:
+    from geoveil.space.masked_grid import MaskedGrid
 
 CELL_LIMIT = 10**8
 """No grid has more cells than this."""
@@ -89,6 +92,18 @@ class Grid(MapSpace):
         gain a row by rounding.
         """
         return cls._over(Box(south=south, west=west, north=north, east=east), cell_km)
+
+    @classmethod
+    def from_polygon(cls, area: Any, *, cell_km: float) -> MaskedGrid:
+        """The cells of an area such as city limits; cells outside do not exist.
+
+        ``area`` is GeoJSON (a dictionary, or the name of a file), or what Shapely and GeoPandas have: one
+        or several polygons, with holes. A cell exists where the area covers at least 1 % of it. Rings that
+        cross themselves are refused; those across ±180° are taken the shorter way round.
+        """
+        from geoveil.space.masked_grid import MaskedGrid  # which has a grid beneath
+
+        return MaskedGrid.over(area, cell_km)
 
     @classmethod
     def around(
@@ -247,14 +262,18 @@ class Grid(MapSpace):
 
     # -- documents -------------------------------------------------------------------------------
 
-    def to_geojson(self, properties: Mapping[str, ArrayLike] | None = None) -> dict[str, Any]:
+    def to_geojson(
+        self, properties: Mapping[str, ArrayLike] | None = None, cells: IntArray | None = None
+    ) -> dict[str, Any]:
         """The cells as a GeoJSON FeatureCollection, with one value per cell for each property.
 
-        Rings are (lng, lat), counter-clockwise; cells across ±180° are cut there (RFC 7946).
+        Rings are (lng, lat), counter-clockwise; cells across ±180° are cut there (RFC 7946). Where only
+        some ``cells`` are wanted, they are numbered anew, from 0.
         """
         lat, lng = self.plane.to_latlng(self.corners_km())
         turn = np.remainder(lng - self.plane.lng + 180.0, 360.0) - 180.0
-        return feature_collection(cell_polygons(lat, self.plane.lng + turn), self.size, properties)
+        shapes = cell_polygons(lat, self.plane.lng + turn, cells)
+        return feature_collection(shapes, self.size if cells is None else cells.size, properties)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind, rows, columns, cell_km and box ([south, west, north, east], or null)."""

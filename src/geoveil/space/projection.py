@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from geoveil.arrays import ArrayLike, BoolArray, FloatArray
-from geoveil.errors import InvalidInput, OutsideSpace
+from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace
 from geoveil.space.outside import no_degrees
 
 Degrees = ArrayLike | None
@@ -195,3 +196,40 @@ def refuse(condition: str, wrong: BoolArray, hint: str = "") -> None:
         position = int(np.flatnonzero(wrong.ravel())[0])
         advice = f"; {hint}" if hint else ""
         raise InvalidInput(f"{condition}; the entry at position {position} is not{advice}")
+
+
+# --- Reference systems of files
+
+
+_DEGREES = re.compile(
+    r"\b(EPSG:+4326|(OGC:([\d.]*:)?)?CRS:?84)$|^GEOG[A-Z]*\[\"WGS[ _]?(19)?84[\" ]"
+)
+_PLAIN_NAMES = ("WGS 84", "WGS 84 (CRS84)")
+_PRECISE = re.compile(r"\d[.,]\d\d")
+
+
+def check_degrees(crs: Any, name: str) -> None:
+    """Refuse coordinates that are not degrees of WGS84; no reference system means that they are.
+
+    ``crs`` is PROJJSON, the ``crs`` member of GeoJSON, or text.
+
+    >>> check_degrees({"id": {"authority": "EPSG", "code": 4326}}, "places.parquet")
+    """
+    if crs is None:
+        return
+    try:  # AUTHORITY:CODE where there is one, else the name; empty where there is neither
+        if isinstance(crs, str):
+            named = crs
+        elif "id" in crs:
+            named = f"{crs['id']['authority']}:{crs['id']['code']}"
+        else:
+            named = str(crs["name"] if "name" in crs else crs["properties"]["name"])
+    except (KeyError, TypeError):
+        named = ""
+    if _DEGREES.search(named) or (named in _PLAIN_NAMES and crs["type"] == "GeographicCRS"):
+        return
+    shown = "one of its own" if not named or _PRECISE.search(named) else named[:60]
+    raise InvalidFile(
+        f"{name} must hold longitude and latitude in degrees (WGS84); its coordinate reference "
+        f"system is {shown}; convert it to EPSG:4326"
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import Space
 
 _STEPS = 1 << 32
@@ -37,6 +38,10 @@ def steepness(values: FloatArray, space: Space) -> Steepness:
         return _on_lattice(values.reshape(space.shape), space.cell_km)
     if isinstance(space, Line):
         return _on_lattice(values.reshape(1, -1), 1.0)
+    if isinstance(space, MaskedGrid):
+        found = _on_lattice(space.spread(values, empty=np.nan), space.cell_km)
+        one, other = np.searchsorted(space.cells, found.pair).tolist()
+        return Steepness(found.slope_per_km, (one, other), found.exact)
     best = Steepness(0.0, (0, 1))
     for cell in range(space.size - 1):
         distance = space.distances_from_km(cell)[cell + 1 :]
@@ -48,11 +53,13 @@ def steepness(values: FloatArray, space: Space) -> Steepness:
 
 
 def _on_lattice(values: FloatArray, pitch_km: float) -> Steepness:
-    """``values`` is (rows, columns); pairs by offset (down ≥ 0, across ≥ 0), in order of distance."""
+    """``values`` is (rows, columns), not a number where there is no cell; pairs by offset (down ≥ 0,
+    across ≥ 0), in order of distance."""
     rows, columns = values.shape
-    spread = float(values.max() - values.min())
+    spread = float(np.nanmax(values) - np.nanmin(values))
     distances = np.hypot(np.arange(rows)[:, None], np.arange(columns)[None, :]).ravel()
-    best, steps = Steepness(0.0, (0, 1)), 0
+    first, second = np.flatnonzero(~np.isnan(values))[:2].tolist()
+    best, steps = Steepness(0.0, (first, second)), 0
     for offset in np.argsort(distances, kind="stable")[1:]:  # the first is no offset at all
         (down, across), far_km = divmod(int(offset), columns), pitch_km * float(distances[offset])
         if spread <= best.slope_per_km * far_km:
@@ -62,7 +69,7 @@ def _on_lattice(values: FloatArray, pitch_km: float) -> Steepness:
         west, east = slice(0, columns - across), slice(across, columns)
         # down to the east, and (where that is another offset) down to the west
         for near, far in ((west, east), (east, west))[: 1 + (down > 0 and across > 0)]:
-            change = np.abs(values[down:, far] - values[: rows - down, near])
+            change = np.fmax(np.abs(values[down:, far] - values[: rows - down, near]), 0.0)
             steps += change.size
             row, column = divmod(int(np.argmax(change)), columns - across)
             slope = float(change[row, column]) / far_km

@@ -13,17 +13,11 @@ import numpy as np
 
 from geoveil.document.canonical import named_once, strict_json
 from geoveil.errors import InvalidFile
+from geoveil.space.projection import check_degrees
 from geoveil.table.reader import DOCUMENT, GEOMETRY, PIPE, Source, TableReader, unpacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-_DEGREES = re.compile(
-    r"\b(EPSG:+4326|(OGC:([\d.]*:)?)?CRS:?84)$|^GEOG[A-Z]*\[\"WGS[ _]?(19)?84[\" ]"
-)
-_PLAIN_NAMES = ("WGS 84", "WGS 84 (CRS84)")
-_PRECISE = re.compile(r"\d[.,]\d\d")
 
 
 def geometry_columns(schema: pa.Schema, name: str) -> list[str]:
@@ -49,33 +43,6 @@ def geo_metadata(schema: pa.Schema, name: str) -> dict[str, Any]:
     raise InvalidFile(
         f"{name} must carry its GeoParquet metadata as a JSON object in UTF-8 that names no entry "
         "twice; write the file again, or take 'geo' out of its metadata"
-    )
-
-
-def check_degrees(crs: Any, name: str) -> None:
-    """Refuse coordinates that are not degrees of WGS84; no reference system means that they are.
-
-    ``crs`` is PROJJSON, the ``crs`` member of GeoJSON, or text.
-
-    >>> check_degrees({"id": {"authority": "EPSG", "code": 4326}}, "places.parquet")
-    """
-    if crs is None:
-        return
-    try:  # AUTHORITY:CODE where there is one, else the name; empty where there is neither
-        if isinstance(crs, str):
-            named = crs
-        elif "id" in crs:
-            named = f"{crs['id']['authority']}:{crs['id']['code']}"
-        else:
-            named = str(crs["name"] if "name" in crs else crs["properties"]["name"])
-    except (KeyError, TypeError):
-        named = ""
-    if _DEGREES.search(named) or (named in _PLAIN_NAMES and crs["type"] == "GeographicCRS"):
-        return
-    shown = "one of its own" if not named or _PRECISE.search(named) else named[:60]
-    raise InvalidFile(
-        f"{name} must hold longitude and latitude in degrees (WGS84); its coordinate reference "
-        f"system is {shown}; convert it to EPSG:4326"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geoveil.errors import InvalidFile, require
-from geoveil.table.geojson import check_degrees
+from geoveil.space.projection import check_degrees
 from geoveil.table.parquet import wkb_points, wkb_shape
 from geoveil.table.reader import BATCH_ROWS, GEOMETRY, TableReader
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile
-from geoveil.table.geojson import check_degrees, geo_metadata, geometry_columns
+from geoveil.space.projection import check_degrees
+from geoveil.table.geojson import geo_metadata, geometry_columns
 from geoveil.table.reader import (
     BATCH_ROWS,
     DOCUMENT,

@@ -15,8 +15,8 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile, require
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
+from geoveil.space.projection import check_degrees
 from geoveil.space.space import MapSpace
-from geoveil.table.geojson import check_degrees
 
 _ENDINGS = (".asc", ".tif", ".tiff")
 _MOST_PIXELS = 10**8

@@ -10,7 +10,7 @@ from scipy.ndimage import distance_transform_edt
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.channel.channel import Channel
 from geoveil.errors import Unsupported
-from geoveil.space.grid import Grid
+from geoveil.space import AnyGrid
 from geoveil.space.space import MapSpace
 
 
@@ -76,7 +76,7 @@ class ReportPlaces:
 
     @property
     def _cell_km(self) -> float:
-        assert isinstance(self._space, Grid)
+        assert isinstance(self._space, AnyGrid)
         return self._space.cell_km
 
     @cached_property

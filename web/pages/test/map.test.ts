@@ -66,6 +66,28 @@ test("cells, steps and packed shares", () => {
   expect(unpacked("AAD_____")).toEqual([0, 0.5, 0.5]);
 });
 
+test("cells that a mask leaves out do not exist", () => {
+  const bits = Array.from({ length: 24 }, (_, place) => (place === 0 || place === 7 ? "0" : "1")).join("");
+  const bytes = bits.match(/.{8}/g)!.map((each) => String.fromCharCode(parseInt(each, 2)));
+  const city = { ...SPACE, mask: btoa(bytes.join("")) };
+  const [cells, whole] = [new Cells(city), new Cells(SPACE)];
+  expect([cells.size, whole.size]).toEqual([22, 24]);
+  expect(cells.in(0, 0)).toBeUndefined();
+  expect(cells.at(whole.centreKm(7))).toBeUndefined();
+  expect(cells.placeOf(0)).toEqual([0, 1]);
+  for (let cell = 0; cell < 22; cell++) expect(cells.at(cells.centreKm(cell))).toBe(cell);
+  expect(cells.centreKm(21)).toEqual(whole.centreKm(23));
+  const errors = new Array<number>(22).fill(1);
+  const two = { side: 2, columns: 3, standard_error: [0.01, 1, 1, 1, 1, 1], low: [0.1], high: [0.2] };
+  const shares = new Array<number>(22).fill(1 / 22);
+  const known = knownSquares(
+    estimate({ space: city, standard_error: errors, distribution: shares, blocks: [two] }),
+    cells,
+  )!;
+  expect(known[0]).toMatchObject({ side: 2, cells: 2 }); // of four, two do not exist
+  expect(known.filter(Boolean)).toHaveLength(2);
+});
+
 // --- Large grids, played by the test: the service itself has at most 4,096 cells
 
 let service: Service;

@@ -455,8 +455,8 @@ function Thumbnail({ space, shares, most }: { space: Space; shares: readonly num
     const context = place.current!.getContext("2d")!;
     const image = context.createImageData(cells.columns, cells.rows);
     for (let cell = 0; cell < cells.size; cell++) {
-      const row = Math.floor(cell / cells.columns);
-      const at = 4 * ((cells.rows - 1 - row) * cells.columns + (cell % cells.columns));
+      const [row, column] = cells.placeOf(cell);
+      const at = 4 * ((cells.rows - 1 - row) * cells.columns + column);
       image.data.set([...colour(onScale(shares[cell]!, most), dark), 255], at);
     }
     context.putImageData(image, 0, 0);

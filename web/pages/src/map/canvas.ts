@@ -77,7 +77,8 @@ export class MapCanvas {
     const image = context.createImageData(cells.columns, cells.rows);
     for (let row = 0; row < cells.rows; row++) {
       for (let column = 0; column < cells.columns; column++) {
-        const found = paint(row * cells.columns + column);
+        const cell = cells.in(row, column);
+        const found = cell === undefined ? undefined : paint(cell);
         if (!found) continue;
         const at = 4 * ((cells.rows - 1 - row) * cells.columns + column); // pictures begin in the north
         image.data.set(found, at);

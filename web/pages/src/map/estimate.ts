@@ -123,9 +123,11 @@ export function knownSquares(estimate: Estimate, cells: Cells): readonly (Known 
   for (const level of [single, ...blocks]) {
     const sums = new Float64Array(level.low.length);
     const sizes = new Uint32Array(level.low.length);
-    const squareOf = (cell: number): number =>
-      Math.floor(Math.floor(cell / cells.columns) / level.side) * level.columns +
-      Math.floor((cell % cells.columns) / level.side);
+    const squareOf = (cell: number): number => {
+      if (level === single) return cell;
+      const [row, column] = cells.placeOf(cell);
+      return Math.floor(row / level.side) * level.columns + Math.floor(column / level.side);
+    };
     for (let cell = 0; cell < cells.size; cell++) {
       sums[squareOf(cell)]! += shares[cell]!;
       sizes[squareOf(cell)]! += 1;

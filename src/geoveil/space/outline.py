@@ -1,0 +1,343 @@
+"""Areas drawn on a map, such as city limits: which places they hold, and how much of every cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.space.grid import Grid
+from geoveil.space.outside import no_degrees
+from geoveil.space.projection import check_degrees
+
+_LONGEST = 0.1
+"""Degrees: longer edges are cut, since a straight line of degrees is a curve in the plane (a metre here)."""
+_LOOK = 256
+"""A polygon is looked at on so many × so many squares to see whether its rings cross."""
+_AMISS = 0.05
+"""Of such a square: what may be covered twice or less than not at all, as by a kink in a coast."""
+_OVERLAP = 1e-6
+"""Of a cell: what rounding may let the parts of an area cover twice."""
+_TOGETHER = 1 << 20
+"""Pairs of a place and an edge that are looked at together."""
+_ROUNDING = 1e-9
+"""Of a cell: so little is nothing, and so little less than all is all."""
+_MOST_PIECES = 1 << 23
+"""Of edges, each in one cell."""
+
+Polygon = tuple[FloatArray, ...]
+"""Rings of (longitude, latitude): the outer one, then holes."""
+
+
+class Outline(NamedTuple):
+    """A named area: polygons with holes, their corners in degrees.
+
+    Edges are straight in degrees, as in GeoJSON, and go the shorter way round where they cross ±180°.
+    """
+
+    name: str
+    polygons: tuple[Polygon, ...]
+
+    def holds(self, *, lat: ArrayLike, lng: ArrayLike) -> BoolArray:
+        """Which places lie inside: those that an odd number of rings surround.
+
+        >>> rectangle = {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 1], [0, 1], [0, 0]]]}
+        >>> read_outlines(rectangle)[0].holds(lat=[0.5, 0.5], lng=[1.0, 3.0]).tolist()
+        [True, False]
+        """
+        north, east = np.asarray(lat, np.float64), np.asarray(lng, np.float64)
+        inside = np.zeros(north.shape, dtype=np.bool_)
+        for ring in (ring for polygon in self.polygons for ring in polygon):
+            middle = (ring[:, 0].min() + ring[:, 0].max()) / 2.0
+            here = middle + np.remainder(east - middle + 180.0, 360.0) - 180.0
+            start, end = ring, np.roll(ring, -1, axis=0)
+            step = max(1, _TOGETHER // max(north.size, 1))
+            for first in range(0, len(ring), step):
+                x, y = start[first : first + step].T
+                x_next, y_next = end[first : first + step].T
+                across = (y > north[..., None]) != (y_next > north[..., None])
+                level = np.where(y_next == y, 1.0, y_next - y)
+                at = x + (north[..., None] - y) / level * (x_next - x)
+                inside ^= (across & (at > here[..., None])).sum(axis=-1) % 2 == 1
+        return inside
+
+    def coverage(self, grid: Grid) -> FloatArray:
+        """(cells,): how much of every cell of a grid over a box lies inside, 0 to 1, exactly by area.
+
+        Cost: linear in the edges, the cells and how often edges go from cell to cell.
+        """
+        covered, window = np.zeros(grid.size), _window(grid)
+        for polygon in self.polygons:
+            rings = [
+                piece
+                for number, ring in enumerate(polygon)
+                for piece in _in_cells(ring, grid, window, hole=number > 0)
+            ]
+            covered += _covered(rings, grid.rows, grid.columns).ravel()
+        if covered.max() > 1.0 + _OVERLAP or covered.min() < -_OVERLAP:
+            raise InvalidInput(
+                f"the parts of {self.name!r} must not overlap, and holes must lie inside; join the parts"
+            )
+        covered[covered < _ROUNDING] = 0.0
+        covered[covered > 1.0 - _ROUNDING] = 1.0
+        return covered
+
+
+# --- Reading
+
+
+def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
+    """The areas of GeoJSON, each feature one: a dictionary, a file, or what has ``__geo_interface__``.
+
+    ``name`` is the property that says what a feature is called; without it, it has a number. Shapely
+    geometries and GeoDataFrames are such things, a GeoDataFrame in any reference system.
+    """
+    document = _document(given)
+    outlines: list[Outline] = []
+    for geometry, properties in _geometries(document):
+        number = len(outlines) + 1
+        called = properties.get(name)
+        title = f"area {number}" if called is None else str(called)
+        outlines.append(Outline(title, _polygons(geometry, title)))
+    if not outlines:
+        raise InvalidInput("the GeoJSON must hold an area, a Polygon or a MultiPolygon")
+    return outlines
+
+
+def _document(given: Any) -> Any:
+    if isinstance(given, str | Path):
+        try:
+            document = json.loads(Path(given).read_bytes())
+        except (ValueError, RecursionError):
+            raise InvalidFile(f"{given} must be GeoJSON in UTF-8") from None
+        if isinstance(document, Mapping):
+            check_degrees(document.get("crs"), str(given))
+        return document
+    if isinstance(given, Mapping):
+        check_degrees(given.get("crs"), "the GeoJSON")
+        return given
+    if getattr(given, "crs", None) is not None:
+        given = given.to_crs(4326)
+    if not hasattr(given, "__geo_interface__"):
+        raise InvalidInput(
+            f"the area ({type(given).__name__}) must be GeoJSON, the name of a file of it, or a geometry"
+        )
+    return given.__geo_interface__
+
+
+def _geometries(document: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Every geometry with the properties of its feature; collections are opened, one in another too."""
+    waiting: list[tuple[Any, Mapping[str, Any]]] = [(document, {})]
+    while waiting:
+        found, properties = waiting.pop()
+        if not isinstance(found, Mapping):
+            raise InvalidInput("every part of the GeoJSON must be an object")
+        inside = {"FeatureCollection": "features", "GeometryCollection": "geometries"}.get(
+            str(found.get("type"))
+        )
+        if inside is not None:
+            several = found.get(inside)
+            if not isinstance(several, list | tuple):
+                raise InvalidInput(f"a collection of the GeoJSON must have a list of {inside}")
+            waiting += [(each, properties) for each in reversed(several)]
+        elif found.get("type") == "Feature":
+            if found.get("geometry") is not None:
+                own = found.get("properties")
+                waiting.append((found["geometry"], own if isinstance(own, Mapping) else {}))
+        else:
+            yield found, properties
+
+
+def _polygons(geometry: Mapping[str, Any], title: str) -> tuple[Polygon, ...]:
+    kind, coordinates = geometry.get("type"), geometry.get("coordinates")
+    if kind not in ("Polygon", "MultiPolygon"):
+        raise InvalidInput(f"the shape of {title!r} ({kind}) must be a Polygon or a MultiPolygon")
+    several = [coordinates] if kind == "Polygon" else coordinates
+    if not isinstance(several, list | tuple) or not several:
+        raise InvalidInput(f"the coordinates of {title!r} must be those of a {kind}")
+    return tuple(checked_polygon(each, title) for each in several)
+
+
+def checked_polygon(rings: Any, title: str) -> Polygon:
+    """Rings of places in degrees that do not cross, or an error that names the area."""
+    if not isinstance(rings, list | tuple) or not rings:
+        raise InvalidInput(f"a polygon of {title!r} must have an outer ring")
+    polygon = tuple(_ring(ring, title) for ring in rings)
+    corners = np.concatenate(polygon)
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    if not (high > low).all():
+        raise InvalidInput(
+            f"the outer ring of {title!r} must have an area; it is a line or a point"
+        )
+    scale = _LOOK / (high - low)
+    seen = _covered(
+        [_turned((ring - low) * scale, hole=number > 0) for number, ring in enumerate(polygon)],
+        _LOOK,
+        _LOOK,
+    )
+    if seen.min() < -_AMISS or seen.max() > 1.0 + _AMISS:
+        raise InvalidInput(
+            f"the rings of {title!r} must not cross themselves or each other, and holes must lie inside; "
+            "mend the shape, as with buffer(0) of Shapely"
+        )
+    return polygon
+
+
+def _ring(given: Any, title: str) -> FloatArray:
+    try:
+        ring = np.array([place[:2] for place in given], dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        ring = np.empty((0, 2))
+    if ring.ndim != 2 or ring.shape[1] != 2 or len(ring) < 4 or not np.isfinite(ring).all():
+        raise InvalidInput(
+            f"a ring of {title!r} must be at least four pairs of longitude, latitude"
+        )
+    if (np.abs(ring) > (360.0, 90.0)).any():
+        hint = no_degrees(ring[:, 1], ring[:, 0])
+        raise InvalidInput(
+            f"a ring of {title!r} must be in degrees, latitudes within ±90{hint and '; ' + hint}"
+        )
+    ring[:, 0] = np.unwrap(ring[:, 0], period=360.0)
+    return ring
+
+
+# --- Areas in cells
+
+
+def _window(grid: Grid) -> tuple[FloatArray, FloatArray]:
+    """(longitude, latitude) of the south-west and north-east of a little more than the grid."""
+    corners = grid.corners_km()
+    sides = (corners[0], corners[-1], corners[:, 0], corners[:, -1])
+    lat, lng = grid.plane.to_latlng(np.concatenate(sides))
+    lng = np.remainder(lng - grid.plane.lng + 180.0, 360.0) - 180.0 + grid.plane.lng
+    low, high = np.array((lng.min(), lat.min())), np.array((lng.max(), lat.max()))
+    margin = 0.01 * (high - low)
+    return low - margin, high + margin
+
+
+def _in_cells(
+    ring: FloatArray, grid: Grid, window: tuple[FloatArray, FloatArray], *, hole: bool
+) -> Iterator[FloatArray]:
+    """What of a ring lies around a grid, in cells east and north of the grid's corner."""
+    low, high = window
+    turn = np.round((grid.plane.lng - (ring[:, 0].min() + ring[:, 0].max()) / 2.0) / 360.0)
+    for turns in (turn - 1.0, turn, turn + 1.0):
+        part = ring + np.array((360.0 * turns, 0.0))
+        for axis in (0, 1):
+            part = _clipped(part, axis, low[axis], 1.0)
+            part = _clipped(part, axis, high[axis], -1.0)
+        if len(part):
+            fine = _cut(part)
+            place = grid.plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
+            yield _turned((place - grid.corner_km) / grid.cell_km, hole=hole)
+
+
+def _clipped(ring: FloatArray, axis: int, bound: float, side: float) -> FloatArray:
+    """What of a ring lies on one side of a line (Sutherland and Hodgman)."""
+    if not len(ring):
+        return ring
+    after = np.roll(ring, -1, axis=0)
+    inside, next_inside = side * (ring[:, axis] - bound) >= 0, side * (after[:, axis] - bound) >= 0
+    across = inside != next_inside
+    rise = np.where(across, after[:, axis] - ring[:, axis], 1.0)
+    met = ring + ((bound - ring[:, axis]) / rise)[:, None] * (after - ring)
+    both = np.stack((ring, met), axis=1).reshape(-1, 2)
+    return both[np.stack((inside, across), axis=1).ravel()]
+
+
+def _cut(ring: FloatArray) -> FloatArray:
+    """The same ring with no edge longer than a tenth of a degree."""
+    after = np.roll(ring, -1, axis=0)
+    parts = np.maximum(np.ceil(np.abs(after - ring).max(axis=1) / _LONGEST), 1.0).astype(np.int64)
+    _check_pieces(int(parts.sum()))
+    edge, part = _ragged(parts)
+    return ring[edge] + (part / parts[edge])[:, None] * (after - ring)[edge]
+
+
+def _turned(ring: FloatArray, *, hole: bool) -> FloatArray:
+    """The ring counter-clockwise, or clockwise where it is a hole."""
+    (x, y), (x_next, y_next) = ring.T, np.roll(ring, -1, axis=0).T
+    middle = ring.mean(axis=0)
+    area = float(
+        ((x - middle[0]) * (y_next - middle[1]) - (x_next - middle[0]) * (y - middle[1])).sum()
+    )
+    return ring[::-1] if (area < 0.0) != hole else ring
+
+
+def _covered(rings: list[FloatArray], rows: int, columns: int) -> FloatArray:
+    """(rows, columns): how often each unit square is surrounded by rings, on average over its area.
+
+    An edge that goes up by dy within one square takes dy from all squares east of it in its row, and from
+    its own what lies east of it: with x its mean place in the square, dy·(1 − x).
+    """
+    taken = np.zeros((rows, columns + 1))
+    if not rings:
+        return taken[:, :-1]
+    start = np.concatenate(rings)
+    end = np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
+    start, end = _between_rows(start, end, rows)
+    edge, at = _crossings(start, end, columns)
+    order = np.lexsort((at, edge))
+    edge, at = edge[order], at[order]
+    same = edge[1:] == edge[:-1]  # one edge's pieces, from each crossing to the next
+    edge, begin, finish = edge[:-1][same], at[:-1][same], at[1:][same]
+    away = end[edge] - start[edge]
+    middle = start[edge] + ((begin + finish) / 2.0)[:, None] * away
+    rises = (finish - begin) * away[:, 1]
+    row = np.clip(np.floor(middle[:, 1]).astype(np.int64), 0, rows - 1)
+    x = np.clip(middle[:, 0], 0.0, float(columns))
+    column = np.minimum(np.floor(x).astype(np.int64), columns)
+    own = np.where(column < columns, column + 1.0 - x, 1.0)
+    np.subtract.at(taken, (row, column), rises * own)
+    np.subtract.at(taken, (row, np.minimum(column + 1, columns)), rises * (1.0 - own))
+    return np.cumsum(taken, axis=1)[:, :-1]
+
+
+def _between_rows(start: FloatArray, end: FloatArray, rows: int) -> tuple[FloatArray, FloatArray]:
+    """The parts of edges at heights from 0 to ``rows``; level ones are left out."""
+    low, high = np.minimum(start[:, 1], end[:, 1]), np.maximum(start[:, 1], end[:, 1])
+    steep = (high > low) & (high > 0.0) & (low < rows)
+    start, end = start[steep], end[steep]
+    away = end - start
+    first, last = (
+        np.clip((np.clip(place[:, 1], 0.0, rows) - start[:, 1]) / away[:, 1], 0.0, 1.0)
+        for place in (start, end)
+    )
+    return start + first[:, None] * away, start + last[:, None] * away
+
+
+def _crossings(start: FloatArray, end: FloatArray, columns: int) -> tuple[IntArray, FloatArray]:
+    """Where edges begin, end and cross the lines between squares: which edge, and which part of it."""
+    number = np.arange(len(start))
+    edges, places = [number, number], [np.zeros(len(start)), np.ones(len(start))]
+    for axis, bounds in ((0, (-1.0, float(columns))), (1, (-np.inf, np.inf))):
+        low = np.clip(np.minimum(start[:, axis], end[:, axis]), *bounds)
+        high = np.clip(np.maximum(start[:, axis], end[:, axis]), *bounds)
+        first = np.floor(low).astype(np.int64) + 1
+        lines = np.maximum(np.ceil(high).astype(np.int64) - first, 0)
+        if axis == 0:  # an edge that leaves to the east crosses the last line too
+            lines += (np.maximum(start[:, 0], end[:, 0]) > columns) & (low < columns)
+        _check_pieces(int(lines.sum()))
+        edge, line = _ragged(lines)
+        away = end[edge, axis] - start[edge, axis]
+        edges.append(edge)
+        places.append(np.clip((first[edge] + line - start[edge, axis]) / away, 0.0, 1.0))
+    return np.concatenate(edges), np.concatenate(places)
+
+
+def _ragged(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """For every i, ``sizes[i]`` entries: i itself, and 0, 1, 2, …"""
+    which = np.repeat(np.arange(sizes.size), sizes)
+    return which, np.arange(which.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _check_pieces(pieces: int) -> None:
+    if pieces > _MOST_PIECES:
+        raise TooLarge(
+            f"the edges of an area ({pieces:,} pieces) must be at most {_MOST_PIECES:,}; simplify it"
+        )
