@@ -270,7 +270,7 @@ function Behind({ estimate }: { estimate: Estimate }) {
     <details open>
       <summary>{say.words}</summary>
       <ul class="facts">
-        <li>{say.madeFrom(number(estimate.reports, 9), number(estimate.rounds.length, 9))}</li>
+        <li>{say.madeFrom(number(estimate.reports, 9), estimate.rounds.length)}</li>
         <li>{say.certificate(number(estimate.certificate_nats_per_report, 2))}</li>
         <li>
           {say.stopped} <span lang="en">{estimate.stopped}.</span>

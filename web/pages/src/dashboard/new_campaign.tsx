@@ -9,7 +9,7 @@ import { colour } from "../map/colours.ts";
 import { largest, onScale } from "../map/estimate.ts";
 import { Tiles } from "../map/tiles.ts";
 import { useDark } from "../map/map_view.tsx";
-import { distance, number } from "../texts/language.ts";
+import { number } from "../texts/language.ts";
 import { inWords } from "./problem_words.ts";
 import { type Advice, Refusal, service } from "./service.ts";
 import { say } from "./texts.ts";
@@ -138,6 +138,7 @@ export function NewCampaign() {
                 value={wish.epsilonPerKm}
                 least={0.001}
                 step={0.1}
+                hint={say.promiseWhy}
                 onValue={(epsilonPerKm) => change({ epsilonPerKm })}
               />
               <Field
@@ -177,7 +178,6 @@ export function NewCampaign() {
                 onNone={() => change({ rounds: undefined })}
               />
             </div>
-            <p class="small soft">{say.promiseWhy}</p>
             <p class="field">
               <label for="dial">
                 {say.dial}: {number(wish.camouflage)}
@@ -219,18 +219,25 @@ interface FieldProps {
   readonly least: number;
   readonly step: number;
   readonly optional?: boolean;
+  readonly hint?: string;
   readonly onValue: (value: number) => void;
   readonly onNone?: () => void;
 }
 
-function Field({ id, label, value, least, step, optional, onValue, onNone }: FieldProps) {
+function Field({ id, label, value, least, step, optional, hint, onValue, onNone }: FieldProps) {
   return (
     <p class="field">
       <label for={id}>{label}</label>
+      {hint && (
+        <span class="small soft" id={`${id}-hint`}>
+          {hint}
+        </span>
+      )}
       <input
         id={id}
         type="number"
         inputMode="decimal"
+        aria-describedby={hint && `${id}-hint`}
         min={least}
         step={step < 1 ? "any" : step}
         required={!optional}
@@ -422,7 +429,7 @@ function Meaning({ wish }: { wish: Wish }) {
   );
 }
 
-function Example({ advice: { example, mean_distance_km: km } }: { advice: Advice }) {
+function Example({ advice: { example } }: { advice: Advice }) {
   const maps = [
     [example.people, say.exampleTruth],
     [example.reports, say.exampleReports],
@@ -439,9 +446,7 @@ function Example({ advice: { example, mean_distance_km: km } }: { advice: Advice
           </div>
         ))}
       </div>
-      <figcaption class="small soft">
-        {say.exampleNote} ({distance(km)})
-      </figcaption>
+      <figcaption class="small soft">{say.exampleNote}</figcaption>
     </figure>
   );
 }

@@ -82,7 +82,8 @@ export const say = texts(
     beside: "Estimate",
     outside: (reports: string) => `${reports} reports name a place beside the map.`,
     words: "What stands behind the map",
-    madeFrom: (reports: string, rounds: string) => `Made from ${reports} reports of ${rounds} rounds.`,
+    madeFrom: (reports: string, rounds: number) =>
+      `Made from ${reports} reports of ${rounds === 1 ? "one round" : `${rounds} rounds`}.`,
     certificate: (nats: string) =>
       `Certificate: no other map explains the reports better by more than ${nats} nats a report.`,
     stopped: "It stopped here:",
@@ -203,7 +204,8 @@ export const say = texts(
     beside: "Schätzung",
     outside: (reports: string) => `${reports} Meldungen nennen einen Ort neben der Karte.`,
     words: "Was hinter der Karte steht",
-    madeFrom: (reports: string, rounds: string) => `Aus ${reports} Meldungen von ${rounds} Runden.`,
+    madeFrom: (reports: string, rounds: number) =>
+      `Aus ${reports} Meldungen von ${rounds === 1 ? "einer Runde" : `${rounds} Runden`}.`,
     certificate: (nats: string) =>
       `Zertifikat: Keine andere Karte erklärt die Meldungen um mehr als ${nats} Nat je Meldung besser.`,
     stopped: "Hier wurde angehalten:",

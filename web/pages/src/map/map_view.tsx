@@ -160,14 +160,11 @@ export function intervalOf({ low, high, errors }: Values, cell: number): string 
 function Legend({ values, showing, dark }: { values: Values; showing: Showing; dark: boolean }) {
   const cell = `${distance(values.cells.cellKm)} × ${distance(values.cells.cellKm)}`;
   const parts = [0, 0.25, 0.5, 0.75, 1];
+  const scale = Array.from({ length: 33 }, (_, n) => css(colour(n / 32, dark))).join(", ");
   return (
     <div class="legend">
       <p class="small legend-title">{showing === "counts" ? say.perCellReports(cell) : say.perCell(cell)}</p>
-      <div class="legend-scale" aria-hidden="true">
-        {Array.from({ length: 48 }, (_, n) => (
-          <i key={n} style={{ background: css(colour(n / 47, dark)) }} />
-        ))}
-      </div>
+      <div class="legend-scale" aria-hidden="true" style={{ background: `linear-gradient(to right, ${scale})` }} />
       <p class="small soft numbers legend-ends">
         {parts.map((part) => (
           <span key={part}>{percent(fromScale(part, values.most))}</span>

@@ -140,14 +140,12 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
         <a href={address(`certificate/${encodeURIComponent(CAMPAIGN)}`)} target="_top">
           {say.certificate}
         </a>
-        <span>
-          {say.data}{" "}
-          {(["geojson", "csv"] as const).map((ending) => (
-            <a key={ending} href={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/estimate.${ending}${of}`)}>
-              {` ${ending === "csv" ? "CSV" : "GeoJSON"}`}
-            </a>
-          ))}
-        </span>
+        <span>{say.data}</span>
+        {(["geojson", "csv"] as const).map((ending) => (
+          <a key={ending} href={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/estimate.${ending}${of}`)}>
+            {ending === "csv" ? "CSV" : "GeoJSON"}
+          </a>
+        ))}
         <span>{say.made}</span>
       </p>
     </main>
