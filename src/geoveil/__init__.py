@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from geoveil.randomness import Randomness as Randomness, seeded as seeded
     from geoveil.release.count_release import CountRelease as CountRelease
     from geoveil.release.comparator import leakage_curve as leakage_curve
+    from geoveil.release.geometric_release import GeometricRelease as GeometricRelease
     from geoveil.space.box import Box as Box
     from geoveil.space.grid import Grid as Grid
     from geoveil.space.line import Line as Line
@@ -142,6 +143,7 @@ _HOMES = {
     "randomness": ("Randomness", "seeded",),
     "release.count_release": ("CountRelease",),
     "release.comparator": ("leakage_curve",),
+    "release.geometric_release": ("GeometricRelease",),
     "space.box": ("Box",),
     "space.grid": ("Grid",),
     "space.line": ("Line",),

@@ -284,3 +284,59 @@ def test_a_limit_that_limits_nothing_is_warned_about(folder: Path) -> None:
     assert "warning: the limit (100 bits) is not below the" in loose.stderr
     assert "practically unchanged" in loose.stderr
     assert done(*asked, "--leakage-bits", 1).stderr == ""
+
+
+def test_a_large_table_with_a_stated_epsilon(folder: Path) -> None:
+    rows = [f"place {number},{number % 40},{(7 * number) % 50}" for number in range(400)]
+    (folder / "large.csv").write_text("place,09:00,18:00\n" + "\n".join(rows) + "\n")
+    out = folder / "released.csv"
+    result = done(folder / "large.csv", "--epsilon", 2, "-o", out)
+    before, after = pc.read_csv(folder / "large.csv").to_pydict(), pc.read_csv(out).to_pydict()
+    assert after["place"] == before["place"]
+    for moment in ("09:00", "18:00"):  # sums differ, and stay
+        assert sum(after[moment]) == sum(before[moment])
+        assert min(after[moment]) >= 0
+        assert after[moment] != before[moment]
+    words = " ".join(result.output.split())
+    assert "400 places at 2 timestamps" in words
+    assert "one person elsewhere, at all 2 timestamps, changes" in words
+    assert "at most e^2" in words
+    assert "least leakage" not in words
+    document = json.loads(done(folder / "large.csv", "--epsilon", 2, "--json").stdout)
+    assert document["epsilon"] == 2
+    assert sum(document["released"]["09:00"]) == sum(before["09:00"])
+
+
+def test_the_least_leakage_stands_beside_a_stated_epsilon(folder: Path) -> None:
+    known = ("--prior", folder / "prior.csv", "-o", folder / "r.csv")
+    result = done(folder / "counts.csv", "--epsilon", 6, *known)
+    words = " ".join(result.output.split())
+    assert "at the same worst case the release that leaks least (--multiplier) tells" in words
+    document = json.loads(done(folder / "counts.csv", "--epsilon", 6, *known, "--json").stdout)
+    beside = document["beside"]
+    least = CountRelease(people=8, prior=PRIOR, timestamps=2, multiplier=6 / (4 * 2**0.5))
+    assert least.epsilon == pytest.approx(6)  # the same worst case
+    assert beside["least_bits"] == pytest.approx(least.leakage_bits)
+    assert beside["least_distortion"] == pytest.approx(least.distortion)
+    assert beside["geometric_bits"] > 0
+    assert beside["geometric_distortion"] > 0
+    (folder / "uneven.csv").write_text("place,09:00,18:00\nstation,6,2\nmarket,1,5\npark,1,2\n")
+    uneven = done(folder / "uneven.csv", "--epsilon", 6, *known)
+    assert "out of reach: it needs the same number" in " ".join(uneven.output.split())
+    merged = done(folder / "counts.csv", "--epsilon", 6, "--merge", "town=station,market")
+    assert merged.stdout.splitlines()[1].startswith("town,")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--epsilon", 1, "--multiplier", 1], "exactly one of"),
+        (["--epsilon", 1, "--plot", "curve.png"], "--personal and --plot are not for --epsilon"),
+        (["--epsilon", 0], "epsilon (0"),
+        ([], "--epsilon needs neither"),
+    ],
+)
+def test_what_a_stated_epsilon_cannot_be(folder: Path, options: list[Any], problem: str) -> None:
+    result = run(folder / "counts.csv", *options)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.stderr.split())

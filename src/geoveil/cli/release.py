@@ -15,6 +15,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
+from geoveil.cli.noisy_counts import NoisyTable, noisy_table
 from geoveil.errors import InvalidInput
 from geoveil.plot import curves, maps
 from geoveil.release import CurvePoint, GeometricCounting, MergedPlaces, SimpleCounting
@@ -145,6 +146,7 @@ class Request:
     multiplier: float | None
     distortion: float | None
     leakage_bits: float | None
+    epsilon: float | None
     merge: tuple[str, ...]
     personal: str | None
     plot: str | None
@@ -154,12 +156,8 @@ class Request:
 
     def check(self) -> None:
         """Refuse what cannot be, before anything is read."""
-        if (self.prior is None) == (self.history is None):
-            raise click.UsageError("--prior or --history must be given, one of them")
-        if sum(getattr(self, name) is not None for name in TARGETS) != 1:
-            flags = ", ".join("--" + name.replace("_", "-") for name in TARGETS)
-            raise click.UsageError(f"exactly one of {flags} must be given")
-        sources = [self.source, self.prior or self.history or ""]
+        self._check_kind()
+        sources = [self.source, *(name for name in (self.prior, self.history) if name is not None)]
         targets = [name for name in (self.output, self.personal, self.plot) if name is not None]
         if sources.count(PIPE) > 1:
             raise click.UsageError("only one of the tables can come from a pipe")
@@ -175,9 +173,31 @@ class Request:
         if self.plot is not None:
             maps.picture_kind(self.plot)
 
+    def _check_kind(self) -> None:
+        """Refuse a release that is asked for twice, or not at all."""
+        beliefs = sum(name is not None for name in (self.prior, self.history))
+        if beliefs > 1 or (beliefs == 0 and self.epsilon is None):
+            raise click.UsageError(
+                "--prior or --history must be given, one of them; --epsilon needs neither"
+            )
+        wanted = (*TARGETS, "epsilon")
+        if sum(getattr(self, name) is not None for name in wanted) != 1:
+            flags = ", ".join("--" + name.replace("_", "-") for name in wanted)
+            raise click.UsageError(f"exactly one of {flags} must be given")
+        if self.epsilon is not None and (self.personal is not None or self.plot is not None):
+            raise click.UsageError("--personal and --plot are not for --epsilon")
+
+    def with_noise(self, randomness: gv.Randomness) -> NoisyTable:
+        """The table of ``--epsilon``, in memory."""
+        assert self.epsilon is not None
+        table, believed = self._read()
+        prior = None if believed is None else believed.prior
+        return noisy_table(table, self.epsilon, prior, randomness)
+
     def publish(self, randomness: gv.Randomness, progress: ProgressBar) -> Published:
         """Everything in memory, so that nothing is written unless all went well."""
         table, believed = self._read()
+        assert believed is not None
         people = round(float(table.counts[0].sum()))
         if people < 1:
             raise InvalidInput("counts must hold at least one person")
@@ -206,14 +226,15 @@ class Request:
         released = np.atleast_2d(release.sample(given, randomness=randomness))
         return Published(table, counts, believed.people, release, released, curve)
 
-    def _read(self) -> tuple[count_table.CountTable, count_table.PriorTable]:
+    def _read(self) -> tuple[count_table.CountTable, count_table.PriorTable | None]:
         """The counts and the priors, on merged places where these are asked for."""
         how: dict[str, Any] = {"format": self.format, "delimiter": self.delimiter}
         table = count_table.read_counts(self.source, **how)
-        read, path = count_table.read_prior, self.prior
-        if self.history is not None:
-            read, path = count_table.read_history, self.history
-        believed = read(str(path), table, **how)
+        believed = None
+        if self.prior is not None:
+            believed = count_table.read_prior(self.prior, table, **how)
+        elif self.history is not None:
+            believed = count_table.read_history(self.history, table, **how)
         if not self.merge:
             return table, believed
         named = dict(_merging(text, table.places) for text in self.merge)
@@ -229,6 +250,8 @@ class Request:
             tuple(tuple(map(table.places.index, group)) for group in named.values())
         )
         table = replace(table, places=tuple(named), counts=merged.prior(table.counts))
+        if believed is None:
+            return table, None
         return table, replace(believed, prior=merged.prior(believed.prior))
 
 
@@ -265,6 +288,9 @@ def _check_people(believed: count_table.PriorTable, people: int, path: str) -> N
 @click.option("--distortion", type=float,
               help="Wanted mean error in people, all timestamps together.")  # fmt: skip
 @click.option("--leakage-bits", type=float, help="Limit on what leaks about the counts, in bits.")
+@click.option("--epsilon", type=float,
+              help="Geometric noise on each count instead, for tables of any size: one person elsewhere "
+                   "changes the probability of a release by at most e^ε.")  # fmt: skip
 @click.option("--merge", multiple=True, metavar="NAME=A,B",
               help="Merge places into one; repeatable.")  # fmt: skip
 @click.option("--personal", metavar="FILE", help="Write what leaks about each person.")
@@ -274,15 +300,17 @@ def _check_people(believed: count_table.PriorTable, people: int, path: str) -> N
 @shared.delimiter_option
 @shared.machine_options
 def command(machine: bool, **options: Any) -> None:
-    """Release counts of people at places so that the least leaks for their accuracy.
+    """Release counts of people at places so that the least leaks for their accuracy, or with a stated ε.
 
     COUNTS has a row for each place, its name first, then a column for each timestamp; every column
     sums to the number of people. What comes out has the same shape, and every column the same sum.
-    Each run is a release: releases of the same counts add up.
+    Each run is a release: releases of the same counts add up. With --epsilon the counts get exact
+    geometric noise, which needs no prior and takes tables of any size; their columns may differ in sum.
 
     \b
     geoveil release counts.csv --prior prior.csv --multiplier 1 -o released.csv
     geoveil release counts.csv --history past.csv --leakage-bits 2 --plot curve.png
+    geoveil release counts.csv --epsilon 1 -o released.csv
     """
     if options["output"] is None and not machine:
         options["output"] = PIPE
@@ -291,6 +319,9 @@ def command(machine: bool, **options: Any) -> None:
     written = {"output": request.output, "personal": request.personal, "plot": request.plot}
     console = Console(machine=machine, output=PIPE if PIPE in written.values() else None)
     randomness = console.randomness(request.seed)
+    if request.epsilon is not None:
+        _release_noisy(request, console, randomness)
+        return
     with console.progress("reading") as progress:
         published = request.publish(randomness, progress)
     values = {**written, "seed": request.seed, **published.to_dict()}
@@ -311,3 +342,14 @@ def command(machine: bool, **options: Any) -> None:
         counts = published.table.with_counts(published.released)
         count_table.write_columns(request.output, counts, format=request.format)
     console.result(values, lines)
+
+
+def _release_noisy(request: Request, console: Console, randomness: gv.Randomness) -> None:
+    """The release of ``--epsilon``."""
+    with console.progress("reading"):
+        published = request.with_noise(randomness)
+    if request.output is not None:
+        counts = published.table.with_counts(published.released)
+        count_table.write_columns(request.output, counts, format=request.format)
+    values = {"output": request.output, "seed": request.seed, **published.to_dict()}
+    console.result(values, published.lines(request.output))

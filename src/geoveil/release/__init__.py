@@ -8,14 +8,15 @@ from geoveil.release.comparator import (
     leakage_curve, matched,
 )
 from geoveil.release.count_release import CountRelease, GroupedRelease, LeakageChain
+from geoveil.release.geometric_release import GeometricRelease
 from geoveil.release.counts import CountVectors, number_of_vectors
 from geoveil.release.optimum import ReleaseDesign
 from geoveil.release.prior import CountLaw, Prior
 
 __all__ = [
     "ComparatorLeakage", "CountLaw", "CountRelease", "CountVectors", "CurvePoint", "GeometricCounting",
-    "GroupedRelease", "LeakageChain", "MergedPlaces", "NoisyCounts", "Prior", "ReleaseDesign",
-    "SimpleCounting", "comparator_leakage", "even_groups", "leakage_curve", "matched",
+    "GeometricRelease", "GroupedRelease", "LeakageChain", "MergedPlaces", "NoisyCounts", "Prior",
+    "ReleaseDesign", "SimpleCounting", "comparator_leakage", "even_groups", "leakage_curve", "matched",
     "merge_least_visited", "number_of_vectors",
 ]
 # isort: on

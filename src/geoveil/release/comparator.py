@@ -43,7 +43,7 @@ class Nearest(NamedTuple):
     open: BoolArray
 
 
-def nearest(noisy: IntArray, people: int) -> Nearest:
+def nearest(noisy: IntArray, people: int | IntArray) -> Nearest:
     """The nearest valid vectors of noisy ones (…, places) whose counts are not negative.
 
     What is missing goes to all places alike; what is too much is taken from all alike, but never
@@ -66,7 +66,7 @@ def nearest(noisy: IntArray, people: int) -> Nearest:
     return Nearest(base, np.where(missing >= 0, 1, -1), rest, is_open)
 
 
-def drawn_nearest(noisy: IntArray, people: int, randomness: Randomness) -> IntArray:
+def drawn_nearest(noisy: IntArray, people: int | IntArray, randomness: Randomness) -> IntArray:
     """One nearest valid vector for each noisy one, ties broken at random."""
     found = nearest(noisy, people)
     order = randomness.uniform(noisy.size).reshape(noisy.shape)
