@@ -12,12 +12,14 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup pages browser pictures test promises mutants check format demo benchmark release docs lock clean
+.PHONY: help setup spark pages browser pictures test promises mutants check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## build the environment
+
+spark: .venv/spark ## install Spark, for the Spark engine and its tests (456 MB, some minutes; needs Java 17)
 
 pages: $(READY) ## build the pages of the service, unless they are as their source
 	@$(BIN)/python web/node_tools.py pages
@@ -64,8 +66,11 @@ docs: $(READY) ## build the documentation into site/; warnings are errors
 
 lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
-		--all-extras --group dev --no-emit-index-url --no-emit-find-links \
+		--extra all --group dev --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-build-isolation \
+		--extra spark --constraint requirements.lock --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements-spark.lock
 
 clean: ## remove the environment, caches and everything built
 	rm -rf .venv build dist site docs/reference web/*/node_modules web/sdk/dist src/geoveil/server/page_files .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -82,4 +87,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements.lock || \
 		{ echo "uv could not install the packages; trying pip ..." >&2; $(PIP) --require-hashes --requirement requirements.lock; }
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Apart from the rest: a source archive that takes longer to fetch and build than all of the tests.
+.venv/spark: $(READY) requirements-spark.lock
+	@echo "Installing Spark ..."
+	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements-spark.lock || \
+		{ echo "uv could not install the packages; trying pip ..." >&2; $(PIP) --require-hashes --requirement requirements-spark.lock; }
 	@touch $@

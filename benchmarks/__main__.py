@@ -15,7 +15,7 @@ from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.dashboard import dashboard
 from benchmarks.design import campaign, optimal, release
 from benchmarks.device import device
-from benchmarks.engines import engines
+from benchmarks.engines import engines, spark
 from benchmarks.estimation import estimation
 from benchmarks.local_privacy import local_privacy
 from benchmarks.maps import maps
@@ -30,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "locating": locating,
     "device": device,
     "engines": engines,
+    "spark": spark,
     "release": release,
     "estimation": estimation,
     "campaign": campaign,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rules import PromiseRule
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path
@@ -79,9 +80,49 @@ class Crowd:
         shares = np.array(self.choices) if self.choices else arrays.uniform(promises)
         return generator.choice(promises, size=number, p=shares / shares.sum())
 
-    def fakes(self, honest: int) -> int:
-        """How many fake reports go with so many honest ones."""
-        return round(honest * self.fake_share / (1 - self.fake_share))
+    def with_fakes(self, honest: Tally) -> Tally:
+        """Honest reports, and the fake ones that go with so many."""
+        fakes = round(honest.total * self.fake_share / (1 - self.fake_share))
+        return honest + honest.channel.tally(np.full(fakes, self.fake_report)) if fakes else honest
+
+    def counts(self, space: Space) -> IntArray:
+        """How many people are in each cell."""
+        people = arrays.indices("people", self.people, space.size)
+        return np.bincount(people, minlength=space.size)
+
+    def collected(
+        self, campaign: Campaign, *, rounds: int, seed: int
+    ) -> Iterator[tuple[list[Tally], IntArray]]:
+        """What comes back in each round, and where those are who reported in it."""
+        people, size = self.people, campaign.space.size
+        generator = np.random.default_rng(seed)
+        for index, everybody in enumerate(self.rounds(rounds, generator)):
+            mechanisms, tallies = list(campaign.mechanisms.values()), []
+            source = seeded(seed * 1_000_003 + index)
+            chosen = self.chosen(everybody.size, len(mechanisms), generator)
+            for level, mechanism in enumerate(mechanisms):
+                who = everybody[chosen == level]
+                if self.positions_km is not None and isinstance(mechanism, PositionalElastic):
+                    reports = mechanism.sample_at_km(self.positions_km[who], randomness=source)
+                else:
+                    reports = mechanism.sample(people[who], randomness=source)
+                tallies.append(self.with_fakes(mechanism.tally(reports)))
+            yield tallies, np.bincount(people[everybody], minlength=size)
+
+
+class Population(Protocol):
+    """People who report round by round: a :class:`Crowd`, or the rows of a file."""
+
+    def counts(self, space: Space) -> IntArray:
+        """How many people are in each cell."""
+
+    def collected(
+        self, campaign: Campaign, *, rounds: int, seed: int
+    ) -> Iterator[tuple[list[Tally], IntArray]]:
+        """What comes back in each round, and where those are who reported in it.
+
+        A round is drawn when it is asked for, under the mechanisms that the campaign has then.
+        """
 
 
 @dataclass(frozen=True)
@@ -120,7 +161,7 @@ class Simulation:
 @arrays.one_blas_thread()
 def simulate(
     campaign: Campaign,
-    crowd: Crowd,
+    crowd: Population,
     *,
     rounds: int,
     seed: int,
@@ -134,26 +175,18 @@ def simulate(
     it says nothing about a guarded campaign or the paper's rule, which have none.
     """
     check_transport(campaign.space)
-    people = arrays.indices("people", crowd.people, campaign.space.size)
-    truth = np.bincount(people, minlength=campaign.space.size) / max(1, people.size)
-    generator = np.random.default_rng(arrays.count("seed", seed, least=0))
+    number = arrays.count("rounds", rounds)
+    arrays.count("seed", seed, least=0)
+    everybody = crowd.counts(campaign.space)
+    truth = everybody / max(1, int(everybody.sum()))
     met = np.zeros(campaign.space.size)
     results = []
-    number = arrays.count("rounds", rounds)
-    for index, everybody in enumerate(crowd.rounds(number, generator)):
-        mechanisms = list(campaign.mechanisms.values())
-        source = seeded(seed * 1_000_003 + index)
-        chosen = crowd.chosen(everybody.size, len(mechanisms), generator)
-        for level, mechanism in enumerate(mechanisms):
-            who = everybody[chosen == level]
-            fakes = np.full(crowd.fakes(who.size), crowd.fake_report)
-            if crowd.positions_km is not None and isinstance(mechanism, PositionalElastic):
-                reports = mechanism.sample_at_km(crowd.positions_km[who], randomness=source)
-            else:
-                reports = mechanism.sample(people[who], randomness=source)
-            honest = mechanism.tally(reports)
-            campaign.receive(honest + mechanism.tally(fakes) if fakes.size else honest)
-        met = met + np.bincount(people[everybody], minlength=met.size)
+    for index, (tallies, reported) in enumerate(
+        crowd.collected(campaign, rounds=number, seed=seed)
+    ):
+        for tally in tallies:
+            campaign.receive(tally)
+        met = met + reported
         if campaign.close_round() is not None:
             results.append(_result(campaign, truth, met, hindsight=hindsight))
         if progress is not None:

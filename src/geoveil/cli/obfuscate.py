@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,13 +20,13 @@ from geoveil.cli.choice import (
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
-from geoveil.engine import engines, tallying
+from geoveil.engine.obfuscating import obfuscate_file
+from geoveil.engine.tallying import tally_file
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
 from geoveil.table import locations, obfuscation, persons, tallies, trip_rows, writer
 from geoveil.table.reader import PIPE, TableReader, format_of
 
-_LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
 _ON_THE_MAP = (
     "that somebody who is reported on was on it no promise covers; --outside clamp draws for "
     "everybody"
@@ -46,6 +45,7 @@ class Request:
     reading: locations.Reading
     limit: persons.PersonLimit | None
     trips: shared.TripChoice | None
+    where: shared.EngineChoice
     seed: int | None
 
     @classmethod
@@ -69,15 +69,38 @@ class Request:
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
+        needs_this_process = {"--person": self.limit is not None, "--trips": self.trips is not None}
+        self.where.check(
+            self.source, *(name for name, given in needs_this_process.items() if given)
+        )
         format_of(self.source, self.reading.format)
         format_of(self.output, self.reading.format, writing=True)
         writer.check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
         if not self.area.given and self.choice.needs_box and self.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
+        if not self.area.given and self.choice.needs_box and self.where.is_dataset(self.source):
+            raise click.UsageError("--box must be given for a folder or an address")
         if self.area.given and not self.choice.needs_box:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
             )
+
+    def tally_dataset(
+        self, engine: Any, mechanism: gv.Channel
+    ) -> tuple[gv.Tally, obfuscation.TableSummary]:
+        """The tally of a folder of files or an address, which Spark reads as a DataFrame."""
+        from geoveil.engine.spark import dataset_frame, tally_frame
+
+        frame, reading = dataset_frame(engine.session, self.source, self.reading), self.reading
+        return tally_frame(
+            frame,
+            mechanism,
+            lat=reading.lat,
+            lng=reading.lng,
+            outside=self.outside,
+            bad_rows=reading.bad_rows,
+            seed=self.seed,
+        )
 
     def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
         """The mechanism asked for, on a grid over the box asked for or over that of the data."""
@@ -149,6 +172,7 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
         shared.location_options,
         shared.person_options,
         shared.trip_options,
+        shared.engine_options,
     )
 
 
@@ -177,6 +201,11 @@ def command(
     request = Request.of(**given)
     request.check()
     source, output, reading, limit = request.source, request.output, request.reading, request.limit
+    if request.where.engine != "local":
+        request.where.check(source, *["--exact"] * exact)
+        request.where.check_file(source)
+        if output == PIPE:
+            raise click.UsageError("--engine spark must write a file, not a pipe")
     if save_mechanism is not None:
         writer.check_target(save_mechanism, source, output)
     console = Console(machine=machine, output=output)
@@ -190,15 +219,25 @@ def command(
         if exact and isinstance(built, gv.Channel) and built.told_apart is not None:
             sampler = gv.ExactTable(built)  # those between positions are drawn from integers anyway
         document = mechanism_to_dict(built)
-        with reading.open(source) as reader:
-            summary = obfuscation.obfuscate_table(
-                request.table(reader, keep),
-                request.reporter(sampler),
-                lambda schema: writer.create_table(output, schema, format=reading.format, document=document),
-                limit=limit,
-                seed=request.seed,
-                advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
-            )  # fmt: skip
+        if request.where.engine != "local":
+            with request.where.open(None, source) as engine:
+                summary = obfuscate_file(
+                    source, reading, built, output, engine, keep=keep, outside=request.outside,
+                    seed=request.seed,
+                    advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
+                )  # fmt: skip
+        else:
+            with reading.open(source) as reader:
+                summary = obfuscation.obfuscate_table(
+                    request.table(reader, keep),
+                    request.reporter(sampler),
+                    lambda schema: writer.create_table(
+                        output, schema, format=reading.format, document=document
+                    ),
+                    limit=limit,
+                    seed=request.seed,
+                    advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+                )  # fmt: skip
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
     rows = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
@@ -245,17 +284,20 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
         if request.trips is not None:
             _tally_trips(request, built, randomness, console, progress)
             return
-        large = source != PIPE and Path(source).stat().st_size >= _LARGE_BYTES
-        counted, summary = tallying.tally_file(
-            source,
-            reading,
-            built,
-            outside=request.outside,
-            limit=limit,
-            seed=request.seed,
-            engine=engines.LocalEngine(processes or (engines.usable_processes() if large else 1)),
-            advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
-        )
+        with request.where.open(processes, source) as engine:
+            if request.where.is_dataset(source):
+                counted, summary = request.tally_dataset(engine, built)
+            else:
+                counted, summary = tally_file(
+                    source,
+                    reading,
+                    built,
+                    outside=request.outside,
+                    limit=limit,
+                    seed=request.seed,
+                    engine=engine,
+                    advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
+                )
         tallies.save_tally(counted, output)
     rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
     named = counted.counts[: built.space.size]

@@ -1,24 +1,28 @@
 """The options that commands share, each defined once.
 
 Options that say one thing together reach the command as one argument: ``location_options`` gives it
-``reading``, ``space_options`` ``area``, ``person_options`` ``limit``, ``prior_options`` ``prior``.
+``reading``, ``space_options`` ``area``, ``person_options`` ``limit``, ``engine_options`` ``where``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
+from geoveil.engine.engines import Engine, LocalEngine, usable_for
 from geoveil.space import AnyGrid, Grid
 from geoveil.table.consecutive import ConsecutiveTrips
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
-from geoveil.table.reader import TableReader
+from geoveil.table.reader import PIPE, TableReader
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -243,6 +247,57 @@ trip_options = together(
     name="trips", make=TripChoice.parse,
 )  # fmt: skip
 """``--trips`` and how rows are trips; the command gets ``trips``, ``None`` where rows are places."""
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Who works on a file."""
+
+    engine: str
+    master: str | None
+
+    def check(self, source: str, *refused: str) -> None:
+        """Refuse what the engine cannot do; ``refused`` are options given that need this process."""
+        if self.engine == "local":
+            if self.master is not None:
+                raise click.UsageError("--master must come with --engine spark")
+            return
+        if source == PIPE:
+            raise click.UsageError("--engine spark must read a file: workers cannot read a pipe")
+        if refused:
+            raise click.UsageError(f"{refused[0]} must go with --engine local")
+
+    def is_dataset(self, source: str) -> bool:
+        """Whether Spark is to read a folder of files, or an address."""
+        return self.engine == "spark" and ("://" in source or Path(source).is_dir())
+
+    def check_file(self, source: str) -> None:
+        """Refuse what is more than a file."""
+        if self.is_dataset(source):
+            raise click.UsageError(
+                f"IN ({source}) must be one file; of a folder or an address Spark makes a tally"
+            )
+
+    @contextmanager
+    def open(self, processes: int | None, source: str) -> Iterator[Engine]:
+        """The engine for a file, while it is needed; ``processes`` of this machine, if given."""
+        if self.engine == "local":
+            yield LocalEngine(processes or (1 if source == PIPE else usable_for(source)))
+            return
+        from geoveil.engine.spark import SparkEngine, spark_session
+
+        with spark_session(self.master, quiet="--debug" not in sys.argv) as session:
+            yield SparkEngine(session)
+
+
+engine_options = together(
+    click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
+                 help="Who works on the file: this machine, or Spark."),
+    click.option("--master", metavar="URL",
+                 help="Of Spark: spark://…, sc://… or yarn; this machine unless given."),
+    name="where", make=EngineChoice,
+)  # fmt: skip
+"""``--engine`` and ``--master``: where the parts of a file are worked on."""
 
 outside_option = click.option(
     "--outside", type=click.Choice(["drop", "clamp", "raise"]), default="drop", show_default=True,

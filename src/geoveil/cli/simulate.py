@@ -10,6 +10,7 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.campaign import Crowd, Simulation
+from geoveil.campaign.simulation import Population
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
 from geoveil.cli import simulated_trips
@@ -17,23 +18,25 @@ from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
+from geoveil.engine.engines import Engine
+from geoveil.engine.file_crowd import FileCrowd
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, picture_kind, save_maps
 from geoveil.space import AnyGrid, Outside, OutsideCount
 from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
+from geoveil.table.reader import PIPE
 
 
-class Population(NamedTuple):
-    """True cells on a grid; ``spend`` is ``None`` where its persons are not told apart."""
+class People(NamedTuple):
+    """Who reports, on which grid; ``spend`` is ``None`` where persons are not told apart."""
 
     grid: AnyGrid
-    cells: IntArray
+    crowd: Population
     outside: OutsideCount
+    """Of those of a file, known when it was read."""
     spend: Spend | None
-    positions_km: FloatArray | None = None
-    """Where each of them stands; ``None`` where that is anywhere in the cell."""
 
 
 @click.command()
@@ -91,11 +94,12 @@ class Population(NamedTuple):
 @shared.location_options
 @shared.person_options
 @shared.trip_options
+@shared.engine_options
 @shared.machine_options
 def command(
     source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, trips: shared.TripChoice | None, plot: str | None, maps: str | None,
-    machine: bool, **options: Any,
+    limit: PersonLimit | None, trips: shared.TripChoice | None, where: shared.EngineChoice,
+    plot: str | None, maps: str | None, machine: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Run a population through the rounds of a campaign, and compare with the truth.
 
@@ -114,6 +118,13 @@ def command(
     if trips is not None:
         simulated_trips.check_options(click.get_current_context())
     _check_promises(options)
+    needs_this_process = {
+        "a simulated city": source is None,
+        "--person": limit is not None,
+        "--trips": trips is not None,
+    }
+    where.check(source or "", *(name for name, given in needs_this_process.items() if given))
+    where.check_file(source or "")
     for picture in (plot, maps):
         if picture is not None:
             picture_kind(picture)
@@ -125,22 +136,29 @@ def command(
         reading = trips.read_by(reading)
         simulated_trips.run(source, area, outside, reading, limit, trips, plot, console, options)
     else:
-        _campaign(source, area, outside, reading, limit, plot, maps, console, options)
+        with where.open(None, source or PIPE) as engine:
+            _campaign(source, area, outside, reading, limit, engine, plot, maps, console, options)
 
 
 def _campaign(
     source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, plot: str | None, maps: str | None, console: Console,
+    limit: PersonLimit | None, engine: Engine, plot: str | None, maps: str | None, console: Console,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
     """The rounds of a campaign, and what is told of them."""
     with console.progress("reading the people") as progress:
-        if source is not None:
-            people = _read(source, area, outside, reading, limit, options["seed"], progress)
-        else:
+        if source is None:
             number = options["number"]
             city = simulated_city(people=number, seed=CITY_SEED, cell_km=area.cell_km)
-            people = Population(city.grid, city.cells, OutsideCount("drop"), Spend(number, 1, 1))
+            crowd = _crowd(city.grid, options, city.cells)
+            people = People(city.grid, crowd, OutsideCount("drop"), Spend(number, 1, 1))
+        elif limit is None and source != PIPE:
+            grid = area.grid(None if area.given else reading.box(source))
+            crowd = _crowd(grid, options, np.zeros(0, dtype=np.int64))
+            rows = FileCrowd(source, reading, grid, OutsideCount(outside), crowd, engine)
+            people = People(grid, rows, rows.outside, None)
+        else:
+            people = _read(source, area, outside, reading, limit, options, progress)
         progress.stage("collecting")
         simulation = _run(people, options, progress)
         if plot is not None:
@@ -220,9 +238,9 @@ def _beside_the_map(simulation: Simulation, sentences: list[str]) -> dict[str, A
 
 def _read(
     source: str, area: shared.Area, outside: Outside, reading: Reading, limit: PersonLimit | None,
-    seed: int, progress: ProgressBar,
-) -> Population:  # fmt: skip
-    """The grid and the true cells of everybody in a file who reports."""
+    options: dict[str, Any], progress: ProgressBar,
+) -> People:  # fmt: skip
+    """Everybody in a file who reports, chosen person by person or from a pipe, and kept in memory."""
     grid = area.grid(None if area.given else reading.box(source, limit=limit))
     count = OutsideCount(outside)
     by_cell = limit is not None and limit.by == "memoise"
@@ -235,7 +253,7 @@ def _read(
         return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
 
     # chosen here, drawn round by round
-    reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(seed))
+    reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(options["seed"]))
     with reading.open(source) as reader:
         locations = reading.locations(reader, limit=limit)
         placed = obfuscation.placed_rows(
@@ -249,10 +267,10 @@ def _read(
     places = np.concatenate([part.places for part in rows])
     if not by_cell:
         cells = places[:, 0].astype(np.int64)
-        return Population(grid, cells, count, reporting.spend, places[:, 1:])
+        return People(grid, _crowd(grid, options, cells, places[:, 1:]), count, reporting.spend)
     persons = np.concatenate([part.persons for part in rows if part.persons is not None])
     cells = np.unique(np.column_stack([persons, places]), axis=0)[:, 1]
-    return Population(grid, cells, count, reporting.spend)
+    return People(grid, _crowd(grid, options, cells), count, reporting.spend)
 
 
 def _middle(space: AnyGrid) -> int:
@@ -263,9 +281,23 @@ def _middle(space: AnyGrid) -> int:
     return int(np.hypot(away[:, 0], away[:, 1]).argmin())
 
 
-def _run(people: Population, options: dict[str, Any], progress: ProgressBar) -> Simulation:
-    grid = people.grid
-    epsilon, middle = options["epsilon_per_km"], _middle(grid)
+def _crowd(
+    grid: AnyGrid, options: dict[str, Any], cells: IntArray, positions_km: FloatArray | None = None
+) -> Crowd:
+    """People in these cells with the habits asked for."""
+    return Crowd(
+        cells,
+        options["everybody"].replace("-", " "),
+        options["churn"],
+        options["fakes"],
+        _middle(grid) if options["fake_cell"] is None else options["fake_cell"],
+        positions_km,
+        _shares(options),
+    )
+
+
+def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simulation:
+    grid, epsilon = people.grid, options["epsilon_per_km"]
     if options["as_published"]:
         for name in ("guarded", "most_leverage"):
             if options[name]:
@@ -293,19 +325,9 @@ def _run(people: Population, options: dict[str, Any], progress: ProgressBar) -> 
             promises_per_km=options["promises"],
             **{name: options[name] for name in names},
         )
-    fake = middle if options["fake_cell"] is None else options["fake_cell"]
-    everybody = options["everybody"].replace("-", " ")
     return gv.simulate(
         campaign,
-        Crowd(
-            people.cells,
-            everybody,
-            options["churn"],
-            options["fakes"],
-            fake,
-            people.positions_km,
-            _shares(options),
-        ),
+        people.crowd,
         rounds=options["rounds"],
         seed=options["seed"],
         hindsight=True,

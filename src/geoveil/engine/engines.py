@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from geoveil.arrays import count
@@ -124,6 +125,14 @@ def usable_processes() -> int:
     """The processor cores this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+_LARGE_BYTES = 1 << 28  # below, starting processes takes longer than the work
+
+
+def usable_for(path: str) -> int:
+    """How many processes of this machine are worth starting for a file."""
+    return usable_processes() if Path(path).stat().st_size >= _LARGE_BYTES else 1
 
 
 _AHEAD = 2  # parts that wait for each process

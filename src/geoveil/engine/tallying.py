@@ -47,7 +47,7 @@ Sum_co = TypeVar("Sum_co", bound=Summand, covariant=True)
 class Work(Protocol[Sum_co]):
     """What is done with every part of a file."""
 
-    def __call__(self, part: Part) -> Sum_co:
+    def __call__(self, part: Any) -> Sum_co:
         """What comes of a part."""
 
     def nothing(self) -> Sum_co:

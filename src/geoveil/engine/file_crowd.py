@@ -1,0 +1,174 @@
+"""People of a file who go through the rounds of a campaign, wherever the file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geoveil.arrays import BoolArray, IntArray
+from geoveil.campaign.campaign import Campaign
+from geoveil.campaign.simulation import Crowd
+from geoveil.channel.channel import Channel, Tally
+from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.engine.engines import Engine, Part
+from geoveil.engine.tallying import Advance, document_bytes, mechanism_from_bytes, silent, summed
+from geoveil.randomness import seeded_for
+from geoveil.space import MapSpace, Space, space_from_dict
+from geoveil.space.outside import Outside, OutsideCount
+from geoveil.table.locations import Locations, Reading
+from geoveil.table.obfuscation import drawn_at
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which round it is, of how many, and the seed that decides who reports in it."""
+
+    seed: int
+    index: int
+    rounds: int
+
+    def reporting(
+        self, habits: Crowd, promises: int, number: int, rows: int
+    ) -> tuple[BoolArray, IntArray]:
+        """Which rows of a batch report now, and which of the promises each would choose.
+
+        A row always belongs to the same round, whatever the engine.
+        """
+        own = np.random.default_rng([self.seed, number, self.index + 1, 1])
+        reports = own.random(rows) >= habits.churn
+        if habits.everybody == "once":
+            dealt = np.random.default_rng([self.seed, number]).integers(self.rounds, size=rows)
+            reports &= dealt == self.index
+        return reports, habits.chosen(rows, promises, own)
+
+
+@dataclass
+class Met:
+    """Where those who report are, and how often each report came under each mechanism."""
+
+    cells: IntArray
+    reports: list[IntArray]
+    outside: OutsideCount
+    read: int = 0
+    bad: int = 0
+
+    def add(self, other: Met) -> None:
+        """Take in another part of the file."""
+        self.cells = self.cells + other.cells
+        self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
+        self.outside.add(other.outside)
+        self.read += other.read
+        self.bad += other.bad
+
+
+class RoundWork:
+    """Lets those people of a part report whose turn it is; without mechanisms all are only met."""
+
+    def __init__(
+        self,
+        space: MapSpace,
+        outside: Outside,
+        habits: Crowd,
+        turn: Turn | None = None,
+        mechanisms: Sequence[Channel] = (),
+    ) -> None:
+        self._space, self._rule, self._habits = space, outside, habits
+        self._turn, self._mechanisms = turn, list(mechanisms)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        documents = [document_bytes(each) for each in self._mechanisms]
+        space = canonical_bytes(self._space.to_dict())
+        return _round_work, (space, self._rule, self._habits, self._turn, documents)
+
+    def nothing(self) -> Met:
+        """Nobody met."""
+        reports = [np.zeros(each.report_count, dtype=np.int64) for each in self._mechanisms]
+        return Met(np.zeros(self._space.size, dtype=np.int64), reports, OutsideCount(self._rule))
+
+    def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
+        """Cells, and which of the places are taken."""
+        return outside.locate(self._space, batch.lat, batch.lng)
+
+    def __call__(self, part: Part) -> Met:
+        met = self.nothing()
+        met.outside.places = part.before  # so that an error names a place by its number
+        with part.open() as rows:
+            for batch in rows:
+                cells, taken = self.locate(batch, met.outside)
+                met.cells += self._counted(batch, cells, taken, met.reports)
+            met.outside.places -= part.before
+            met.read, met.bad = rows.read, rows.bad
+        return met
+
+    def _counted(
+        self, batch: Locations, cells: IntArray, taken: BoolArray, reports: list[IntArray]
+    ) -> IntArray:
+        """Draw and count the reports of a batch; where those who reported are."""
+        if self._turn is not None:
+            promises = len(self._mechanisms)
+            now, chosen = self._turn.reporting(self._habits, promises, batch.number, taken.size)
+            taken = taken & now
+            source = seeded_for(self._turn.seed, batch.number, self._turn.index + 1)
+            for level, mechanism in enumerate(self._mechanisms):
+                who = taken & (chosen == level)
+                if mechanism.told_apart is None:
+                    drawn = drawn_at(mechanism, batch.lat[who], batch.lng[who], source)
+                else:
+                    drawn = mechanism.sample(cells[who], randomness=source)
+                reports[level] += np.bincount(drawn, minlength=reports[level].size)
+        return np.bincount(cells[taken], minlength=self._space.size)
+
+
+def _round_work(
+    space: bytes, outside: Outside, habits: Crowd, turn: Turn | None, documents: Sequence[bytes]
+) -> RoundWork:
+    mechanisms = [mechanism_from_bytes(each) for each in documents]
+    found = space_from_dict(strict_json(space))
+    assert isinstance(found, MapSpace)
+    channels = [each for each in mechanisms if isinstance(each, Channel)]
+    return RoundWork(found, outside, habits, turn, channels)
+
+
+@dataclass
+class FileCrowd:
+    """The rows of a file as people: each is read again in every round, and nobody is kept in memory.
+
+    ``habits`` says who reports when; its own people are of no account. The same seed gives the same
+    rounds on every engine. ``outside`` counts the places outside the map in the first pass.
+    """
+
+    source: str
+    reading: Reading
+    space: MapSpace
+    outside: OutsideCount
+    habits: Crowd
+    engine: Engine
+    advance: Advance = silent
+
+    def counts(self, space: Space) -> IntArray:
+        """How many people are in each cell, from a pass over the file."""
+        met = self._pass(RoundWork(self.space, self.outside.rule, self.habits))
+        self.outside.add(met.outside)
+        return met.cells
+
+    def collected(
+        self, campaign: Campaign, *, rounds: int, seed: int
+    ) -> Iterator[tuple[list[Tally], IntArray]]:
+        """What comes back in each round, and where those are who reported in it."""
+        for index in range(rounds):
+            mechanisms = list(campaign.mechanisms.values())
+            turn = Turn(seed, index, rounds)
+            met = self._pass(
+                RoundWork(self.space, self.outside.rule, self.habits, turn, mechanisms)
+            )
+            tallies = [
+                self.habits.with_fakes(Tally(mechanism, counts))
+                for mechanism, counts in zip(mechanisms, met.reports, strict=True)
+            ]
+            yield tallies, met.cells
+
+    def _pass(self, work: RoundWork) -> Met:
+        return summed(self.engine, work, self.source, self.reading, advance=self.advance)
