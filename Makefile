@@ -68,7 +68,7 @@ lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 		--extra all --group dev --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock
-	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-build-isolation \
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 		--extra spark --constraint requirements.lock --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements-spark.lock
 
