@@ -378,7 +378,10 @@ def reports() -> dict[str, Any]:
         ends = [bits[:DRAW_BYTES].hex(), bits[DRAW_BYTES:].hex()]
         keys.append([period.again, period.number, report, *ends])
     later = [[steps, moved_on(key, steps).hex()] for steps in (0, 1, 2, 50)]
-    words = {name: in_words(document) for name, document in documents().items()}
+    words = {
+        name: in_words(document, None if document.slots is None else 0)
+        for name, document in documents().items()
+    }
     return {
         "key": key.hex(),
         "mechanism": mechanism,

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError
 from geoveil.server.conclusion import read_body
+from geoveil.server.maps_by_slot import read_maps
 from geoveil.space import space_from_dict
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_result, result_from_dict
@@ -53,11 +54,12 @@ def rendered(ending: str, body: bytes, slots: bytes = b"", slot: Slot = None) ->
         assert kind is not None
         put_result(sink, kind, result_from_dict(values))
         return sink.getvalue()
-    maps = _maps(values, slots)
+    text = _checked(values, slots)
+    maps = {each["slot"]: each for each in read_body(text)["maps"]}
     if slot == "all":
         if kind is None:
-            return slots
-        put_by_slot(sink, kind, *_together(slots, maps))
+            return text
+        put_by_slot(sink, kind, *_together(text, maps))
         return sink.getvalue()
     _check(values, maps, slot)
     one = _of_slot(values, maps[slot])
@@ -67,14 +69,15 @@ def rendered(ending: str, body: bytes, slots: bytes = b"", slot: Slot = None) ->
     return sink.getvalue()
 
 
-def _maps(estimate: Mapping[str, Any], slots: bytes) -> dict[int, dict[str, Any]]:
+def _checked(estimate: Mapping[str, Any], slots: bytes) -> bytes:
+    """The text of the maps of slots, where there are any."""
     if "slots" not in estimate:
         late = "slots" in estimate["unfinished"]
         why = "there was no time to make maps of slots" if late else "the campaign has no slots"
         raise NoSuchMap(why, known=late)
     if not slots:
         raise NoSuchMap(estimate["slots"]["summary"], known=True)
-    return {each["slot"]: each for each in read_body(slots)["maps"]}
+    return read_maps(slots)
 
 
 def _check(estimate: Mapping[str, Any], maps: Mapping[int, Any], slot: int) -> None:
@@ -113,10 +116,10 @@ def _of_slot(estimate: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, 
 
 
 def _together(
-    slots: bytes, maps: Mapping[int, Mapping[str, Any]]
+    text: bytes, maps: Mapping[int, Mapping[str, Any]]
 ) -> tuple[dict[str, Result], dict[str, Any]]:
     """All maps by the names of their slots, and what is said about them."""
-    values = read_body(slots)
+    values = read_body(text)
     space = space_from_dict(values["space"])
     found = {
         each["name"]: Result(space, *(_numbers(each[name]) for name in _COLUMNS if name in each))

@@ -5,6 +5,7 @@ A slot has a map from the minimum of reports on, over all rounds that the map of
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -138,11 +139,11 @@ def _summary(slots: Slots, maps: int, minimum: int, closing: Closing) -> str:
 def kept_maps(
     about: Mapping[str, Any], told: Mapping[str, Any], maps: Sequence[SlotMap], level: float
 ) -> bytes:
-    """All maps in one text; nothing where there is none."""
+    """All maps in one text, deflated: they are kept for every round. Nothing where there is none."""
     if not maps:
         return b""
     names = told["names"]
-    return canonical_bytes(
+    text = canonical_bytes(
         {
             "geoveil": VERSION,
             "kind": KIND,
@@ -152,6 +153,12 @@ def kept_maps(
             "maps": [_kept(each, names[each.number], level) for each in maps],
         }
     )
+    return zlib.compress(text, 9)
+
+
+def read_maps(kept: bytes) -> bytes:
+    """The text that :func:`kept_maps` made."""
+    return zlib.decompress(kept)
 
 
 def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
@@ -176,5 +183,5 @@ def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
 
 
 def _short(values: Any) -> list[float | None]:
-    """Five digits: so many maps are kept short. Nothing where the data say nothing."""
-    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
+    """Four digits: so many maps are kept short. Nothing where the data say nothing."""
+    return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]

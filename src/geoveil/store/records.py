@@ -123,7 +123,7 @@ class EstimateRecord:
     body: bytes
     """Canonical JSON: distribution, intervals, certificate, alarm, manipulation gain."""
     slots: bytes = b""
-    """Canonical JSON: the maps of all slots, asked for by themselves; empty where there are none."""
+    """Deflated JSON: the maps of all slots, asked for by themselves; empty where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
