@@ -58,7 +58,7 @@ export class Area {
     this.cellKm = cellKm;
     this.grid = grid;
     this.points = points;
-    if (this.size < 2 || this.size > MOST_CELLS) throw new RangeError(`a document must have 2 to ${MOST_CELLS} cells`);
+    if (this.size < 2 || this.size > MOST_CELLS) throw new RangeError();
   }
 
   /** How many cells there are. */
@@ -70,18 +70,18 @@ export class Area {
 
   /** The area of a document; a `RangeError` for anything else. */
   static read(values: Json | undefined): Area {
-    if (!isObject(values)) throw new RangeError("space must be a JSON object");
+    if (!isObject(values)) throw new RangeError();
     return values["kind"] === "centres" ? Area.ofPlaces(values) : Area.ofGrid(values);
   }
 
   private static ofGrid(values: JsonObject): Area {
     const { mask: bits = null, ...rest } = values;
     const { kind, rows, columns, cell_km: cellKm, box: edges } = rest;
-    if (kind !== "grid" || Object.keys(rest).length !== 5) throw new RangeError("space must be a grid over a box");
+    if (kind !== "grid" || Object.keys(rest).length !== 5) throw new RangeError();
     if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > MOST_CELLS) {
-      throw new RangeError(`rows and columns must be whole numbers, of at most ${MOST_CELLS} cells`);
+      throw new RangeError();
     }
-    if (!isNumber(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError("cell_km must lie in 1e-9 … 1e9");
+    if (!isNumber(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError();
     const box = checkedBox(edges);
     const [south, west, north, east] = box;
     const plane = new TangentPlane((south + north) / 2, west + widthOf(box) / 2);
@@ -96,17 +96,17 @@ export class Area {
     const { origin, cell_km: cellKm, points: packed } = values;
     const names = Object.keys(values).sort().join();
     if (names !== "cell_km,kind,origin,points" || !Array.isArray(origin) || origin.length !== 2) {
-      throw new RangeError("centres must have an origin [lat, lng], a cell_km and points");
+      throw new RangeError();
     }
     const [lat, lng] = origin;
     if (!isNumber(lat) || !isNumber(lng) || !isNumber(cellKm) || cellKm < 1e-3 || cellKm > 1e3) {
-      throw new RangeError("cell_km must lie between 0.001 and 1000, around an origin in degrees");
+      throw new RangeError();
     }
     const points = Int32Array.from(unpackedIntegers(packed)); // 2³¹ and more come out below 0, as they went in
-    if (points.length % 2) throw new RangeError("points must be pairs, east and north");
+    if (points.length % 2) throw new RangeError();
     const seen = new Set<string>();
     for (let at = 0; at < points.length; at += 2) seen.add(`${points[at]} ${points[at + 1]}`);
-    if (seen.size < points.length / 2) throw new RangeError("centres must be different places");
+    if (seen.size < points.length / 2) throw new RangeError();
     const plane = new TangentPlane(lat, lng);
     const json = { kind: "centres", origin: [plane.lat, plane.lng], cell_km: cellKm, points: packed as Json };
     return new Area(json, plane, cellKm, undefined, points);
@@ -161,14 +161,14 @@ export type Box = readonly [south: number, west: number, north: number, east: nu
 /** Refused where one tangent plane is no sound map: beside a pole, or too wide. */
 function checkedBox(edges: Json | undefined): Box {
   if (!Array.isArray(edges) || edges.length !== 4 || !edges.every(isNumber)) {
-    throw new RangeError("box must be a list [south, west, north, east] in degrees");
+    throw new RangeError();
   }
   const [south, west, north, east] = edges as unknown as Box;
   const box: Box = [south, west === 180 ? west : wrapped(west), north, east === 180 ? east : wrapped(east)];
   const degrees = east - west >= 360 ? east - west : widthOf(box);
   const polar = north > 90 - POLE_MARGIN || south < POLE_MARGIN - 90;
   if (!(south < north && degrees > 0 && degrees <= WIDEST) || polar) {
-    throw new RangeError("the box must have a height and a width, away from the poles");
+    throw new RangeError();
   }
   return box;
 }
@@ -186,7 +186,7 @@ export function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: n
     [columns, east - west],
   ] as const) {
     const over = cells - Math.max(km / cellKm - SLACK, 0.5);
-    if (!(over >= -1e-6 && over <= 1 + 1e-6)) throw new RangeError("rows and columns must be those that cover the box");
+    if (!(over >= -1e-6 && over <= 1 + 1e-6)) throw new RangeError();
   }
   const [width, height] = [columns * cellKm, rows * cellKm];
   checkReach(width, height);
@@ -195,7 +195,7 @@ export function cornerOf(box: Box, plane: TangentPlane, rows: number, columns: n
   const slack = SLACK * cellKm;
   const over = (at: number, from: number, size: number): boolean => at >= from - slack && at <= from + size + slack;
   if (over(pole[0], corner[0], width) && over(pole[1], corner[1], height)) {
-    throw new RangeError("the grid must not reach over a pole");
+    throw new RangeError();
   }
   return corner;
 }
@@ -210,7 +210,7 @@ export function rectangleKm([south, west, north, east]: Box, plane: TangentPlane
 
 function checkReach(widthKm: number, heightKm: number): void {
   if (!(Math.hypot(widthKm, heightKm) / 2 <= REACH_KM)) {
-    throw new RangeError(`the map must reach at most ${REACH_KM} km from its centre`);
+    throw new RangeError();
   }
 }
 
@@ -228,7 +228,7 @@ function centresOfGrid(grid: Grid, step: number, rim: number, pitchKm: number): 
       else if (mask?.[row * columns + column] ?? true) cells.push([row, column]);
     }
   }
-  if (!cells.length) throw new RangeError("mask must leave a cell");
+  if (!cells.length) throw new RangeError();
   const beyond = rim ? 0 : step / 2;
   const ends = (axis: 0 | 1): Pair => {
     const places = cells.map((cell) => cell[axis]);
@@ -255,7 +255,7 @@ function centresOfGrid(grid: Grid, step: number, rim: number, pitchKm: number): 
 
 /** Any places; positions are moved into their bounding rectangle. */
 function centresOfPlaces(points: Int32Array, rim: number, pitchKm: number): Centres {
-  if (rim) throw new RangeError("rim must be 0 around a list of places");
+  if (rim) throw new RangeError();
   const east = Float64Array.from(points.filter((_, at) => at % 2 === 0));
   const north = Float64Array.from(points.filter((_, at) => at % 2 === 1));
   const farthest = (along: Float64Array): number => Math.max(...along.map(Math.abs));
@@ -269,7 +269,7 @@ function centresOfPlaces(points: Int32Array, rim: number, pitchKm: number): Cent
 /** The numbers of a text; every list of numbers has one text. */
 export function unpackedIntegers(text: Json | undefined): Uint32Array {
   const data = bytesOf(text);
-  if (data.length % 4 || !data.length) throw new RangeError("it must hold whole numbers of four bytes");
+  if (data.length % 4 || !data.length) throw new RangeError();
   const view = new DataView(data.buffer);
   return Uint32Array.from({ length: data.length / 4 }, (_, at) => view.getUint32(4 * at));
 }
@@ -281,19 +281,19 @@ function unpackedBits(text: Json, size: number): boolean[] {
     (_, at) => (((data[at >> 3] as number) >> (7 - (at & 7))) & 1) === 1,
   );
   if (data.length !== Math.ceil(size / 8) || bits.slice(size).includes(true)) {
-    throw new RangeError("mask must have one bit for each cell of the grid");
+    throw new RangeError();
   }
   return bits.slice(0, size);
 }
 
 function bytesOf(text: Json | undefined): Uint8Array {
-  if (typeof text !== "string" || text.length % 4) throw new RangeError("it must be text in base 64");
+  if (typeof text !== "string" || text.length % 4) throw new RangeError();
   let plain: string;
   try {
     plain = atob(text);
   } catch {
-    throw new RangeError("it must be text in base 64");
+    throw new RangeError();
   }
-  if (btoa(plain) !== text) throw new RangeError("it must be text in base 64, with no bits to spare");
+  if (btoa(plain) !== text) throw new RangeError();
   return Uint8Array.from(plain, (character) => character.charCodeAt(0));
 }

@@ -94,41 +94,39 @@ export class MechanismDocument {
     const kept = KEPT.get(this.id) ?? this.law.keeps(this.promise.epsilonPerKm, this.promise.slackNats);
     if (KEPT.size >= MOST_KEPT) KEPT.clear();
     KEPT.set(this.id, kept);
-    require(kept, "certificate", "its integers do not keep the promise it states");
+    require(kept, "certificate");
   }
 
   /** The document, checked in every respect but its certificate ({@link checkPromise}). */
   static async read(given: Uint8Array | Json): Promise<MechanismDocument> {
     const parsed = given instanceof Uint8Array ? parse(given, LARGEST_BYTES) : given;
-    require(isObject(parsed), "json", "it is not a JSON object");
+    require(isObject(parsed), "json");
     const { id: claimed, ...values } = parsed;
     const { area, law, slots } = checked(values);
     const id = await sha256(canonicalText({ ...values, space: area.json }));
-    require(claimed === undefined ||
-      claimed === null ||
-      claimed === id, "id", "its id is not the SHA-256 of its canonical bytes");
+    require(claimed === undefined || claimed === null || claimed === id, "id");
     return new MechanismDocument(id, values, area, law, slots);
   }
 
   /** All levels that a campaign offers, by number, from the body of one answer. */
   static async readLevels(body: Uint8Array): Promise<MechanismDocument[]> {
     const parsed = parse(body, LARGEST_ANSWER);
-    require(isObject(parsed), "json", "it is not a JSON object");
+    require(isObject(parsed), "json");
     if (parsed["kind"] !== "levels") {
-      require((parsed["id"] ?? null) !== null, "id", "it does not carry its id");
-      require(body.length <= LARGEST_BYTES, "size", `it has more than ${LARGEST_BYTES} bytes`);
+      require((parsed["id"] ?? null) !== null, "id");
+      require(body.length <= LARGEST_BYTES, "size");
       return [await MechanismDocument.read(parsed)];
     }
-    require(Object.keys(parsed).sort().join() === "geoveil,kind,levels", "fields", "entries are unknown");
-    require(parsed["geoveil"] === VERSION, "version", `it does not say "geoveil": ${VERSION}`);
+    require(Object.keys(parsed).sort().join() === "geoveil,kind,levels", "fields");
+    require(parsed["geoveil"] === VERSION, "version");
     const listed = parsed["levels"];
     const several = Array.isArray(listed) && listed.length >= 2 && listed.length <= MOST_LEVELS;
-    require(several, "levels", `it does not hold 2 to ${MOST_LEVELS} levels`);
+    require(several, "levels");
     for (const each of listed) {
-      require(isObject(each), "json", "a level is not a JSON object");
-      require((each["id"] ?? null) !== null, "id", "a level does not carry its id");
+      require(isObject(each), "json");
+      require((each["id"] ?? null) !== null, "id");
       const size = new TextEncoder().encode(canonicalText(each)).length;
-      require(size <= LARGEST_BYTES, "size", `a level has more than ${LARGEST_BYTES} bytes`);
+      require(size <= LARGEST_BYTES, "size");
     }
     const levels: MechanismDocument[] = [];
     for (const each of listed) levels.push(await MechanismDocument.read(each));
@@ -146,7 +144,7 @@ export async function tagOf(levels: readonly MechanismDocument[]): Promise<strin
 // --- Entries of a document that may come from anybody: each is checked, or refused by name
 
 function parse(given: Uint8Array, most: number): Json {
-  require(given.length <= most, "size", `it has more than ${most} bytes`);
+  require(given.length <= most, "size");
   return sound("json", () => strictJson(given));
 }
 
@@ -156,7 +154,7 @@ function sound<Made>(reason: string, make: () => Made): Made {
     return make();
   } catch (problem) {
     if (problem instanceof RangeError || problem instanceof SyntaxError) {
-      throw new RefusedDocument(reason, `its ${reason} is not sound: ${problem.message}`);
+      throw new RefusedDocument(reason);
     }
     throw problem;
   }
@@ -164,17 +162,17 @@ function sound<Made>(reason: string, make: () => Made): Made {
 
 function checked(values: JsonObject): { area: Area; law: WholeLaw; slots: Slots | undefined } {
   const stated = values["geoveil"] === VERSION && values["kind"] === KIND;
-  require(stated, "version", `it does not say "geoveil": ${VERSION}, "kind": "${KIND}"`);
+  require(stated, "version");
   const complete = FIELDS.every((field) => Object.hasOwn(values, field));
   const known = Object.keys(values).every((field) => FIELDS.includes(field) || OPTIONAL.includes(field));
-  require(complete && known, "fields", "entries are missing or unknown");
+  require(complete && known, "fields");
   const begins = whole(values, "not_before", 0, LATEST_S);
-  require(begins < whole(values, "expires", 0, LATEST_S), "times", "it expires before it begins");
-  require(!Object.hasOwn(values, "trips") || values["trips"] === true, "trips", "trips is something else than true");
+  require(begins < whole(values, "expires", 0, LATEST_S), "times");
+  require(!Object.hasOwn(values, "trips") || values["trips"] === true, "trips");
   const [area, law] = statedLaw(values);
   const { campaign } = values;
   const named = typeof campaign === "string" && new RegExp(`^${CAMPAIGN}$`).test(campaign);
-  require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens");
+  require(named, "campaign");
   whole(values, "round", 1, 2 ** 31);
   whole(values, "level", 0, MOST_LEVELS - 1);
   const slots = Object.hasOwn(values, "slots") ? sound("slots", () => readSlots(values["slots"])) : undefined;
@@ -187,18 +185,17 @@ function statedLaw(values: JsonObject): [Area, WholeLaw] {
   const epsilon = aboveZero(values, "epsilon_per_km");
   const beta = aboveZero(values, "beta_per_km");
   const slack = aboveZero(values, "slack_nats");
-  require(slack <= MOST_SLACK, "slack_nats", `its slack is above ${MOST_SLACK} nats`);
+  require(slack <= MOST_SLACK, "slack_nats");
   const steep = Math.max(epsilon, beta / 2) * area.cellKm;
-  require(steep <= STEEPEST_CELL * (1 + 1e-9), "steep", `ε times the side of a cell is above ${STEEPEST_CELL}`);
+  require(steep <= STEEPEST_CELL * (1 + 1e-9), "steep");
   const step = whole(values, "step", 2, FINEST);
-  require(step % 2 === 0, "step", "step is not an even number");
+  require(step % 2 === 0, "step");
   const rim = whole(values, "rim", 0, 1);
   const centres = sound("space", () => area.centres(step, rim));
   const weights = sound("weights", () => unpackedIntegers(values["weights"]));
   const together = weights.reduce((sum, weight) => sum + weight, 0);
   const oneEach = weights.length === centres.east.length && weights.every((weight) => weight >= 1);
-  require(oneEach &&
-    together < 2 ** 31, "weights", "its weights are not one for each cell, from 1 on, below 2^31 in sum");
+  require(oneEach && together < 2 ** 31, "weights");
   const kernel = sound("kernel", () => unpackedIntegers(values["kernel"]));
   const cone = new RoundedCone(beta, ROUNDING_CELLS * area.cellKm);
   return [area, sound("kernel", () => new WholeLaw(centres, weights, cone, kernel))];
@@ -206,24 +203,24 @@ function statedLaw(values: JsonObject): [Area, WholeLaw] {
 
 function whole(values: JsonObject, name: string, least: number, most: number): number {
   const value = values[name];
-  require(isWhole(value, least, most), name, `${name} is not a whole number from ${least} to ${most}`);
+  require(isWhole(value, least, most), name);
   return value;
 }
 
 function aboveZero(values: JsonObject, name: string): number {
   const value = values[name];
-  require(typeof value === "number" && value > 0 && value < 1e9, name, `${name} is not a number above 0`);
+  require(typeof value === "number" && value > 0 && value < 1e9, name);
   return value;
 }
 
 /** Refuse levels that are not those of one round, one after another. */
 function checkTogether(levels: readonly MechanismDocument[]): void {
-  require(levels.every((level, number) => level.level === number), "levels", "its levels are not numbered from 0");
+  require(levels.every((level, number) => level.level === number), "levels");
   const shared = ({ campaign, round, slots, trips, notBeforeS, expiresS, area }: MechanismDocument): string =>
     JSON.stringify([campaign, round, slots ?? null, trips, notBeforeS, expiresS, canonicalText(area.json)]);
   levels.slice(1).forEach((other, at) => {
     const one = levels[at]!;
-    require(shared(one) === shared(other), "levels", "its levels differ in more than the promise");
-    require(one.promise.epsilonPerKm < other.promise.epsilonPerKm, "levels", "the ε of its levels does not rise");
+    require(shared(one) === shared(other), "levels");
+    require(one.promise.epsilonPerKm < other.promise.epsilonPerKm, "levels");
   });
 }

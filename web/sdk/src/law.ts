@@ -28,13 +28,12 @@ export class WholeLaw {
     this.weights = weights;
     this.cone = cone;
     this.table = table;
-    if (table.length > LONGEST_TABLE) throw new RangeError(`kernel must be 1 to ${LONGEST_TABLE} whole numbers`);
+    if (table.length > LONGEST_TABLE) throw new RangeError();
     const own = (entry: number, at: number): boolean =>
       Math.abs(entry - cone.value((at + 0.5) * centres.pitchKm) * UNIT) <= OFF;
-    if (!table.every(own)) throw new RangeError("kernel must be that of its β, rounded to whole numbers");
+    if (!table.every(own)) throw new RangeError();
     const flat = Math.abs(table.at(-1)! - FLOOR * UNIT) <= OFF;
-    if (!flat && (table.length - 1) ** 2 <= this.widestSquared())
-      throw new RangeError("kernel must go on until it is flat");
+    if (!flat && (table.length - 1) ** 2 <= this.widestSquared()) throw new RangeError();
   }
 
   /** The square of a distance, in steps, that no position has from a centre. */

@@ -75,13 +75,13 @@ export class Unacknowledged extends Error {
   }
 }
 
-/** A mechanism document that is not sound; `reason` is a stable word for programs. */
+/** A mechanism document that is not sound; `reason` is a stable word, and the same as in Python, which says more. */
 export class RefusedDocument extends Error {
   override readonly name = "RefusedDocument";
   readonly reason: string;
 
-  constructor(reason: string, sentence: string) {
-    super(`the mechanism document was refused: ${sentence}`);
+  constructor(reason: string) {
+    super(`the mechanism document was refused: ${reason}`);
     this.reason = reason;
   }
 }
@@ -92,6 +92,6 @@ export class InvalidInput extends Error {
 }
 
 /** Throw unless a part of a document is sound. */
-export function require(sound: boolean, reason: string, sentence: string): asserts sound {
-  if (!sound) throw new RefusedDocument(reason, sentence);
+export function require(sound: boolean, reason: string): asserts sound {
+  if (!sound) throw new RefusedDocument(reason);
 }

@@ -25,18 +25,18 @@ export interface Slots {
 /** The slots of a document; a `RangeError` for anything else. */
 export function readSlots(values: Json | undefined): Slots {
   if (!isObject(values) || Object.keys(values).sort().join() !== "every,names,starts,zone") {
-    throw new RangeError("slots must have zone, every, names and starts");
+    throw new RangeError();
   }
   const { zone, every, names, starts } = values as JsonObject & { zone: Json; every: Json; names: Json; starts: Json };
-  if (typeof zone !== "string" || !ZONE.test(zone)) throw new RangeError("zone must be a name such as Europe/Paris");
+  if (typeof zone !== "string" || !ZONE.test(zone)) throw new RangeError();
   if (typeof every !== "string" || !Object.hasOwn(MINUTES, every)) {
-    throw new RangeError("slots must come every day, week or once");
+    throw new RangeError();
   }
   if (!Array.isArray(names) || names.length < 1 || names.length > MOST_SLOTS) {
-    throw new RangeError(`slots must have 1 to ${MOST_SLOTS} names`);
+    throw new RangeError();
   }
   if (!names.every(isName) || new Set(names).size < names.length) {
-    throw new RangeError(`names of slots must be different, of 1 to ${NAME_LENGTH} characters`);
+    throw new RangeError();
   }
   return { zone, every: every as Every, names, starts: checkedStarts(starts, every as Every, names.length) };
 }
@@ -76,7 +76,7 @@ function isName(name: Json): name is string {
 
 function checkedStarts(starts: Json, every: Every, slots: number): number[] {
   if (!Array.isArray(starts) || !starts.every((start) => isWhole(start, -LATEST_S, LATEST_S))) {
-    throw new RangeError("starts of slots must be whole numbers");
+    throw new RangeError();
   }
   const minutes = starts as number[];
   const rise = minutes.every((start, at) => at === 0 || start > (minutes[at - 1] as number));
@@ -84,7 +84,7 @@ function checkedStarts(starts: Json, every: Every, slots: number): number[] {
   const [first, last] = [minutes[0] ?? -1, minutes.at(-1) ?? -1];
   const inside = every === "once" ? first >= 0 : first === 0 && last < MINUTES[every];
   if (!rise || minutes.length !== wanted || !inside) {
-    throw new RangeError("starts of slots must rise, one for each, inside the day or the week");
+    throw new RangeError();
   }
   return minutes;
 }
