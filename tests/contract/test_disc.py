@@ -17,8 +17,11 @@ from contract.channels import Case, ChannelContract
 from contract.statistics import assert_follows
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.mechanism.disc import _threshold
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.table.report_places import ReportPlaces, rim_reports
 
+SHORE = np.ones((4, 5), dtype=bool)
+SHORE[1:3, 1:4] = SHORE[0, 0] = False
 PARIS = gv.Grid.from_box(south=48.83, west=2.29, north=48.88, east=2.39, cell_km=0.5)
 
 
@@ -52,6 +55,15 @@ class TestDisc(ChannelContract):
             "one column": case(6, 1, 9, 1.3),
             "strong": case(3, 4, 5, 1e-3),
             "weak": case(3, 4, 1, 12.0),
+            "city limits": Case(
+                lambda: gv.Disc(
+                    MaskedGrid(gv.Grid(rows=4, columns=5, cell_km=0.5), SHORE),
+                    epsilon=1.0,
+                    disc_radius_km=1.0,
+                ),
+                lambda: formulas.disc([spot for spot in spots(4, 5) if SHORE[spot]], 4, 1.0),
+                lambda: formulas.lattice(4, 5, 0.5)[np.ix_(SHORE.ravel(), SHORE.ravel())],
+            ),
             "a line": Case(
                 lambda: gv.Disc(gv.Line(8), epsilon=1.0, disc_radius_km=2.0),
                 lambda: formulas.disc(spots(1, 8), 4, 1.0),

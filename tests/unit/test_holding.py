@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil import errors, holding
 from geoveil.errors import InvalidFile, MissingExtra, Unsupported
+from geoveil.estimate.fitted import promises_of
 from geoveil.plot.curves import Curve, draw_curves
 from geoveil.plot.maps import blank_figure, round_amounts, round_degrees
 from geoveil.plot.notebook import small_map
@@ -175,6 +176,19 @@ def test_promises_of_all_mechanisms_are_known_once() -> None:
     assert gv.AverageMechanism(gv.MatrixInversion()).fit(tallies).promises == wanted
     assert gv.MatrixInversion().fit(tallies[0]).promises == wanted[:1]
     assert gv.RandomizedResponseEstimator().fit(tallies[:2]).promises == wanted[:1]
+
+
+def test_promises_that_differ_in_rounding_are_one() -> None:
+    tallies = []
+    for slack in (0.011, 0.013, 0.012):
+        channel = gv.PlanarGeometric(PARIS, epsilon_per_km=2.0)
+        channel._fixed = gv.BetweenPositions(2.0, slack)
+        tallies.append(tally_of(channel))
+    other = tally_of(gv.PlanarGeometric(PARIS, epsilon_per_km=1.0))
+    assert promises_of([*tallies, other]) == (
+        "ε = 2 per km and 0.013 for rounding, between any two positions, for each report",
+        "ε = 1 per km between cells for each report",
+    )
 
 
 # --- Pages in notebooks

@@ -11,6 +11,7 @@ import numpy as np
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly
 from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.guarantee import BetweenPositions, Guarantee
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
@@ -106,10 +107,22 @@ def by_mechanism(tallies: Iterable[Tally]) -> tuple[Tally, ...]:
 
 
 def promises_of(tallies: Iterable[Tally]) -> tuple[str, ...]:
-    """What the mechanisms that made reports promise for each of them, in words, each once."""
+    """What the mechanisms that made reports promise for each of them, in words, each once.
+
+    Promises between positions that differ in their rounding alone, as those of the rounds of a campaign
+    do, are one, with the largest.
+    """
     made = [tally.channel for tally in tallies if tally.total]
-    said = (promise_of_a_report(channel.guarantee, channel.space.unit) for channel in made)
-    return tuple(dict.fromkeys(said))
+    said: dict[object, tuple[Guarantee | None, str]] = {}
+    for promise, unit in [(channel.guarantee, channel.space.unit) for channel in made]:
+        key: object = promise
+        if isinstance(promise, BetweenPositions):
+            key = (BetweenPositions, promise.epsilon_per_km)
+            known = said.get(key, (None, unit))[0]
+            if isinstance(known, BetweenPositions) and known.slack > promise.slack:
+                continue
+        said[key] = promise, unit
+    return tuple(promise_of_a_report(promise, unit) for promise, unit in said.values())
 
 
 # --- The estimate

@@ -23,6 +23,7 @@ from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.randomness import Randomness
 from geoveil.space.grid import CELL_LIMIT, Grid
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import Space
 
 _BITS = 62
@@ -238,6 +239,8 @@ class Discs:
 
 def _lattice(space: Space) -> tuple[float, BoolArray]:
     """The distance of neighbours, and which places of the rectangle (rows, columns) are cells."""
+    if isinstance(space, MaskedGrid):
+        return space.cell_km, space.mask.reshape(space.grid.shape)
     shape = lattice_shape(space)
     if shape is None:
         raise Unsupported(
