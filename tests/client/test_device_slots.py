@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pytest
 from client.world import CUT, NOW_S, PLACE, Collector, Eye, device, document, problem, refused
 from geoveil.client import Unacknowledged
 from geoveil.client.collector import Answer
+from geoveil.client.ledger_book import MIGRATIONS
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument
 
@@ -149,7 +151,15 @@ def test_a_ledger_of_before_slots_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     first = device(Collector(), path).report(**PLACE)
     book = sqlite3.connect(path)
-    book.execute("ALTER TABLE charge DROP COLUMN slot")
+    later = [statement for step in MIGRATIONS[2:] for statement in step]
+    for statement in reversed(later):  # what came last goes first
+        column = re.match(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", statement)
+        index = re.match(r"CREATE INDEX (\w+)", statement)
+        assert column or index, statement
+        if index:
+            book.execute(f"DROP INDEX {index[1]}")
+        elif column:
+            book.execute(f"ALTER TABLE {column[1]} DROP COLUMN {column[2]}")
     book.execute("PRAGMA user_version = 2")
     book.commit()
     book.close()
