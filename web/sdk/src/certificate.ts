@@ -11,7 +11,7 @@ import type { Centres } from "./area.ts";
 import { FLOOR, type RoundedCone, TERMS } from "./cone.ts";
 import { length, longest, norm, normOfThird } from "./norms.ts";
 import type { Pair } from "./plane.ts";
-import { type Mean, Steepest } from "./steepest.ts";
+import { ends, type Mean, Steepest } from "./steepest.ts";
 import { Windows } from "./windows.ts";
 
 const TOLERANCE = 0.004; // for each β·cell
@@ -37,20 +37,20 @@ export interface PositionCertificate {
 /** Squares at one place of their undivided squares, which share the values of the kernel. */
 interface Group {
   readonly part: Pair;
-  /** Pairs east, north, in sides of an undivided square. */
-  readonly nodes: ArrayLike<number>;
+  /** The numbers of those, column by column. */
+  readonly nodes: number[];
 }
 
-/** Squares whose bound lies above the claim. */
-interface Candidates {
-  readonly node: number[];
-  readonly part: number[];
-  readonly place: number[];
-  /** Six numbers each: g, ∇g (three), and how far g may be from that. */
-  readonly mean: number[];
-  readonly bound: number[];
+/** A square whose bound lies above the claim. */
+interface Candidate {
+  readonly number: number;
+  readonly part: Pair;
+  /** q. */
+  readonly place: Pair;
+  readonly mean: Mean;
+  bound: number;
   /** β + |g(q)|: at least max |a_y − g| at q. */
-  readonly alone: number[];
+  readonly alone: number;
 }
 
 /** Centres, a weight for each, and how it falls with the distance. */
@@ -63,8 +63,8 @@ export class PositionLaw {
   private readonly windows: Windows | undefined;
   private readonly low: Pair;
   private readonly high: Pair;
-  /** The rectangle of the centres, the rim included. */
-  private readonly corners: readonly [Pair, Pair];
+  /** Those of the rectangle of the centres, the rim included, east and north. */
+  private readonly ends: readonly [Pair, Pair];
   /** The side of an undivided square: a cell of the grid, or a tip of the kernel. */
   private readonly side: number;
   private readonly steepest: Steepest;
@@ -80,10 +80,7 @@ export class PositionLaw {
     this.low = [centres.low[0] * pitchKm, centres.low[1] * pitchKm];
     this.high = [centres.high[0] * pitchKm, centres.high[1] * pitchKm];
     const { east, north } = this;
-    this.corners = [
-      [Math.min(...east), Math.min(...north)],
-      [Math.max(...east), Math.max(...north)],
-    ];
+    this.ends = [ends(east, east.keys()), ends(north, north.keys())];
     this.steepest = new Steepest(east, north, cone);
     this.side = lattice ? lattice.step * pitchKm : cone.radius;
     this.windows = lattice && new Windows(lattice, this.weights, cone, this.side, this.low);
@@ -96,43 +93,47 @@ export class PositionLaw {
    * most the claim, or above it. Without one (0), a little above the loss at the worst place looked at.
    */
   certify(claimPerKm = 0): PositionCertificate {
+    const { low, windows } = this;
     const { beta } = this.cone;
-    const extent = this.extent();
-    const sides: Pair = [this.length(0) / Math.max(extent[0], 1), this.length(1) / Math.max(extent[1], 1)];
+    const [across, up] = [this.extent(0), this.extent(1)];
+    const sides: Pair = [this.length(0) / across, this.length(1) / up];
     let parts = this.firstParts();
-    if (Math.max(extent[0], 1) * Math.max(extent[1], 1) * parts ** 2 > MOST_SQUARES) {
-      return { epsilonPerKm: Infinity, seenPerKm: 0, squares: 0 };
-    }
-    let groups: Iterable<Group> = firstGroups(extent, parts);
+    if (across * up * parts ** 2 > MOST_SQUARES) return { epsilonPerKm: Infinity, seenPerKm: 0, squares: 0 };
+    const sums = new Float64Array(TERMS);
+    let groups = firstGroups(across * up, parts);
     let [best, closed, squares, threshold] = [0, 0, 0, claimPerKm];
     for (let depth = 0; depth <= DEEPEST; depth++) {
       const rho = Math.hypot(...sides) / 2 / parts;
-      const open: Candidates = { node: [], part: [], place: [], mean: [], bound: [], alone: [] };
-      for (const { square, bound, mean } of this.bounded(groups, parts, sides, rho)) {
-        squares++;
-        if (bound <= claimPerKm) {
-          closed = Math.max(closed, bound); // no threshold is lower
-          continue;
+      const open: Candidate[] = [];
+      for (const { part, nodes } of groups) {
+        const at: Pair = [(part[0] + 0.5) / parts, (part[1] + 0.5) / parts];
+        windows?.turnTo([at[0] * sides[0], at[1] * sides[1]], rho);
+        for (const number of nodes) {
+          squares++;
+          const node: Pair = [Math.floor(number / up), number % up];
+          const place: Pair = [low[0] + sides[0] * (node[0] + at[0]), low[1] + sides[1] * (node[1] + at[1])];
+          const share = windows
+            ? windows.sums(node, this.floor, BEYOND * this.tolerance, sums)
+            : this.sumsOfAll(place, rho, sums);
+          const mean = this.expand(sums, rho, share);
+          const [east, north, ee, en, nn, rest] = mean;
+          const bound = beta + Math.min(longest(east, north, ee, en, nn, rho) + rest, beta);
+          if (bound > claimPerKm) open.push({ number, part, place, mean, bound, alone: beta + length(east, north) });
+          else closed = Math.max(closed, bound); // no threshold is lower
         }
-        open.node.push(square.node[0], square.node[1]);
-        open.part.push(square.part[0], square.part[1]);
-        open.place.push(square.place[0], square.place[1]);
-        for (let entry = 0; entry < 6; entry++) open.mean.push(mean[entry]!);
-        open.bound.push(bound);
-        open.alone.push(beta + length(mean[0]!, mean[1]!));
       }
       [best, threshold] = this.lookClosely(open, rho, best, claimPerKm);
       if (claimPerKm > 0 && best > claimPerKm) {
-        const most = open.bound.reduce((largest, bound) => Math.max(largest, bound), closed);
-        return { epsilonPerKm: most, seenPerKm: best, squares };
+        for (const { bound } of open) closed = Math.max(closed, bound);
+        break;
       }
-      const left: number[] = [];
-      open.bound.forEach((bound, index) => {
-        if (bound > threshold && depth < DEEPEST) left.push(index);
-        else closed = Math.max(closed, bound);
+      const left = open.filter(({ bound }) => {
+        if (bound > threshold && depth < DEEPEST) return true;
+        closed = Math.max(closed, bound);
+        return false;
       });
       if (!left.length) break;
-      groups = quartered(open, left, parts);
+      groups = quartered(left, parts);
       parts *= 2;
     }
     return { epsilonPerKm: closed, seenPerKm: best, squares };
@@ -144,10 +145,9 @@ export class PositionLaw {
     return this.high[axis] - this.low[axis];
   }
 
-  /** How many undivided squares cover the rectangle, east and north; 0 where it has no width. */
-  private extent(): Pair {
-    const cells = (axis: 0 | 1): number => Math.ceil(this.length(axis) / this.side - 1e-9);
-    return [cells(0), cells(1)];
+  /** How many undivided squares cover the rectangle, east or north. */
+  private extent(axis: 0 | 1): number {
+    return Math.max(Math.ceil(this.length(axis) / this.side - 1e-9), 1);
   }
 
   /** Flat enough for β, and with ρ at most the radius of the tip. */
@@ -156,33 +156,6 @@ export class PositionLaw {
     let parts = 1;
     while (longest > parts) parts *= 2;
     return parts;
-  }
-
-  /** Every square with its first bound (steps 4 to 7); `mean` is overwritten by the next one. */
-  private *bounded(
-    groups: Iterable<Group>,
-    parts: number,
-    sides: Pair,
-    rho: number,
-  ): Generator<{ square: { node: Pair; part: Pair; place: Pair }; bound: number; mean: Float64Array }> {
-    const { beta } = this.cone;
-    const sums = new Float64Array(TERMS);
-    const mean = new Float64Array(6);
-    const { windows } = this;
-    for (const { part, nodes } of groups) {
-      const at: Pair = [(part[0] + 0.5) / parts, (part[1] + 0.5) / parts];
-      windows?.turnTo([at[0] * sides[0], at[1] * sides[1]], rho);
-      for (let next = 0; next < nodes.length; next += 2) {
-        const node: Pair = [nodes[next]!, nodes[next + 1]!];
-        const place: Pair = [this.low[0] + sides[0] * (node[0] + at[0]), this.low[1] + sides[1] * (node[1] + at[1])];
-        const share = windows
-          ? windows.sums(node, this.floor, BEYOND * this.tolerance, sums)
-          : this.sumsOfAll(place, rho, sums);
-        this.expand(sums, rho, share, mean);
-        const most = longest(mean[0]!, mean[1]!, mean[2]!, mean[3]!, mean[4]!, rho) + mean[5]!;
-        yield { square: { node, part, place }, bound: beta + Math.min(most, beta), mean };
-      }
-    }
   }
 
   // --- g and its change in a square (steps 4 to 6)
@@ -200,7 +173,7 @@ export class PositionLaw {
   }
 
   /** g = N/D with N = −∇Z/Z(q) and D = Z/Z(q), both expanded at q; `beyond` is the share of what was not summed. */
-  private expand(sums: Float64Array, rho: number, beyond: number, mean: Float64Array): void {
+  private expand(sums: Float64Array, rho: number, beyond: number): Mean {
     const { beta } = this.cone;
     const whole = sums[0]!;
     const ne = -sums[1]! / whole;
@@ -231,32 +204,24 @@ export class PositionLaw {
     let above = rest + rho * n * bent + half * a * (rho * j + bent);
     above += (((half * rho) / 3) * b + rho * rest) * (n + rho * j + bent);
     const least = Math.max(1 - rho * (n + (rho / 2) * (a + (rho / 3) * b) + rest), Math.exp(-beta * rho));
-    mean[0] = ne;
-    mean[1] = nn;
-    mean[2] = jee;
-    mean[3] = jen;
-    mean[4] = jnn;
-    mean[5] = bent + above / least + 2 * beta * beyond + beta * ROUNDING;
+    return [ne, nn, jee, jen, jnn, bent + above / least + 2 * beta * beyond + beta * ROUNDING];
   }
 
   // --- Every centre (steps 7 and 8)
 
   /** Look at places from the largest β + |g| down, lower their bounds; the worst seen, and the last threshold. */
-  private lookClosely(open: Candidates, rho: number, bestBefore: number, claim: number): Pair {
-    const order = Array.from(open.alone.keys()).sort((one, other) => open.alone[other]! - open.alone[one]!);
-    const edge = order.map((index) => this.fewAhead(open, index));
+  private lookClosely(open: readonly Candidate[], rho: number, bestBefore: number, claim: number): Pair {
+    const order = [...open].sort((one, other) => other.alone - one.alone);
     let [best, next, size] = [bestBefore, 0, LOOKS];
     for (;;) {
       const threshold = Math.max((1 + this.tolerance) * best, claim);
       let looked = 0;
       for (; next < order.length && looked < size; next++) {
-        const index = order[next]!;
-        const near = open.alone[index]! > (1 - 0.75 * this.tolerance) * threshold;
-        if (!(edge[next] || near) || open.bound[index]! <= threshold) continue;
-        const place: Pair = [open.place[2 * index]!, open.place[2 * index + 1]!];
-        const mean = open.mean.slice(6 * index, 6 * index + 6) as unknown as Mean;
-        const [seen, most] = this.steepest.at(place, mean, rho);
-        open.bound[index] = Math.min(open.bound[index]!, most);
+        const square = order[next]!;
+        const near = square.alone > (1 - 0.75 * this.tolerance) * threshold;
+        if (square.bound <= threshold || !(near || this.fewAhead(square))) continue;
+        const [seen, most] = this.steepest.at(square.place, square.mean, rho);
+        square.bound = Math.min(square.bound, most);
         best = Math.max(best, seen);
         if (claim > 0 && best > claim) return [best, threshold]; // broken, whatever the rest shows
         looked++;
@@ -267,48 +232,33 @@ export class PositionLaw {
   }
 
   /** Whether g is long there, and leads out of the rectangle of the centres before it meets many of them. */
-  private fewAhead(open: Candidates, index: number): boolean {
-    const g = length(open.mean[6 * index]!, open.mean[6 * index + 1]!);
+  private fewAhead({ place, mean }: Candidate): boolean {
+    const g = length(mean[0], mean[1]);
     if (g <= LONG * this.cone.beta) return false;
-    let steps = Infinity;
-    const [lows, highs] = this.corners;
-    for (const axis of [0, 1] as const) {
-      const along = open.mean[6 * index + axis]!;
-      const place = open.place[2 * index + axis]!;
-      const way = along > 0 ? highs[axis] - place : place - lows[axis];
-      steps = Math.min(steps, Math.max(way, 0) / Math.max(Math.abs(along), 1e-300));
-    }
-    return steps * g < AHEAD * this.side;
+    const steps = this.ends.map(([low, high], axis) => {
+      const along = mean[axis]!;
+      const way = along > 0 ? high - place[axis]! : place[axis]! - low;
+      return Math.max(way, 0) / Math.max(Math.abs(along), 1e-300);
+    });
+    return Math.min(...steps) * g < AHEAD * this.side;
   }
 }
 
 /** Every part of every undivided square. */
-function* firstGroups(extent: Pair, parts: number): Generator<Group> {
-  const [across, up] = [Math.max(extent[0], 1), Math.max(extent[1], 1)];
-  const nodes = new Int32Array(2 * across * up);
-  for (let index = 0; index < across * up; index++) {
-    nodes[2 * index] = Math.floor(index / up);
-    nodes[2 * index + 1] = index % up;
-  }
-  for (let east = 0; east < parts; east++) {
-    for (let north = 0; north < parts; north++) yield { part: [east, north], nodes };
-  }
+function firstGroups(squares: number, parts: number): Group[] {
+  const nodes = [...Array(squares).keys()];
+  return Array.from({ length: parts * parts }, (_, at) => ({ part: [Math.floor(at / parts), at % parts], nodes }));
 }
 
 /** Four for each of the chosen. */
-function quartered(open: Candidates, chosen: readonly number[], parts: number): Group[] {
-  const groups = new Map<number, { part: Pair; nodes: number[] }>();
-  for (const index of chosen) {
-    for (const [right, up] of [
-      [0, 0],
-      [1, 0],
-      [0, 1],
-      [1, 1],
-    ] as const) {
-      const part: Pair = [2 * open.part[2 * index]! + right, 2 * open.part[2 * index + 1]! + up];
-      const code = part[0] * 2 * parts + part[1];
-      const group = groups.get(code) ?? { part, nodes: [] };
-      group.nodes.push(open.node[2 * index]!, open.node[2 * index + 1]!);
+function quartered(chosen: readonly Candidate[], parts: number): Group[] {
+  const groups = new Map<number, Group>();
+  for (const { number, part } of chosen) {
+    for (const corner of [0, 1, 2, 3]) {
+      const quarter: Pair = [2 * part[0] + (corner & 1), 2 * part[1] + (corner >> 1)];
+      const code = quarter[0] * 2 * parts + quarter[1];
+      const group = groups.get(code) ?? { part: quarter, nodes: [] };
+      group.nodes.push(number);
       groups.set(code, group);
     }
   }

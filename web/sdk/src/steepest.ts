@@ -18,6 +18,8 @@ interface Tile {
   readonly reach: number;
   readonly first: number;
   readonly end: number;
+  /** No |a_y − g| of its centres is larger, at q and within ρ. */
+  bounds: Pair;
 }
 
 /** g, ∇g (three) and how far g may be from that within ρ. */
@@ -28,8 +30,6 @@ export class Steepest {
   private readonly east: Float64Array;
   private readonly north: Float64Array;
   private readonly tiles: Tile[] = [];
-  /** By tile: no |a_y − g| of its centres is larger, at q (even) and within ρ (odd). */
-  private readonly bounds: Float64Array;
   /** The largest so far: at q, squared, and within ρ. */
   private seen = 0;
   private most = 0;
@@ -39,42 +39,40 @@ export class Steepest {
     const most = Math.sqrt(east.length); // centres of a tile
     const order: number[] = [];
     const cut = (centres: number[]): void => {
-      const [low, high]: [Pair, Pair] = [
-        [least(east, centres), least(north, centres)],
-        [-least(east, centres, -1), -least(north, centres, -1)],
-      ];
-      const [width, height] = [high[0] - low[0], high[1] - low[1]];
+      const [west, right] = ends(east, centres);
+      const [south, top] = ends(north, centres);
+      const [width, height] = [right - west, top - south];
       if (centres.length > most) {
         const along = width > height ? east : north;
         centres.sort((one, other) => along[one]! - along[other]!);
         cut(centres.splice(centres.length >> 1));
-        return cut(centres);
+        cut(centres);
+      } else {
+        const middle = { east: west + width / 2, north: south + height / 2, reach: length(width, height) / 2 };
+        this.tiles.push({ ...middle, first: order.length, end: order.push(...centres), bounds: [0, 0] });
       }
-      const middle = { east: low[0] + width / 2, north: low[1] + height / 2, reach: length(width, height) / 2 };
-      this.tiles.push({ ...middle, first: order.length, end: order.push(...centres) });
     };
     cut([...east.keys()]);
     this.east = Float64Array.from(order, (centre) => east[centre]!);
     this.north = Float64Array.from(order, (centre) => north[centre]!);
-    this.bounds = new Float64Array(2 * this.tiles.length);
   }
 
   /** max |a_y − g| over all centres, at q and, at most, within ρ. */
   at(place: Pair, mean: Mean, rho: number): Pair {
-    const { tiles, bounds } = this;
+    const { tiles } = this;
     const steep = length(mean[0], mean[1]);
     const change = rho * norm(mean[2], mean[3], mean[4]);
-    let first = 0;
-    for (let tile = 0; tile < tiles.length; tile++) {
-      this.bound(tile, place, mean, steep, change, rho);
-      if (bounds[2 * tile + 1]! > bounds[2 * first + 1]!) first = tile;
+    let first = tiles[0]!;
+    for (const tile of tiles) {
+      tile.bounds = this.bound(tile, place, mean, steep, change, rho);
+      if (tile.bounds[1] > first.bounds[1]) first = tile;
     }
     [this.seen, this.most] = [0, 0];
-    this.walk(tiles[first]!, place, mean, rho);
-    for (let tile = 0; tile < tiles.length; tile++) {
-      const [at, within] = [bounds[2 * tile]!, bounds[2 * tile + 1]!];
+    this.walk(first, place, mean, rho);
+    for (const tile of tiles) {
+      const [at, within] = tile.bounds;
       const none = at * at <= this.seen && within <= this.most; // is larger
-      if (!none && tile !== first) this.walk(tiles[tile]!, place, mean, rho);
+      if (!none && tile !== first) this.walk(tile, place, mean, rho);
     }
     return [Math.sqrt(this.seen), this.most * (1 + 1e-12) + mean[5]];
   }
@@ -85,12 +83,11 @@ export class Steepest {
    * (the largest, where it is below 0); and a convex function of α is largest at one of its ends. Within ρ it grows by
    * ρ(‖∇²φ‖ + ‖∇g‖) + ρ²/2·‖∇³φ‖, where ‖∇²φ‖ ≤ ψ′/r + s(1 − s)·β².
    */
-  private bound(index: number, place: Pair, mean: Mean, steep: number, change: number, rho: number): void {
-    const { cone, bounds } = this;
+  private bound(tile: Tile, place: Pair, mean: Mean, steep: number, change: number, rho: number): Pair {
+    const { cone } = this;
     const { beta } = cone;
-    const tile = this.tiles[index]!;
-    const [east, north] = [place[0] - tile.east, place[1] - tile.north];
     const { reach } = tile;
+    const [east, north] = [place[0] - tile.east, place[1] - tile.north];
     const r = length(east, north);
     const low = Math.max(r - reach, 0);
     const near = Math.exp(-cone.decay(low));
@@ -99,8 +96,8 @@ export class Steepest {
     const lead = ahead < 0 ? ahead / (r + reach) : low > reach ? Math.min(ahead / low, steep) : steep;
     const at = Math.sqrt(steep * steep + Math.max(alpha * (alpha + 2 * lead), 0));
     const bend = cone.rate(low) + cone.fades(r + reach) * beta * beta;
-    bounds[2 * index] = at * MARGIN;
-    bounds[2 * index + 1] = (at + rho * bend + change + ((rho * rho) / 2) * cone.bendChange(r, reach + rho)) * MARGIN;
+    const within = at + rho * bend + change + ((rho * rho) / 2) * cone.bendChange(r, reach + rho);
+    return [at * MARGIN, within * MARGIN];
   }
 
   /** Every centre of a tile. */
@@ -129,7 +126,12 @@ export class Steepest {
   }
 }
 
-/** The least of the numbers of some centres; of their opposites with a sign of −1. */
-function least(numbers: Float64Array, centres: readonly number[], sign = 1): number {
-  return centres.reduce((found, centre) => Math.min(found, sign * numbers[centre]!), Infinity);
+/** The least and the largest of the numbers of some centres. */
+export function ends(numbers: Float64Array, centres: Iterable<number>): Pair {
+  let [low, high] = [Infinity, -Infinity];
+  for (const centre of centres) {
+    low = Math.min(low, numbers[centre]!);
+    high = Math.max(high, numbers[centre]!);
+  }
+  return [low, high];
 }
