@@ -125,9 +125,7 @@ export class Device {
    * sent unless its `sent` says so), `Unacknowledged` where it was charged and sent and may still count.
    */
   async report(where: Locate, { outside = "clamp" }: { outside?: Beyond | undefined } = {}): Promise<Receipt> {
-    checkGiven(where);
-    if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
-    return this.delivered(await this.reported([where], outside));
+    return this.send([where], outside);
   }
 
   /**
@@ -138,10 +136,7 @@ export class Device {
     { origin, destination }: { origin: Locate; destination: Locate },
     { outside = "clamp" }: { outside?: Beyond | undefined } = {},
   ): Promise<Receipt> {
-    checkGiven(origin);
-    checkGiven(destination);
-    if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
-    return this.delivered(await this.reported([origin, destination], outside));
+    return this.send([origin, destination], outside);
   }
 
   /** Send again what was not acknowledged; the receipts of what now is. Never a new draw. */
@@ -216,6 +211,12 @@ export class Device {
   }
 
   // --- One report
+
+  private async send(ends: [Locate, Locate?], outside: Beyond): Promise<Receipt> {
+    ends.forEach(checkGiven);
+    if (oneOf("outside", outside, ["clamp", "refuse"]) === "refuse") console.warn(SILENCE_TELLS);
+    return this.delivered(await this.reported(ends, outside));
+  }
 
   /** The report that was made already, or a new one, drawn and charged: of a place, or of both ends of a trip. */
   private async reported([where, end]: [Locate, Locate?], outside: Beyond): Promise<Charge> {

@@ -37,7 +37,7 @@ export function browserLocation(options: PositionOptions = {}): () => Promise<Fi
 }
 
 /** Refuse what is neither a fix nor a function, without its value. */
-export function checkGiven(given: Locate): void {
+export function checkGiven(given: Locate | undefined): void {
   const fix = typeof given === "object" && given !== null && "lat" in given && "lng" in given;
   if (!fix && typeof given !== "function")
     throw new InvalidInput("report must be given lat and lng, or a function that reads them");

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Backdrop } from "../map/backdrop.ts";
 import type { MapCanvas } from "../map/canvas.ts";
 import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
+import { FlowView } from "../map/flow_view.tsx";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
@@ -86,7 +87,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           {shown === undefined ? (
             <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>
           ) : (
-            <Map key={shown} state={state} round={shown} />
+            <Shown key={shown} state={state} round={shown} />
           )}
           <div class="two">
             {rounds && <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />}
@@ -153,6 +154,27 @@ function Head({ state, live }: { state: State; live: boolean }) {
 interface Drawn {
   readonly estimate: Estimate;
   readonly counts: { readonly counts: readonly number[]; readonly outside: number };
+}
+
+/** What a round has shown: a map of people, or of trips between districts. */
+function Shown({ state, round }: { state: State; round: number }) {
+  return state.settings.trips ? <TripMap {...{ state, round }} /> : <Map {...{ state, round }} />;
+}
+
+function TripMap({ state, round }: { state: State; round: number }) {
+  const [estimate, setEstimate] = useState<Estimate>();
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    service.estimate(state.id, round).then(setEstimate, (error: unknown) => setProblem(inWords(error)));
+  }, [state.id, round]);
+  if (problem) return <p class="notice notice-warm">{problem}</p>;
+  if (!estimate?.flows) return <div class="card map-wait" aria-busy="true" />;
+  const files = address(`api/campaigns/${encodeURIComponent(state.id)}/flows`);
+  return (
+    <section class="card stack" aria-label={say.mapOf}>
+      <FlowView {...{ estimate, files }} flows={estimate.flows} />
+    </section>
+  );
 }
 
 function Map({ state, round }: { state: State; round: number }) {

@@ -24,6 +24,8 @@ export interface CampaignSettings {
   readonly round_size: number | null;
   readonly round_hours: number | null;
   readonly rounds: number | null;
+  /** Whether reports are trips, and estimates flows. */
+  readonly trips?: boolean;
 }
 
 export interface State {

@@ -1,6 +1,7 @@
 /** An estimate as the service releases it, and what can be said about its cells. */
 
 import { type Colour, colour, unknownColour } from "./colours.ts";
+import type { Flows } from "./flows.ts";
 import { Cells, type Space } from "./grid.ts";
 
 export interface Alarm {
@@ -34,6 +35,8 @@ export interface Estimate {
     readonly method: string;
   };
   readonly blocks?: readonly Blocks[];
+  /** Of a campaign of trips; its distribution is that of both ends. */
+  readonly flows?: Flows;
   readonly alarm?: Alarm;
   readonly manipulation_gain?: { readonly summary: string };
   readonly drift?: { readonly summary: string; readonly waiting: readonly number[]; readonly aside: readonly number[] };

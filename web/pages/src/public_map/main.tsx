@@ -9,6 +9,8 @@ import { roundedUp } from "../../../sdk/src/words.ts";
 import { address, Refusal, service, type State } from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
+import { FlowView } from "../map/flow_view.tsx";
+import type { Flows } from "../map/flows.ts";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, type RegionShares, RegionWords, useRegion } from "../map/region.tsx";
 import { TimeChoice, useTimes } from "../map/times.tsx";
@@ -80,7 +82,24 @@ function PublicMap() {
       </main>
     );
   }
+  const { flows } = seen.estimate;
+  if (flows) return <ShownTrips {...seen} flows={flows} />;
   return <Shown key={seen.estimate.round} {...seen} backdrop={backdrop} tiles={tiles} />;
+}
+
+function ShownTrips({ state, estimate, flows }: Seen & { readonly flows: Flows }) {
+  return (
+    <main class="plain stack">
+      <h1>{state.name}</h1>
+      <FlowView {...{ estimate, flows }} files={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/flows`)} />
+      <p class="small soft row">
+        <a href={address(`certificate/${encodeURIComponent(CAMPAIGN)}`)} target="_top">
+          {say.certificate}
+        </a>
+        <span>{say.made}</span>
+      </p>
+    </main>
+  );
 }
 
 interface Behind {
