@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import geoveil as gv
 from geoveil import errors
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile, InvalidInput, MissingExtra
+from geoveil.space.masked_grid import MaskedGrid
+from geoveil.table.districts import read_districts
 from geoveil.table.locations import numbers
 from geoveil.table.raster import read_raster
 from geoveil.table.reader import open_table
@@ -233,6 +236,16 @@ def test_amounts_are_shared_out_by_area(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_raster(str(tif)).by_cell(grid)[0], found, rtol=1e-5)
 
 
+def test_a_raster_within_city_limits(tmp_path: Path) -> None:
+    grid = gv.Grid.from_box(south=48.82, west=2.28, north=48.89, east=2.41, cell_km=1.0)
+    ascii_grid(tmp_path / "a.asc", np.ones((30, 40)), west=2.25, south=48.80, step=0.005)
+    raster, mask = read_raster(str(tmp_path / "a.asc")), np.arange(grid.size) % 3 > 0
+    whole, _ = raster.by_cell(grid)
+    limited, lost = raster.by_cell(MaskedGrid(grid, mask))
+    np.testing.assert_array_equal(limited, whole[mask])
+    assert lost == pytest.approx(1 - limited.sum() / raster.amounts.sum())
+
+
 def test_a_raster_across_the_end_of_the_world(tmp_path: Path) -> None:
     fiji = gv.Grid.from_box(south=-17.0, west=179.8, north=-16.8, east=-179.8, cell_km=2.0)
     path = tmp_path / "fiji.asc"
@@ -309,3 +322,64 @@ def test_what_is_no_raster_of_amounts_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(InvalidFile, match="one band"):
         read_raster(str(tif))
+
+
+# --- Districts
+
+
+def districts(path: Path, *populations: Any) -> None:
+    """Squares of 0.02° from west to east."""
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"population": people},
+            "geometry": {"type": "Polygon", "coordinates": [square(2.30 + 0.02 * number)]},
+        }
+        for number, people in enumerate(populations)
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+
+
+def square(west: float) -> list[list[float]]:
+    corners = [(west, 48.84), (west + 0.02, 48.84), (west + 0.02, 48.86), (west, 48.86)]
+    return [list(corner) for corner in [*corners, corners[0]]]
+
+
+def test_a_census_by_district_is_shared_out_by_area(tmp_path: Path) -> None:
+    path = tmp_path / "census.geojson"
+    districts(path, 1000, 3000)
+    found = read_districts(str(path), "population")
+    wide = gv.Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.36, cell_km=0.5)
+    people, lost = found.by_cell(wide)
+    assert people.sum() == pytest.approx(4000, rel=1e-6)
+    assert lost == 0
+    _, lng = wide.centres_latlng()
+    assert people[lng < 2.319].sum() == pytest.approx(1000, rel=0.2)
+    assert people[lng > 2.345].sum() == 0
+    half = gv.Grid.from_box(south=48.82, west=2.32, north=48.88, east=2.36, cell_km=0.2)
+    there, beyond = found.by_cell(half)
+    assert there.sum() == pytest.approx(3000, rel=0.02)
+    assert beyond == pytest.approx(1 - there.sum() / 4000)
+    out = tmp_path / "mechanism.json"
+    asked = ("--prior", path, "--column", "population", "--epsilon-per-km", 1, "-o", out)
+    result = run("design", *asked, "--cell-km", 1)
+    assert result.exit_code == 0, result.stderr
+    inner = gv.Grid.from_box(south=48.84, west=2.30, north=48.86, east=2.34, cell_km=0.5)
+    mask = np.ones(inner.size, dtype=bool)
+    mask[0] = False
+    masked, _ = found.by_cell(MaskedGrid(inner, mask))
+    np.testing.assert_allclose(masked, found.by_cell(inner)[0][1:])
+
+
+def test_districts_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "census.geojson"
+    for wrong in (None, -1, "many", True):
+        districts(path, 10, wrong)
+        with pytest.raises(InvalidFile, match=r"feature 2 of .* at least 0 as 'population'"):
+            read_districts(str(path), "population")
+    districts(path, 10)
+    with pytest.raises(InvalidFile, match="is none"):
+        read_districts(str(path), "population").by_cell(gv.Line(3))
+    path.write_text(path.read_text().replace('"type": "Polygon"', '"type": "Point"'))
+    with pytest.raises(InvalidFile, match=r"feature 1 of .*must be a Polygon"):
+        read_districts(str(path), "population")

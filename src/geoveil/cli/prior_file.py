@@ -13,8 +13,9 @@ from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import geojson, results
+from geoveil.table.districts import Districts, read_districts
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
-from geoveil.table.raster import is_raster, read_raster
+from geoveil.table.raster import Raster, is_raster, read_raster
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01
@@ -53,6 +54,9 @@ class PriorFile:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the prior brings its own map"
             )
+        if carried is None and isinstance(reader, geojson.GeoJSONReader) and reader.areas:
+            districts = read_districts(self.source, self.column or "share")
+            return self._by_area(districts, console, area, on)
         if "cell" not in columns:
             return self._located(reader, console, reading, area, on)
         if carried is None and (on is not None or area.given):
@@ -62,22 +66,26 @@ class PriorFile:
         return results.read_cells(reader, self.column)
 
     def _raster(self, console: Console, area: Area, on: Space | None) -> results.Result:
-        """Amounts by pixel, shared out among the cells of a map by area."""
+        """Amounts by pixel."""
         if self.column is not None:
             raise click.UsageError(f"--column is for tables; {self.source} is a raster")
-        raster = read_raster(self.source)
-        space = on or area.grid(raster.box)
+        return self._by_area(read_raster(self.source), console, area, on)
+
+    def _by_area(
+        self, amounts: Raster | Districts, console: Console, area: Area, on: Space | None
+    ) -> results.Result:
+        """Pixels or districts, shared out among the cells of a map by area."""
+        space = on or area.grid(amounts.box)
         if not isinstance(space, MapSpace):
             raise InvalidFile(f"{self.source} is a map, and {space!r} has none")
-        amounts, lost = raster.by_cell(space)
-        if not amounts.any():
+        people, lost = amounts.by_cell(space)
+        if not people.any():
             raise InvalidFile(f"{self.source} must hold amounts inside the box; it has none there")
         if lost > 0:
             console.note(
                 f"{100 * lost:.3g} % of {self.source} lie outside the box and are left out"
             )
-        name = f"the raster {self.source}"
-        return results.Result(space, prior_over(amounts, space.size, name=name))
+        return results.Result(space, prior_over(people, space.size, name=self.source))
 
     def _cells(self, reader: TableReader, space: Space) -> results.Result:
         """Rows that name cells of a map which the file does not have."""

@@ -13,7 +13,7 @@ from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge
 from geoveil.space.grid import Grid
 from geoveil.space.outside import no_degrees
-from geoveil.space.projection import check_degrees
+from geoveil.space.projection import TangentPlane, check_degrees
 
 _LONGEST = 0.1
 """Degrees: longer edges are cut, since a straight line of degrees is a curve in the plane (a metre here)."""
@@ -86,6 +86,17 @@ class Outline(NamedTuple):
         covered[covered < _ROUNDING] = 0.0
         covered[covered > 1.0 - _ROUNDING] = 1.0
         return covered
+
+    def area_km2(self, plane: TangentPlane) -> float:
+        """Its area in the plane of a map."""
+        area = 0.0
+        for polygon in self.polygons:
+            for number, ring in enumerate(polygon):
+                fine = _cut(ring)
+                x, y = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0]).T
+                twice = abs(float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum()))
+                area += twice / 2.0 if number == 0 else -twice / 2.0
+        return area
 
 
 # --- Reading

@@ -57,6 +57,7 @@ _AFTER_VALUE = frozenset(" \t\r\n,:]}")
 _NUMBERS = (float, int)
 _DECODER = json.JSONDecoder()
 _ONCE = json.JSONDecoder(object_pairs_hook=named_once)  # for our documents, not for every feature
+_AREAS = ("Polygon", "MultiPolygon")
 _SHAPES = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon",
            "GeometryCollection")  # fmt: skip
 
@@ -75,6 +76,9 @@ class GeoJSONReader(TableReader):
         first = next(self._features, None)
         self._features = chain([] if first is None else [first], self._features)
         self.columns = list(_properties(first))
+        geometry = first.get("geometry") if isinstance(first, dict) else None
+        self.areas = isinstance(geometry, dict) and geometry.get("type") in _AREAS
+        """Whether its first feature is an area."""
         self.geometries = [
             name
             for name, value in _properties(first).items()

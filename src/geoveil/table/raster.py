@@ -15,6 +15,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile, require
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.projection import check_degrees
 from geoveil.space.space import MapSpace
 
@@ -64,6 +65,9 @@ class Raster:
         each goes to the cell that its middle lies in: a share by area, to about 1/64 of a cell along each of
         its edges. Places without cells of a size (``Points``) take whatever is nearest.
         """
+        if isinstance(space, MaskedGrid):
+            some = self.by_cell(space.grid)[0][space.cells]
+            return some, self._lost(some)
         rows, columns = self._near(space)
         parts, found = self._parts(space), np.zeros(space.size)
         inner = (np.arange(parts) + 0.5) / parts
@@ -79,9 +83,13 @@ class Raster:
             cells, inside = space.nearest_cells(**place)
             weights = amounts.ravel()[held] / parts**2
             found += np.bincount(cells[inside], weights[inside], minlength=space.size)
+        return found, self._lost(found)
+
+    def _lost(self, found: FloatArray) -> float:
+        """The share of the whole that is not in what was found."""
         total = float(self.amounts.sum())
         lost = 1.0 - float(found.sum()) / total if total > 0 else 0.0
-        return found, lost if lost > 1e-9 else 0.0
+        return lost if lost > 1e-9 else 0.0
 
     def _near(self, space: MapSpace) -> tuple[IntArray, IntArray]:
         """The rows and columns of pixels that can have a part in a cell."""
