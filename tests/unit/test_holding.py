@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pickle
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -20,6 +21,8 @@ from geoveil.estimate.fitted import promises_of
 from geoveil.plot.curves import Curve, draw_curves
 from geoveil.plot.maps import blank_figure, round_amounts, round_degrees
 from geoveil.plot.notebook import small_map
+from geoveil.space.masked_grid import MaskedGrid
+from geoveil.table.report_places import ReportPlaces
 from geoveil.table.results import write_result
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)
@@ -125,6 +128,48 @@ def test_a_saved_estimate_comes_back(estimate: gv.Estimate, ending: str, tmp_pat
         _ = again.region([0, 1]).standard_error
     estimate.save(path, level=0.5)
     np.testing.assert_array_equal(gv.load_estimate(path).interval(0.5), estimate.interval(0.5))
+
+
+def test_an_estimate_of_the_service_is_loaded(tmp_path: Path) -> None:
+    grid = gv.Grid.from_box(south=48.83, west=2.29, north=48.85, east=2.32, cell_km=1.0)
+    size = grid.size
+    document: dict[str, Any] = {
+        "kind": "estimate", "epsilon_per_km": 2.0, "slack_nats": 0.013, "space": grid.to_dict(),
+        "reports": 500, "distribution": [1 / size] * size, "standard_error": [0.01] * size,
+        "interval": {"level": 0.95, "low": [0.0] * size, "high": [0.5] * size},
+        "certificate_nats_per_report": 0.01, "steps": 7, "stopped": "after 7 steps",
+    }  # fmt: skip
+    path = tmp_path / "estimate.json"
+    path.write_text(json.dumps(document))
+    loaded = gv.load_estimate(str(path))
+    assert (loaded.total, loaded.steps, loaded.space) == (500, 7, grid)
+    assert loaded.interval(0.95)[1].tolist() == [0.5] * size
+    said = "and 0.013 for rounding, between any two positions, for each report"
+    assert loaded.promises == (f"ε = 2 per km {said}",)
+    path.write_text(json.dumps({**document, "promises_per_km": [1.0, 2.0]}))
+    several = gv.load_estimate(str(path)).promises
+    assert several == (f"ε = 1 per km {said}", f"ε = 2 per km {said}")
+    path.write_text(json.dumps({**document, "epsilon_per_km": "x"}))
+    assert gv.load_estimate(str(path)).promises == ()
+
+
+def test_city_limits_are_held_too(tmp_path: Path) -> None:
+    mask = np.ones(PARIS.size, dtype=bool)
+    mask[[0, 1, 20]] = False
+    limits = MaskedGrid(PARIS, mask)
+    mechanism = gv.Disc(limits, epsilon=2.0)
+    places = ReportPlaces(mechanism)
+    lat, lng = places.latlng
+    np.testing.assert_array_equal(
+        places.nearest_cells(lat=lat, lng=lng)[0], np.arange(mechanism.report_count)
+    )
+    estimate = gv.IterativeBayesianUpdate().fit(tally_of(mechanism))
+    assert len(list(parsed(estimate._repr_html_()).iter("rect"))) == limits.size
+    assert len(estimate.to_geodataframe()) == limits.size
+    path = str(tmp_path / "map.geojson")
+    estimate.save(path)
+    assert gv.load_estimate(path).space == limits
+    assert f"{limits.size} cells of 1 km" in words(estimate.plot())
 
 
 def test_geoparquet_is_read_by_others(estimate: gv.Estimate, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from typing import IO, Any, TypeVar, cast
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, frozen, prior_over
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.channel.words import promise_of_a_report
 from geoveil.document.canonical import json_number
-from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.estimate.bars import SavedErrors
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
@@ -126,8 +128,7 @@ def load_estimate(path: str) -> Estimate:
         raise InvalidFile(
             f"{path} must say how many reports its estimate is from; it is a table of shares"
         )
-    steps, promises = about.get("steps"), about.get("promises", ())
-    told = promises if isinstance(promises, list) else ()
+    steps = about.get("steps")
     return Estimate(
         space=found.space,
         distribution=found.share,
@@ -140,8 +141,22 @@ def load_estimate(path: str) -> Estimate:
         ),
         find_errors=lambda: _saved_errors(found, total),
         find_identifiability=lambda: _saved_identifiability(found),
-        find_promises=lambda: tuple(map(str, told)),
+        find_promises=lambda: _saved_promises(about),
     )
+
+
+def _saved_promises(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """As an estimate says them, or by the numbers that the service writes, which are between positions."""
+    told = about.get("promises")
+    if isinstance(told, list):
+        return tuple(map(str, told))
+    given = about.get("promises_per_km") or [about.get("epsilon_per_km")]
+    try:
+        slack = _number(about.get("slack_nats"))
+        made = [BetweenPositions(epsilon, slack) for epsilon in given]
+    except (InvalidInput, TypeError):
+        return ()
+    return tuple(promise_of_a_report(promise) for promise in made)
 
 
 def _number(stored: Any) -> float:
