@@ -386,3 +386,6 @@ def test_a_line_that_falls_to_zero_stays_on_a_log_axis() -> None:
     marks = next(each for each in axes.lines if each.get_marker() == "v")
     np.testing.assert_array_equal(marks.get_xdata(), [3.0, 4.0])
     assert [text.get_text() for text in axes.texts] == ["▽ zero"]
+    axes.figure.canvas.draw()
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert {"0.2", "0.5", "1"} <= set(shown)  # no powers of ten

@@ -15,6 +15,7 @@ from geoveil.plot.maps import picture
 
 if TYPE_CHECKING:  # a picture of one kind needs no other
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from geoveil.campaign import Advice, Simulation
@@ -80,14 +81,19 @@ def draw_curves(
     if y_scale == "linear":
         axes.set_ylim(bottom=0.0)
     for axis, scale in ((axes.xaxis, x_scale), (axes.yaxis, y_scale)):
-        if scale == "log":  # 0.02 and 100 instead of powers of ten
-            from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-            axis.set_minor_formatter(NullFormatter())
+        if scale == "log":
+            plain_ticks(axis)
     if len(curves) > 1:
         axes.legend(fontsize=8)
+
+
+def plain_ticks(axis: Axis) -> None:
+    """On a log axis 0.02 and 100 instead of powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def plotted(
@@ -100,7 +106,7 @@ def plotted(
     zero = np.flatnonzero(line <= 0)
     axes.plot(
         np.asarray(x)[zero], np.full(zero.size, 0.015), linestyle="", marker="v", color=color,
-        markersize=5, fillstyle="none", transform=axes.get_xaxis_transform(),
+        markersize=5, fillstyle="none", transform=axes.get_xaxis_transform(), zorder=6,
     )  # fmt: skip
     if not any(text.get_text() == _AT_ZERO for text in axes.texts):
         axes.text(0.01, 0.035, _AT_ZERO, fontsize=7, color="0.4", transform=axes.transAxes)
@@ -121,6 +127,7 @@ def save_campaign(path: str, simulation: Simulation) -> None:
     with picture(path, 6.4, 4.0) as figure:
         axes: Any = figure.subplots()
         axes.set(xlabel="round", ylabel="earth mover's distance (km)", yscale="log")
+        plain_ticks(axes.yaxis)
         rounds, errors = [each.number for each in done], [each.error_km for each in done]
         best = [each.hindsight_km for each in done]
 
@@ -169,6 +176,7 @@ def draw_dial(figure: Figure, advice: Advice) -> None:
         axes.set(title=title, xlabel="camouflage")
         if name == "leverage":
             axes.set_yscale("log")
+            plain_ticks(axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
     legend.axis("off")
