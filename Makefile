@@ -30,6 +30,7 @@ browser: ## install Chromium, which the tests of the pages drive, where that can
 pictures: $(READY) pages browser ## take the pictures of the pages in the documentation anew
 	$(BIN)/python tools/pictures.py $(ARGS)
 	$(BIN)/python tools/dashboard_pictures.py
+	$(BIN)/python tools/hour_pictures.py
 
 test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m "not slow" $(if $(CI),--color=no --quiet) $(ARGS)
