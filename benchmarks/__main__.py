@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
+from benchmarks.areas import areas
 from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.dashboard import dashboard
 from benchmarks.design import campaign, optimal, release
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "optimal": optimal,
     "positions": positions,
     "maps": maps,
+    "areas": areas,
     "local-privacy": local_privacy,
     "pages": pages,
     "dashboard": dashboard,

@@ -24,7 +24,7 @@ from geoveil.client.collector import Address, Collector, Network, Patience, chec
 from geoveil.client.refusal import Refused
 from geoveil.document.wire import MechanismDocument, report_texts
 from geoveil.errors import GeoveilError, InvalidInput
-from geoveil.space import AnyGrid
+from geoveil.position.positional import Placed
 
 LARGEST_BATCH = 1000
 
@@ -235,7 +235,7 @@ class Fleet:
                     break
 
 
-def crowd_on(grid: AnyGrid, generator: np.random.Generator) -> FloatArray:
+def crowd_on(grid: Placed, generator: np.random.Generator) -> FloatArray:
     """A made-up distribution: a few hot spots over a thin spread."""
     centres = grid.centres
     low, high = centres.min(axis=0), centres.max(axis=0)

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from geoveil.release.geometric_release import GeometricRelease as GeometricRelease
     from geoveil.space.box import Box as Box
     from geoveil.space.grid import Grid as Grid
+    from geoveil.space.hexagons import Hexagons as Hexagons
     from geoveil.space.line import Line as Line
     from geoveil.space.points import Points as Points
     from geoveil.space.space import (
@@ -146,6 +147,7 @@ _HOMES = {
     "release.geometric_release": ("GeometricRelease",),
     "space.box": ("Box",),
     "space.grid": ("Grid",),
+    "space.hexagons": ("Hexagons",),
     "space.line": ("Line",),
     "space.points": ("Points",),
     "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),

@@ -88,7 +88,8 @@ def test_one_cell_and_islands() -> None:
         gv.Grid.from_polygon(LIMITS, cell_km=40.0)
     islands = two_islands()
     assert islands.parts == 2
-    assert "15 of 6 × 9 cells" in repr(islands) or " in 2 parts" in repr(islands)
+    assert repr(islands).startswith("MaskedGrid(15 of 6 × 9 cells of 1 km")
+    assert repr(islands).endswith(", in 2 parts)")
     with pytest.raises(InvalidInput, match="mask must be 54"):
         MaskedGrid(islands.grid, [True, False])
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoveil.campaign.positional_design import flat_weights
+from geoveil.campaign.positional_design import flat_on_grid
 from geoveil.errors import InvalidInput
 from geoveil.position import position_certificate
 from geoveil.position.centres import Centres
@@ -234,7 +234,7 @@ def test_a_law_that_a_few_samples_would_pass_is_not_passed() -> None:
     """Weights that make Z flat at every half cell, where a sampled check looks, and only there."""
     centres = Centres.of_grid(9, 9, step=64, pitch_km=1 / 64, rim=1)
     cone = RoundedCone(4.0, 0.87)
-    law = Law(centres, flat_weights(centres, cone), cone)
+    law = Law(centres, flat_on_grid(centres, cone), cone)
     line = np.arange(0.0, 8.5, 0.5)
     places = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     sampled = losses_at(law, places).max()

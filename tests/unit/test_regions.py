@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shapely
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, OutsideSpace, Unsupported
@@ -125,6 +126,24 @@ def test_people_of_a_cell_at_the_shore_are_in_its_part_inside() -> None:
 def test_a_place_is_in_a_region_or_not() -> None:
     places = gv.Points(lat=[48.85, 48.86, 48.87], lng=[2.30, 2.31, 2.35])
     assert named_members(places, HALVES)[1].tolist() == [[1, 1, 0], [0, 0, 1]]
+
+
+def test_hexagons_are_cut_by_area() -> None:
+    pytest.importorskip("h3")
+    limits = zone(48.82, 2.26, 48.88, 2.39, "city")["geometry"]
+    hexagons = gv.Hexagons(limits, resolution=7)
+    lake = zone(48.84, 2.30, 48.86, 2.33, "lake")["geometry"]["coordinates"][0]
+    holed = {"type": "Polygon", "coordinates": [*limits["coordinates"], lake]}
+    (outline,) = read_outlines(holed)
+    (members,) = members_of(hexagons, [outline])
+    for cell in range(hexagons.size):
+        truth = shapely.Polygon(hexagons.boundaries_km[cell])
+        rings = [hexagons.plane.to_plane(lat=r[:, 1], lng=r[:, 0]) for r in outline.polygons[0]]
+        shape = shapely.Polygon(rings[0], rings[1:])
+        assert members[cell] == pytest.approx(shape.intersection(truth).area / truth.area, abs=2e-3)
+    assert 0 < ((members > 0) & (members < 1)).sum() < hexagons.size
+    _, halves = named_members(hexagons, HALVES)
+    assert halves.sum(axis=0) == pytest.approx(np.ones(hexagons.size), abs=1e-6)
 
 
 def test_without_a_map_regions_are_cells() -> None:

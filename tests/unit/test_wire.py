@@ -231,8 +231,10 @@ def test_a_mask_leaves_cells_that_can_be_drawn_certified_and_estimated() -> None
     assert mechanism.space.locate(lat=place[0], lng=place[1]) == 3
 
 
-def test_a_list_of_places_cannot_be_estimated_yet() -> None:
+def test_a_list_of_places_can_be_estimated() -> None:
     vector = json.loads((VECTOR_FILES / "mechanism-places.json").read_text("utf-8"))
     document = MechanismDocument.read(vector["document"].encode())
-    with pytest.raises(Unsupported, match="list of places"):
-        _ = document.mechanism
+    mechanism = document.mechanism
+    assert mechanism.space.size == document.area.size
+    assert mechanism.space.centres == pytest.approx(document.law.centres.points_km, abs=1e-12)
+    assert mechanism.centres.points.tolist() == document.law.centres.points.tolist()

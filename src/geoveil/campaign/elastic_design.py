@@ -32,7 +32,7 @@ from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import AnyGrid, Space
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Hexagons, Points, Space
 
 Between = Literal["cells", "positions"]
 """What a promise is between."""
@@ -41,7 +41,8 @@ Between = Literal["cells", "positions"]
 def checked_between(between: Between | None, space: Space) -> Between:
     """What a promise is between: as asked, else positions on a map and cells where there is none."""
     if between is None:
-        return "positions" if isinstance(space, AnyGrid) and space.box is not None else "cells"
+        mapped = isinstance(space, AnyGrid) and space.box is not None
+        return "positions" if mapped or isinstance(space, Hexagons) else "cells"
     if between not in get_args(Between):
         raise InvalidInput(f"between ({between!r}) must be 'cells' or 'positions'")
     return between
@@ -292,6 +293,10 @@ def _check_size(space: Space, promise: Promise) -> None:
         raise TooLarge(
             f"cells ({space.size:,}) must be at most {_MOST_POSITIONAL:,} for a promise between positions; "
             "use larger cells, or between='cells' (a weaker promise)"
+        )
+    if isinstance(space, Points) and space.size > MATRIX_LIMIT:
+        raise TooLarge(
+            f"places ({space.size:,}) must be at most {MATRIX_LIMIT:,} for a promise between positions"
         )
     if isinstance(space, AnyGrid) and promise.mean_distance_km is None:
         steepness = promise.resolve(lambda _: 0.0) * space.cell_km

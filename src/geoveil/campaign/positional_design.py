@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import scipy
 from scipy import fft
+from scipy.spatial import cKDTree
 
 from geoveil.arrays import FloatArray, positive
 from geoveil.channel.certificate import promising
@@ -20,14 +23,16 @@ from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import (
     STEEPEST_CELL,
+    Placed,
     PositionalElastic,
     centres_over,
     lattice_step,
+    step_among,
 )
-from geoveil.position.spread import SpreadKernel, layers_of
+from geoveil.position.spread import spread_kernel
 from geoveil.position.whole_law import whole_weights
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import AnyGrid, Grid, Space
+from geoveil.space import Grid, Points, Space
 
 _RIM_BELOW = 0.25
 """Camouflage below which a rim makes a sharper law of a whole grid; above, it makes a worse one."""
@@ -39,6 +44,7 @@ _LEAST_SHARE = 0.05
 _SLOPE_WEIGHT = 3.0
 """How much more a slope of Z counts than its height: slopes are what costs ε."""
 _STEPS = 300
+_FEW_PLACES = 1_024
 
 
 class DesignedPositional(PositionalElastic):
@@ -69,8 +75,8 @@ def positional(
 
     With a mean distance, the largest ε is found that still has it.
     """
-    if not isinstance(space, AnyGrid):
-        raise Unsupported("a promise between positions needs a grid; use between='cells'")
+    if not isinstance(space, Placed):
+        raise Unsupported("a promise between positions needs a grid or places; use between='cells'")
     if promise.mean_distance_km is None:
         return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
     wanted = positive("mean_distance_km", promise.mean_distance_km)
@@ -98,7 +104,7 @@ def positional(
 
 
 def _promising(
-    space: AnyGrid, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
+    space: Placed, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
 ) -> DesignedPositional:
     steepness = epsilon_per_km * space.cell_km
     if steepness > STEEPEST_CELL * (1.0 + 1e-9):
@@ -107,18 +113,20 @@ def _promising(
             "between positions; make the cells smaller"
         )
     rim = 1 if camouflage < _RIM_BELOW and isinstance(space, Grid) else 0
-    step = lattice_step(epsilon_per_km, space.cell_km)
+    if isinstance(space, Points):
+        step = step_among(space, epsilon_per_km)
+    else:
+        step = lattice_step(epsilon_per_km, space.cell_km)
     centres = centres_over(space, step=step, rim=rim)
 
     def build(beta: float) -> DesignedPositional:
         cone = RoundedCone(beta, ROUNDING_CELLS * space.cell_km)
         weights = np.zeros(centres.size)
         if camouflage < 1.0:
-            weights += (1.0 - camouflage) * flat_weights(centres, cone)
+            weights += (1.0 - camouflage) * flat_weights(centres, cone, space.cell_km)
         if camouflage > 0.0:
-            layers = layers_of(centres, 2)
-            kernel = SpreadKernel(centres, cone, layers)
-            seen = np.concatenate([prior * layer.share for layer in layers])
+            kernel = spread_kernel(space, centres, cone, 2)
+            seen = np.concatenate([prior * layer.share for layer in kernel.layers])
             weights += camouflage * maximise(kernel, seen, stop=stop).distribution
         return DesignedPositional(
             space, beta_per_km=beta, weights=whole_weights(weights), step=step, rim=rim
@@ -139,7 +147,43 @@ def _promising(
     return designed
 
 
-def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
+def flat_weights(centres: Centres, cone: RoundedCone, cell_km: float) -> FloatArray:
+    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0 by least squares, as :func:`flat_on_grid` does.
+
+    Among places the positions are those at every half cell (whole cell, where places are many) of the
+    rectangle that have a place within a cell.
+    Cost: some hundred products with a matrix of 12 (or 3) entries for every two places.
+    """
+    if centres.lattice is not None:
+        return flat_on_grid(centres, cone)
+    places = _around(centres, cell_km * (0.5 if centres.size <= _FEW_PLACES else 1.0), cell_km)
+    away = places[:, None] - centres.points_km
+    slopes = cone.slopes(away[..., 0], away[..., 1])
+    mean = 2.0 * np.pi / (cone.beta_per_km * cell_km) ** 2 + 1.0
+    steep = -_SLOPE_WEIGHT / cone.beta_per_km * slopes.value * slopes.rate
+    terms = np.concatenate((slopes.value, steep * away[..., 0], steep * away[..., 1])) / mean
+    target = np.concatenate((np.ones(len(places)), np.zeros(2 * len(places))))
+
+    def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+        off = terms @ weights - target
+        return float(off @ off), 2.0 * (off @ terms)
+
+    return _least(loss, centres.size)
+
+
+def _around(centres: Centres, pitch_km: float, within_km: float) -> FloatArray:
+    """(any, 2): positions of the rectangle so far apart that are no farther from a centre than that."""
+    low, high = centres.rectangle_km
+    axes = [
+        np.linspace(a, b, max(2, math.ceil((b - a) / pitch_km) + 1))
+        for a, b in zip(low, high, strict=True)
+    ]
+    places = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
+    near, _ = cKDTree(centres.points_km).query(places)
+    return np.concatenate((centres.points_km, places[near <= within_km]))
+
+
+def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
     """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0, by least squares, at every half cell.
 
     Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells; under a mask over
@@ -181,12 +225,17 @@ def flat_weights(centres: Centres, cone: RoundedCone) -> FloatArray:
             gradient += fft.rfft2(off, shape) * kernel.conj()
         return total, 2.0 * lattice.gather(fft.irfft2(gradient, shape))
 
+    return _least(loss, centres.size)
+
+
+def _least(loss: Callable[[FloatArray], tuple[float, FloatArray]], size: int) -> FloatArray:
+    """The weights of the least loss (value and gradient), none below 5 % of the mean, with a sum of one."""
     result = scipy.optimize.minimize(
         loss,
-        np.ones(centres.size),
+        np.ones(size),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(_LEAST_SHARE, None)] * centres.size,
+        bounds=[(_LEAST_SHARE, None)] * size,
         options={"maxiter": _STEPS, "maxcor": 20, "ftol": 1e-10},
     )
     flat: FloatArray = result.x / result.x.sum()

@@ -12,7 +12,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import Guarantee
-from geoveil.channel.words import rounded_down, rounded_up
+from geoveil.channel.words import rounded_down
 from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, two_columns
 from geoveil.cli.options import machine_options
@@ -63,8 +63,6 @@ def command(
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
         published = _fetched(document) if "://" in document else load_published(document)
-        if published is not None and published.area.squares is None:
-            context.exit(_certified_alone(console, published))
         mechanism: gv.Channel | gv.ContinuousLaplace
         claim: Guarantee | None
         if published is None:
@@ -135,33 +133,6 @@ def _published_in_words(document: MechanismDocument) -> str:
     except (ValueError, OverflowError, OSError):  # a year that no calendar here has
         return f"{told}, for longer than the year 9999"
     return f"{told}, until {until:%Y-%m-%d %H:%M} UTC"
-
-
-def _certified_alone(console: Console, document: MechanismDocument) -> int:
-    """The certificate of a mask or a list of places, whose draws cannot be audited yet; 0 where it holds."""
-    found, law = document.law.certificate, document.law
-    holds = law.keeps(document.promise)
-    verdict = "holds" if holds else "DOES NOT HOLD"
-    values = {
-        "passed": holds,
-        "certificate": {
-            "holds": holds,
-            "epsilon_per_km": found.epsilon_per_km,
-            "slack_nats": law.slack,
-        },
-        "guarantee": document.promise.sentence(),
-        "fingerprint": document.id,
-    }
-    lines = {
-        "published": _published_in_words(document),
-        "fingerprint": document.id,
-        "promise" if holds else "claim": document.promise.sentence(),
-        "certificate": f"{verdict}: the loss is at most {rounded_up(found.epsilon_per_km, 9)} per km and "
-        f"{rounded_up(law.slack, 2)} for rounding, by a bound over all positions",
-        "sampler": "not audited: draws on a mask or a list of places are not yet",
-    }
-    console.result(values, lines)
-    return 0 if holds else 1
 
 
 def _people(

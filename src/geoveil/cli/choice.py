@@ -15,7 +15,7 @@ from geoveil.cli.options import Decorator, between_option, together
 from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
-from geoveil.space import AnyGrid
+from geoveil.position.positional import Placed
 
 if TYPE_CHECKING:
     from geoveil.campaign.elastic_design import Between
@@ -85,7 +85,7 @@ class MechanismChoice:
         """Whether a grid has to be laid out first."""
         return not self.is_document and MECHANISMS[self.name] is not gv.ContinuousLaplace
 
-    def build(self, grid: AnyGrid | None) -> AnyMechanism:
+    def build(self, grid: Placed | None) -> AnyMechanism:
         """The mechanism, on the grid where it needs one."""
         if self.is_document:
             return gv.load_mechanism(self.name)

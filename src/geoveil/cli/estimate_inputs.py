@@ -11,7 +11,7 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
-from geoveil.space import AnyGrid
+from geoveil.position.positional import Placed
 from geoveil.table import locations
 from geoveil.table.person_reports import PersonReports, joint_tallies, read_persons
 from geoveil.table.reader import PIPE, Source, TableReader
@@ -163,6 +163,6 @@ class Inputs:
         return mechanism.on(space or _whole(self.area.grid(self.reading.box(*self.sources))))
 
 
-def _whole(grid: AnyGrid) -> gv.Grid:
+def _whole(grid: Placed) -> gv.Grid:
     assert isinstance(grid, gv.Grid)
     return grid

@@ -17,7 +17,8 @@ from typing import Any
 import click
 
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
-from geoveil.space import AnyGrid, Grid
+from geoveil.position.positional import Placed
+from geoveil.space import Grid, Hexagons
 from geoveil.table.consecutive import ConsecutiveTrips
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
@@ -99,18 +100,24 @@ class Area:
     cell_km: float
     within: str | None = None
     """A file of city limits."""
+    hexagons: int | None = None
+    """The resolution of H3 cells, in the place of squares."""
 
     def __post_init__(self) -> None:
         if self.box is not None and self.within is not None:
             raise click.UsageError("--box and --within must not both be given")
+        if self.hexagons is not None and self.within is None:
+            raise click.UsageError("--hexagons must go with --within, the area to cover")
 
     @property
     def given(self) -> bool:
         """Whether the map was asked for; else it is found from the data."""
         return self.box is not None or self.within is not None
 
-    def grid(self, box: Any = None) -> AnyGrid:
+    def grid(self, box: Any = None) -> Placed:
         """The cells of the given area, else of ``box``: south, west, north, east."""
+        if self.hexagons is not None:
+            return Hexagons(self.within, resolution=self.hexagons)
         if self.within is not None:
             return Grid.from_polygon(self.within, cell_km=self.cell_km)
         south, west, north, east = self.box or box
@@ -204,6 +211,8 @@ space_options = together(
                  help="Side of a cell in kilometres."),
     click.option("--within", metavar="FILE",
                  help="City limits in GeoJSON instead of a box: cells outside do not exist."),
+    click.option("--hexagons", type=click.IntRange(0, 15), metavar="RESOLUTION",
+                 help="With --within: H3 cells of this resolution instead of squares."),
     name="area", make=Area,
 )  # fmt: skip
 """``--box``, ``--cell-km`` and ``--within``: the cells that places are put into."""

@@ -22,7 +22,8 @@ from geoveil.engine.engines import Engine
 from geoveil.engine.file_crowd import FileCrowd
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, picture_kind, save_maps
-from geoveil.space import AnyGrid, Outside, OutsideCount
+from geoveil.position.positional import Placed
+from geoveil.space import Outside, OutsideCount
 from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
@@ -32,7 +33,7 @@ from geoveil.table.reader import PIPE
 class People(NamedTuple):
     """Who reports, on which grid; ``spend`` is ``None`` where persons are not told apart."""
 
-    grid: AnyGrid
+    grid: Placed
     crowd: Population
     outside: OutsideCount
     """Of those of a file, known when it was read."""
@@ -273,7 +274,7 @@ def _read(
     return People(grid, _crowd(grid, options, cells), count, reporting.spend)
 
 
-def _middle(space: AnyGrid) -> int:
+def _middle(space: Placed) -> int:
     """A cell in the middle of the map; of the cells of a city, the one nearest to the middle of all."""
     if isinstance(space, gv.Grid):
         return space.rows // 2 * space.columns + space.columns // 2
@@ -282,7 +283,7 @@ def _middle(space: AnyGrid) -> int:
 
 
 def _crowd(
-    grid: AnyGrid, options: dict[str, Any], cells: IntArray, positions_km: FloatArray | None = None
+    grid: Placed, options: dict[str, Any], cells: IntArray, positions_km: FloatArray | None = None
 ) -> Crowd:
     """People in these cells with the habits asked for."""
     return Crowd(

@@ -17,7 +17,8 @@ from geoveil.cli.flow_map import Districts, flow_table, picture_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.plot.flow_lines import save_flows
-from geoveil.space import AnyGrid, Outside, OutsideCount
+from geoveil.position.positional import Placed
+from geoveil.space import Outside, OutsideCount
 from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
@@ -39,7 +40,7 @@ _STAYING, _REACH_KM, _LOOKED_AT = 0.3, 2.0, 8
 class TripPopulation:
     """True trips on a grid: positions in degrees, (trips, 2, 2) by end, and the cells of both ends."""
 
-    grid: AnyGrid
+    grid: Placed
     places: FloatArray
     cells: IntArray
     outside: OutsideCount
@@ -145,7 +146,7 @@ def run(
     console.result(told, lambda screen: _show(screen, people, told, sentences))
 
 
-def _districts(grid: AnyGrid) -> Districts:
+def _districts(grid: Placed) -> Districts:
     return Districts.of_blocks(grid, _BLOCK)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.position.centres import Centres
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, MaskedGrid, space_from_dict
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, MaskedGrid, Points, space_from_dict
 from geoveil.space.box import check_reach
 from geoveil.space.masked_grid import base64_bytes
 from geoveil.space.projection import TangentPlane
@@ -49,8 +49,15 @@ class Area:
         return cls(grid.plane, grid.cell_km, grid, None if mask is None else frozen(mask.copy()))
 
     @classmethod
-    def of_space(cls, space: AnyGrid) -> Area:
-        """The cells of a space on a map."""
+    def of_space(cls, space: AnyGrid | Points, centres: Centres) -> Area:
+        """The cells of a space on a map; those of a list as their centres lie on the lattice."""
+        if isinstance(space, Points):
+            return cls.of_places(space.plane, centres.points, space.cell_km)
+        return cls.of_squares(space)
+
+    @classmethod
+    def of_squares(cls, space: AnyGrid) -> Area:
+        """All cells of a grid, or some."""
         if isinstance(space, MaskedGrid):
             return cls.of_grid(space.grid, space.mask)
         return cls.of_grid(space)
@@ -76,6 +83,16 @@ class Area:
         if self.grid is None or self.mask is None:
             return self.grid
         return MaskedGrid(self.grid, self.mask)
+
+    def space(self, step: int) -> AnyGrid | Points:
+        """The cells as a space, where ``step`` steps of the lattice make a cell.
+
+        People of a list are taken to be at its places.
+        """
+        if self.squares is not None:
+            return self.squares
+        assert self.points is not None
+        return Points.on_plane(self.plane, self.points * (self.cell_km / step), self.cell_km)
 
     def centres(self, *, step: int, rim: int) -> Centres:
         """Where reports lie, in steps of the lattice: ``step`` of them make a cell."""
@@ -138,7 +155,7 @@ class Area:
         space = space_from_dict(values)
         if not isinstance(space, AnyGrid):
             raise InvalidFile("space must be a grid or a list of centres")
-        return cls.of_space(space)
+        return cls.of_squares(space)
 
     @classmethod
     def _of_list(cls, values: Mapping[str, Any]) -> Area:

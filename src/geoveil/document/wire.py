@@ -95,10 +95,8 @@ class MechanismDocument:
 
     def channel(self, promise: BetweenPositions | None) -> PositionalElastic:
         """The law as a channel, with a promise that was checked, or else with what it is found to keep."""
-        if self.area.squares is None:
-            raise Unsupported("reports on a list of places cannot be estimated from yet")
         return PositionalElastic.of_law(
-            self.area.squares, self.law, step=self.step, rim=self.rim, promise=promise
+            self.area.space(self.step), self.law, step=self.step, rim=self.rim, promise=promise
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,7 +233,7 @@ def publish(
         campaign,
         round,
         level,
-        Area.of_space(mechanism.space),
+        Area.of_space(mechanism.space, mechanism.centres),
         mechanism.step,
         mechanism.rim,
         promise,

@@ -19,10 +19,10 @@ from geoveil.mechanism.mechanism import Mechanism
 from geoveil.position.centres import Centres
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.position_certificate import PositionCertificate
-from geoveil.position.spread import PlacesInCells, SpreadKernel, layers_of
-from geoveil.position.whole_law import WholeLaw
+from geoveil.position.spread import ListedKernel, PlacesInCells, SpreadKernel, spread_kernel
+from geoveil.position.whole_law import LONGEST_TABLE, WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space import AnyGrid, Grid, MaskedGrid
+from geoveil.space import AnyGrid, Grid, MaskedGrid, Points
 from geoveil.space.space import Space
 
 _FINE = 0.004
@@ -33,6 +33,8 @@ MOST_SLACK = 0.02
 """η, at most, of a mechanism that was designed."""
 STEEPEST_CELL = 8.0
 """ε times the side of a cell, at most: beyond, a report tells the cell, and noise cannot hide it."""
+_LONGEST_REACH = 48.0
+"""The kernel is flat beyond so many 1/ε, where β is at least half of ε."""
 _SPREAD = 4
 """Positions a side of a cell from which distances are averaged."""
 _ROWS = 1 << 22
@@ -54,7 +56,7 @@ class PositionalElastic(Mechanism):
 
     name = "elastic-positions"
     reference = "Geoveil, docs/guarantee.md: Blahut–Arimoto weights under a rounded cone"
-    space: AnyGrid
+    space: Placed
 
     def __init__(
         self,
@@ -65,8 +67,10 @@ class PositionalElastic(Mechanism):
         step: int,
         rim: int = 0,
     ) -> None:
-        if not isinstance(space, AnyGrid):
-            raise Unsupported("a promise between positions needs a grid; use between='cells'")
+        if not isinstance(space, Placed):
+            raise Unsupported(
+                "a promise between positions needs a grid or places; use between='cells'"
+            )
         self.space = space
         self.beta_per_km = positive("beta_per_km", beta_per_km)
         self.rim = count("rim", rim, least=0)
@@ -83,7 +87,7 @@ class PositionalElastic(Mechanism):
 
     @classmethod
     def of_law(
-        cls, space: AnyGrid, law: WholeLaw, *, step: int, rim: int, promise: BetweenPositions | None
+        cls, space: Placed, law: WholeLaw, *, step: int, rim: int, promise: BetweenPositions | None
     ) -> PositionalElastic:
         """A law in whole numbers, with a promise that was checked when it was published or read, if any."""
         beta = law.cone.beta_per_km
@@ -137,8 +141,10 @@ class PositionalElastic(Mechanism):
         }
 
     @property
-    def report_steps(self) -> IntArray:
-        """The cells of the grid, then those of its rim."""
+    def report_steps(self) -> IntArray | None:
+        """The cells of the grid, then those of its rim; places are on no grid."""
+        if isinstance(self.space, Points):
+            return None
         return (self.centres.points - self.centres.points[0]) // self.step
 
     # -- draws ---------------------------------------------------------------------------------
@@ -167,8 +173,11 @@ class PositionalElastic(Mechanism):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """From a position drawn evenly in each cell first: for simulations, since the promise is about
         the position that is drawn from. A person's own report comes from :meth:`sample_at`."""
-        inside = randomness.uniform(2 * cells.size).reshape(-1, 2) - 0.5
-        return self._sample_from(cells, inside, randomness)
+        inside = randomness.uniform(2 * cells.size).reshape(-1, 2)
+        if isinstance(self.space, Points):
+            away = self.space.somewhere_km(cells, inside) / self.space.cell_km
+            return self._sample_from(cells, away, randomness)
+        return self._sample_from(cells, inside - 0.5, randomness)
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         steps = self.centres.points[cells] + np.rint(inside * self.step).astype(np.int64)
@@ -179,16 +188,18 @@ class PositionalElastic(Mechanism):
     @cached_property
     def positions_across(self) -> int:  # type: ignore[override]
         """Two up to ε·cell = 1, then three: so that error bars cover (docs/guarantee.md)."""
+        if isinstance(self.space, Points):
+            return 1  # people stand where the space says
         promise = self.guarantee
         assert isinstance(promise, BetweenPositions)
         return 2 if promise.epsilon_per_km * self.space.cell_km <= 1.0 + 1e-9 else 3
 
     @cached_property
-    def _spread(self) -> SpreadKernel:
+    def _spread(self) -> SpreadKernel | ListedKernel:
         return self._spread_over(self.positions_across)
 
-    def _spread_over(self, across: int) -> SpreadKernel:
-        return SpreadKernel(self.centres, self.cone, layers_of(self.centres, across))
+    def _spread_over(self, across: int) -> SpreadKernel | ListedKernel:
+        return spread_kernel(self.space, self.centres, self.cone, across)
 
     @cached_property
     def _shares(self) -> FloatArray:
@@ -196,10 +207,13 @@ class PositionalElastic(Mechanism):
         shares = np.stack([layer.share for layer in self._spread.layers])
         return shares / self._spread.push(self.weights.astype(np.float64)).reshape(shares.shape)
 
-    def places(self, across: int) -> PlacesInCells:
-        """The law of reports at ``across`` × ``across`` places in every cell."""
+    def places(self, across: int) -> PlacesInCells | None:
+        """The law of reports at ``across`` × ``across`` places in every cell; none among places."""
+        if isinstance(self.space, Points):
+            return None
         own = across == self.positions_across
         spread = self._spread if own else self._spread_over(across)
+        assert isinstance(spread, SpreadKernel)
         return PlacesInCells(spread, self.weights.astype(np.float64))
 
     def _push(self, theta: FloatArray) -> FloatArray:
@@ -283,17 +297,20 @@ class PositionalElastic(Mechanism):
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y of f(distance from a position of the cell to the centre of y), people spread evenly."""
-        line = ((np.arange(_SPREAD) + 0.5) / _SPREAD - 0.5) * self.space.cell_km
+        line = (np.arange(_SPREAD) + 0.5) / _SPREAD - 0.5
+        standing = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+        if isinstance(self.space, Points):
+            standing = self.space.standing
         middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
         step = max(1, _ROWS // self.report_count)
-        for inside in np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2):
+        for inside in standing * self.space.cell_km:
             for start in range(0, self.space.size, step):
                 places = middle[start : start + step] + inside
                 rows = self._rows_from(places)
                 apart = places[:, None] - self.centres.points_km
                 values = function(np.hypot(apart[..., 0], apart[..., 1]))
                 total[start : start + step] += (rows * values).sum(axis=1) / rows.sum(axis=1)
-        return total / _SPREAD**2
+        return total / len(standing)
 
     @property
     def leverage(self) -> float:
@@ -302,8 +319,24 @@ class PositionalElastic(Mechanism):
         return 1 / stays
 
 
-def centres_over(space: AnyGrid, *, step: int, rim: int) -> Centres:
+Placed = AnyGrid | Points
+"""Cells with centres in the plane: squares, or any list of places."""
+LEAST_APART_KM = 1e-3
+"""How far apart places must be."""
+
+
+def centres_over(space: Placed, *, step: int, rim: int) -> Centres:
     """Where reports lie, ``step`` steps of the lattice making a cell: the cells, then the rim of the grid."""
+    if isinstance(space, Points):
+        if rim:
+            raise InvalidInput("rim must be 0 around a list of places")
+        pitch_km = space.cell_km / step
+        points = np.rint(space.centres / pitch_km).astype(np.int64)
+        if len(np.unique(points, axis=0)) < len(points):
+            raise InvalidInput(
+                f"places must be at least {_metres(1.5 * pitch_km)} apart; merge some"
+            )
+        return Centres.of_places(points, pitch_km=pitch_km)
     grid, mask = (space, None) if isinstance(space, Grid) else (space.grid, space.mask)
     pitch_km = space.cell_km / step
     return Centres.of_grid(
@@ -311,8 +344,10 @@ def centres_over(space: AnyGrid, *, step: int, rim: int) -> Centres:
     )
 
 
-def origin_km(space: AnyGrid) -> FloatArray:
-    """Where the centres are measured from, in the plane of the space: cell 0 of the whole grid."""
+def origin_km(space: Placed) -> FloatArray:
+    """Where the centres are measured from, in the plane of the space: cell 0 of the whole grid, or 0."""
+    if isinstance(space, Points):
+        return np.zeros(2)
     grid = space.grid if isinstance(space, MaskedGrid) else space
     return grid.centres[0]
 
@@ -320,3 +355,33 @@ def origin_km(space: AnyGrid) -> FloatArray:
 def lattice_step(epsilon_per_km: float, cell_km: float) -> int:
     """How many steps of the lattice make a cell: an even number, fine enough for the promise."""
     return max(2, 2 * math.ceil(epsilon_per_km * cell_km / _FINE / 2.0))
+
+
+def step_among(places: Points, epsilon_per_km: float) -> int:
+    """The same for a list of places, as fine as it must be to tell all of them apart.
+
+    Raises where they are closer than a metre, or too close for a kernel that reaches so far.
+    """
+    closest = places.least_distance_km
+    if closest < LEAST_APART_KM:
+        one, other = places.closest_cells or (0, 0)
+        raise InvalidInput(
+            f"places must be at least a metre apart; those at positions {one} and {other} are closer: "
+            "merge them"
+        )
+    wanted = max(lattice_step(epsilon_per_km, places.cell_km), 3.0 * places.cell_km / closest)
+    step = 2 * math.ceil(wanted / 2.0)
+    reach_km = min(
+        _LONGEST_REACH / epsilon_per_km, float(np.hypot(*np.ptp(places.centres, axis=0)))
+    )
+    longest = (LONGEST_TABLE - 2) / (reach_km + places.cell_km)  # steps in a km
+    if step > min(FINEST, longest * places.cell_km):
+        needed = max(3.0 / longest, 3.0 * places.cell_km / FINEST)
+        raise InvalidInput(
+            f"places must be at least {_metres(needed)} apart at this promise; merge those that are closer"
+        )
+    return step
+
+
+def _metres(distance_km: float) -> str:
+    return f"{math.ceil(1000.0 * distance_km)} m"

@@ -13,10 +13,11 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.backend import Array, Backend, ProductsOn, Torus, length, scattered
 from geoveil.channel.channel import Places, positions_on_a_side
 from geoveil.channel.kernel import fft_workers
-from geoveil.channel.operator import Operator
+from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
+from geoveil.space import Points, Space
 
 _NOISE = 1e-15
 """What an FFT product may be off by, in units of the norms of its factors."""
@@ -198,6 +199,34 @@ class SpreadKernel(Operator):
 
     def _between(self, places: FloatArray, one: FloatArray) -> FloatArray:
         return self.cone.values(np.hypot(*np.moveaxis(places - one, -1, 0)))
+
+
+class ListedKernel(DenseOperator):
+    """The same of a list of places, as a matrix: positions are moved into the rectangle of the centres."""
+
+    def __init__(
+        self, centres: Centres, cone: RoundedCone, standing: FloatArray, cell_km: float
+    ) -> None:
+        self.centres, self.cells, self._cell_km = centres, centres.size, cell_km
+        share = np.full(centres.size, 1.0 / len(standing))
+        self.layers = [Layer(float(east), float(north), share) for east, north in standing]
+        places = np.concatenate([self.positions_km(layer) for layer in self.layers])
+        away = centres.points_km[:, None] - places
+        super().__init__(cone.values(np.hypot(away[..., 0], away[..., 1])))
+
+    def positions_km(self, layer: Layer) -> FloatArray:
+        """(cells, 2): where the positions of a layer are."""
+        away = self._cell_km * np.array((layer.east, layer.north))
+        return np.clip(self.centres.points_km + away, *self.centres.rectangle_km)
+
+
+def spread_kernel(
+    space: Space, centres: Centres, cone: RoundedCone, across: int
+) -> SpreadKernel | ListedKernel:
+    """People of every cell at ``across``² positions in a square, or where those of places stand."""
+    if isinstance(space, Points):
+        return ListedKernel(centres, cone, space.standing, space.cell_km)
+    return SpreadKernel(centres, cone, layers_of(centres, across))
 
 
 class PlacesInCells(Places):

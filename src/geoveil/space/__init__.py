@@ -8,6 +8,7 @@ from typing import Any
 from geoveil.errors import InvalidFile
 from geoveil.space.box import Box
 from geoveil.space.grid import Grid
+from geoveil.space.hexagons import Hexagons
 from geoveil.space.line import Line
 from geoveil.space.masked_grid import AnyGrid, MaskedGrid
 from geoveil.space.outside import Outside, OutsideCount
@@ -16,11 +17,16 @@ from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MATRIX_LIMIT, MapSpace, Space, kind_of
 
 __all__ = [
-    "MATRIX_LIMIT", "AnyGrid", "Box", "Grid", "Line", "MapSpace", "MaskedGrid", "Outside", "OutsideCount",
-    "Points", "Space", "TangentPlane", "register_space", "space_from_dict",
+    "MATRIX_LIMIT", "AnyGrid", "Box", "Grid", "Hexagons", "Line", "MapSpace", "MaskedGrid", "Outside",
+    "OutsideCount", "Points", "Space", "TangentPlane", "register_space", "space_from_dict",
 ]  # fmt: skip
 
-_KINDS: dict[str, type[Space]] = {"grid": Grid, "line": Line, "points": Points}
+_KINDS: dict[str, type[Space]] = {
+    "grid": Grid,
+    "line": Line,
+    "points": Points,
+    "hexagons": Hexagons,
+}
 
 
 def register_space(kind: str, space: type[Space]) -> None:

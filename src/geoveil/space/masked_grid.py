@@ -169,8 +169,9 @@ class MaskedGrid(MapSpace):
         return cls(grid, _bits(mask, grid.size))
 
     def __repr__(self) -> str:
-        parts = f" in {self.parts} parts" if self.parts > 1 else ""
-        return f"MaskedGrid({self.size:,} of{parts} {repr(self.grid).removeprefix('Grid(')}"
+        where = f", in {self.parts} parts)" if self.parts > 1 else ")"
+        grid = repr(self.grid).removeprefix("Grid(").removesuffix(")")
+        return f"MaskedGrid({self.size:,} of {grid}{where}"
 
 
 _EDGES = ("south", "west", "north", "east")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,14 +71,35 @@ class Outline(NamedTuple):
 
         Cost: linear in the edges, the cells and how often edges go from cell to cell.
         """
-        covered, window = np.zeros(grid.size), _window(grid)
+        corners = grid.corners_km()
+        window = _window(
+            grid.plane, np.concatenate((corners[0], corners[-1], corners[:, 0], corners[:, -1]))
+        )
+        covered = np.zeros(grid.size)
         for polygon in self.polygons:
             rings = [
-                piece
-                for number, ring in enumerate(polygon)
-                for piece in _in_cells(ring, grid, window, hole=number > 0)
+                (ring - grid.corner_km) / grid.cell_km
+                for ring in _in_plane(polygon, grid.plane, window)
             ]
             covered += _covered(rings, grid.rows, grid.columns).ravel()
+        return self._whole(covered)
+
+    def coverage_of(self, cells: Sequence[FloatArray], plane: TangentPlane) -> FloatArray:
+        """(cells,): the same of any convex cells, by their corners (any, 2) in a plane, in km.
+
+        Cost: a few passes over the edges for every cell.
+        """
+        window = _window(plane, np.concatenate(cells))
+        rings = [ring for polygon in self.polygons for ring in _in_plane(polygon, plane, window)]
+        covered = np.zeros(len(cells))
+        for number, corners in enumerate(cells):
+            around = _turned(corners, hole=False)
+            parts = sum(_area(_within(ring, around)) for ring in rings)
+            covered[number] = parts / _area(around)
+        return self._whole(covered)
+
+    def _whole(self, covered: FloatArray) -> FloatArray:
+        """The parts without what rounding adds or takes; areas that cover something twice are refused."""
         if covered.max() > 1.0 + _OVERLAP or covered.min() < -_OVERLAP:
             raise InvalidInput(
                 f"the parts of {self.name!r} must not overlap, and holes must lie inside; join the parts"
@@ -220,43 +241,52 @@ def _ring(given: Any, title: str) -> FloatArray:
 # --- Areas in cells
 
 
-def _window(grid: Grid) -> tuple[FloatArray, FloatArray]:
-    """(longitude, latitude) of the south-west and north-east of a little more than the grid."""
-    corners = grid.corners_km()
-    sides = (corners[0], corners[-1], corners[:, 0], corners[:, -1])
-    lat, lng = grid.plane.to_latlng(np.concatenate(sides))
-    lng = np.remainder(lng - grid.plane.lng + 180.0, 360.0) - 180.0 + grid.plane.lng
+_Window = tuple[FloatArray, FloatArray]
+
+
+def _window(plane: TangentPlane, corners_km: FloatArray) -> _Window:
+    """(longitude, latitude) of the south-west and north-east of a little more than places of a plane."""
+    lat, lng = plane.to_latlng(corners_km)
+    lng = np.remainder(lng - plane.lng + 180.0, 360.0) - 180.0 + plane.lng
     low, high = np.array((lng.min(), lat.min())), np.array((lng.max(), lat.max()))
     margin = 0.01 * (high - low)
     return low - margin, high + margin
 
 
-def _in_cells(
-    ring: FloatArray, grid: Grid, window: tuple[FloatArray, FloatArray], *, hole: bool
-) -> Iterator[FloatArray]:
-    """What of a ring lies around a grid, in cells east and north of the grid's corner."""
+def _in_plane(polygon: Polygon, plane: TangentPlane, window: _Window) -> Iterator[FloatArray]:
+    """What of the rings of a polygon lies in a window, in km, holes the other way round."""
     low, high = window
-    turn = np.round((grid.plane.lng - (ring[:, 0].min() + ring[:, 0].max()) / 2.0) / 360.0)
-    for turns in (turn - 1.0, turn, turn + 1.0):
-        part = ring + np.array((360.0 * turns, 0.0))
-        for axis in (0, 1):
-            part = _clipped(part, axis, low[axis], 1.0)
-            part = _clipped(part, axis, high[axis], -1.0)
-        if len(part):
-            fine = _cut(part)
-            place = grid.plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
-            yield _turned((place - grid.corner_km) / grid.cell_km, hole=hole)
+    for number, ring in enumerate(polygon):
+        turn = np.round((plane.lng - (ring[:, 0].min() + ring[:, 0].max()) / 2.0) / 360.0)
+        for turns in (turn - 1.0, turn, turn + 1.0):
+            part = ring + np.array((360.0 * turns, 0.0))
+            for axis, along in enumerate(np.eye(2)):
+                part = _clipped(part, along, float(low[axis]))
+                part = _clipped(part, -along, -float(high[axis]))
+            if len(part):
+                fine = _cut(part)
+                place = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
+                yield _turned(place, hole=number > 0)
 
 
-def _clipped(ring: FloatArray, axis: int, bound: float, side: float) -> FloatArray:
-    """What of a ring lies on one side of a line (Sutherland and Hodgman)."""
+def _within(ring: FloatArray, around: FloatArray) -> FloatArray:
+    """What of a ring lies in a convex one that goes counter-clockwise."""
+    for one, other in zip(around, np.roll(around, -1, axis=0), strict=True):
+        inward = np.array((one[1] - other[1], other[0] - one[0]))
+        ring = _clipped(ring, inward, float(inward @ one))
+    return ring
+
+
+def _clipped(ring: FloatArray, along: FloatArray, bound: float) -> FloatArray:
+    """What of a ring lies at least so far along a direction (Sutherland and Hodgman)."""
     if not len(ring):
         return ring
-    after = np.roll(ring, -1, axis=0)
-    inside, next_inside = side * (ring[:, axis] - bound) >= 0, side * (after[:, axis] - bound) >= 0
-    across = inside != next_inside
-    rise = np.where(across, after[:, axis] - ring[:, axis], 1.0)
-    met = ring + ((bound - ring[:, axis]) / rise)[:, None] * (after - ring)
+    after, far = np.roll(ring, -1, axis=0), ring @ along - bound
+    far_after = np.roll(far, -1)
+    inside = far >= 0.0
+    across = inside != (far_after >= 0.0)
+    part = np.divide(far, far - far_after, out=np.zeros_like(far), where=across)
+    met = ring + part[:, None] * (after - ring)
     both = np.stack((ring, met), axis=1).reshape(-1, 2)
     return both[np.stack((inside, across), axis=1).ravel()]
 
@@ -272,12 +302,15 @@ def _cut(ring: FloatArray) -> FloatArray:
 
 def _turned(ring: FloatArray, *, hole: bool) -> FloatArray:
     """The ring counter-clockwise, or clockwise where it is a hole."""
-    (x, y), (x_next, y_next) = ring.T, np.roll(ring, -1, axis=0).T
-    middle = ring.mean(axis=0)
-    area = float(
-        ((x - middle[0]) * (y_next - middle[1]) - (x_next - middle[0]) * (y - middle[1])).sum()
-    )
-    return ring[::-1] if (area < 0.0) != hole else ring
+    return ring[::-1] if (_area(ring) < 0.0) != hole else ring
+
+
+def _area(ring: FloatArray) -> float:
+    """Of a ring, negative where it goes clockwise."""
+    if not len(ring):
+        return 0.0
+    x, y = (ring - ring.mean(axis=0)).T
+    return float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum()) / 2.0
 
 
 def _covered(rings: list[FloatArray], rows: int, columns: int) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,15 @@ class Points(MapSpace):
         self.centres = frozen(_distinct(xy_km))
         self.size = len(self.centres)
 
+    @classmethod
+    def on_plane(cls, plane: TangentPlane, xy_km: ArrayLike, cell_km: float) -> Points:
+        """Places given in a plane of the map, as a document has them, with how far apart they are."""
+        made = cls(xy_km=xy_km)
+        lat, lng = plane.to_latlng(made.centres)
+        made._degrees, made._plane = (frozen(lat), frozen(lng)), plane
+        vars(made)["cell_km"] = cell_km
+        return made
+
     @property
     def plane(self) -> TangentPlane:
         """The tangent plane at the centre of the places; places in plane coordinates have none."""
@@ -69,6 +79,21 @@ class Points(MapSpace):
     def centres_latlng(self) -> tuple[FloatArray, FloatArray]:
         """Latitudes and longitudes of the places, as given."""
         return self._degrees or super().centres_latlng()  # the latter refuses
+
+    @cached_property
+    def cell_km(self) -> float:
+        """How far apart places are: the side of a square if the rectangle around them were shared evenly."""
+        width, height = np.ptp(self.centres, axis=0).tolist()
+        return max(math.sqrt(width * height / self.size), max(width, height) / self.size)
+
+    @property
+    def standing(self) -> FloatArray:
+        """(any, 2): where people of a place stand, in cells from it: at the place itself."""
+        return np.zeros((1, 2))
+
+    def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
+        """(k, 2): where somebody of each cell stands, from its centre: at the place itself."""
+        return np.zeros((cells.size, 2))
 
     @cached_property
     def _tree(self) -> cKDTree:

@@ -1,0 +1,136 @@
+"""City limits, districts and hexagons: what they cost, and how well intervals of districts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from time import process_time
+
+import numpy as np
+
+from benchmarks.timing import Figure
+from geoveil.arrays import FloatArray
+from geoveil.campaign.elastic_design import elastic
+from geoveil.channel.channel import Channel
+from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.estimate.regions import RegionShares, members_of
+from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.mechanism.planar import PlanarGeometric
+from geoveil.randomness import seeded
+from geoveil.space import Grid, Hexagons, MapSpace
+from geoveil.space.outline import Outline
+
+_RUNS = 60
+_BOX = (2.25, 48.82, 2.42, 48.90)
+
+
+def areas() -> Iterator[Figure]:
+    """Districts of a large map, their coverage, and hexagons beside squares of the same area."""
+    yield districts_of_many_cells()
+    yield from coverage()
+    yield from hexagons()
+
+
+def blocks(west: float, south: float, east: float, north: float, side: int) -> list[Outline]:
+    """``side`` × ``side`` districts that share a box among them, and cut through cells."""
+    lng, lat = np.linspace(west, east, side + 1), np.linspace(south, north, side + 1)
+    return [
+        Outline(
+            f"{i}-{j}",
+            ((np.array([(a, c), (b, c), (b, d), (a, d), (a, c)]),),),
+        )
+        for i, (a, b) in enumerate(pairwise(lng))
+        for j, (c, d) in enumerate(pairwise(lat))
+    ]
+
+
+def districts_of_many_cells() -> Figure:
+    """100 districts of 10,000 cells whose error bars are there: cut, summed, with intervals."""
+    grid = Grid.from_box(south=48.4, west=1.7, north=49.29, east=3.05, cell_km=1.0)
+    mechanism = PlanarGeometric(grid, epsilon_per_km=1.0)
+    people = np.random.default_rng(1).choice(grid.size, size=100_000, p=_crowd(grid))
+    estimate = IterativeBayesianUpdate().fit(
+        mechanism.tally(mechanism.sample(people, randomness=seeded(1)))
+    )
+    bars = estimate.errors  # made before
+    zones = blocks(1.7, 48.4, 3.05, 49.29, 10)
+    before = process_time()
+    members = members_of(grid, zones)
+    RegionShares([each.name for each in zones], members, estimate.distribution, bars).interval(0.95)
+    seconds = process_time() - before
+    name = f"100 districts of {grid.size:,} cells"
+    return Figure(name, seconds, seconds, "s", 2.0)
+
+
+def coverage() -> Iterator[Figure]:
+    """How often the 95 % intervals of 25 districts that cut through cells hold the truth."""
+    grid = Grid.from_box(south=48.82, west=2.25, north=48.90, east=2.42, cell_km=0.7)
+    members = members_of(grid, blocks(*_BOX, 5))
+    for epsilon in (1.0, 2.0):
+        mechanism = elastic(grid, epsilon_per_km=epsilon, camouflage=0.5)
+        held, before, generator = [], process_time(), np.random.default_rng(7)
+        for run in range(_RUNS):
+            truth = generator.dirichlet(np.full(grid.size, 0.3))
+            people = generator.choice(grid.size, size=20_000, p=truth)
+            estimate = IterativeBayesianUpdate().fit(
+                mechanism.tally(mechanism.sample(people, randomness=seeded(run)))
+            )
+            names = [""] * len(members)
+            found = RegionShares(names, members, estimate.distribution, estimate.errors)
+            low, high = found.interval(0.95)
+            share = members @ truth
+            held.append(float(((low <= share) & (share <= high)).mean()))
+        name = f"districts held by their 95 % interval, ε = {epsilon:g} per km"
+        spent = process_time() - before
+        yield Figure(name, spent, float(np.mean(held)), "share", 0.93, at_least=True)
+        yield Figure(f"{name}, at most", spent, float(np.mean(held)), "share", 0.98)
+
+
+def hexagons() -> Iterator[Figure]:
+    """The error of maps of hexagons beside that of squares of the same area, everybody where they stand."""
+    west, south, east, north = _BOX
+    ring = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    limits = {"type": "Polygon", "coordinates": [ring]}
+    cells = Hexagons(limits, resolution=8)
+    squares = Grid.from_polygon(limits, cell_km=cells.cell_km)
+    for camouflage in (0.5, 0.0):
+        before = process_time()
+        ours, theirs = (_error(space, camouflage) for space in (cells, squares))
+        spent = process_time() - before
+        name = f"error of hexagons, camouflage {camouflage:g}, over that of squares"
+        yield Figure(name, spent, ours / theirs, "×", 1.2)
+
+
+def _error(space: MapSpace, camouflage: float) -> float:
+    mechanism: Channel = elastic(
+        space, epsilon_per_km=1.0, camouflage=camouflage, between="positions"
+    )
+    errors = []
+    for seed in range(5):
+        lat, lng = space.plane.to_latlng(_people(seed))
+        there = space.inside(lat=lat, lng=lng)
+        cells = space.locate(lat=lat[there], lng=lng[there])
+        truth = np.bincount(cells, minlength=space.size) / there.sum()
+        reports = mechanism.sample_at(lat=lat[there], lng=lng[there], randomness=seeded(seed))  # type: ignore[attr-defined]
+        estimate = IterativeBayesianUpdate().fit(mechanism.tally(reports)).distribution
+        errors.append(earth_movers_distance_km(estimate, truth, space))
+    return float(np.mean(errors))
+
+
+def _people(seed: int) -> FloatArray:
+    """Two crowds over a thin spread, in km from the middle of the map."""
+    generator = np.random.default_rng(seed)
+    return np.concatenate(
+        (
+            generator.normal((-2.0, 1.0), (1.2, 1.0), (12_000, 2)),
+            generator.normal((3.0, -1.5), (0.8, 0.8), (6_000, 2)),
+            generator.uniform((-5.5, -4.0), (5.5, 4.0), (4_000, 2)),
+        )
+    )
+
+
+def _crowd(grid: Grid) -> FloatArray:
+    away = np.hypot(*(grid.centres - np.array((10.0, -5.0))).T)
+    density = 0.02 + np.exp(-away / 8.0)
+    shares: FloatArray = density / density.sum()
+    return shares

@@ -1,0 +1,205 @@
+"""The law of positions among places and hexagons: its products, its promise, its documents."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import geoveil as gv
+from geoveil.campaign.positional_design import flat_weights
+from geoveil.cli.program import program
+from geoveil.document.wire import MechanismDocument, publish
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.position.positional import PositionalElastic, centres_over, step_among
+from geoveil.space import space_from_dict
+
+LIMITS: dict[str, Any] = {
+    "type": "Polygon",
+    "coordinates": [[[2.28, 48.83], [2.40, 48.83], [2.40, 48.89], [2.28, 48.89], [2.28, 48.83]]],
+}
+
+
+def places(number: int = 30) -> gv.Points:
+    generator = np.random.default_rng(5)
+    return gv.Points(
+        lat=48.85 + 0.03 * generator.random(number), lng=2.30 + 0.05 * generator.random(number)
+    )
+
+
+def hexagons() -> gv.Hexagons:
+    pytest.importorskip("h3")
+    return gv.Hexagons(LIMITS, resolution=7)
+
+
+SPACES = pytest.mark.parametrize("make", [places, hexagons], ids=["places", "hexagons"])
+
+
+def cone(distance: np.ndarray, beta: float, radius: float) -> np.ndarray:
+    t = np.minimum(distance / radius, 1.0)
+    psi = beta * radius * (5 * t**2 / 2 - t**6 / 6) / 4
+    return np.exp(-psi - beta * np.maximum(distance - radius, 0.0)) + 2.0**-21
+
+
+@SPACES
+def test_products_are_means_of_rows_where_people_stand(make: Any) -> None:
+    space = make()
+    mechanism = gv.elastic(space, epsilon_per_km=1.0, between="positions")
+    points = mechanism.centres.points_km
+    low, high = points.min(axis=0), points.max(axis=0)
+    wanted = np.zeros((space.size, space.size))
+    for away in space.standing * space.cell_km:
+        at = np.clip(points + away, low, high)
+        distance = np.hypot(*np.moveaxis(at[:, None] - points, -1, 0))
+        law = mechanism.weights * cone(distance, mechanism.beta_per_km, 0.87 * space.cell_km)
+        wanted += law / law.sum(axis=1, keepdims=True) / len(space.standing)
+    assert mechanism.matrix() == pytest.approx(wanted, abs=1e-12)
+    theta = np.random.default_rng(1).dirichlet(np.ones(space.size))
+    assert mechanism.push(theta) == pytest.approx(theta @ wanted, abs=1e-12)
+    assert mechanism.pull(theta) == pytest.approx(wanted @ theta, abs=1e-12)
+    assert mechanism.row(3) == pytest.approx(wanted[3], abs=1e-12)
+
+
+@SPACES
+def test_draws_follow_the_matrix(make: Any) -> None:
+    mechanism = gv.elastic(make(), epsilon_per_km=2.0, between="positions")
+    reports = mechanism.sample(np.full(20_000, 2), randomness=gv.seeded(1))
+    seen = np.bincount(reports, minlength=mechanism.report_count) / 20_000
+    law = mechanism.row(2)
+    assert (np.abs(seen - law) <= 5 * np.sqrt(law / 20_000) + 0.004).all()
+
+
+@SPACES
+@pytest.mark.parametrize("camouflage", [0.0, 0.5])
+def test_no_two_positions_lose_more_than_promised(make: Any, camouflage: float) -> None:
+    space = make()
+    mechanism = gv.elastic(space, epsilon_per_km=1.0, camouflage=camouflage, between="positions")
+    assert 0.99 < mechanism.certificate.epsilon_per_km <= 1.0
+    generator = np.random.default_rng(3)
+    low, high = mechanism.centres.rectangle_km
+    one = generator.uniform(low - 1.0, high + 1.0, size=(2000, 2))
+    other = one + generator.normal(scale=0.3, size=one.shape)
+    rows = [mechanism.law.rows_at(mechanism.law.steps_of(each)) for each in (one, other)]
+    logs = [np.log(row / row.sum(axis=1, keepdims=True)) for row in rows]
+    distance = np.hypot(*(one - other).T)
+    assert (np.abs(logs[0] - logs[1]).max(axis=1) <= distance + mechanism.slack).all()
+
+
+@SPACES
+def test_documents_need_no_hexagons(make: Any) -> None:
+    space = make()
+    mechanism = gv.elastic(space, epsilon_per_km=1.0, between="positions")
+    document = publish(mechanism, campaign="a", round=1, not_before_s=0, expires_s=9)
+    read = MechanismDocument.read(document.served())
+    assert read.id == document.id
+    assert read.to_dict()["space"]["kind"] == "centres"
+    again = read.mechanism
+    assert isinstance(again, PositionalElastic)
+    assert again.space.centres == pytest.approx(space.centres, abs=0.6 * mechanism.centres.pitch_km)
+    at = mechanism.law.steps_of(space.centres[4])
+    assert read.law.draw(at, bytes(range(16))) == mechanism.law.draw(at, bytes(range(16)))
+
+
+@SPACES
+def test_a_campaign_goes_round(make: Any) -> None:
+    space = make()
+    generator = np.random.default_rng(4)
+    truth = generator.dirichlet(np.full(space.size, 0.5))
+    campaign = gv.Campaign(space, epsilon_per_km=3.0, camouflage=0.5, between="positions")
+    for number in range(2):
+        people = generator.choice(space.size, size=6000, p=truth)
+        mechanism = campaign.mechanism
+        assert isinstance(mechanism, PositionalElastic)
+        campaign.receive(mechanism.tally(mechanism.sample(people, randomness=gv.seeded(number))))
+        campaign.close_round()
+    assert campaign.estimate is not None
+    low, high = campaign.estimate.interval(0.95)
+    assert ((low <= truth) & (truth <= high)).mean() > 0.85
+
+
+def test_flat_weights_make_the_sum_even_among_places() -> None:
+    space = places(60)
+    centres = centres_over(space, step=200, rim=0)
+    from geoveil.position.cone import RoundedCone
+
+    kernel = RoundedCone(1.0, 0.87 * space.cell_km)
+    away = np.hypot(*np.moveaxis(centres.points_km[:, None] - centres.points_km, -1, 0))
+    flat, even = flat_weights(centres, kernel, space.cell_km), np.full(60, 1 / 60)
+    spread = [np.std(np.log(kernel.values(away) @ weights)) for weights in (flat, even)]
+    assert spread[0] < 0.6 * spread[1]
+    assert flat.min() > 0.02 / 60
+
+
+def test_places_that_are_too_close() -> None:
+    near = gv.Points(lat=[48.85, 48.850005, 48.87], lng=[2.30, 2.30, 2.33])
+    with pytest.raises(InvalidInput, match="at least a metre apart; those at positions 0 and 1"):
+        gv.elastic(near, epsilon_per_km=1.0, between="positions")
+    close = gv.Points(lat=[48.85, 48.85005, 48.9, 49.5], lng=[2.30, 2.30, 2.33, 3.5])
+    with pytest.raises(InvalidInput, match=r"at least \d+ m apart at this promise"):
+        gv.elastic(close, epsilon_per_km=0.2, between="positions")
+    fine = gv.Points(lat=[48.85, 48.85005, 48.852], lng=[2.30, 2.30, 2.303])  # six metres
+    assert fine.cell_km / step_among(fine, 1.0) < 0.004
+    many = gv.Points(xy_km=np.stack(np.meshgrid(range(65), range(65)), -1).reshape(-1, 2) * 0.1)
+    with pytest.raises(TooLarge, match="at most 4,096"):
+        gv.elastic(many, epsilon_per_km=1.0, between="positions")
+
+
+def test_hexagons_find_their_places() -> None:
+    space = hexagons()
+    lat, lng = space.centres_latlng()
+    assert np.array_equal(space.locate(lat=lat, lng=lng), np.arange(space.size))
+    assert space.inside(lat=[48.86, 50.0], lng=[2.34, 2.3]).tolist() == [True, False]
+    uniform = np.random.default_rng(1).random((500, 2))
+    inside = space.somewhere_km(np.full(500, 3), uniform) + space.centres[3]
+    assert (space.locate_km(inside) == 3).all()
+    # three places stand for the whole: the same second moments
+    moments = np.cov((inside - space.centres[3]).T, bias=True) / space.cell_km**2
+    assert np.cov(space.standing.T, bias=True) == pytest.approx(moments, abs=0.02)
+
+
+def test_hexagons_as_documents_and_shapes() -> None:
+    space = hexagons()
+    for again in (
+        space_from_dict(json.loads(json.dumps(space.to_dict()))),
+        pickle.loads(pickle.dumps(space)),
+    ):
+        assert again == space
+    features = space.to_geojson({"share": np.ones(space.size)})["features"]
+    assert {each["geometry"]["type"] for each in features} <= {"Polygon", "MultiPolygon"}
+    assert "of resolution 7" in repr(space)
+    for ids in ([], ["nonsense"], [space.ids[0], space.ids[0]]):
+        with pytest.raises(InvalidInput):
+            gv.Hexagons.of_ids(ids)
+    with pytest.raises(InvalidInput, match="resolution"):
+        gv.Hexagons(LIMITS, resolution=16)
+    with pytest.raises(TooLarge, match="lower resolution"):
+        gv.Hexagons(LIMITS, resolution=12)
+
+
+def test_hexagons_on_the_command_line(tmp_path: Path) -> None:
+    pytest.importorskip("h3")
+    (tmp_path / "limits.geojson").write_text(json.dumps(LIMITS))
+    people = np.random.default_rng(1).normal([48.855, 2.34], [0.01, 0.02], size=(800, 2))
+    np.savetxt(tmp_path / "people.csv", people, delimiter=",", header="lat,lng", comments="")
+
+    def run(*arguments: Any) -> str:
+        done = CliRunner().invoke(program, list(map(str, arguments)))
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    area = ("--within", tmp_path / "limits.geojson", "--hexagons", 7)
+    run("obfuscate", tmp_path / "people.csv", "-o", tmp_path / "noisy.csv", "--mechanism", "elastic",
+        "--epsilon-per-km", 1, *area, "--seed", 1)  # fmt: skip
+    run("estimate", tmp_path / "noisy.csv", "-o", tmp_path / "map.geojson")
+    made = json.loads((tmp_path / "map.geojson").read_text())
+    assert made["geoveil"]["space"]["kind"] == "hexagons"
+    assert sum(each["properties"]["share"] for each in made["features"]) == pytest.approx(1.0)
+    wrong = CliRunner().invoke(
+        program, ["obfuscate", str(tmp_path / "people.csv"), "-o", "x.csv", "--hexagons", "7"]
+    )
+    assert wrong.exit_code == 2
