@@ -223,6 +223,18 @@ def test_promises_of_all_mechanisms_are_known_once() -> None:
     assert gv.RandomizedResponseEstimator().fit(tallies[:2]).promises == wanted[:1]
 
 
+def test_a_large_matrix_is_not_enumerated_for_a_page() -> None:
+    line = gv.Line(1100)
+    law = np.full((line.size, 2), 0.5)
+    tally = gv.Tally(gv.DenseChannel(line, law), [5, 5])
+    said = "a promise that was not worked out (gv.certify does)"
+    assert promises_of([tally]) == (said,)
+    assert said in tally.channel._repr_html_()
+    assert "_enumerated" not in vars(tally.channel)
+    claimed = gv.DenseChannel(line, law, guarantee=gv.LocalDifferentialPrivacy(1.0))
+    assert claimed.short_promise == "ε = 1 whatever the distance for each report"
+
+
 def test_promises_that_differ_in_rounding_are_one() -> None:
     tallies = []
     for slack in (0.011, 0.013, 0.012):

@@ -127,6 +127,9 @@ class Channel(Promising, Shown, Operator):
         laws = np.stack([np.asarray(self.row(int(cell)), np.float64) for cell in cells])
         return Excerpt(laws, lambda reports: reports, (), self.report_count)
 
+    promise_takes_long: bool = False
+    """Whether asking for the guarantee would begin minutes of enumeration."""
+
     @property
     def report_steps(self) -> IntArray | None:
         """(reports, 2): east and north of cell 0, in cells, where some reports name places beside a grid."""
@@ -216,6 +219,13 @@ class Channel(Promising, Shown, Operator):
         would also come from the other.
         """
         return words.explain_with_cost(self.guarantee, self.told_apart, distance_km)
+
+    @property
+    def short_promise(self) -> str:
+        """What it promises for each report, short enough to stand beside a map."""
+        if self.promise_takes_long:
+            return "a promise that was not worked out (gv.certify does)"
+        return words.promise_of_a_report(self.guarantee, self.space.unit)
 
     @property
     def told_apart(self) -> Space | None:

@@ -21,6 +21,9 @@ from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
 from geoveil.space.space import MATRIX_LIMIT, Space
 
+_QUICK = 1024
+"""Up to so many cells all pairs of rows are compared in seconds."""
+
 
 class DenseChannel(DenseOperator, Channel):
     """Any channel, by its matrix: C[x, y] = P(y | x).
@@ -53,6 +56,12 @@ class DenseChannel(DenseOperator, Channel):
 
     def _promise(self) -> Guarantee | None:
         return self._enumerated if self._fixed is None else self._fixed
+
+    @property
+    def promise_takes_long(self) -> bool:  # type: ignore[override]
+        """A matrix of more than 1,024 cells whose loss nobody has asked for yet."""
+        asked = self._fixed is not None or "_enumerated" in vars(self)
+        return not asked and _QUICK < self.space.size <= MATRIX_LIMIT
 
     @cached_property
     def _enumerated(self) -> Guarantee | None:

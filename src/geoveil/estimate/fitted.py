@@ -11,9 +11,8 @@ import numpy as np
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.guarantee import BetweenPositions, Guarantee
+from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.operator import Operator, StackedOperator
-from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
@@ -113,16 +112,15 @@ def promises_of(tallies: Iterable[Tally]) -> tuple[str, ...]:
     do, are one, with the largest.
     """
     made = [tally.channel for tally in tallies if tally.total]
-    said: dict[object, tuple[Guarantee | None, str]] = {}
-    for promise, unit in [(channel.guarantee, channel.space.unit) for channel in made]:
-        key: object = promise
+    said: dict[object, tuple[float, str]] = {}
+    for channel in made:
+        promise = None if channel.promise_takes_long else channel.guarantee
+        key, slack = (channel.short_promise, 0.0)
         if isinstance(promise, BetweenPositions):
-            key = (BetweenPositions, promise.epsilon_per_km)
-            known = said.get(key, (None, unit))[0]
-            if isinstance(known, BetweenPositions) and known.slack > promise.slack:
-                continue
-        said[key] = promise, unit
-    return tuple(promise_of_a_report(promise, unit) for promise, unit in said.values())
+            key, slack = f"{promise.epsilon_per_km} between positions", promise.slack
+        if key not in said or slack > said[key][0]:
+            said[key] = slack, channel.short_promise
+    return tuple(words for _, words in said.values())
 
 
 # --- The estimate

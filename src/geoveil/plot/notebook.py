@@ -16,7 +16,7 @@ from geoveil.arrays import FloatArray
 from geoveil.campaign.advice import Advice, Choice
 from geoveil.channel.certificate import Certificate
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.words import NEARBY_KM, promise_of_a_report
+from geoveil.channel.words import NEARBY_KM
 from geoveil.errors import GeoveilError
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot.maps import percent, quiet_colours, round_length
@@ -49,9 +49,10 @@ def _page_of_channel(thing: Channel) -> str:
     about = {
         "space": repr(thing.space),
         "reports": f"{thing.report_count:,}" if thing.report_count < 1e12 else "bit vectors",
-        "promise": promise_of_a_report(thing.guarantee, thing.space.unit),
-        "which means": thing.explain(NEARBY_KM),
+        "promise": thing.short_promise,
     }
+    if not thing.promise_takes_long:
+        about["which means"] = thing.explain(NEARBY_KM)
     picture, size = "", thing.space.size
     if size <= MATRIX_LIMIT and size <= thing.report_count <= 4 * MATRIX_LIMIT:
         middle = _middle(thing.space)
@@ -65,7 +66,7 @@ def _page_of_tally(thing: Tally) -> str:
     about = {
         "reports": f"{thing.total:,}",
         "mechanism": repr(thing.channel),
-        "promise": promise_of_a_report(thing.channel.guarantee, thing.space.unit),
+        "promise": thing.channel.short_promise,
     }
     try:
         reports = np.asarray(columns_of(thing)["reports"], dtype=np.float64)

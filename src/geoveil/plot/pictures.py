@@ -9,7 +9,6 @@ import numpy as np
 
 from geoveil.campaign.advice import Advice
 from geoveil.channel.channel import Tally
-from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import GeoveilError, Unsupported
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot import maps
@@ -60,7 +59,7 @@ def _drawn_tally(result: Tally, title: str | None) -> Figure:
     beside = result.total - int(named.sum())
     notes = [
         _counted(result.total, result.space),
-        f"Promise: {promise_of_a_report(result.channel.guarantee, result.space.unit)}.",
+        f"Promise: {result.channel.short_promise}.",
         "These are noisy reports, not places of people.",
     ]
     if beside > 0:
