@@ -105,6 +105,9 @@ class Case:
     camouflage: float
     between: Between
 
+    def __str__(self) -> str:
+        return f"{self.epsilon_per_km:g},{self.camouflage:g},{self.between}"
+
     def lines(self, city: CityTrips, seeds: int) -> Iterator[str]:
         """The scores, mean over seeds; of the first seed the intervals too."""
         truth = city.truth()
@@ -155,6 +158,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trips", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed at one promise")
     parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
+    parser.add_argument(
+        "cases", nargs="*", help="such as 0.5,0,cells: ε per km, camouflage, between; else all"
+    )
     asked = parser.parse_args(sys.argv[1:] if given is None else given)
     city = CityTrips.load()
     print(
@@ -170,6 +176,8 @@ def main(given: Sequence[str] | None = None) -> int:
             for camouflage in (0.0, 0.5)
             if (epsilon, camouflage) != (2.0, 0.0)
         ]
+    if asked.cases:
+        cases = [case for case in cases if str(case) in asked.cases]
     for case in cases:
         for line in case.lines(city, 1 if asked.quick else asked.seeds):
             print(line, flush=True)

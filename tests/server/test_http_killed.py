@@ -19,7 +19,7 @@ import pytest
 
 from geoveil.store import Upload, open_store
 from server.live import HANG_S, Live, cells_of, new_id
-from server.uploads import Ledger, Uploader, post, send_again, stored
+from server.uploads import OF_SLOTS, OF_TRIPS, Ledger, Uploader, post, send_again, stored
 
 
 def kill_again_and_again(
@@ -30,8 +30,10 @@ def kill_again_and_again(
     offered = server.mechanism(campaign)
     levels = offered.get("levels", [offered])
     slots = len(levels[0].get("slots", {}).get("names", [""]))
-    cells_each = cells_of(levels[0]) if slots > 1 else 0
-    cells = slots * cells_of(levels[0])
+    trips = levels[0].get("trips", False)
+    cells_each = cells_of(levels[0]) if slots > 1 or trips else 0
+    cells = cells_of(levels[0]) * (cells_each if trips else slots)
+    names = OF_TRIPS if trips else OF_SLOTS
     ledgers = [Ledger() for _ in levels]
 
     def numbered(what: str) -> Counter[int]:
@@ -48,7 +50,7 @@ def kill_again_and_again(
         threads = [
             Uploader(
                 server.port, campaign, levels[index % len(levels)]["id"], cells,
-                ledgers[index % len(levels)], killed.is_set, batch, index, cells_each,
+                ledgers[index % len(levels)], killed.is_set, batch, index, cells_each, names,
             )
             for index in range(turn, turn + 4)
         ]  # fmt: skip
@@ -67,7 +69,7 @@ def kill_again_and_again(
         assert counts.total() <= known.total() + unknown.total(), "a report counts twice"
         server.start()
     for level, ledger in zip(levels, ledgers, strict=True):
-        send_again(server.port, campaign, level["id"], ledger, cells_each)
+        send_again(server.port, campaign, level["id"], ledger, cells_each, names)
         assert set(ledger.statuses) <= {200}
     server.stop()
     assert stored(server.database, campaign) == numbered("counted")
@@ -84,6 +86,18 @@ def test_reports_of_every_promise_and_slot_survive_a_killed_process(tmp_path: Pa
         offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0]}
         slots = {"slots": "hour", "zone": "Europe/Paris"}
         kill_again_and_again(server, kills=2, acknowledged=600, batch=3, **offered, **slots)
+
+
+def test_trips_survive_a_killed_process_with_both_their_ends(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        kill_again_and_again(server, kills=2, acknowledged=600, batch=3, trips=True)
+
+
+@pytest.mark.slow
+def test_trips_survive_100_killed_processes_with_both_their_ends(tmp_path: Path) -> None:
+    with Live(tmp_path) as server:
+        counted = kill_again_and_again(server, kills=100, acknowledged=50_000, batch=20, trips=True)
+    assert counted >= 50_000
 
 
 @pytest.mark.slow

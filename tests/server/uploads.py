@@ -13,6 +13,11 @@ from typing import Any
 from geoveil.store import open_store
 from server.live import HANG_S, new_id
 
+Names = tuple[str, str]
+OF_SLOTS: Names = ("slot", "cell")
+OF_TRIPS: Names = ("cell", "to")
+"""What a number stands for, divided by how many cells there are, and what is left."""
+
 
 @dataclass
 class Ledger:
@@ -42,11 +47,12 @@ class Uploader(threading.Thread):
     def __init__(
         self, port: int, campaign: str, mechanism: str, cells: int, ledger: Ledger,
         stop: Callable[[], bool], batch: int = 1, offset: int = 0, cells_each: int = 0,
+        names: Names = OF_SLOTS,
     ) -> None:  # fmt: skip
         super().__init__(daemon=True)
         self.port, self.campaign, self.mechanism, self.cells = port, campaign, mechanism, cells
         self.ledger, self.stop, self.batch, self.offset = ledger, stop, batch, offset
-        self.cells_each = cells_each
+        self.cells_each, self.names = cells_each, names
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
@@ -63,7 +69,9 @@ class Uploader(threading.Thread):
     def send(self, connection: http.client.HTTPConnection, reports: list[tuple[str, int]]) -> bool:
         """Whether there was an answer."""
         try:
-            status = post(connection, self.campaign, self.mechanism, reports, self.cells_each)
+            status = post(
+                connection, self.campaign, self.mechanism, reports, self.cells_each, self.names
+            )
         except (OSError, http.client.HTTPException):
             self.ledger.note(reports, None)
             return False
@@ -77,17 +85,19 @@ def post(
     mechanism: str,
     reports: list[tuple[str, int]],
     cells_each: int = 0,
+    names: Names = OF_SLOTS,
 ) -> int:
     """Send reports, one alone or several together; the status of the answer.
 
-    Where a slot has ``cells_each``, cells of one slot after another are numbered through.
+    Where a slot has ``cells_each``, cells of one slot after another are numbered through; so are the ends of
+    trips, those of one begin after another.
     """
     bodies: list[dict[str, Any]] = [
         {"mechanism": mechanism, "id": name, "cell": cell} for name, cell in reports
     ]
     if cells_each:
         for body in bodies:
-            body["slot"], body["cell"] = divmod(body["cell"], cells_each)
+            body |= dict(zip(names, divmod(body["cell"], cells_each), strict=True))
     text = json.dumps(bodies[0] if len(bodies) == 1 else {"reports": bodies})
     headers = {"Content-Type": "application/json"}
     connection.request("POST", f"/api/campaigns/{campaign}/reports", text, headers)
@@ -99,13 +109,18 @@ def post(
 
 
 def send_again(
-    port: int, campaign: str, mechanism: str, ledger: Ledger, cells_each: int = 0
+    port: int,
+    campaign: str,
+    mechanism: str,
+    ledger: Ledger,
+    cells_each: int = 0,
+    names: Names = OF_SLOTS,
 ) -> None:
     """Send what is unknown once more, until everything is known."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     while ledger.unknown:
         some = list(ledger.unknown.items())[:500]
-        ledger.note(some, post(connection, campaign, mechanism, some, cells_each))
+        ledger.note(some, post(connection, campaign, mechanism, some, cells_each, names))
     connection.close()
 
 

@@ -12,7 +12,7 @@ import geoveil as gv
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import InvalidInput, OutsideSpace, TooLarge, Unsupported
 from geoveil.estimate import CrossValidated
-from geoveil.trips.flow_fit import _parts
+from geoveil.trips.flow_fit import Plan, _parts, _Redraw
 from geoveil.trips.flows import DistrictFlows, Flows
 from geoveil.trips.pairs import PairOperator, Spots, TripTally
 
@@ -228,7 +228,7 @@ def test_the_share_that_stays_lies_in_its_interval(flows: Flows) -> None:
     low, high = flows.stay_interval()
     assert low <= np.trace(truth()) <= high
     assert low <= flows.stay_share <= high
-    assert high - low < 0.1
+    assert high - low < 0.2
     narrow = flows.stay_interval(0.5)
     assert narrow[1] - narrow[0] < high - low
 
@@ -286,3 +286,32 @@ def test_the_score_of_the_benchmark() -> None:
     blocks = benchmark.districts()
     assert np.bincount(blocks).max() == 9
     assert blocks.max() + 1 == 7 * 5
+
+
+def test_flows_are_roughened_as_far_as_estimates_do_not_show_it() -> None:
+    """Under strong noise nearly all of a factor between blocks is lost; under weak noise little is."""
+    grid = gv.Grid(rows=6, columns=6, cell_km=1.0)
+    generator = np.random.default_rng(4)
+    origins = generator.choice(36, size=20_000)
+    ends = np.where(generator.random(20_000) < 0.4, origins, generator.choice(36, size=20_000))
+    lost = []
+    for epsilon_per_km in (0.3, 6.0):
+        trips = gv.Trips(
+            gv.elastic(grid, epsilon_per_km=epsilon_per_km, camouflage=0.0, between="cells")
+        )
+        tally = trips.tally(*trips.sample(origins, ends, randomness=gv.seeded(8)))
+        redraw = _Redraw(Spots.of(trips.mechanism), tally, Plan(5, 5, 0.0, 5), generator)
+        lost.append(redraw.lost([redraw.once(1.0) for _ in range(3)]))
+        rough, again = redraw.once(1.0)
+        assert rough.sum() == pytest.approx(1.0)
+        assert again.sum() == pytest.approx(1.0)
+    assert lost[0] > 0.5 > 0.3 > lost[1]
+
+
+def test_blocks_of_spots_are_blocks_of_cells() -> None:
+    trips = gv.Trips(gv.elastic(MAP, epsilon_per_km=2.0))
+    spots = Spots.of(trips.mechanism)
+    assert spots.size == 4 * MAP.size
+    block = spots.blocks(2).reshape(4, MAP.size)
+    assert (block == block[0]).all()  # all quarters of a cell lie in one
+    assert np.bincount(block[0]).max() == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -41,6 +41,13 @@ _EMPTY = 1e-3
 _TINY = 1e-300
 _CARRY_ON = 4
 """The flows that replicates are drawn from are carried on to so many times the steps."""
+_ROUGHNESS = 1.6
+"""How much flows of cities deviate from what noisy reports show of them: the standard deviation of the
+logarithm, between blocks of cells; intervals allow for it."""
+_ROUGH_SIDE = 3
+"""Cells a side of such a block."""
+_FIRST = 3
+"""Estimates that say how much of it they show."""
 _MOST_ENTRIES = 1 << 27
 """Replicates times pairs of cells, at most."""
 _STARTING, _CHOOSING = 0.2, 0.9
@@ -198,25 +205,68 @@ def _chosen(pairs: Operator, tally: TripTally, start: Start, meter: Meter) -> tu
 @one_blas_thread()
 def _replicates(
     spots: Spots, tally: TripTally, plan: Plan, replicates: int, seed: int
-) -> tuple[FloatArray, FloatArray]:
-    """The flows that were drawn from (cells, cells), and as many estimates as asked (…, cells, cells)."""
+) -> FloatArray:
+    """(replicates, cells, cells): how far estimates lie from the flows that their trips were drawn from.
+
+    These flows are the estimate carried on and then roughened, each time anew: where noise is strong, an
+    estimate is smooth because the model that it began from is, and draws from it would not show what it lost.
+    They are roughened as far as estimates do not show it: a few first ones say how far that is.
+    """
     if replicates * spots.cells**2 > _MOST_ENTRIES:
         raise TooLarge(
             f"replicates ({replicates}) × cells² ({spots.cells**2:,}) must be at most {_MOST_ENTRIES:,}; "
             "use fewer replicates, or larger cells"
         )
-    generator = np.random.default_rng(seed)
-    carried_on = replace(plan, steps=_CARRY_ON * plan.steps)
-    centre = _again(spots, tally, carried_on)
-    law = np.maximum(PairOperator(spots.operator, tally.pairs).law(centre), 0.0)
-    shares = law.ravel() / law.sum()
-    made = np.empty((replicates, spots.cells, spots.cells))
-    for replicate in made:
-        drawn = generator.multinomial(tally.total, shares).reshape(law.shape)
+    redraw = _Redraw(spots, tally, plan, np.random.default_rng(seed))
+    lost = redraw.lost([redraw.once(_ROUGHNESS) for _ in range(_FIRST)])
+    errors = np.empty((replicates, spots.cells, spots.cells))
+    for error in errors:
+        rough, again = redraw.once(_ROUGHNESS * lost)
+        error[:] = spots.between_cells(again) - spots.between_cells(rough)
+    return errors
+
+
+class _Redraw:
+    """Trips drawn again and again from roughened flows, and the whole estimate of each."""
+
+    def __init__(
+        self, spots: Spots, tally: TripTally, plan: Plan, generator: np.random.Generator
+    ) -> None:
+        self._spots, self._tally, self._plan, self._generator = spots, tally, plan, generator
+        self._centre = _again(spots, tally, replace(plan, steps=_CARRY_ON * plan.steps))
+        self._pairs = PairOperator(spots.operator, tally.pairs)
+        self._blocks = spots.blocks(_ROUGH_SIDE)
+
+    def once(self, roughness: float) -> tuple[FloatArray, FloatArray]:
+        """(spots²,) each: roughened flows, and the estimate of trips drawn from them.
+
+        Each pair of blocks has a factor of its own, whose logarithm has this standard deviation.
+        """
+        block, spots = self._blocks, self._spots
+        factors = np.exp(roughness * self._generator.standard_normal(2 * (int(block.max()) + 1,)))
+        rough = self._centre.reshape(spots.size, -1) * factors[block[:, None], block]
+        rough = rough.ravel() / rough.sum()
+        law = np.maximum(self._pairs.law(rough), 0.0)
+        shares = law.ravel() / law.sum()
+        drawn = self._generator.multinomial(self._tally.total, shares).reshape(law.shape)
         first, second = np.nonzero(drawn)
-        again = TripTally(tally.channel, first, second, drawn[first, second])
-        replicate[:] = spots.between_cells(_again(spots, again, plan))
-    return spots.between_cells(centre), made
+        tally = TripTally(self._tally.channel, first, second, drawn[first, second])
+        return rough, _again(spots, tally, self._plan)
+
+    def lost(self, drawn: Sequence[tuple[FloatArray, FloatArray]]) -> float:
+        """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
+        rough, again = (np.stack([self._summed(pair[which]) for pair in drawn]) for which in (0, 1))
+        moved, followed = rough - rough.mean(axis=0), again - again.mean(axis=0)
+        scale = np.maximum(
+            rough.mean(axis=0), 1 / self._tally.total
+        )  # all pairs count by their share
+        shown = float((moved * followed / scale).sum() / (np.square(moved) / scale).sum())
+        return min(1.0, max(0.0, 1.0 - shown))
+
+    def _summed(self, flows: FloatArray) -> FloatArray:
+        """(blocks, blocks)."""
+        members = np.eye(int(self._blocks.max()) + 1)[self._blocks]
+        return np.asarray(members.T @ flows.reshape(self._spots.size, -1) @ members)
 
 
 def _again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:

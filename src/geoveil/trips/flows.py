@@ -15,8 +15,8 @@ from geoveil.estimate.bars import DrawnErrors, ErrorBars
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 
-Replicates = tuple[FloatArray, FloatArray]
-"""The flows that were drawn from (cells, cells), and the estimates of what was drawn (k, cells, cells)."""
+Replicates = FloatArray
+"""(k, cells, cells): how far estimates of drawn trips lie from the flows that these were drawn from."""
 
 
 class Flows(ReadOnly):
@@ -71,12 +71,10 @@ class Flows(ReadOnly):
 
     def stay_interval(self, level: float = 0.95) -> tuple[float, float]:
         """An interval that holds the true share of trips that stay with probability about ``level``."""
-        drawn_from, made = self._replicates
-        stays = np.trace(made, axis1=-2, axis2=-1)
+        errors = np.trace(self._replicates, axis1=-2, axis2=-1)
         low, high = _bars(
-            _and_the_rest(np.array(self.stay_share)),
-            _and_the_rest(np.trace(drawn_from)),
-            _and_the_rest(stays),
+            np.array([self.stay_share, 1.0 - self.stay_share]),
+            np.stack([errors, -errors], axis=-1),
             self.total,
         ).interval(level)
         return float(low[0]), float(high[0])
@@ -137,10 +135,8 @@ class DistrictFlows:
     @cached_property
     def errors(self) -> ErrorBars:
         """The error bars of all pairs of districts, row by row; ``errors.method`` says how."""
-        drawn_from, made = self.flows._replicates
-        flat = self._summed(made).reshape(len(made), -1)
-        centre = self._summed(drawn_from).ravel()
-        return _bars(self.matrix.ravel(), centre, flat, self.flows.total)
+        errors = self._summed(self.flows._replicates)
+        return _bars(self.matrix.ravel(), errors.reshape(len(errors), -1), self.flows.total)
 
     @property
     def standard_error(self) -> FloatArray:
@@ -188,21 +184,16 @@ def blocks(space: Grid, side: int) -> IntArray:
     return np.asarray(row // side * -(-space.columns // side) + column // side)
 
 
-def _and_the_rest(share: FloatArray) -> FloatArray:
-    """(…) → (…, 2): a share beside what is left, as a distribution."""
-    return np.stack([share, 1.0 - share], axis=-1)
-
-
-def _bars(estimate: FloatArray, drawn_from: FloatArray, made: FloatArray, people: int) -> ErrorBars:
-    """Error bars around the estimate less its bias, as wide as estimates lie from what they were drawn from.
+def _bars(estimate: FloatArray, errors: FloatArray, people: int) -> ErrorBars:
+    """Error bars around the estimate less its bias, as wide as the errors of estimates of drawn trips.
 
     The bias is known only as far as the flows drawn from resemble the true ones, so it widens the bars too.
     """
-    bias = made.mean(axis=0) - drawn_from
     return DrawnErrors(
-        method=f"parametric bootstrap of the whole estimate, {len(made)} replicates, bias taken off",
+        method=f"parametric bootstrap of the whole estimate from roughened flows, {len(errors)} "
+        "replicates, bias taken off",
         distribution=estimate,
-        centre=estimate - bias,
+        centre=estimate - errors.mean(axis=0),
         people=people,
-        draws=made - drawn_from,
+        draws=errors,
     )

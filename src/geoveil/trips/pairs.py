@@ -173,6 +173,13 @@ class Spots:
             squares += np.square(axis[:, None] - axis)
         return np.sqrt(squares, out=squares)
 
+    def blocks(self, side: int) -> IntArray:
+        """(spots,): the block of about side × side cells that each lies in, by number."""
+        wide_km = side * self.pitch_km * (1 if self.size == self.cells else _ACROSS)
+        from_corner = self.centres_km - self.centres_km.min(axis=0) + self.pitch_km / 2
+        _, block = np.unique(from_corner // wide_km, axis=0, return_inverse=True)
+        return np.asarray(block).ravel()
+
     def between_cells(self, flows: FloatArray) -> FloatArray:
         """(…, spots²) → (…, cells, cells): what stands at spots, summed over the spots of each cell."""
         many = self.size // self.cells
