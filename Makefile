@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup spark pages browser pictures test promises mutants check format demo benchmark release docs lock clean
+.PHONY: help setup spark peers pages browser pictures test promises mutants check format demo benchmark release docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,8 @@ format: $(READY) ## format the code and mend what the linter can
 demo: $(READY) pages ## the whole loop on a simulated city, with its dashboard; ARGS=--once ends with the summary
 	$(BIN)/geoveil demo $(ARGS)
 
+peers: build/peers/ready ## install the libraries that benchmarks compare with, in an environment of their own
+
 benchmark: $(READY) ## each figure beside its yardstick, on one core
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks $(ARGS)
 
@@ -72,6 +74,8 @@ lock: $(READY) ## pin the dependencies again; ARGS=--upgrade for newer ones
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes \
 		--extra spark --constraint requirements.lock --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements-spark.lock
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" $(ARGS) benchmarks/peers.in --output-file requirements-peers.lock
 
 clean: ## remove the environment, caches and everything built
 	rm -rf .venv build dist site docs/reference web/*/node_modules web/sdk/dist src/geoveil/server/page_files .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -95,4 +99,9 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Installing Spark ..."
 	@$(UV) pip install --python $(BIN)/python --require-hashes --requirement requirements-spark.lock || \
 		{ echo "uv could not install the packages; trying pip ..." >&2; $(PIP) --require-hashes --requirement requirements-spark.lock; }
+	@touch $@
+
+build/peers/ready: $(READY) requirements-peers.lock
+	@$(PYTHON) -m venv --clear build/peers
+	@$(UV) pip install --python build/peers/bin/python --require-hashes --requirement requirements-peers.lock
 	@touch $@

@@ -21,6 +21,7 @@ from benchmarks.estimation import estimation
 from benchmarks.local_privacy import local_privacy
 from benchmarks.maps import maps
 from benchmarks.pages import pages
+from benchmarks.peers import peers
 from benchmarks.positions import positions
 from benchmarks.timing import Figure, markdown
 
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "campaign": campaign,
     "optimal": optimal,
     "positions": positions,
+    "peers": peers,
     "maps": maps,
     "areas": areas,
     "local-privacy": local_privacy,

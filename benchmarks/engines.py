@@ -30,7 +30,7 @@ _GROUP = 1 << 20
 
 @cache
 def city_mechanism() -> PlanarGeometric:
-    """Planar geometric noise on 1,116 cells of Paris."""
+    """Planar geometric noise on 1,085 cells of Paris."""
     grid = Grid.from_box(south=48.81, west=2.25, north=48.91, east=2.42, cell_km=0.36)
     return PlanarGeometric(grid, epsilon_per_km=2.0)
 

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks import timing
+from benchmarks import choosing, peer_timings, peers, timing
 from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.choices import City
 from benchmarks.core import (
     bare_laplace,
     bare_lattice,
@@ -241,3 +242,50 @@ def test_the_yardstick_of_engines_counts_every_row_on_the_map(tmp_path: Path) ->
     assert 4900 < counts.sum() <= 5000
     people, _ = tally_file(str(tmp_path / "people.parquet"), Reading(), city_mechanism())
     assert people.total == counts.sum()
+
+
+def test_every_way_of_the_page_of_choices_makes_a_map() -> None:
+    grid = Grid(rows=4, columns=5, cell_km=0.5)
+    cells = np.random.default_rng(1).choice(grid.size, 4000, p=city_prior(grid))
+    town = City("town", grid, cells)
+    knowing = choosing.error_m(town, np.full(grid.size, 1 / grid.size))
+    errors = {}
+    for name, way in choosing.ways().items():
+        shares = way(town, 50_000, np.random.default_rng(2))
+        assert shares.min() >= 0
+        assert shares.sum() == pytest.approx(1.0)
+        errors[name] = choosing.error_m(town, shares)
+    assert max(errors.values()) < knowing
+    assert errors["trusted server, exact counts"] < errors["randomised response, ε = 1"] / 5
+    lines = list(choosing.table(town, 1, only="exact"))
+    assert lines[-2].startswith("| trusted server, exact counts |")
+
+
+def test_noise_of_counts_is_that_of_the_promise() -> None:
+    """Who moves changes two counts by one: the law of both together changes by e^ε at most."""
+    grid = Grid(rows=100, columns=100, cell_km=0.5)
+    town = City("town", grid, np.arange(grid.size))
+    generator = np.random.default_rng(1)
+    stop = -np.expm1(-1.0 / 2)
+    noise = np.subtract(*generator.geometric(stop, (2, 10**6)))
+    ratios = np.bincount(noise[noise >= 0])[:4]
+    np.testing.assert_allclose(ratios[1:] / ratios[:-1], np.exp(-0.5), rtol=0.02)
+    assert choosing.noisy_counts(1.0)(town, 10**6, generator).shape == (grid.size,)
+
+
+def test_peers_stand_beside_the_same_work() -> None:
+    measured = {
+        "one": {"version": "1", "response_seconds": 5.0, "rappor_seconds": 5.0},
+        "two": {"version": "2", "information_seconds": 5.0, "information_bits": 2.5858304916},
+        "gone": {"missing": "ModuleNotFoundError"},
+    }
+    rows = list(peers.beside(measured))
+    assert [row.yardstick for row in rows] == ["one 1", "one 1", "two 2"]
+    assert all(row.met for row in rows)
+    joint = peer_timings.information_joint()
+    bits = (joint * np.log2(joint / np.outer(joint.sum(1), joint.sum(0)))).sum()
+    assert bits == pytest.approx(2.5858304916)
+    exact = np.exp(-np.abs(np.subtract.outer(np.arange(3), np.arange(3))))
+    apart = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
+    assert peer_timings.matrix_epsilon(exact, apart) == pytest.approx(1.0)
+    assert peer_timings.matrix_epsilon(np.eye(3), apart) == np.inf

@@ -40,10 +40,9 @@ def test_the_bill_of_materials_is_the_lock() -> None:
 
 def test_the_source_tree_holds_no_other_way_to_install() -> None:
     setup = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert (
-        setup.count("--require-hashes") == 5
-    )  # pip for uv; uv, else pip, for the rest and for Spark
-    for lock in ("requirements.lock", "requirements-spark.lock"):
+    # pip for uv; uv, else pip, for the rest and for Spark; uv for what benchmarks compare with
+    assert setup.count("--require-hashes") == 6
+    for lock in ("requirements.lock", "requirements-spark.lock", "requirements-peers.lock"):
         pinned = (ROOT / lock).read_text(encoding="utf-8")
         assert "--hash=sha256:" in pinned
         assert "://" not in pinned, "no address of a registry"
