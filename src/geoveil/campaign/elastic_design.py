@@ -214,8 +214,9 @@ def elastic(
     as little as it must be.
     Guarantee: ε per km, certified; the same worst case at every camouflage. It holds between any two
     positions (:class:`PositionalElastic`), unless ``between="cells"``: then it holds between the centres of
-    cells, as in the papers. Positions are the default on maps (``Grid.from_box``); lines, places and
-    grids without coordinates have cells only, or, where they are grids, on demand.
+    cells, as in the papers. Positions are the default on maps (``Grid.from_box``,
+    ``Grid.from_polygon``, ``Hexagons``) and can be asked for among places and on grids without coordinates;
+    lines have cells only.
     Cost: some ten designs, each of a few FFT products and, between positions, a certificate over all of
     them (a second at 500 cells); with a bound up to a hundred times that.
     Reference: docs/privic.md, docs/guarantee.md.
