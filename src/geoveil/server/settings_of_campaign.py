@@ -27,7 +27,8 @@ MOST_COUNTS = 1 << 17
 YEAR_HOURS = 8766.0
 MINUTE_HOURS = 1 / 60
 MOST_TRIP_CELLS = 512
-"""Of a campaign of trips: so many have flows and intervals within the time of an estimate."""
+"""Of a campaign of trips: up to here the unknown lives on quarters of cells. Intervals of large maps may
+not be ready in the time of an estimate, which then says so."""
 
 
 def _between(low: float, high: float, description: str) -> Meta:
