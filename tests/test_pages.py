@@ -30,7 +30,22 @@ def built() -> Path:
     return node_tools.BUILT
 
 
+LONGER = ("flows", "tiles", "times")
+"""Files of browser tests that run with the long ones: ``make promises``."""
+
+
 def test_they_do_in_a_browser_what_they_say(built: Path, tmp_path: Path) -> None:
+    names = {each.name.split(".")[0] for each in (node_tools.PAGES / "test").glob("*.test.ts")}
+    assert names > set(LONGER)
+    run_in_a_browser(tmp_path, sorted(names - set(LONGER)), least=30)
+
+
+@pytest.mark.slow
+def test_they_also_do_what_takes_longer(built: Path, tmp_path: Path) -> None:
+    run_in_a_browser(tmp_path, list(LONGER), least=7)
+
+
+def run_in_a_browser(tmp_path: Path, names: list[str], least: int) -> None:
     if not any(map(shutil.which, BROWSERS)):
         reason = "no Chromium is installed; sh web/install_browser.sh installs it"
         if os.environ.get("CI"):
@@ -39,11 +54,12 @@ def test_they_do_in_a_browser_what_they_say(built: Path, tmp_path: Path) -> None
     with Live(tmp_path) as server:
         given = {"GEOVEIL_SERVICE": server.url, "GEOVEIL_OPERATOR": server.token}
         given["GEOVEIL_PYTHON"] = sys.executable  # for tests that stop a service and start it again
-        done = node_tools.run(node_tools.PAGES, "vitest", "run", "--no-color", **given)
+        files = [f"test/{name}.test.ts" for name in names]
+        done = node_tools.run(node_tools.PAGES, "vitest", "run", "--no-color", *files, **given)
     assert done.returncode == 0, done.stdout[-6000:]
     passed = re.search(r"Tests +(\d+) passed", done.stdout)
     assert passed is not None, done.stdout[-2000:]
-    assert int(passed[1]) >= 42
+    assert int(passed[1]) >= least
     assert "skipped" not in done.stdout
 
 

@@ -162,6 +162,7 @@ def test_an_estimate_that_keeps_failing_is_not_waited_for(
         never_started.close_round("a", 2)
 
 
+@pytest.mark.slow
 def test_finished_rounds_are_kept_when_the_collector_dies() -> None:
     class Mortal(LocalCollector):
         def close_round(self, campaign: str, number: int) -> FloatArray:

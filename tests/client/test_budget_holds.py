@@ -67,7 +67,7 @@ def test_the_best_guess_gains_nothing_but_would_without_a_memory(tmp_path: Path)
 # -- the limit (promise 20) ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rounds", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [30, pytest.param(1000, marks=pytest.mark.slow)])
 def test_many_rounds_in_a_day(rounds: int, tmp_path: Path) -> None:
     """Even of somebody who wants to report in every one of them."""
     collector = Collector()

@@ -18,7 +18,7 @@ from client.world import LYON, Collector, device, document
 from contract.statistics import FALSE_ALARM, p_value
 from geoveil.arrays import IntArray
 from geoveil.client.collector import offered
-from geoveil.client.ledger_book import Period
+from geoveil.client.ledger_book import DRAW_BYTES, Period
 from geoveil.randomness import SYSTEM, Randomness
 
 MECHANISM, LAW = document().mechanism, document().law
@@ -73,7 +73,7 @@ def test_a_device_draws_with_the_bits_of_its_key(tmp_path: Path) -> None:
         receipt = it.report(lat=PLACE[0], lng=PLACE[1])
         report, bits = Period("never", 0).bits(key, document().id)
         assert receipt.report == report
-        assert receipt.cell == LAW.draw(steps(), bits)
+        assert receipt.cell == LAW.draw(steps(), bits[:DRAW_BYTES])
 
 
 def law_here() -> np.ndarray:
@@ -85,7 +85,7 @@ def law_here() -> np.ndarray:
 def test_bits_made_from_keys_follow_the_table() -> None:
     """What a device draws with: 16 bytes of an HMAC under a key of the operating system's."""
     drawn = [
-        LAW.draw(steps(), Period("round", number).bits(key, document().id)[1])
+        LAW.draw(steps(), Period("round", number).bits(key, document().id)[1][:DRAW_BYTES])
         for key in (SYSTEM.bytes(32) for _ in range(50))
         for number in range(100)
     ]
@@ -123,6 +123,7 @@ def half(seed: int) -> np.ndarray:
     return gains
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_million_draws_follow_the_table_and_a_tilt_is_found() -> None:
     counts = counted(1_000_000, 1)

@@ -41,6 +41,7 @@ def no_signal() -> tuple[float, float]:
     raise TimeoutError("no signal")
 
 
+@pytest.mark.slow
 def test_a_backup_put_back_keeps_devices_and_counts_nothing_twice(tmp_path: Path) -> None:
     """Promises 32 and 37, on the service as it is."""
     database, backup = tmp_path / "geoveil.db", tmp_path / "monday.db"

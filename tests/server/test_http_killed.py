@@ -81,6 +81,7 @@ def test_an_acknowledged_report_survives_a_killed_process(tmp_path: Path) -> Non
         kill_again_and_again(server, kills=5, acknowledged=1500, batch=3)
 
 
+@pytest.mark.slow
 def test_reports_of_every_promise_and_slot_survive_a_killed_process(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
         offered = {"epsilon_per_km": None, "promises_per_km": [0.5, 1.0]}

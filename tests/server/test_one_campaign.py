@@ -56,7 +56,10 @@ def assert_same(body: dict[str, Any], campaign: gv.Campaign) -> None:
     assert body["manipulation_gain"]["gain"] == gain.gain
 
 
-@pytest.mark.parametrize("changed", [{}, {"guarded": True}, {"trusted_seed": True}])
+@pytest.mark.parametrize(
+    "changed",
+    [{}, pytest.param({"guarded": True}, marks=pytest.mark.slow), {"trusted_seed": True}],
+)
 @pytest.mark.parametrize("resumed", [False, True])
 def test_library_and_service_agree_bit_for_bit(changed: dict[str, Any], resumed: bool) -> None:
     city = City(campaign_settings(camouflage=0.7, **changed))

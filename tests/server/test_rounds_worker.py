@@ -26,7 +26,8 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import SLOW_CLOCKS_S, VIEWS, Conclusion, Work, conclude
+from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
+from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
@@ -250,8 +251,8 @@ def test_an_estimate_that_cannot_be_finished_is_published_and_says_what_it_lacks
         name: expected[name] for name in expected if name in body
     }
     assert ("interval" in body, "alarm" in body) == (parts > 0, parts > 1)
-    for view in VIEWS.values():
-        assert view.render(record.body)
+    for ending in VIEWS:
+        assert rendered(ending, record.body)
     city.wait(2)
     state = city.campaigns.state("paris")
     assert (state["round"], state["alarm"]) == (2, body.get("alarm"))

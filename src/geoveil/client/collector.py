@@ -327,8 +327,10 @@ class Collector:
         document = _chosen(self._latest, promise_per_km)
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
-        if trip not in (None, document.trips):
-            raise Refused("trips" if document.trips else "places")
+        if trip is False and document.trips:
+            raise Refused("trips")
+        if trip is True and not document.trips:
+            raise Refused("places")
         if cost_of(document).epsilon_per_km > max_epsilon_per_km:
             raise Refused("promise")
         if now_s < document.not_before_s - CLOCK_SKEW_S:
