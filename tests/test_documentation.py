@@ -101,7 +101,16 @@ def run_commands(block: Block, folder: Path) -> None:
         assert done.returncode == 0, f"{block.page.name}: {command}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+LONGER = {"areas.md", "choice-and-time.md", "optimal.md", "release.md"}
+"""Pages whose examples run with the long tests: ``make promises``."""
+
+
+def _page(page: Path) -> Any:
+    marks = [pytest.mark.slow] if page.name in LONGER else []
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", [_page(page) for page in PAGES])
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")

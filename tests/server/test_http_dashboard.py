@@ -121,6 +121,7 @@ def _fine(send: Callable[[Any], None]) -> str:
     return "fine"
 
 
+@pytest.mark.slow
 def test_a_calculation_that_fails_says_where_and_the_next_is_answered() -> None:
     calculator = Calculator()
     with pytest.raises(CalculationFailed) as caught:

@@ -31,6 +31,7 @@ def test_nothing_is_lost_and_everybody_reports_again_within_a_minute(
         assert not faults.difference()
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_file_count_every_report_once(tmp_path: Path) -> None:
     """SQLite lets one of them write at a time; the other waits its turn."""
     (tmp_path / "other").mkdir()

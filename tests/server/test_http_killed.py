@@ -89,6 +89,7 @@ def test_reports_of_every_promise_and_slot_survive_a_killed_process(tmp_path: Pa
         kill_again_and_again(server, kills=2, acknowledged=600, batch=3, **offered, **slots)
 
 
+@pytest.mark.slow
 def test_trips_survive_a_killed_process_with_both_their_ends(tmp_path: Path) -> None:
     with Live(tmp_path) as server:
         kill_again_and_again(server, kills=2, acknowledged=600, batch=3, trips=True)

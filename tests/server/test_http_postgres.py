@@ -44,6 +44,7 @@ def test_an_acknowledged_report_survives_200_killed_processes(
     assert len(ledger.counted) >= 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
 )

@@ -535,6 +535,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_process_does_not_outlive_a_killed_server(tmp_path: Path) -> None:
     script = tmp_path / "server_that_dies.py"
     script.write_text(ORPHAN, encoding="utf-8")
@@ -597,6 +598,7 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     assert city.campaigns.estimate("paris").round == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -> None:
     estimator, looks = Estimator(), []
     work = city.campaigns.work(closed(city))

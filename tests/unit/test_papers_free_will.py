@@ -114,6 +114,7 @@ def test_more_people_give_better_estimates() -> None:
         assert (np.diff(errors) < 0).all()
 
 
+@pytest.mark.slow
 def test_geometric_mixtures_on_the_map(shared_data: Callable[[str], Path]) -> None:
     """[INV]_M is far behind GIBU; in the other direction the test would fail."""
     path = shared_data("gowalla-san-francisco.csv.gz")
@@ -146,6 +147,7 @@ def test_ratings() -> None:
     assert [rating(ratio) for ratio in (0.9, 1.29, 2.0, 2.3)] == [EXCELLENT, EXCELLENT, GOOD, BAD]
 
 
+@pytest.mark.slow
 def test_strategies_are_optimal_and_combining_their_results_is_far_behind(tmp_path: Path) -> None:
     """Figure 6: Table 8's limits on the line; inversion is no method of that figure."""
     made = mixture("Shokri's", "linear", DataFolder())

@@ -116,6 +116,7 @@ def test_under_rappor_the_methods_are_close_and_everything_is_recovered() -> Non
     assert recovered.agreement is Agreement.YES
 
 
+@pytest.mark.slow
 def test_without_data_the_city_is_left_out_and_the_rest_is_drawn(tmp_path: Path) -> None:
     report = run(
         "ibu", data=tmp_path, quick=True, out=tmp_path / "out", only=["figure-2", "figure-9"]

@@ -31,6 +31,7 @@ def column(found: Finding, name: str) -> np.ndarray:
     return np.array([row[at] for row in found.table.rows], dtype=np.float64)
 
 
+@pytest.mark.slow
 def test_what_needs_no_data(tmp_path: Path) -> None:
     names = ["figure-2", "figure-3", "open-question"]
     report = run("noise", quick=True, out=tmp_path, only=names)
