@@ -2,16 +2,18 @@
 
 Trips are consecutive check-ins of one user of New York within eight hours, each its own person. The file is
 looked for in ``GEOVEIL_DATA`` or ``../shared/data``. The score is the common part of commuters, Σ min of two
-flow matrices: 1 where they agree. ``--quick`` is one seed at one promise.
+flow matrices: 1 where they agree. ``--quick`` is one seed at one promise. ``--time 24x16,100000`` measures
+how long so many drawn trips between so many cells take instead, and the memory of the whole process.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import process_time
+from time import perf_counter, process_time
 from typing import Literal
 
 import numpy as np
@@ -109,7 +111,7 @@ class Case:
         return f"{self.epsilon_per_km:g},{self.camouflage:g},{self.between}"
 
     def lines(self, city: CityTrips, seeds: int) -> Iterator[str]:
-        """The scores, mean over seeds; of the first seed the intervals too."""
+        """The scores and how much the intervals hold, over all seeds."""
         truth = city.truth()
         prior = (truth.sum(axis=0) + truth.sum(axis=1)) / 2
         trips = gv.Trips(
@@ -122,6 +124,8 @@ class Case:
             )
         )
         scores, spent = [], 0.0
+        covered: list[float] = []
+        stays: list[tuple[float, float]] = []
         for seed in range(seeds):
             reports = city.reports(trips, self.between, seed)
             before = process_time()
@@ -130,13 +134,13 @@ class Case:
             product = np.outer(flows.origins, flows.destinations)
             made = (_shares(*reports), product, flows.matrix)
             scores.append([common_part(each, truth) for each in made])
-            if seed == 0:
-                bars = _bars(flows, truth)
+            covered.append(_covered(flows, truth))
+            stays.append(flows.stay_interval())
         raw, product_of, ours = np.mean(scores, axis=0)
         yield (
             f"| ε = {self.epsilon_per_km:g}, camouflage {self.camouflage:g}, between {self.between} "
             f"| {_pair(raw)} | {_pair(product_of)} | {_pair(ours)} | {ours[0] / raw[0]:.2f} "
-            f"| {bars} | {spent / seeds:.0f} s |"
+            f"| {_held(stays, float(np.trace(truth)))} | {np.mean(covered):.3f} | {spent / seeds:.0f} s |"
         )
 
 
@@ -144,13 +148,49 @@ def _pair(score: FloatArray) -> str:
     return f"{score[0]:.3f} ({score[1]:.3f})"
 
 
-def _bars(flows: Flows, truth: FloatArray) -> str:
-    """The share that stays, its interval, and how many district pairs with a trip lie in theirs."""
+def _covered(flows: Flows, truth: FloatArray) -> float:
+    """How many of the district pairs with a trip lie in their intervals."""
     low, high = flows.between(districts()).interval()
     true = _summed(truth)
-    covered = ((low <= true) & (true <= high))[true > 0].mean()
-    ends = "–".join(f"{end:.3f}" for end in flows.stay_interval())
-    return f"{flows.stay_share:.3f} ({ends}), truth {np.trace(truth):.3f} | {covered:.3f}"
+    return float(((low <= true) & (true <= high))[true > 0].mean())
+
+
+def _held(intervals: Sequence[tuple[float, float]], share: float) -> str:
+    """How often the true share that stays lies inside, and the first interval."""
+    held = sum(low <= share <= high for low, high in intervals)
+    first = "–".join(f"{end:.3f}" for end in intervals[0])
+    return f"{share:.3f} in {held} of {len(intervals)} ({first})"
+
+
+def timed(asked: str) -> Iterator[str]:
+    """Columns × rows of cells and trips between them, near ones more often: the flows, then the intervals."""
+    sides, _, number = asked.partition(",")
+    columns, rows = (int(side) for side in sides.split("x"))
+    grid, people = gv.Grid(rows=rows, columns=columns, cell_km=1.0), int(number)
+    generator = np.random.default_rng(0)
+    crowd = generator.dirichlet(np.full(grid.size, 0.3))
+    origins = generator.choice(grid.size, people, p=crowd)
+    row, column = np.divmod(origins, columns)
+    away = np.rint(generator.laplace(scale=2.0, size=(2, people))).astype(int)
+    destinations = np.clip(row + away[0], 0, rows - 1) * columns + np.clip(
+        column + away[1], 0, columns - 1
+    )
+    trips = gv.Trips(gv.elastic(grid, epsilon_per_km=2.0, between="cells"))
+    tally = trips.tally(*trips.sample(origins, destinations, randomness=gv.seeded(1)))
+    replicates = min(_REPLICATES, (1 << 27) // grid.size**2)
+    begun, spent = perf_counter(), process_time()
+    flows = trips.fit(tally, replicates=replicates)
+    yield f"{grid.size:,} cells, {people:,} trips: flows in {_since(begun, spent)}; {flows.stopped}"
+    begun, spent = perf_counter(), process_time()
+    low, high = flows.stay_interval()
+    yield f"intervals from {replicates} replicates in {_since(begun, spent)}"
+    stay = float((origins == destinations).mean())
+    yield f"the share that stays: {low:.3f}–{high:.3f}, truth {stay:.3f}"
+    yield f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+
+
+def _since(begun: float, spent: float) -> str:
+    return f"{perf_counter() - begun:.0f} s ({process_time() - spent:.0f} s of processor)"
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -158,10 +198,15 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trips", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed at one promise")
     parser.add_argument("--seeds", type=int, default=3, help="how many the scores are a mean of")
+    parser.add_argument("--time", metavar="CELLS,TRIPS", help="how long, such as 24x16,100000")
     parser.add_argument(
         "cases", nargs="*", help="such as 0.5,0,cells: ε per km, camouflage, between; else all"
     )
     asked = parser.parse_args(sys.argv[1:] if given is None else given)
+    if asked.time:
+        for line in timed(asked.time):
+            print(line, flush=True)
+        return 0
     city = CityTrips.load()
     print(
         "| | raw reports | product of marginals | flows | × raw | stays | districts covered | processor |"
