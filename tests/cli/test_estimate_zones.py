@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gaps = districts(zone(48.8, 2.2, 48.92, 2.32, "a"), zone(48.8, 2.31, 48.92, 2.33, "b"))
     (folder / "gaps.geojson").write_text(json.dumps(gaps))
     run(
-        "obfuscate", folder / "people.csv", "-o", folder / "noisy.csv", "--mechanism", "elastic",
+        "obfuscate", folder / "people.csv", "-o", folder / "noisy.csv",
         "--epsilon-per-km", 1, "--within", folder / "limits.geojson", "--cell-km", 1, "--seed", 1,
     )  # fmt: skip
     return folder
@@ -43,12 +43,26 @@ def test_a_row_for_each_district(folder: Path) -> None:
     out = folder / "districts.csv"
     said = run("estimate", folder / "noisy.csv", "--zones", folder / "zones.geojson", "-o", out)
     assert said["zones"] == 2
+    assert "each interval is for one district by itself" in said["error_bars"]
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert [row["region"] for row in rows] == ["west", "east"]
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1.0)
     for row in rows:
         assert float(row["low"]) < float(row["share"]) < float(row["high"])
+
+
+def test_districts_are_told_with_their_intervals(folder: Path) -> None:
+    asked = ["estimate", "noisy.csv", "--zones", "zones.geojson", "-o", "told.csv"]
+    paths = [str(folder / each) if "." in each else each for each in asked]
+    told = CliRunner().invoke(program, paths)
+    assert told.exit_code == 0, told.output
+    with (folder / "told.csv").open() as file:
+        rows = {row["region"]: row for row in csv.DictReader(file)}
+    fullest = max(rows.values(), key=lambda row: float(row["share"]))
+    share, low, high = (f"{100 * float(fullest[name]):.2f}" for name in ("share", "low", "high"))
+    assert f"{fullest['region']}: {share} % ({low}–{high})" in " ".join(told.stdout.split())
+    assert "fullest cells" not in told.stdout
 
 
 def test_shapes_are_kept(folder: Path) -> None:

@@ -40,7 +40,7 @@ def mechanism_options(names: Iterable[str]) -> Decorator:
     """``--mechanism``, one of ``names``, and its promise; the command gets both as ``choice``."""
     return together(
         click.option(
-            "--mechanism", default="planar-geometric", show_default=True, metavar="NAME",
+            "--mechanism", default=ELASTIC, show_default=True, metavar="NAME",
             help=f"One of {', '.join(names)}; or a mechanism document (.json).",
         ),
         *(click.option(_flag(name), type=float, help=text) for name, text in PROMISES.items()),

@@ -66,7 +66,7 @@ class Console:
     def warn_of_outside(self, outside: OutsideCount) -> None:
         """Say where one place in a hundred or more lies outside, and what may be wrong."""
         if outside.worth_a_warning:
-            self.warn(f"{outside.sentence()}; {outside.hint or 'is it the right box?'}")
+            self.warn(f"{outside.sentence()}; {outside.hint or 'is it the right map?'}")
 
     def randomness(self, seed: int | None) -> gv.Randomness:
         """The system's randomness; with a seed, and a warning, one that can be repeated."""

@@ -37,7 +37,7 @@ _RULES: dict[str, tuple[str, type]] = {
     "steps": ("Steps", int),
 }
 _STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
-_SHOWN_CELLS = 5
+_SHOWN = 5
 _ESTIMATING = 0.4
 """The part of the work before the error bars, roughly."""
 
@@ -190,43 +190,50 @@ def command(
     with console.progress("counting") as progress:
         inputs = Inputs(sources, mechanism, area, reading, console, progress)
         tallies = inputs.tallies() if joint is None else inputs.by_person(joint)
-        estimate, result = _estimated(choice, level, tallies, progress)
+        part = "cell" if districts is None else "district"
+        estimate, result = _estimated(choice, level, tallies, progress, part)
         progress.stage("writing")
-        said = ""
+        shares = None
         if districts is None:
             results.write_result(output, result, format=reading.format)
         else:
-            shares = {"": districts.shares(estimate)}
-            said = shares[""].summary()
+            shares = districts.shares(estimate)
+            about = result.description or {}
             write_zones(
-                output,
-                districts.outlines,
-                shares,
-                level,
-                result.description or {},
-                format=reading.format,
+                output, districts.outlines, {"": shares}, level, about, format=reading.format
             )
         if plot is not None:
             drawn = report_map(
                 result, promises=list(estimate.promises), reports=estimate.total, level=level
             )
             maps_of.write_figure(plot, drawn)
+    people = "reports" if joint is None else "people"
+    _tell(
+        console, estimate, result, shares, level, {"output": output, "picture": plot, "of": people}
+    )
+
+
+def _tell(
+    console: Console, estimate: gv.Estimate, result: results.Result, districts: RegionShares | None,
+    level: float, told: dict[str, str | None],
+) -> None:  # fmt: skip
+    """What was found, for people or for machines; ``told`` has the files and what was counted."""
     untested = estimate.identifiable.reason.startswith("not tested")
     if not estimate.identifiable and not untested:
         console.warn(estimate.identifiable.reason)
     description = result.description or {}
-    values = {"output": output, "cells": result.space.size, **description}
+    values = {"output": told["output"], "cells": result.space.size, **description}
+    parts = f"{result.space.size:,} cells"
     if districts is not None:
-        values |= {"zones": len(districts.outlines), "zones_summary": said}
+        values |= {"zones": len(districts), "zones_summary": districts.summary()}
+        parts = f"{len(districts):,} districts over {parts}"
     most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
     none = "none: the estimate excludes a report that was seen"
-    fullest = np.argsort(-result.share, kind="stable")[:_SHOWN_CELLS].tolist()
     console.result(
         values,
         {
-            "estimate": f"{_parts_words(result.space, districts)} from {estimate.total:,} "
-            f"{'reports' if joint is None else 'people'}, in {in_words(output)}",
-            "districts": said,
+            "estimate": f"{parts} from {estimate.total:,} {told['of']}, in {in_words(told['output'] or '')}",
+            "districts": "" if districts is None else districts.summary(),
             "stopped": estimate.stopped,
             "beside the map": _beside_words(
                 description.get("reports_beside_the_map"), estimate.total
@@ -236,10 +243,26 @@ def command(
             # where it is not, a warning has said so
             "identifiable": estimate.identifiable.reason if estimate.identifiable else "",
             "left out": f"identifiability: {estimate.identifiable.reason}" if untested else "",
-            "fullest cells": ", ".join(_cell_words(result, cell) for cell in fullest),
-            "picture": plot,
+            **_fullest(result, districts, level),
+            "picture": told["picture"],
         },
     )
+
+
+def _fullest(
+    result: results.Result, districts: RegionShares | None, level: float
+) -> dict[str, str]:
+    """The cells, or districts, with most people, each with its interval where there is one."""
+    names: Sequence[object] = range(result.space.size)
+    if districts is None:
+        shares, low, high = result.share, result.low, result.high
+    else:
+        shares, names, (low, high) = districts.share, districts.names, districts.interval(level)
+    words = []
+    for at in np.argsort(-shares, kind="stable")[:_SHOWN].tolist():
+        bars = "" if low is None or high is None else f" ({100 * low[at]:.2f}–{100 * high[at]:.2f})"
+        words.append(f"{names[at]}: {100 * shares[at]:.2f} %{bars}")
+    return {f"fullest {'cells' if districts is None else 'districts'}": ", ".join(words)}
 
 
 def _estimate_slots(
@@ -337,18 +360,16 @@ def _asked_zones(
     return ZoneFile(file, name, area.within), shared.Area(area.box, area.cell_km)
 
 
-def _parts_words(space: gv.Space, districts: ZoneFile | None) -> str:
-    if districts is None:
-        return f"{space.size:,} cells"
-    return f"{len(districts.outlines):,} districts over {space.size:,} cells"
-
-
 def _reports(tallies: Sequence[gv.Tally]) -> int:
     return sum(tally.total for tally in tallies)
 
 
 def _estimated(
-    choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar
+    choice: EstimatorChoice,
+    level: float,
+    tallies: Sequence[gv.Tally],
+    progress: ProgressBar,
+    part: str,
 ) -> tuple[gv.Estimate, results.Result]:
     """The estimate, and all that a file says of it."""
     with_bars = choice.uncertainty != "none"
@@ -373,7 +394,7 @@ def _estimated(
     if any(beyond):
         beside = sum(int(tally.counts[tally.space.size :].sum()) for tally in tallies)
         more["reports_beside_the_map"] = beside
-    result = results.estimate_result(estimate, level=level, with_bars=with_bars, **more)
+    result = results.estimate_result(estimate, level=level, with_bars=with_bars, part=part, **more)
     if None not in beyond:  # all reports are places: cells of the map, or beside it
         named = np.sum([tally.counts[: tally.space.size] for tally in tallies], axis=0)
         result = replace(result, reports=named)
@@ -397,10 +418,3 @@ def _beside_words(reports: int | None, total: int) -> str:
     if reports is None:
         return ""
     return f"{reports:,} of {total:,} reports ({100 * reports / max(total, 1):.3g} %) name no cell of it"
-
-
-def _cell_words(result: results.Result, cell: int) -> str:
-    words = f"{cell}: {100 * result.share[cell]:.2f} %"
-    if result.low is None or result.high is None:
-        return words
-    return f"{words} ({100 * result.low[cell]:.2f}–{100 * result.high[cell]:.2f})"

@@ -190,7 +190,7 @@ def check_grid(name: str, space: object) -> None:
     """Noise in the plane needs a grid."""
     if not isinstance(space, Grid):
         raise InvalidInput(
-            f"{name} (on {space!r}) must be on a Grid; use Exponential or Elastic elsewhere"
+            f"{name} (on {space!r}) must be on a whole grid; use elastic or exponential on other maps"
         )
 
 

@@ -317,7 +317,7 @@ class LocationTable:
         advice = outside.hint  # what may be wrong with places that all lie outside, or many of them
         if advice == SWAPPED:
             advice = f"{advice}: {self._swap}, or write the box as south,west,north,east"
-        outside.check(self.name, advice or f"{self._columns}, and is it the right box?")
+        outside.check(self.name, advice or f"{self._columns}, and is it the right map?")
 
     @property
     def _swap(self) -> str:

@@ -190,7 +190,7 @@ def obfuscate(
     persons = None if limit is None else reporting.number(_persons(frame, columns, limit.column))
     places, taken = reporter.place(true_lat, true_lng)
     count = reporter.outside
-    count.check("the table", count.hint or "are these the right columns, and is it the right box?")
+    count.check("the table", count.hint or "are these the right columns, and is it the right map?")
     if count.dropped:
         advice = count.hint and f"; {count.hint}"
         warnings.warn(f"{count.sentence()}{advice}", stacklevel=2)

@@ -64,10 +64,16 @@ class Result:
 
 
 def estimate_result(
-    estimate: Estimate, *, level: float = 0.95, with_bars: bool = True, **more: Any
+    estimate: Estimate,
+    *,
+    level: float = 0.95,
+    with_bars: bool = True,
+    part: str = "cell",
+    **more: Any,
 ) -> Result:
     """An estimate as a file holds it, with all that it says of itself; ``more`` goes into the description.
 
+    ``part`` is what the file has a row for, a cell or a district.
     What an estimate that was recalled no longer knows (its likelihood, what could be told apart) is null.
     """
     told = "none: they were not asked for"
@@ -81,7 +87,7 @@ def estimate_result(
         "identifiable": None if identifiable is None else bool(identifiable),
         "identifiability": None if identifiable is None else identifiable.reason,
         "interval_level": level if with_bars else None,
-        "error_bars": f"{estimate.errors.method}; {_ABOUT_INTERVALS}" if with_bars else told,
+        "error_bars": f"{estimate.errors.method}; {_about_intervals(part)}" if with_bars else told,
         "promises": list(estimate.promises),
         **more,
     }
@@ -97,10 +103,11 @@ def shares_and_bars(estimate: Estimate, level: float | None) -> Result:
     return Result(estimate.space, estimate.distribution, estimate.standard_error, low, high)
 
 
-_ABOUT_INTERVALS = (
-    "each interval is for one cell by itself, around the unbiased share, which may lie beside the share "
-    "shown, and never narrower than in a poll without noise"
-)
+def _about_intervals(part: str) -> str:
+    return (
+        f"each interval is for one {part} by itself, around the unbiased share, which may lie beside the "
+        "share shown, and never narrower than in a poll without noise"
+    )
 
 
 def _known(ask: Callable[[], _Found]) -> _Found | None:
