@@ -174,3 +174,25 @@ def test_paris_is_drawn_nearly_as_well_as_by_the_best_stop_in_hindsight(
         found = earth_movers_distance_km(estimate.distribution, truth, grid)
         ratios.append(found / best_in_hindsight(tally, truth, grid))
     assert np.mean(ratios) < 1.1
+
+
+def test_a_slow_beginning_is_no_end() -> None:
+    """Randomised response with many cells gains little at first, and more with every doubling."""
+    grid = gv.Grid(rows=10, columns=10, cell_km=1.0)
+    truth = np.random.default_rng(2).dirichlet(np.full(grid.size, 0.2))
+    mechanism = gv.RandomizedResponse(grid, epsilon=1.0)
+    law = mechanism.push(truth)
+    counts = np.random.default_rng(3).multinomial(1_000_000, law / law.sum())
+    estimate = IterativeBayesianUpdate().fit(gv.Tally(mechanism, counts))
+    assert estimate.steps > 500
+    even = np.full(grid.size, 1 / grid.size)
+    error = np.abs(estimate.distribution - truth).sum()
+    assert error < 0.5 * np.abs(even - truth).sum()
+
+
+def test_what_cannot_become_worth_it_within_the_limit_ends() -> None:
+    grid = gv.Grid(rows=10, columns=10, cell_km=1.0)
+    mechanism = gv.RandomizedResponse(grid, epsilon=0.1)
+    truth = np.random.default_rng(2).dirichlet(np.full(grid.size, 0.2))
+    counts = np.random.default_rng(3).multinomial(1_000_000, mechanism.push(truth))
+    assert IterativeBayesianUpdate().fit(gv.Tally(mechanism, counts)).steps < 200

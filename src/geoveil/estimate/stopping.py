@@ -25,6 +25,8 @@ Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
 
 _PARTS = 1000
+_STILL_GROWING = 1.5
+"""Gains of twice the steps that are so many times those before: 2 where each step gains the same."""
 
 
 class Meter:
@@ -211,7 +213,7 @@ class CrossValidated:
     (tried one by one up to 50, then every two per cent). It is then scaled by folds/(folds − 1),
     because all reports together carry that much more information than a complement. The search
     ends ``beyond`` steps after ``patience`` times the best step so far, or when twice the steps gain less
-    than ``least_gain`` nats over all reports.
+    than ``least_gain`` nats over all reports and will not before ``maximum``.
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step.
     ``seed`` makes the result reproducible.
@@ -283,9 +285,18 @@ class CrossValidated:
 
     def is_over(self, search: Search, step: int) -> bool:
         """Whether more steps are not worth trying."""
-        return (
-            step > self.patience * search.best + self.beyond or search.last_gain() < self.least_gain
-        )
+        if step > self.patience * search.best + self.beyond:
+            return True
+        gain, before = search.last_gains()
+        if gain >= self.least_gain:
+            return False
+        # Far from the maximum EM may begin slowly (randomised response with many cells): as long as twice the
+        # steps gain more and more, go on if that would become worth it within the limit.
+        growth = gain / before if before > 0 else 0.0
+        if growth < _STILL_GROWING or step >= self.maximum:
+            return True
+        doublings = math.log2(self.maximum / step)
+        return gain * growth**doublings < self.least_gain
 
     def _best(
         self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
@@ -330,9 +341,15 @@ class Search:
         """The best held-out log-likelihood so far."""
         return self._best_values[-1]
 
-    def last_gain(self) -> float:
-        """What the second half of the steps gained over the first; at least 40 are wanted."""
-        if self._tried[-1] < 40:
-            return np.inf
-        half = bisect_right(self._tried, self._tried[-1] // 2) - 1
-        return self._best_values[-1] - self._best_values[half]
+    def last_gains(self) -> tuple[float, float]:
+        """What the second half of the steps gained over the first, and that over its own first half.
+
+        At least 40 steps are wanted.
+        """
+        last = self._tried[-1]
+        if last < 40:
+            return math.inf, math.inf
+        end, half, quarter = (
+            self._best_values[bisect_right(self._tried, last // part) - 1] for part in (1, 2, 4)
+        )
+        return end - half, half - quarter
