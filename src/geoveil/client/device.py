@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 
 from geoveil.arrays import positive
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.channel.words import NEARBY_KM, explain, explain_nearby
+from geoveil.channel.words import NEARBY_KM, between_places, explain_nearby
 from geoveil.client.budget import Limits, Spent, left_of, spent_in_words
 from geoveil.client.collector import (
     Address,
@@ -268,8 +268,7 @@ class Device:
         spent = self.ledger.spent(self.address.origin, self._now_s())
         together = spent_in_words(spent.reports, spent.lifetime)
         limits = self.limits.left_in_words(spent)
-        reports, still = max(1, spent.reports), "who do not move" if spent.reports > 1 else ""
-        meaning = explain(spent.lifetime, None, NEARBY_KM, who=still, reports=reports)
+        meaning = between_places(spent.lifetime, NEARBY_KM, reports=max(1, spent.reports))
         return (
             f"{together}; {limits}. {self._operator(spent)} {meaning}{self._nearby(spent)}"
             f"{_BETWEEN_CELLS if spent.cells else ''}{_OF_TRIPS if spent.trips else ''}"

@@ -68,11 +68,11 @@ export function explainPromise(promise: Promised, reports = 1): string {
   const { level } = odds(promise, NEARBY_KM);
   const several = reports > 1;
   const away = `${roundedDown(NEARBY_KM * 1000, 4)} m`;
-  const still = several ? ", who do not move" : "";
+  const same = several ? `${grouped(reports)} reports, where neither of you moves` : "report";
   const pair =
     level <= ALIKE
-      ? `Whoever stands within ${away} of you${still && `${still},`} could have sent the same report`
-      : `Two people ${away} apart${still}`;
+      ? `Whoever stands within ${away} of you could have sent the same ${same}`
+      : `Two people ${away} apart${several ? ", who do not move" : ""}`;
   const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
   if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
   return (

@@ -64,7 +64,7 @@ it("speaks of odds that hold", () => {
       "of 100 such reports from one, at least 1 on average would also come from the other.",
   );
   expect(explainPromise({ epsilonPerKm: 4, slackNats: 0.03 }, 2)).toMatch(
-    /^Whoever stands within 200 m of you, who do not move, could have sent the same report: any 2 reports together are at most 2\.3 times/,
+    /^Whoever stands within 200 m of you could have sent the same 2 reports, where neither of you moves: any 2 reports together are at most 2\.3 times/,
   );
   expect(explainPromise({ epsilonPerKm: 200, slackNats: 0 })).toMatch(
     /at most e\^40 times as likely from one as from the other\.$/,
