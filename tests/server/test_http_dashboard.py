@@ -1,4 +1,4 @@
-"""What the dashboard asks: advice, rounds, noisy counts, regions, the backdrop, and a published map."""
+"""What the dashboard asks: rounds, noisy counts, regions, the backdrop, and a published map."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from server.test_http_routes import CAMPAIGN, closed, estimate, send
 
 __all__ = ["closed"]
 
-QUESTION: dict[str, Any] = {name: LYON[name] for name in ("box", "cell_km", "epsilon_per_km")}
 FIELD = {"type": "Polygon", "coordinates": [[[4.8, 45.7], [4.9, 45.7], [4.9, 45.8], [4.8, 45.7]]]}
 
 
@@ -54,63 +53,6 @@ def test_strangers_may_do_nothing_of_an_operator(service: InProcess) -> None:
             assert_problem(answer, "unauthorised")
             assert answer.headers.get("access-control-allow-origin") is None
     assert service.get(CAMPAIGN).json()["name"] == "Lyon"
-
-
-# --- Advice
-
-
-def test_advice_says_what_a_campaign_will_mean(service: InProcess) -> None:
-    answer = ask(service, "POST", "/api/advice", json={**QUESTION, "people": 20_000})
-    assert answer.status_code == 200
-    said = answer.json()
-    assert said["cells"] == 49
-    assert 1.0 < said["mean_distance_km"] < 4.0
-    assert 0.0 < said["leakage_bits"] < np.log2(49)
-    assert 0.0 < said["expected_error_km"] < said["reported_error_km"]
-    assert any("at most 1.24 times as likely" in each for each in said["sentences"])
-    for name in ("people", "reports", "map"):
-        assert sum(said["example"][name]) == pytest.approx(1.0)
-        assert len(said["example"][name]) == 49
-
-
-@pytest.mark.slow
-def test_more_people_make_a_better_map_and_a_smaller_epsilon_a_farther_report(
-    service: InProcess,
-) -> None:
-    def of(**changes: Any) -> Any:
-        return ask(service, "POST", "/api/advice", json=QUESTION | changes).json()
-
-    few, many, strong = of(people=1000), of(people=1_000_000), of(epsilon_per_km=0.5)
-    assert many["expected_error_km"] < few["expected_error_km"]
-    assert strong["mean_distance_km"] > few["mean_distance_km"]
-    assert strong["leakage_bits"] < few["leakage_bits"]
-
-
-IMPOSSIBLE: list[Any] = [
-    {"cell_km": 0.01},
-    {"cell_km": -1.0},
-    {"box": [1, 2, 1, 2]},
-    {"box": [95, 0, 96, 1]},
-    {"epsilon_per_km": 0.0},
-    {"epsilon_per_km": 1000.0},
-    {"camouflage": 2.0},
-]
-
-
-def test_advice_about_what_cannot_be_is_refused(service: InProcess) -> None:
-    for changes in IMPOSSIBLE:
-        answer = ask(service, "POST", "/api/advice", json=QUESTION | changes)
-        assert_problem(answer, "invalid-campaign")
-
-
-@pytest.mark.slow
-def test_advice_is_bounded_in_time_and_asked_again_at_leisure(
-    service: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboard, "ADVICE_S", 0.01)
-    assert_problem(ask(service, "POST", "/api/advice", json=QUESTION), "overloaded")
-    monkeypatch.undo()
-    assert ask(service, "POST", "/api/advice", json=QUESTION).status_code == 200
 
 
 def _broken(send: Callable[[Any], None]) -> str:

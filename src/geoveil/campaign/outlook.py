@@ -9,12 +9,12 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.words import NEARBY_KM, explain
+from geoveil.channel.words import NEARBY_KM, explain, explain_trip
 from geoveil.errors import MissingExtra
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.space import Grid
+from geoveil.space import AnyGrid, Grid, MaskedGrid
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""
@@ -28,7 +28,7 @@ _SEED = 1
 class Outlook:
     """The first round of a campaign, played with an example city in the place of the real one."""
 
-    grid: Grid
+    grid: AnyGrid
     """The cells it was worked out on."""
     cells: int
     """How many the campaign itself would have."""
@@ -67,12 +67,35 @@ class Outlook:
                 f"{_metres(self.error_km)} off, and the map of the reports as they are "
                 f"{_metres(self.reported_error_km)}."
             )
-        if self.coarser:
-            said.append(
-                f"Worked out on {self.grid.size} cells of {self.grid.cell_km:.2g} km in the place of "
-                f"your {self.cells:,}."
+        return [*said, *self._on_what()]
+
+    def sentences_of_trips(self) -> list[str]:
+        """What it means where every report is a trip: two places, each drawn by itself."""
+        bits = f"{self.leakage_bits:.2g} of the {_bits(self.city):.2g} bits"
+        return [
+            explain_trip(self.mechanism.guarantee, None, NEARBY_KM),
+            "A trip is charged twice, since it is two reports that are known to be one person's.",
+            (
+                f"Each end of a trip lands {self.mean_distance_km:.2g} km from where it was on average, and "
+                f"tells {bits} of which cell that was."
+            ),
+            (
+                "How far off the flows will be is not worked out beforehand: they come with intervals "
+                "between districts."
+            ),
+            *self._on_what(),
+        ]
+
+    def _on_what(self) -> list[str]:
+        """On which cells this was worked out, where they are not those of the campaign."""
+        if not self.coarser:
+            return []
+        return [
+            (
+                f"Worked out on {self.grid.size} cells of {self.grid.cell_km:.2g} km in the place of your "
+                f"{self.cells:,}."
             )
-        return said
+        ]
 
 
 def _bits(shares: FloatArray) -> float:
@@ -85,7 +108,7 @@ def _metres(km: float) -> str:
 
 
 @one_blas_thread()
-def outlook(grid: Grid, *, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
+def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
     """What a campaign's opening mechanism makes of an example city of so many people.
 
     The mechanism is the one a campaign opens with, which believes that people may be anywhere; the city
@@ -139,24 +162,29 @@ def _shares(counts: IntArray) -> FloatArray:
     return counts / total if total else even
 
 
-def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: Grid) -> float | None:
+def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: AnyGrid) -> float | None:
     try:
         return float(np.mean([earth_movers_distance_km(each, city, grid) for each in maps]))
     except MissingExtra:
         return None
 
 
-def coarsened(grid: Grid) -> Grid:
-    """The same box in cells so large that there are at most 160 of them."""
-    cell_km = grid.cell_km
-    while grid.size > MOST_CELLS and grid.box is not None:
-        cell_km *= max(1.05, float(np.sqrt(grid.size / MOST_CELLS)))
+def coarsened(grid: AnyGrid) -> AnyGrid:
+    """The same box, or the same city, in cells so large that there are at most 160 of them."""
+    coarse, cell_km = grid, grid.cell_km
+    while coarse.size > MOST_CELLS and grid.box is not None:
+        cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
         south, west, north, east = grid.box
-        grid = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
-    return grid
+        whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
+        coarse = whole
+        if isinstance(grid, MaskedGrid):
+            there = np.zeros(whole.size, dtype=np.bool_)
+            there[whole.locate_km(grid.centres, outside="clamp")] = True
+            coarse = MaskedGrid(whole, there)
+    return coarse
 
 
-def example_city(grid: Grid) -> FloatArray:
+def example_city(grid: AnyGrid) -> FloatArray:
     """Shares of the cells in a city of three crowds, with a fifth of the people in between."""
     low, high = grid.centres.min(axis=0), grid.centres.max(axis=0)
     size = np.maximum(high - low, grid.cell_km)

@@ -1,4 +1,4 @@
-"""What the dashboard asks beside what everybody may: advice, the rounds, noisy counts, regions, a backdrop.
+"""What the dashboard asks beside what everybody may: the rounds, noisy counts, regions, area, backdrop.
 
 All of it is for operators, but for the backdrop, which every page may draw, and regions of a published map.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,16 +15,16 @@ from geoveil.errors import GeoveilError, InvalidInput
 from geoveil.estimate.regions import members_of
 from geoveil.server import openapi as api
 from geoveil.server import questions
+from geoveil.server.advice_routes import OPERATIONS
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.conclusion import LEVEL, read_body
 from geoveil.server.estimate_routes import QUERY, asked_round
-from geoveil.server.flow_handlers import OPERATIONS
 from geoveil.server.handlers import HELD, answer, operation
 from geoveil.server.openapi import JSON, Audience
 from geoveil.server.pages import HTML, policy
-from geoveil.server.problem import Problem, decode, tagged
+from geoveil.server.problem import Problem, tagged
 from geoveil.server.questions import Evidence
-from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.settings_of_campaign import refused
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
 from geoveil.space import Space, space_from_dict
 from geoveil.space.outline import Outline
@@ -36,49 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS"]
 
 DASHBOARD, PUBLIC_MAP, CERTIFICATE = "index.html", "m/index.html", "certificate/index.html"
-ADVICE_S, REGIONS_S = 60.0, 60.0
+REGIONS_S = 60.0
 """How long an operator waits at most, turns of others included."""
 READER_S = 20.0
 """How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
 GEOJSON = "application/geo+json"
-_QUESTION = msgspec.json.Decoder(api.Question)
-
-
-@operation(
-    "POST /api/advice",
-    "What a promise and a dial will mean, before a campaign is made",
-    Audience.OPERATOR,
-    {200: ("In numbers, in words and on an example city.", {JSON: api.Advice})},
-    problems=("invalid-campaign", "overloaded"),
-    body=api.Question,
-)
-async def advice(service: Service, request: Request) -> Response:
-    """The outlook of a campaign that does not exist yet."""
-    asked = decode(_QUESTION, await service.body(request.scope, request.receive))
-    settings = CampaignSettings(
-        name="advice",
-        box=asked.box,
-        cell_km=asked.cell_km,
-        epsilon_per_km=asked.epsilon_per_km,
-        camouflage=asked.camouflage,
-    )
-    try:
-        settings.problems()
-    except InvalidInput as error:
-        raise Problem("invalid-campaign", str(error)) from None
-    found = await service.working(
-        service.calculator.answer,
-        ADVICE_S,
-        questions.advise,
-        asked.box,
-        asked.cell_km,
-        asked.epsilon_per_km,
-        asked.camouflage,
-        asked.people,
-    )
-    if isinstance(found, str):
-        raise Problem("invalid-campaign", found)
-    return answer(found)
 
 
 @operation(
@@ -220,7 +181,7 @@ async def put_area(service: Service, request: Request) -> Response:
     try:
         await service.working(service.campaigns.draw, campaign, given)
     except InvalidInput as problem:
-        raise Problem("invalid-campaign", str(problem)) from None
+        raise refused(problem) from None
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 

@@ -20,7 +20,7 @@ from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.pages import HTML, PARTICIPANT
 from geoveil.server.problem import Problem, decode, tagged
-from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.settings_of_campaign import CampaignSettings, refused
 from geoveil.store import Overloaded, StoreFailed
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def create(service: Service, request: Request) -> Response:
     try:
         record = await service.working(service.campaigns.create, settings)
     except InvalidInput as error:
-        raise Problem("invalid-campaign", str(error)) from None
+        raise refused(error) from None
     location = f"/api/campaigns/{record.id}"
     return answer(api.Created(record.id, service.link(record.id)), 201, location=location)
 
@@ -130,7 +130,7 @@ async def change(service: Service, request: Request) -> Response:
             published=changes.published,
         )
     except InvalidInput as error:
-        raise Problem("invalid-campaign", str(error)) from None
+        raise refused(error) from None
     if changes.next_round_now:
         await service.blocking(service.campaigns.next_round, campaign)
     values = await service.blocking(service.campaigns.state, campaign)

@@ -225,29 +225,6 @@ class State(msgspec.Struct, frozen=True):
     choices: Any
 
 
-class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A campaign that might be made."""
-
-    box: tuple[float, float, float, float]
-    cell_km: float
-    epsilon_per_km: float
-    camouflage: float = 0.5
-    people: Annotated[int, Meta(ge=1, le=100_000_000)] = 10_000
-
-
-class Advice(msgspec.Struct, frozen=True):
-    """What it will mean, worked out on an example city: distances and errors in kilometres."""
-
-    cells: int
-    people: int
-    mean_distance_km: float
-    leakage_bits: float
-    expected_error_km: float | None
-    reported_error_km: float | None
-    sentences: list[str]
-    example: dict[str, Any]
-
-
 class RoundOf(msgspec.Struct, frozen=True):
     """One round. Times are seconds since 1970."""
 

@@ -71,6 +71,8 @@ class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     title: str
     status: int
     detail: str
+    field: str = ""
+    """Of ``invalid-campaign``: the setting that it is about, where it is about one."""
 
 
 class Problem(GeoveilError):
@@ -81,17 +83,24 @@ class Problem(GeoveilError):
     """
 
     def __init__(
-        self, name: str, detail: str = "", *, headers: Mapping[str, str] | None = None
+        self,
+        name: str,
+        detail: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        field: str = "",
     ) -> None:
         self.name = name
         self.kind = PROBLEMS[name]
         self.detail = detail or self.kind.title
         self.headers = dict(headers or {})
+        self.field = field
         super().__init__(self.detail)
 
     def body(self) -> ProblemBody:
         """What is sent, and what stands in the results of a batch."""
-        return ProblemBody(BASE + self.name, self.kind.title, self.kind.status, self.detail)
+        kind = self.kind
+        return ProblemBody(BASE + self.name, kind.title, kind.status, self.detail, self.field)
 
     def response(self) -> Response:
         """The whole answer."""

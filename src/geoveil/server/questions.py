@@ -1,6 +1,6 @@
-"""What operators ask that must be worked out: the outlook of a campaign, and the share of a region.
+"""What is asked of an estimate and must be worked out again: the shares of regions.
 
-These run in a process apart. What is asked and what is answered is small and plain.
+This runs in a process apart. What is asked and what is answered is small and plain.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.campaign.outlook import outlook
 from geoveil.campaign.rounds import Closing, Round, found_fakes
 from geoveil.document.wire import read_kept
 from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.regions import RegionShares
 from geoveil.server.conclusion import LEVEL, read_body, round_of
-from geoveil.space import Grid
 
 Send = Callable[[Any], None]
 
@@ -57,42 +55,6 @@ class Evidence:
     def round(self, number: int) -> Round:
         """One of its rounds."""
         return round_of(number, read_kept(self.documents[number]), self.counts[number])
-
-
-def advise(
-    send: Send, box: tuple[float, float, float, float], cell_km: float, epsilon_per_km: float,
-    camouflage: float, people: int,
-) -> dict[str, Any] | str:  # fmt: skip
-    """The outlook as plain values, or a sentence why there is none."""
-    try:
-        return _advice(box, cell_km, epsilon_per_km, camouflage, people)
-    except GeoveilError as problem:
-        return str(problem)
-
-
-@lru_cache(64)
-def _advice(
-    box: tuple[float, float, float, float], cell_km: float, epsilon_per_km: float,
-    camouflage: float, people: int,
-) -> dict[str, Any]:  # fmt: skip
-    south, west, north, east = box
-    grid = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
-    seen = outlook(grid, epsilon_per_km=epsilon_per_km, camouflage=camouflage, people=people)
-    return {
-        "cells": seen.cells,
-        "people": seen.people,
-        "mean_distance_km": seen.mean_distance_km,
-        "leakage_bits": seen.leakage_bits,
-        "expected_error_km": seen.error_km,
-        "reported_error_km": seen.reported_error_km,
-        "sentences": seen.sentences(),
-        "example": {
-            "space": seen.grid.to_dict(),
-            "people": seen.city.tolist(),
-            "reports": seen.reported.tolist(),
-            "map": seen.brought_back.tolist(),
-        },
-    }
 
 
 class RegionAnswer(NamedTuple):

@@ -17,6 +17,7 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import MOST_SLOTS, Every, Slots
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
+from geoveil.server.problem import Problem
 from geoveil.space import MATRIX_LIMIT, Box, Grid
 from geoveil.store import RoundRecord
 
@@ -29,6 +30,20 @@ MINUTE_HOURS = 1 / 60
 MOST_TRIP_CELLS = 512
 """Of a campaign of trips: up to here the unknown lives on quarters of cells. Intervals of large maps may
 not be ready in the time of an estimate, which then says so."""
+
+
+class InvalidSetting(InvalidInput):
+    """A setting that cannot be: ``field`` is its name, for forms that say so beside it."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def refused(error: InvalidInput) -> Problem:
+    """The answer to settings that cannot be."""
+    field = error.field if isinstance(error, InvalidSetting) else ""
+    return Problem("invalid-campaign", str(error), field=field)
 
 
 def _between(low: float, high: float, description: str) -> Meta:
@@ -211,27 +226,30 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         """Raise ``InvalidInput`` with one sentence about the first setting that cannot be."""
         name = self.name
         if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable() or not name.strip():
-            raise InvalidInput(f"name must have 1 to {NAME_LENGTH} printable characters")
+            raise InvalidSetting("name", f"name must have 1 to {NAME_LENGTH} printable characters")
         if self.id is not None and not re.fullmatch(ID_PATTERN, self.id):
-            raise InvalidInput(
-                "id must be 1 to 63 small letters, digits and hyphens, with no hyphen at either end"
+            raise InvalidSetting(
+                "id",
+                "id must be 1 to 63 small letters, digits and hyphens, with no hyphen at either end",
             )
         self._check_promises()
         for field, (low, high) in _bounds().items():
             value = getattr(self, field)
             if value is not None and not (math.isfinite(value) and low <= value <= high):
-                raise InvalidInput(
-                    f"{field} ({value:.6g}) must lie between {low:.6g} and {high:.6g}"
+                raise InvalidSetting(
+                    field, f"{field} ({value:.6g}) must lie between {low:.6g} and {high:.6g}"
                 )
         if self.most_leverage is not None:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "most_leverage",
                 f"most_leverage ({self.most_leverage:g}) must be left out: a promise between positions "
-                "has no bound on what a fake report weighs"
+                "has no bound on what a fake report weighs",
             )
         if self.round_size is not None and self.round_size < self.minimum_reports:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "round_size",
                 f"round_size ({self.round_size}) must be at least minimum_reports "
-                f"({self.minimum_reports}); raise one or lower the other"
+                f"({self.minimum_reports}); raise one or lower the other",
             )
         self._check_grid()
         self._check_slots()
@@ -242,53 +260,64 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         """A campaign of trips keeps one mechanism: flows of different ones are not pooled."""
         for name in ("promises_per_km", "slots", "guarded", "trusted_seed"):
             if getattr(self, name):
-                raise InvalidInput(
+                raise InvalidSetting(
+                    name,
                     f"{name} must be left out of a campaign of trips, which keeps one mechanism and one map "
-                    "of flows"
+                    "of flows",
                 )
         cells = self.grid.size
         if cells > MOST_TRIP_CELLS:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "cell_km",
                 f"the box must have at most {MOST_TRIP_CELLS} cells for trips, not {cells}: flows are "
-                "between all pairs of them; use larger cells, or a smaller box"
+                "between all pairs of them; use larger cells, or a smaller box",
             )
 
     def _check_slots(self) -> None:
         if (self.slots is None) != (self.zone is None):
-            raise InvalidInput(
-                "slots and zone must be given together, such as hour and Europe/Paris; or neither"
+            raise InvalidSetting(
+                "zone",
+                "slots and zone must be given together, such as hour and Europe/Paris; or neither",
             )
+        if self.zone is None:
+            return
+        try:
+            Slots.of_hours(self.zone, weekdays=False).time_zone  # noqa: B018 — raises where it is none
+        except Unsupported as problem:
+            raise InvalidSetting("zone", str(problem)) from None
         try:
             slots = self.time_slots
-            if slots is None:
-                return
-            slots.time_zone  # noqa: B018 — raises where this machine does not know it
-            number = len(slots.names)
-            if number < 2:
-                raise InvalidInput("slots must be at least 2; leave them out where there is one")
-        except (InvalidFile, Unsupported) as problem:
-            raise InvalidInput(str(problem)) from None
+        except InvalidFile as problem:
+            raise InvalidSetting("slots", str(problem)) from None
+        number = 0 if slots is None else len(slots.names)
+        if number < 2:
+            raise InvalidSetting(
+                "slots", "slots must be at least 2; leave them out where there is one"
+            )
         levels, cells = len(self.promises_per_km or (0,)), self.grid.size
         if levels * number * cells > MOST_COUNTS:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "slots",
                 f"slots ({number}) × promises ({levels}) × cells ({cells:,}) must be at most "
-                f"{MOST_COUNTS:,}; choose fewer slots or larger cells"
+                f"{MOST_COUNTS:,}; choose fewer slots or larger cells",
             )
 
     def _check_promises(self) -> None:
         promises = self.promises_per_km
         if (promises is None) == (self.epsilon_per_km is None):
-            raise InvalidInput(
-                "epsilon_per_km must be given, or several promises_per_km that people choose among"
+            raise InvalidSetting(
+                "epsilon_per_km",
+                "epsilon_per_km must be given, or several promises_per_km that people choose among",
             )
         if promises is None:
             return
         low, high = _bounds()["epsilon_per_km"]
         sound = all(math.isfinite(each) and low <= each <= high for each in promises)
         if not sound or not 2 <= len(set(promises)) == len(promises) <= MOST_LEVELS:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "promises_per_km",
                 f"promises_per_km ({', '.join(f'{each:.6g}' for each in promises[:9])}) must be 2 to "
-                f"{MOST_LEVELS} different numbers between {low:.6g} and {high:.6g}"
+                f"{MOST_LEVELS} different numbers between {low:.6g} and {high:.6g}",
             )
 
     def _check_grid(self) -> None:
@@ -296,11 +325,12 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             Box.from_list(self.box)
             cells = self.grid.size
         except GeoveilError as problem:
-            raise InvalidInput(str(problem)) from None
+            raise InvalidSetting("box", str(problem)) from None
         if not 2 <= cells <= MATRIX_LIMIT:
-            raise InvalidInput(
+            raise InvalidSetting(
+                "cell_km",
                 f"the box must have 2 to {MATRIX_LIMIT} cells, not {cells}; change the box or the size "
-                "of its cells"
+                "of its cells",
             )
 
 

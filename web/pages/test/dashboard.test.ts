@@ -6,9 +6,9 @@ import type { AddressInfo } from "node:net";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { launch, PHONE } from "./browser.ts";
+import { findings } from "./findings.ts";
 import { openTab, operator, Service, TOKEN } from "./server.ts";
 
-const AXE = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf-8");
 const HOSTILE = `<img src=x onerror="window.hacked=1">'"=1+1`;
 
 let service: Service;
@@ -25,23 +25,6 @@ afterAll(async () => {
   await browser?.close();
   await service?.end();
 });
-
-/** The kinds of accessibility findings that count. */
-async function findings(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  return page.evaluate(async () => {
-    const axe = (window as unknown as { axe: { run(): Promise<{ violations: Finding[] }> } }).axe;
-    interface Finding {
-      impact: string;
-      id: string;
-      nodes: { html: string }[];
-    }
-    const { violations } = await axe.run();
-    return violations
-      .filter(({ impact }) => impact === "serious" || impact === "critical")
-      .map(({ id, nodes }) => `${id}: ${nodes[0]!.html.slice(0, 200)}`);
-  });
-}
 
 /** How many different colours the map shows. */
 async function colours(page: Page): Promise<number> {

@@ -9,6 +9,7 @@ import { inWords } from "./problem_words.ts";
 import { type Listed, service, token } from "./service.ts";
 import { takeFromAddress } from "./simulated.ts";
 import { say } from "./texts.ts";
+import { forgetDraft } from "./wish.ts";
 
 const AGAIN_MS = 3000;
 
@@ -136,7 +137,13 @@ function Dashboard() {
         <a class="brand" href="#/">
           Geoveil
         </a>
-        <button type="button" onClick={leave}>
+        <button
+          type="button"
+          onClick={() => {
+            forgetDraft();
+            leave();
+          }}
+        >
           {say.signOut}
         </button>
       </header>

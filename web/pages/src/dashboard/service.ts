@@ -64,24 +64,43 @@ export interface Advice {
   readonly leakage_bits: number;
   readonly expected_error_km: number | null;
   readonly reported_error_km: number | null;
+  /** Of several promises, what each will mean, the strongest first. */
+  readonly choices: readonly {
+    readonly epsilon_per_km: number;
+    readonly mean_distance_km: number;
+    readonly leakage_bits: number;
+    readonly expected_error_km: number | null;
+  }[];
   readonly sentences: readonly string[];
+  /** Nothing for trips. */
   readonly example: {
     readonly space: Space;
     readonly people: readonly number[];
     readonly reports: readonly number[];
     readonly map: readonly number[];
-  };
+  } | null;
+}
+
+/** What city limits leave of a box. */
+export interface AreaLeft {
+  readonly cells: number;
+  readonly of: number;
+  readonly parts: number;
+  readonly space: Space;
 }
 
 /** An answer that is an error: the name of the problem and its sentence. */
 export class Refusal extends Error {
   readonly problem: string;
   readonly status: number;
+  /** The setting that it is about; empty where it is about none. */
+  readonly field: string;
 
-  constructor(problem: string, status: number, detail: string) {
+  constructor(problem: string, status: number, detail: string, field = "") {
     super(detail);
     this.problem = problem;
     this.status = status;
+    this.field = field;
   }
 }
 
@@ -136,8 +155,9 @@ async function ask(method: string, path: string, body?: unknown, { raw, fresh }:
     throw new Refusal(UNREACHABLE, 0, "");
   }
   if (answer.ok) return answer;
-  const problem = (await answer.json().catch(() => ({}))) as { type?: string; detail?: string };
-  throw new Refusal((problem.type ?? "").split("/").pop() ?? "", answer.status, problem.detail ?? answer.statusText);
+  const problem = (await answer.json().catch(() => ({}))) as { type?: string; detail?: string; field?: string };
+  const name = (problem.type ?? "").split("/").pop() ?? "";
+  throw new Refusal(name, answer.status, problem.detail ?? answer.statusText, problem.field);
 }
 
 async function json<Answer>(method: string, path: string, body?: unknown, how: How = {}): Promise<Answer> {
@@ -150,6 +170,8 @@ export const service = {
   campaigns: () => json<{ campaigns: readonly Listed[] }>("GET", "api/campaigns").then((answer) => answer.campaigns),
   create: (settings: object) => json<{ id: string; link: string }>("POST", "api/campaigns", settings),
   advice: (question: object) => json<Advice>("POST", "api/advice", question),
+  areaLeft: (question: object) => json<AreaLeft>("POST", "api/advice/area", question),
+  keepArea: (campaign: string, text: string) => ask("PUT", of(campaign, "/area"), text, { raw: true }),
   state: (campaign: string) => json<State>("GET", of(campaign), undefined, { fresh: true }),
   change: (campaign: string, changes: object) => json<State>("PATCH", of(campaign), changes),
   remove: (campaign: string) => ask("DELETE", of(campaign)),

@@ -5,7 +5,7 @@ import type { TangentPlane } from "../../../sdk/src/plane.ts";
 /** As the service keeps it. */
 export interface Backdrop {
   readonly features: readonly {
-    readonly properties: { readonly kind?: string };
+    readonly properties: { readonly kind?: string; readonly name?: string };
     readonly geometry: { readonly type: string; readonly coordinates: unknown };
   }[];
 }
@@ -59,6 +59,15 @@ export function drawOutlines(
     }
   }
   context.restore();
+}
+
+/** Areas as the lines around them: city limits and districts, over the cells. */
+export function bordersOf(areas: Backdrop | undefined): Backdrop {
+  const features = (areas?.features ?? []).map(({ properties, geometry }) => ({
+    properties: { ...properties, kind: "border" },
+    geometry: { type: "MultiLineString", coordinates: linesOf(geometry) },
+  }));
+  return { features };
 }
 
 function linesOf({ type, coordinates }: { type: string; coordinates: unknown }): readonly number[][][] {

@@ -9,6 +9,7 @@ import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
 import { type Backdrop, COVERING, drawOutlines, type Outline, outlinesOf } from "./backdrop.ts";
 import type { Colour } from "./colours.ts";
 import type { Cells } from "./grid.ts";
+import { paintCells } from "./stamp.tsx";
 import type { Tiles } from "./tiles.ts";
 
 /** A rectangle in the plane: west, south, east, north in km. */
@@ -70,24 +71,14 @@ export class MapCanvas {
 
   /** Paint every cell anew; `paint` gives the colour of each, undefined for none. */
   show(cells: Cells, paint: (cell: number) => Colour | undefined): void {
-    const picture = document.createElement("canvas");
-    picture.width = cells.columns;
-    picture.height = cells.rows;
-    const context = picture.getContext("2d")!;
-    const image = context.createImageData(cells.columns, cells.rows);
-    for (let row = 0; row < cells.rows; row++) {
-      for (let column = 0; column < cells.columns; column++) {
-        const cell = cells.in(row, column);
-        const found = cell === undefined ? undefined : paint(cell);
-        if (!found) continue;
-        const at = 4 * ((cells.rows - 1 - row) * cells.columns + column); // pictures begin in the north
-        image.data.set(found, at);
-        image.data[at + 3] = 255;
-      }
-    }
-    context.putImageData(image, 0, 0);
+    this.picture = paintCells(document.createElement("canvas"), cells, paint);
     this.cells = cells;
-    this.picture = picture;
+    this.draw();
+  }
+
+  /** No cells. */
+  showNothing(): void {
+    this.cells = this.picture = undefined;
     this.draw();
   }
 

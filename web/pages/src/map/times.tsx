@@ -1,9 +1,10 @@
 /** Maps of single times: a slider from one to the next, and all of them side by side. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { number } from "../texts/language.ts";
 import { type Estimate, largest, painter, type Values } from "./estimate.ts";
 import { useDark } from "./map_view.tsx";
+import { Stamp } from "./stamp.tsx";
 import { say } from "./time_texts.ts";
 import "./times.css";
 
@@ -134,23 +135,10 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
   );
 }
 
-/** One pixel for each cell. */
 function SmallMap({ values }: { values: Values }) {
-  const place = useRef<HTMLCanvasElement>(null);
   const dark = useDark();
-  const { rows, columns } = values.cells;
-  useEffect(() => {
-    const context = place.current!.getContext("2d")!;
-    const image = context.createImageData(columns, rows);
-    const paint = painter(values, "estimate", dark);
-    for (let cell = 0; cell < rows * columns; cell++) {
-      const at = 4 * ((rows - 1 - Math.floor(cell / columns)) * columns + (cell % columns)); // north is above
-      image.data.set(paint(cell), at);
-      image.data[at + 3] = 255;
-    }
-    context.putImageData(image, 0, 0);
-  }, [values.shares, values.most, dark]);
-  return <canvas ref={place} width={columns} height={rows} aria-hidden="true" />;
+  const { cells, shares, most } = values;
+  return <Stamp cells={cells} paint={painter(values, "estimate", dark)} of={[shares, most, dark]} />;
 }
 
 export { say as timeWords };

@@ -1,0 +1,166 @@
+"""What a campaign will mean, before it is made: in numbers, in words, and on an example city.
+
+This runs in a process apart. What is asked and what is answered is small and plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from geoveil.campaign.outlook import Outlook, outlook
+from geoveil.document.slots import Slots
+from geoveil.errors import GeoveilError
+from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
+from geoveil.space import AnyGrid, MaskedGrid
+
+Send = Callable[[Any], None]
+
+
+class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A campaign that might be made: its settings, for how many people, and which of its cells there are."""
+
+    name: str = "a campaign"
+    people: Annotated[int, Meta(ge=1, le=100_000_000)] = 10_000
+    mask: Annotated[
+        str | None, Meta(description="The cells inside city limits, as POST /api/advice/area says.")
+    ] = None
+
+    @property
+    def space(self) -> AnyGrid:
+        """The cells of the campaign; ``InvalidSetting`` where the mask is none of its box."""
+        if self.mask is None:
+            return self.grid
+        try:
+            return MaskedGrid.from_dict({**self.grid.to_dict(), "mask": self.mask})
+        except GeoveilError as problem:
+            raise InvalidSetting("mask", str(problem)) from None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What one of several promises will mean, were all to choose it."""
+
+    epsilon_per_km: float
+    mean_distance_km: float
+    leakage_bits: float
+    expected_error_km: float | None
+    reported_error_km: float | None
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What it will mean, worked out on an example city: distances and errors in kilometres.
+
+    Of several promises it is about the strongest, and ``choices`` has the numbers of each. Of trips the
+    numbers are those of each end, and there is no error and no example.
+    """
+
+    cells: int
+    people: int
+    mean_distance_km: float
+    leakage_bits: float
+    expected_error_km: float | None
+    reported_error_km: float | None
+    choices: list[Choice]
+    sentences: list[str]
+    example: dict[str, Any] | None
+
+
+class AreaQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """City limits over the box of a campaign that might be made."""
+
+    box: tuple[float, float, float, float]
+    cell_km: float
+    area: Annotated[msgspec.Raw, Meta(description="GeoJSON: Polygons and MultiPolygons.")]
+
+
+class AreaLeft(msgspec.Struct, frozen=True):
+    """What city limits leave of a box: so many of its cells, in so many parts that do not touch."""
+
+    cells: int
+    of: int
+    parts: int
+    space: dict[str, Any]
+
+
+def advise(send: Send, asked: Question) -> dict[str, Any] | str:
+    """What the campaign of a question will mean, or a sentence why that cannot be said.
+
+    Where people choose, the numbers and sentences are about the strongest promise, which is that of
+    whoever chooses nothing, and ``choices`` has the numbers of all.
+    """
+    try:
+        promises = sorted(asked.promises_per_km or (asked.epsilon_per_km or 0.0,))
+        seen = [_outlook(asked.space, each, asked.camouflage, asked.people) for each in promises]
+    except GeoveilError as problem:
+        return str(problem)
+    first, slots = seen[0], asked.time_slots
+    said = first.sentences_of_trips() if asked.trips else first.sentences()
+    if len(promises) > 1:
+        said = [
+            (
+                f"Everybody chooses among {len(promises)} promises. Whoever chooses nothing has the "
+                f"strongest, ε = {promises[0]:g} per km, and the sentences below are about that one."
+            ),
+            *said,
+        ]
+    if slots is not None:
+        said += slots_in_words(slots, asked.people, asked.minimum_reports)
+    choices = [
+        {"epsilon_per_km": each, **_numbers(of)} for each, of in zip(promises, seen, strict=True)
+    ]
+    numbers = _numbers(first)
+    example: dict[str, Any] | None = {
+        "space": first.grid.to_dict(),
+        "people": first.city.tolist(),
+        "reports": first.reported.tolist(),
+        "map": first.brought_back.tolist(),
+    }
+    if asked.trips:  # errors and picture are those of a map of people
+        numbers |= {"expected_error_km": None, "reported_error_km": None}
+        choices, example = [], None
+    return {
+        "cells": first.cells,
+        "people": first.people,
+        **numbers,
+        "choices": choices if len(promises) > 1 else [],
+        "sentences": said,
+        "example": example,
+    }
+
+
+@lru_cache(64)
+def _outlook(space: AnyGrid, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
+    return outlook(space, epsilon_per_km=epsilon_per_km, camouflage=camouflage, people=people)
+
+
+def _numbers(seen: Outlook) -> dict[str, float | None]:
+    return {
+        "mean_distance_km": seen.mean_distance_km,
+        "leakage_bits": seen.leakage_bits,
+        "expected_error_km": seen.error_km,
+        "reported_error_km": seen.reported_error_km,
+    }
+
+
+def slots_in_words(slots: Slots, people: int, minimum_reports: int) -> list[str]:
+    """What naming a slot gives away, and whether so many people are enough for a map of each.
+
+    >>> slots_in_words(Slots.of_hours("Europe/Paris", weekdays=False), 1200, 100)[1]
+    'A slot with 100 reports has a map of its own: 1,200 reports spread evenly are about 50 in each, too few.'
+    """
+    number = len(slots.names)
+    enough = "" if people / number >= minimum_reports else ", too few"
+    return [
+        (
+            f"Every report also names one of {number} slots of time ({slots.zone}). The slot is not noisy: "
+            "it says when, not where, and the promise about places is the same in all of them."
+        ),
+        (
+            f"A slot with {minimum_reports:,} reports has a map of its own: {people:,} reports spread evenly "
+            f"are about {people / number:,.0f} in each{enough}."
+        ),
+    ]

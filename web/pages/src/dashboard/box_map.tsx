@@ -1,0 +1,146 @@
+/** The box of a new campaign: drawn on a map or typed, with the cells that city limits leave of it. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { rectangleKm } from "../../../sdk/src/area.ts";
+import { type Backdrop, bordersOf } from "../map/backdrop.ts";
+import { MapCanvas, type Rectangle } from "../map/canvas.ts";
+import type { Colour } from "../map/colours.ts";
+import { type Box, Cells, planeOf, type Space } from "../map/grid.ts";
+import { useDark } from "../map/map_view.tsx";
+import { boundsOf } from "../map/read_shapes.ts";
+import { Tiles } from "../map/tiles.ts";
+import { about, Said } from "./fields.tsx";
+import { say } from "./form_texts.ts";
+import { service } from "./service.ts";
+
+const AROUND = 2.2; // how much more than the box the map shows
+/** A cell that exists, on a light and on a dark page. */
+const INSIDE: Readonly<Record<"light" | "dark", Colour>> = { light: [150, 184, 219], dark: [44, 84, 124] };
+
+/** Whether a box can be drawn at all; the service checks the rest. */
+export function drawable([south, west, north, east]: Box): boolean {
+  return south < north && west < east && east - west < 10 && north - south < 10 && south > -85 && north < 85;
+}
+
+interface Edged {
+  readonly box: Box;
+  readonly refusal: string | undefined;
+  readonly onBox: (box: Box) => void;
+}
+
+export function Edges({ box, refusal, onBox }: Edged) {
+  const names = [say.south, say.west, say.north, say.east];
+  return (
+    <>
+      <div class="edges">
+        {names.map((name, at) => (
+          <p class="field" key={name}>
+            <label for={`edge-${at}`}>{name}</label>
+            <input
+              id={`edge-${at}`}
+              type="number"
+              step="any"
+              min={at % 2 ? -180 : -90}
+              max={at % 2 ? 180 : 90}
+              required
+              value={box[at]}
+              {...about("edge-0", undefined, refusal)}
+              onInput={(event) => {
+                const given = event.currentTarget.valueAsNumber;
+                if (Number.isFinite(given)) onBox(box.map((edge, n) => (n === at ? given : edge)) as unknown as Box);
+              }}
+            />
+          </p>
+        ))}
+      </div>
+      <Said id="edge-0" words={refusal} />
+    </>
+  );
+}
+
+interface Drawn {
+  readonly box: Box;
+  readonly streets: Backdrop | undefined;
+  readonly limits: Backdrop | undefined;
+  /** The cells that the limits leave, where that is known. */
+  readonly left: Space | undefined;
+  readonly onBox: (box: Box) => void;
+}
+
+export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
+  const place = useRef<HTMLCanvasElement>(null);
+  const map = useRef<MapCanvas>(undefined);
+  const dark = useDark();
+  const [drawing, setDrawing] = useState(true);
+  const [around, setAround] = useState(box); // what the map was laid over
+  const drawn = useRef(false);
+  const behind = useMemo(
+    () => ({ features: [...(streets?.features ?? []), ...bordersOf(limits).features] }),
+    [streets, limits],
+  );
+
+  useEffect(() => {
+    if (!drawn.current && drawable(box)) setAround(box); // typed, or that of a file: the map goes there
+    drawn.current = false;
+  }, [box]);
+  useEffect(() => {
+    const bounds = streets && boundsOf(streets);
+    if (bounds && drawable(bounds)) setAround(bounds);
+  }, [streets]);
+  useEffect(() => {
+    if (left) setAround(left.box); // cells lie in the plane of their own box
+  }, [left]);
+  useEffect(() => {
+    const plane = planeOf(around);
+    const [west, south, east, north] = rectangleKm(around, plane);
+    const [dx, dy] = [((AROUND - 1) / 2) * (east - west), ((AROUND - 1) / 2) * (north - south)];
+    const made = new MapCanvas(place.current!, plane, [west - dx, south - dy, east + dx, north + dy]);
+    made.onRectangle = (rectangle) => {
+      drawn.current = true;
+      onBox(boxOf(rectangle, made));
+    };
+    made.drawing = drawing;
+    map.current = made;
+    void service.tiles().then(({ tiles }) => tiles && map.current === made && made.under(new Tiles(tiles)));
+    return () => made.close();
+  }, [around]);
+  useEffect(() => map.current!.behind(behind), [behind, around]);
+  useEffect(() => {
+    const shown = left && String(left.box) === String(around) ? new Cells(left) : undefined;
+    if (shown) map.current!.show(shown, () => INSIDE[dark ? "dark" : "light"]);
+    else map.current!.showNothing();
+  }, [left, around, dark]);
+  useEffect(() => {
+    map.current!.drawing = drawing;
+  }, [drawing]);
+  useEffect(() => {
+    if (drawable(box)) map.current!.select(rectangleKm(box, map.current!.plane));
+  }, [box, around]);
+
+  return (
+    <div class={`map map-box ${drawing ? "map-draws" : ""}`}>
+      <canvas ref={place} class="map-canvas" role="img" aria-label={say.boxHow} />
+      <div class="row map-tools">
+        <button type="button" aria-pressed={drawing} onClick={() => setDrawing(true)}>
+          {say.drawBox}
+        </button>
+        <button type="button" aria-pressed={!drawing} onClick={() => setDrawing(false)}>
+          {say.moveMap}
+        </button>
+        <button type="button" aria-label="+" onClick={() => map.current?.scaleBy(1.5)}>
+          +
+        </button>
+        <button type="button" aria-label="−" onClick={() => map.current?.scaleBy(1 / 1.5)}>
+          −
+        </button>
+      </div>
+    </div>
+  );
+}
+
+/** A rectangle of the plane in degrees, to about a metre. */
+function boxOf([west, south, east, north]: Rectangle, { plane }: MapCanvas): Box {
+  const middle = [(west + east) / 2, (south + north) / 2] as const;
+  const at = (pair: readonly [number, number], axis: 0 | 1): number => Number(plane.toLatLng(pair)[axis].toFixed(5));
+  return [at([middle[0], south], 0), at([west, middle[1]], 1), at([middle[0], north], 0), at([east, middle[1]], 1)];
+}

@@ -1,0 +1,96 @@
+/** Fields of forms: a number, a tick, and what is said against them beside them. */
+
+import type { ComponentChildren } from "preact";
+
+/** What the service says against a setting, beside the field of it. */
+export function Said({ id, words }: { id: string; words: string | undefined }) {
+  if (!words) return null;
+  return (
+    <span class="refusal" id={`${id}-said`} role="alert" lang="en">
+      {words}
+    </span>
+  );
+}
+
+/** What a control says of itself to a screen reader: its hint, and what is wrong. */
+export function about(id: string, hint: unknown, refusal: string | undefined) {
+  const described = [hint && `${id}-hint`, refusal && `${id}-said`].filter(Boolean).join(" ");
+  return { "aria-describedby": described || undefined, "aria-invalid": refusal ? true : undefined } as const;
+}
+
+export function Hint({ id, children }: { id: string; children: ComponentChildren }) {
+  if (!children) return null;
+  return (
+    <span class="small soft" id={`${id}-hint`}>
+      {children}
+    </span>
+  );
+}
+
+export interface NumberProps {
+  readonly id: string;
+  readonly label: string;
+  readonly value: number | undefined;
+  readonly least: number;
+  readonly step: number;
+  readonly optional?: boolean;
+  readonly hint?: string | undefined;
+  readonly refusal?: string | undefined;
+  readonly onValue: (value: number) => void;
+  readonly onNone?: () => void;
+}
+
+export function NumberField({ id, label, value, least, step, optional, hint, refusal, onValue, onNone }: NumberProps) {
+  return (
+    <p class="field">
+      <label for={id}>{label}</label>
+      <Hint id={id}>{hint}</Hint>
+      <input
+        id={id}
+        type="number"
+        inputMode="decimal"
+        {...about(id, hint, refusal)}
+        min={least}
+        step={step < 1 ? "any" : step}
+        required={!optional}
+        value={value ?? ""}
+        onInput={(event) => {
+          const given = event.currentTarget.valueAsNumber;
+          if (Number.isFinite(given)) onValue(given);
+          else onNone?.();
+        }}
+      />
+      <Said id={id} words={refusal} />
+    </p>
+  );
+}
+
+export interface TickProps {
+  readonly id: string;
+  readonly label: string;
+  readonly hint: string;
+  readonly checked: boolean;
+  readonly disabled?: boolean;
+  readonly refusal?: string | undefined;
+  readonly onChecked: (checked: boolean) => void;
+}
+
+export function Tick({ id, label, hint, checked, disabled = false, refusal, onChecked }: TickProps) {
+  return (
+    <div class="check">
+      <input
+        id={id}
+        type="checkbox"
+        checked={checked}
+        disabled={disabled}
+        {...about(id, hint, refusal)}
+        onChange={(event) => onChecked(event.currentTarget.checked)}
+      />
+      <span class="field">
+        <label for={id}>{label}</label>
+        <Hint id={id}>{hint}</Hint>
+        <Said id={id} words={refusal} />
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,143 @@
+/** What a campaign will mean, asked of the service whenever the form changes: in words, as a table, as a picture. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { colour } from "../map/colours.ts";
+import { largest, onScale } from "../map/estimate.ts";
+import { Cells } from "../map/grid.ts";
+import { useDark } from "../map/map_view.tsx";
+import { Stamp } from "../map/stamp.tsx";
+import { distance, number } from "../texts/language.ts";
+import { say } from "./form_texts.ts";
+import { inWords } from "./problem_words.ts";
+import { type Advice, Refusal, service } from "./service.ts";
+
+const ASK_MS = 450;
+const AGAIN_MS = 3000;
+
+export interface Answered {
+  readonly advice: Advice | undefined;
+  /** Why there is none, where the service refuses. */
+  readonly refusal: Refusal | undefined;
+  readonly problem: string;
+  readonly busy: boolean;
+}
+
+/** The answer to the newest question; one at a time is with the service, and a service that is away is asked again. */
+export function useAdvice(question: object): Answered {
+  const [found, setFound] = useState<Answered>({ advice: undefined, refusal: undefined, problem: "", busy: true });
+  const asked = JSON.stringify(question);
+  const wanted = useRef(asked);
+  const waiting = useRef(0);
+  const asking = useRef(false);
+  const gone = useRef(false);
+  const ask = async (): Promise<void> => {
+    if (asking.current) return;
+    asking.current = true;
+    const now = wanted.current;
+    let answered: Answered = { advice: undefined, refusal: undefined, problem: "", busy: false };
+    try {
+      answered = { ...answered, advice: await service.advice(JSON.parse(now) as object) };
+    } catch (error) {
+      const refusal = error instanceof Refusal && error.status === 422 ? error : undefined;
+      const away = error instanceof Refusal && (error.status === 0 || error.status === 503);
+      answered = { ...answered, refusal, problem: inWords(error), busy: away };
+    }
+    asking.current = false;
+    if (gone.current) return;
+    if (now !== wanted.current) return void ask();
+    setFound(answered);
+    if (answered.busy) waiting.current = window.setTimeout(() => void ask(), AGAIN_MS);
+  };
+  useEffect(() => {
+    wanted.current = asked;
+    setFound((before) => ({ ...before, busy: true }));
+    clearTimeout(waiting.current);
+    waiting.current = window.setTimeout(() => void ask(), ASK_MS);
+    return () => clearTimeout(waiting.current);
+  }, [asked]);
+  useEffect(
+    () => () => {
+      gone.current = true;
+    },
+    [],
+  );
+  return found;
+}
+
+export function Meaning({ advice, refusal, problem, busy }: Answered) {
+  const beside = refusal?.field; // then it is said there
+  return (
+    <section class="card stack meaning" aria-busy={busy}>
+      <h2>{say.meaning}</h2>
+      <div aria-live="polite" class={`stack-tight fades ${busy && advice ? "stale" : ""}`}>
+        {problem && <p class="notice notice-warm">{beside ? say.refused : problem}</p>}
+        {!advice && !problem && <p class="soft">{busy ? say.meaningWait : say.meaningNone}</p>}
+        {advice && (
+          <>
+            {busy && <p class="soft">{say.meaningWait}</p>}
+            {advice.choices.length > 0 && <Choices advice={advice} />}
+            <ul class="facts" lang="en">
+              {advice.sentences.map((sentence) => (
+                <li key={sentence}>{sentence}</li>
+              ))}
+            </ul>
+            {advice.example && <Example example={advice.example} />}
+          </>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function Choices({ advice: { choices } }: { advice: Advice }) {
+  return (
+    <>
+      <div class="scrolls" tabIndex={0} role="region" aria-label={say.choices}>
+        <table class="numbers" id="choices">
+          <caption class="small soft">{say.choices}</caption>
+          <thead>
+            <tr>
+              <th scope="col">{say.choicePromise}</th>
+              <th scope="col">{say.choiceDistance}</th>
+              <th scope="col">{say.choiceError}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {choices.map((each) => (
+              <tr key={each.epsilon_per_km}>
+                <th scope="row">{number(each.epsilon_per_km, 6)}</th>
+                <td>{distance(each.mean_distance_km)}</td>
+                <td>{each.expected_error_km === null ? "–" : distance(each.expected_error_km)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p class="small">{say.choicesWho}</p>
+    </>
+  );
+}
+
+function Example({ example }: { example: NonNullable<Advice["example"]> }) {
+  const dark = useDark();
+  const cells = useMemo(() => new Cells(example.space), [example]);
+  const most = largest(example.people);
+  const maps = [
+    [example.people, say.exampleTruth],
+    [example.reports, say.exampleReports],
+    [example.map, say.exampleMap],
+  ] as const;
+  return (
+    <figure class="example">
+      <div class="thirds">
+        {maps.map(([shares, words]) => (
+          <div key={words}>
+            <Stamp cells={cells} paint={(cell) => colour(onScale(shares[cell]!, most), dark)} of={[shares, dark]} />
+            <p class="small">{words}</p>
+          </div>
+        ))}
+      </div>
+      <figcaption class="small soft">{say.exampleNote}</figcaption>
+    </figure>
+  );
+}

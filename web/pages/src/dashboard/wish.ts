@@ -1,0 +1,118 @@
+/** A campaign that an operator is about to make: what the form holds, kept in this tab until it exists. */
+
+import type { Box } from "../map/grid.ts";
+import { type SlotWish, FIRST_SLOTS, slotsOf } from "./slot_wish.ts";
+
+export interface Wish {
+  readonly name: string;
+  readonly box: Box;
+  readonly cellKm: number;
+  readonly epsilonPerKm: number;
+  /** More promises that people may choose instead of the first. */
+  readonly others: readonly number[];
+  readonly camouflage: number;
+  readonly people: number;
+  readonly minimum: number;
+  readonly roundSize: number | undefined;
+  readonly roundHours: number | undefined;
+  readonly rounds: number | undefined;
+  readonly trips: boolean;
+  readonly guarded: boolean;
+  readonly slots: SlotWish;
+}
+
+/** More than the API takes would be refused. */
+export const MOST_PROMISES = 8;
+export const MOST_TRIP_CELLS = 512;
+
+export const FIRST_WISH: Wish = {
+  name: "",
+  box: [48.8286, 2.2855, 48.8798, 2.3909],
+  cellKm: 0.5,
+  epsilonPerKm: 2,
+  others: [],
+  camouflage: 0.5,
+  people: 10_000,
+  minimum: 100,
+  roundSize: 2000,
+  roundHours: undefined,
+  rounds: undefined,
+  trips: false,
+  guarded: false,
+  slots: FIRST_SLOTS,
+};
+
+/** The settings as the service takes them. Trips have one promise, no times and no guard, whatever else was wished. */
+export function settingsOf(wish: Wish): Record<string, unknown> {
+  const { trips, others } = wish;
+  const several = !trips && others.length > 0;
+  return {
+    name: wish.name,
+    box: wish.box,
+    cell_km: wish.cellKm,
+    ...(several ? { promises_per_km: [wish.epsilonPerKm, ...others] } : { epsilon_per_km: wish.epsilonPerKm }),
+    camouflage: wish.camouflage,
+    minimum_reports: wish.minimum,
+    round_size: wish.roundSize ?? null,
+    round_hours: wish.roundHours ?? null,
+    rounds: wish.rounds ?? null,
+    trips,
+    guarded: wish.guarded && !trips,
+    ...(trips ? {} : slotsOf(wish.slots)),
+  };
+}
+
+/** What the service is asked before anything is made; the name makes no difference. */
+export function questionOf(wish: Wish, mask: string | undefined): Record<string, unknown> {
+  const { name: _, ...settings } = settingsOf(wish);
+  return { ...settings, people: Math.round(wish.people), mask: mask ?? null };
+}
+
+/** Where in the form a setting of the service stands. */
+export const CONTROLS: Readonly<Record<string, string>> = {
+  name: "name",
+  box: "edge-0",
+  cell_km: "cell",
+  epsilon_per_km: "epsilon",
+  promises_per_km: "epsilon",
+  camouflage: "dial",
+  minimum_reports: "minimum",
+  round_size: "size",
+  round_hours: "hours",
+  rounds: "rounds",
+  slots: "slots",
+  zone: "zone",
+  guarded: "guarded",
+  trips: "trips",
+  mask: "limits",
+};
+
+// --- The draft: what was typed outlives a reload and a service that is away, and ends with the tab
+
+const DRAFT = "geoveil-new-campaign";
+
+export function keepDraft(wish: Wish): void {
+  try {
+    sessionStorage.setItem(DRAFT, JSON.stringify(wish));
+  } catch {} // a tab that may keep nothing
+}
+
+export function forgetDraft(): void {
+  try {
+    sessionStorage.removeItem(DRAFT);
+  } catch {}
+}
+
+/** What was typed before in this tab, or a first wish; of a draft that is none nothing is taken. */
+export function draft(): Wish {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(DRAFT) ?? "null") as Partial<Record<keyof Wish, unknown>> | null;
+    if (!kept) return FIRST_WISH;
+    const taken = { ...FIRST_WISH, ...kept } as Wish;
+    slotsOf(taken.slots);
+    const sound = taken.box.every(Number.isFinite) && taken.others.every(Number.isFinite);
+    return sound && typeof taken.name === "string" ? taken : FIRST_WISH;
+  } catch {
+    return FIRST_WISH;
+  }
+}
