@@ -17,8 +17,9 @@ from client.world import document, honest, send, serving
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.cli.program import program
+from geoveil.document import saved
 from geoveil.document.saved import mechanism_to_dict, save_mechanism
-from geoveil.document.wire import publish
+from geoveil.document.wire import publish, served_levels
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
 from geoveil.space import Grid
 from geoveil.table.results import Result as Shares
@@ -213,6 +214,24 @@ HOSTILE: dict[str, bytes] = {
     "odd-parameter": json.dumps({**DOCUMENT, "parameters": {"colour": 1}}).encode(),
     "negative": json.dumps({**DOCUMENT, "parameters": {"epsilon_per_km": -1}}).encode(),
     "deep": b"[" * 100_000,
+    "deep-remaps": b'{"geoveil":1,"mechanism":"remapped","map":[0],"of":'
+    + b'{"mechanism":"remapped","map":[0],"of":' * 900
+    + b"0"
+    + b"}" * 901,
+    "long-number": json.dumps({**DOCUMENT, "parameters": {"epsilon_per_km": 10**4000}}).encode(),
+    "endless": json.dumps(DOCUMENT).replace("2.0", "1e999").encode(),
+    "long-name": json.dumps({**DOCUMENT, "mechanism": "m" * 100_000}).encode(),
+    "coloured": json.dumps({**DOCUMENT, "mechanism": "\x1b[31mred"}).encode(),
+    "listed": json.dumps({**DOCUMENT, "mechanism": ["elastic"]}).encode(),
+    "no-parameters": json.dumps({**DOCUMENT, "parameters": None}).encode(),
+    "no-promise": json.dumps({**DOCUMENT, "guarantee": {}}).encode(),
+    "odd-promise": json.dumps({**DOCUMENT, "guarantee": {"kind": ["per-km"]}}).encode(),
+    "more-promise": json.dumps(
+        {**DOCUMENT, "guarantee": {"kind": "per-km", "epsilon_per_km": 2, "radius_km": 1}}
+    ).encode(),
+    "world": json.dumps({**DOCUMENT, "space": {**DOCUMENT["space"], "rows": 10**9}}).encode(),
+    "no-levels": b'{"geoveil": 2, "kind": "levels", "levels": []}',
+    "newer": b'{"geoveil": 3, "kind": "mechanism"}',
 }
 
 
@@ -225,6 +244,84 @@ def test_bad_documents_get_one_line(tmp_path: Path, name: str) -> None:
     assert result.stdout == ""
     assert result.stderr.startswith("geoveil: error: ")
     assert result.stderr.count("\n") == 1
+    assert result.stderr.rstrip("\n").isprintable()
+    assert len(result.stderr) < 700
+    for words_of_python in ("object is", "unexpected keyword", "unhashable", "subscriptable"):
+        assert words_of_python not in result.stderr or name == "odd-parameter"
+
+
+def test_a_file_without_end_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "LARGEST_FILE", 1000)
+    (tmp_path / "long.json").write_bytes(b" " * 1001)
+    result = audit(tmp_path / "long.json")
+    assert result.exit_code == 2
+    assert "must be a mechanism document, of at most 1,000 bytes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("collector.example/c/lyon", "a campaign's link that begins with https://"),
+        ("https:/collector.example/c/lyon", "a campaign's link that begins with https://"),
+        ("https://collector.example/c/Lyon", "must be a campaign's link"),
+        ("https://collector.example/c/lyon?lang=fr", "nothing after the campaign's name"),
+        ("https://collector.example/operate", "must be a campaign's link"),
+        ("file:///etc/passwd", "must be a campaign's link"),
+        ("http://127.0.0.1:1/c/lyon", "nobody listens at its host and port"),
+        ("missing.json", "missing.json: No such file or directory"),
+    ],
+)
+def test_a_wrong_link_is_told_what_a_right_one_looks_like(link: str, words: str) -> None:
+    result = audit(link)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert words in result.stderr
+    assert link in result.stderr
+
+
+def test_a_password_in_a_link_is_not_repeated() -> None:
+    result = audit("https://me:secret@collector.example/c/lyon")
+    assert result.exit_code == 2
+    assert "the link must be a campaign's link" in result.stderr
+    assert "secret" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "no campaign of that name"), (410, "has ended"), (503, "try again later")],
+)
+def test_an_answer_that_is_no_document_is_explained(status: int, words: str) -> None:
+    with serving(lambda handler: send(handler, status, b"{}")) as service:
+        result = audit(service.url)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert f"not with {status}" in result.stderr
+    assert words in result.stderr
+
+
+def test_of_several_promises_the_strongest_is_audited_from_a_link_and_a_file(
+    tmp_path: Path,
+) -> None:
+    grid = Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    times: dict[str, Any] = {"round": 3, "not_before_s": 0, "expires_s": 1 << 31}
+    levels = [
+        publish(
+            elastic(grid, epsilon_per_km=epsilon, between="positions"),
+            campaign="lyon",
+            level=level,
+            **times,
+        )
+        for level, epsilon in enumerate((1.0, 2.0))
+    ]
+    (tmp_path / "levels.json").write_bytes(served_levels(levels))
+    with serving(_plain(served_levels(levels))) as service:
+        results = [audit(given, *DRAWS) for given in (service.url, tmp_path / "levels.json")]
+    for result in results:
+        said = " ".join(result.stdout.split())
+        assert result.exit_code == 0, result.output
+        assert "the strongest of the 2 promises in round 3 of the campaign lyon" in said
+        assert levels[0].id in said
+        assert "ε = 1 per km" in said
 
 
 def test_what_obfuscate_saves_can_be_audited(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,11 +18,11 @@ from geoveil.cli import choice, prior_file
 from geoveil.cli.console import Console, Screen, two_columns
 from geoveil.cli.options import machine_options
 from geoveil.client.collector import Address, Network, Unreachable
-from geoveil.client.refusal import Refused
+from geoveil.client.refusal import REASONS, Refused
 from geoveil.document.canonical import json_number
 from geoveil.document.saved import load_mechanism_and_claim, load_published
-from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument
-from geoveil.errors import InvalidFile, TooLarge, Unsupported
+from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge, Unsupported
 from geoveil.table import locations
 from geoveil.verify.auditor import AuditReport
 from geoveil.verify.manipulation import ManipulationGain
@@ -48,7 +49,8 @@ def command(
     context: click.Context, document: str, draws: int, false_alarm: float, prior: prior_file.PriorFile | None,
     with_gain: bool, machine: bool,
 ) -> None:  # fmt: skip
-    """Check a mechanism document, or the one that a campaign's LINK publishes now.
+    """Check a mechanism document, or the one that a campaign's LINK publishes now; where there are several
+    promises to choose from, that of the strongest.
 
     Looks at its exact loss, its structure and its sampler. A published document is shown with its
     fingerprint, to compare with what others see, and certified from its whole numbers as a device does.
@@ -62,7 +64,8 @@ def command(
     """
     console = Console(machine=machine)
     with console.progress("auditing") as progress:
-        published = _fetched(document) if "://" in document else load_published(document)
+        levels = _fetched(document) if "://" in document else _from_file(document)
+        published = levels[0] if levels else None
         mechanism: gv.Channel | gv.ContinuousLaplace
         claim: Guarantee | None
         if published is None:
@@ -99,7 +102,7 @@ def command(
         values |= {"guarantee": promise["claim"], "explanation": None}
     lines: dict[str, str | None] = {
         "mechanism": repr(mechanism),
-        "published": None if published is None else _published_in_words(published),
+        "published": None if published is None else _published_in_words(published, len(levels)),
         "fingerprint": None if published is None else published.id,
         **promise,
         "people": "as in the prior" if prior else "everywhere alike; --prior says otherwise",
@@ -114,20 +117,65 @@ def command(
     context.exit(0 if report.passed else 1)
 
 
-def _fetched(link: str) -> MechanismDocument:
-    """The document that a campaign's link publishes now: that of its strongest promise."""
-    address = Address.of(link.removesuffix("/mechanism"), insecure=True)
+_LINK = "https://collector.example/c/lyon"
+_FAILURES = {
+    "gaierror": "its host is not known here",
+    "ConnectionRefusedError": "nobody listens at its host and port",
+    "SSLError": "its host does not speak https at that port",
+}
+"""What a request failed with → in words."""
+_STATUS = {
+    404: "there is no campaign of that name",
+    410: "the campaign has ended",
+}
+
+
+def _fetched(link: str) -> tuple[MechanismDocument, ...]:
+    """What a campaign's link publishes now: the strongest promise first."""
+    given = link
+    if "@" in link:  # a password may stand there
+        link = "the link"
+    try:
+        address = Address.of(given.strip().removesuffix("/mechanism"), insecure=True)
+    except InvalidInput:
+        raise InvalidFile(
+            f"{link} must be a campaign's link, such as {_LINK}, with nothing before its host and nothing "
+            "after the campaign's name"
+        ) from None
     try:
         answer = Network(address).get(address.mechanism_path, tag=None, limit=LARGEST_ANSWER)
-    except (Unreachable, Refused) as failure:
-        raise InvalidFile(f"{link} must answer with a mechanism document: {failure}") from None
+    except Unreachable as failure:
+        why = _FAILURES.get(str(failure), "no whole answer came in time")
+        raise InvalidFile(f"{link} must answer with a mechanism document; {why}") from None
+    except Refused as failure:
+        more = f" ({failure.detail})" if failure.detail else ""
+        raise InvalidFile(
+            f"{link} must answer with a mechanism document; {REASONS[failure.reason]}{more}"
+        ) from None
     if answer.status != 200:
-        raise InvalidFile(f"{link} must answer with a mechanism document, not with {answer.status}")
-    return MechanismDocument.read_levels(answer.body, certified=True)[0]
+        why = _STATUS.get(answer.status, "try again later, or ask whoever gave you the link")
+        raise InvalidFile(
+            f"{link} must answer with a mechanism document, not with {answer.status}; {why}"
+        )
+    try:
+        return MechanismDocument.read_levels(answer.body, certified=True)
+    except RefusedDocument as problem:
+        raise InvalidFile(f"{link}: {problem}") from None
 
 
-def _published_in_words(document: MechanismDocument) -> str:
+def _from_file(document: str) -> tuple[MechanismDocument, ...]:
+    """What a collector published, where the file is that."""
+    if "/c/" in document and not Path(document).exists():
+        raise InvalidFile(
+            f"{document} must be a file, or a campaign's link that begins with https://, such as {_LINK}"
+        )
+    return load_published(document)
+
+
+def _published_in_words(document: MechanismDocument, levels: int) -> str:
     told = f"round {document.round} of the campaign {document.campaign}"
+    if levels > 1:
+        told = f"the strongest of the {levels} promises in {told}"
     try:
         until = datetime.fromtimestamp(document.expires_s, UTC)
     except (ValueError, OverflowError, OSError):  # a year that no calendar here has

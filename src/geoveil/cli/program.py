@@ -49,6 +49,9 @@ EXTRAS = {
 }
 """Each module that may be missing, and the extra that brings it."""
 
+_LONGEST = 600
+"""Characters of an error, at most."""
+
 BAD_INPUT, FAULT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 70, 130, 141, 143
 
 
@@ -147,7 +150,10 @@ def _explain(error: BaseException) -> int:
         kind = type(error).__name__
         click.echo(f"geoveil: internal error: {kind}; run again with --debug to see it", err=True)
         return FAULT
-    click.echo(f"geoveil: error: {' '.join(message.split())}", err=True)
+    line = "".join(c if c.isprintable() else "?" for c in " ".join(message.split()))
+    if len(line) > _LONGEST:  # a value from a file may be of any length
+        line = f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    click.echo(f"geoveil: error: {line}", err=True)
     return BAD_INPUT
 
 

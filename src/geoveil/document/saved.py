@@ -17,7 +17,7 @@ from geoveil.channel.guarantee import (
     WithinRadius,
 )
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.document.wire import KIND, MechanismDocument
+from geoveil.document.wire import KIND, LEVELS, MechanismDocument
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.files import replaced_file
 from geoveil.mechanism import MECHANISMS
@@ -27,6 +27,8 @@ from geoveil.position.positional import PositionalElastic
 from geoveil.space import space_from_dict
 
 VERSION = 1
+LARGEST_FILE = 1 << 29
+"""Bytes of a document in a file, at most: a matrix of 4,096 cells and reports takes 350 million."""
 
 _GUARANTEES: dict[str, tuple[type[Guarantee], tuple[str, ...]]] = {
     "per-km": (GeoIndistinguishability, ("epsilon_per_km",)),
@@ -107,30 +109,25 @@ def _read(values: object, *, believed: bool) -> tuple[AnyMechanism, Guarantee | 
     body = {name: value for name, value in values.items() if name != "geoveil"}
     try:
         return _build(body, believed=believed)
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise InvalidFile(f"the mechanism document is incomplete or malformed: {problem}") from None
+    except KeyError as missing:
+        raise InvalidFile(f"a mechanism document must have the entry {missing}") from None
+    except (TypeError, AttributeError) as problem:
+        raise InvalidFile(f"the mechanism document is malformed: {problem}") from None
 
 
-def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
+def _build(values: Any, *, believed: bool) -> tuple[AnyMechanism, Guarantee | None]:
     """The mechanism and the claim of its document: the stronger one, where two are made.
 
     What is to be believed is checked here; else the mechanism promises what its law does.
     """
-    name = values["mechanism"]
-    possible = {"mechanism", *_ENTRIES.get(str(name), ("parameters", *_DESCRIBED))}
-    unknown = set(values) - possible
-    if unknown:
-        raise InvalidFile(
-            f"a document of {name!r} must have no entries but {', '.join(sorted(possible))}; "
-            f"{len(unknown)} are unknown"
-        )
+    name = _name_of(values)
     if name == "remapped":
         inner, claim = _build(values["of"], believed=believed)
         if not isinstance(inner, Channel):
             raise InvalidFile("only channels over cells can be remapped")
         return Remapped(inner, values["map"]), claim
     if name == ContinuousLaplace.name:
-        noise = ContinuousLaplace(**values["parameters"])
+        noise = ContinuousLaplace(**_parameters(values))
         return noise, noise.guarantee
     space, claimed = space_from_dict(values["space"]), _claimed(values.get("guarantee"))
     if name == "dense":
@@ -140,7 +137,7 @@ def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, 
         raise InvalidFile(
             f"mechanism ({name!r}) must be one of {', '.join(MECHANISMS)}, dense, remapped"
         )
-    parameters, stated = {**values["parameters"]}, None
+    parameters, stated = _parameters(values), None
     if "beta_per_km" in parameters and "epsilon_per_km" in parameters:
         stated = GeoIndistinguishability(parameters.pop("epsilon_per_km"))
     law: Channel = mechanisms[name](space, **parameters)
@@ -153,6 +150,29 @@ def _build(values: Mapping[str, Any], *, believed: bool) -> tuple[AnyMechanism, 
     # more loss than it has may be claimed
     claim = own if claimed is None or (own is not None and own.implies(claimed)) else claimed
     return _kept(law, claim, stated, believed), claim
+
+
+def _name_of(values: Any) -> str:
+    """What the mechanism is called, where all entries are among those that it may have."""
+    if not isinstance(values, Mapping):
+        raise InvalidFile("the mechanism that is remapped must be a JSON object")
+    name = values["mechanism"]
+    if not isinstance(name, str):
+        raise InvalidFile("mechanism must be a name in quotes")
+    possible = {"mechanism", *_ENTRIES.get(name, ("parameters", *_DESCRIBED))}
+    unknown = set(values) - possible
+    if unknown:
+        raise InvalidFile(
+            f"a document of {name!r} must have no entries but {', '.join(sorted(possible))}; "
+            f"{len(unknown)} are unknown"
+        )
+    return name
+
+
+def _parameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(values["parameters"], Mapping):
+        raise InvalidFile("parameters must be a JSON object")
+    return dict(values["parameters"])
 
 
 def _kept(
@@ -168,16 +188,19 @@ def _kept(
         raise InvalidFile(str(problem)) from None
 
 
-def _claimed(values: Mapping[str, Any] | None) -> Guarantee | None:
+def _claimed(values: Any) -> Guarantee | None:
     if values is None:
         return None
-    if not isinstance(values, Mapping):
+    if not isinstance(values, Mapping) or "kind" not in values:
         raise InvalidFile("a guarantee must have a kind and its numbers")
     numbers = dict(values)
     kind = numbers.pop("kind")
-    if kind not in _GUARANTEES:
+    if not isinstance(kind, str) or kind not in _GUARANTEES:
         raise InvalidFile(f"guarantee ({kind!r}) must be one of {', '.join(_GUARANTEES)}")
-    return _GUARANTEES[kind][0](**numbers)
+    guarantee, names = _GUARANTEES[kind]
+    if set(numbers) != {*names}:
+        raise InvalidFile(f"a guarantee of kind {kind} must have {' and '.join(names)}, alone")
+    return guarantee(**numbers)
 
 
 def save_mechanism(mechanism: AnyMechanism, path: str | Path) -> None:
@@ -197,24 +220,36 @@ def load_mechanism_and_claim(path: str | Path) -> tuple[AnyMechanism, Guarantee 
     return _loaded(path, mechanism_and_claim)
 
 
-def load_published(path: str | Path) -> MechanismDocument | None:
-    """The document of a collector in a file, its promise not yet checked; ``None`` for anything else."""
+def load_published(path: str | Path) -> tuple[MechanismDocument, ...]:
+    """What a collector published, from a file: all levels of a round, their promises not yet checked.
 
-    def read(values: object) -> MechanismDocument | None:
-        published = isinstance(values, Mapping) and values.get("kind") == KIND
-        return MechanismDocument.read(values, certified=True) if published else None  # type: ignore[arg-type]
+    Empty for anything else.
+    """
+
+    def read(values: object) -> tuple[MechanismDocument, ...]:
+        if not isinstance(values, Mapping) or values.get("kind") not in (KIND, LEVELS):
+            return ()
+        if values["kind"] == LEVELS:
+            return MechanismDocument.of_levels(values, certified=True)
+        return (MechanismDocument.read(values, certified=True),)
 
     return _loaded(path, read)
 
 
 def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
+    with Path(path).open("rb") as handle:
+        given = handle.read(LARGEST_FILE + 1)
+    if len(given) > LARGEST_FILE:
+        raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
     try:
-        values = strict_json(Path(path).read_bytes())
+        values = strict_json(given)
     except (ValueError, RecursionError):
         raise InvalidFile(
             f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"
         ) from None
     try:
         return read(values)
+    except RecursionError:
+        raise InvalidFile(f"{path} must not have that many mechanisms in one another") from None
     except GeoveilError as problem:
         raise InvalidFile(f"{path}: {problem}") from None

@@ -23,6 +23,8 @@ from geoveil.randomness import SYSTEM
 
 VERSION = 2
 KIND = "mechanism"
+LEVELS = "levels"
+"""The kind of all levels of a round together."""
 LARGEST_BYTES = 1 << 18
 """No document is longer; one of 4,095 cells has about 66,000 bytes."""
 MOST_LEVELS = 8
@@ -159,10 +161,17 @@ class MechanismDocument:
         """All levels that a campaign offers, by number, from the body of one answer."""
         parsed = _parsed(body, LARGEST_ANSWER)
         _require(isinstance(parsed, Mapping), "json", "it is not a JSON object")
-        if parsed.get("kind") != "levels":
-            _require(parsed.get("id") is not None, "id", "it does not carry its id")
-            _require(len(body) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
-            return (cls.read(parsed, certified=certified),)
+        if parsed.get("kind") == LEVELS:
+            return cls.of_levels(parsed, certified=certified)
+        _require(parsed.get("id") is not None, "id", "it does not carry its id")
+        _require(len(body) <= LARGEST_BYTES, "size", f"it has more than {LARGEST_BYTES} bytes")
+        return (cls.read(parsed, certified=certified),)
+
+    @classmethod
+    def of_levels(
+        cls, parsed: Mapping[str, Any], *, certified: bool = False
+    ) -> tuple[MechanismDocument, ...]:
+        """All levels, by number, where they come together."""
         _require(set(parsed) == {"geoveil", "kind", "levels"}, "fields", "entries are unknown")
         stated = (type(parsed["geoveil"]), parsed["geoveil"])
         _require(stated == (int, VERSION), "version", f'it does not say "geoveil": {VERSION}')
@@ -186,7 +195,7 @@ def kept_levels(documents: Sequence[MechanismDocument]) -> bytes:
 
 def read_kept(kept: bytes) -> tuple[MechanismDocument, ...]:
     """The documents that :func:`kept_levels` wrote; they were certified then."""
-    if b'"kind":"levels"' in kept:
+    if f'"kind":"{LEVELS}"'.encode() in kept:
         return MechanismDocument.read_levels(kept, certified=True)
     return (MechanismDocument.read(kept, certified=True),)
 
@@ -196,7 +205,7 @@ def served_levels(documents: Sequence[MechanismDocument]) -> bytes:
     if len(documents) == 1:
         return documents[0].served()
     levels = [{"id": document.id, **document.to_dict()} for document in documents]
-    return canonical.canonical_bytes({"geoveil": VERSION, "kind": "levels", "levels": levels})
+    return canonical.canonical_bytes({"geoveil": VERSION, "kind": LEVELS, "levels": levels})
 
 
 def tag_of(documents: Sequence[MechanismDocument]) -> str:
