@@ -101,11 +101,38 @@ def test_a_fault_in_the_budget_is_found_by_its_tests() -> None:
     assert done.stdout.split() == ["True", "False"]
 
 
-def test_what_changes_nothing_is_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    faults = mutants.faults("some.module", SOURCE)[:4]
-    monkeypatch.setattr(mutants, "EQUIVALENT", {str(faults[0]): "because"})
-    outcomes = list(zip(faults, (False, False, True, True), strict=True))
-    assert mutants.counted(outcomes) == (4, 2, 1, 1)
+def test_what_changes_nothing_is_never_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the list, or because a constant at the top only says how much is done at once."""
+    source = "_CHUNK = 1 << 22\n_LEAST, _ROWS = 2, 3\n" + SOURCE
+    faults = mutants.faults("some.module", source)
+    named = [each.where for each in faults if each.line < 3]
+    assert named == ["_CHUNK", "_CHUNK", "_CHUNK", "_LEAST", "_ROWS"]
+    monkeypatch.setattr(mutants, "EQUIVALENT", {str(faults[5]): "because"})
+    assert [each.number for each in faults if each.changes_nothing] == [0, 1, 2, 4, 5]
+    monkeypatch.setattr(mutants, "passes", lambda tests, fault, limit_s: fault is None)
+    monkeypatch.setattr(mutants, "faults", lambda module, text: faults)
+    module = next(iter(mutants.CORE))
+    planted = [fault.number for fault, found in mutants.examined(module, 1000, 1) if found]
+    assert planted == [3, *range(6, len(faults))]
+
+
+def test_constants_at_the_top_are_changed_one_at_a_time() -> None:
+    source = "A = 1\nB, C = 2, 3\nD = (4, 5)\nE, F = (6, 7), 8\n"
+    found = []
+    for fault in mutants.faults("geoveil.root", source):
+        names: dict[str, object] = {}
+        exec(mutants.planted("geoveil.root", source, fault.number), names)
+        found.append((fault.where, [names[name] for name in "ABCDEF"]))
+    assert found == [
+        ("A", [2, 2, 3, (4, 5), (6, 7), 8]),
+        ("B", [1, 3, 3, (4, 5), (6, 7), 8]),
+        ("C", [1, 2, 4, (4, 5), (6, 7), 8]),
+        ("D", [1, 2, 3, (5, 5), (6, 7), 8]),
+        ("D", [1, 2, 3, (4, 6), (6, 7), 8]),
+        ("E", [1, 2, 3, (4, 5), (7, 7), 8]),
+        ("E", [1, 2, 3, (4, 5), (6, 8), 8]),
+        ("F", [1, 2, 3, (4, 5), (6, 7), 9]),
+    ]
 
 
 def test_every_module_and_test_file_exists() -> None:
@@ -113,5 +140,7 @@ def test_every_module_and_test_file_exists() -> None:
         assert mutants.path_of(module).is_file()
         assert all((mutants.ROOT / each).is_file() for each in tests)
     for fault, reason in mutants.EQUIVALENT.items():
-        assert fault.partition(",")[0] in mutants.CORE
+        module = fault.partition(",")[0]
+        source = mutants.path_of(module).read_text(encoding="utf-8")
+        assert fault in map(str, mutants.faults(module, source))
         assert len(reason) > 20

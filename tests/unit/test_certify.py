@@ -87,6 +87,41 @@ def test_claims_of_every_kind(claim: gv.Guarantee, holds: bool) -> None:
     assert ("DOES NOT HOLD" in str(found)) is not holds
 
 
+def test_a_law_over_cells_promises_nothing_between_positions_and_says_so() -> None:
+    found = gv.certify(
+        gv.PlanarGeometric(gv.Grid(rows=2, columns=2, cell_km=0.5), epsilon_per_km=1.0),
+        claim=gv.BetweenPositions(9.0, 0.1),
+    )
+    assert (found.holds, found.exact, found.epsilon_per_km) == (False, False, math.inf)
+    assert (found.epsilon, found.worst_pair, found.unit) == (None, None, "km")
+    assert found.problem == "a law over cells promises nothing between positions"
+
+
+def test_between_positions_the_certificate_is_the_bound_of_the_law_with_its_slack() -> None:
+    box = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+    mechanism = gv.elastic(box, epsilon_per_km=2.0, between="positions")
+    loss = mechanism.closed_form_loss()
+    assert loss is not None
+    assert loss.slack is not None
+    found = gv.certify(mechanism)
+    assert (found.holds, found.exact, found.problem) == (True, False, None)
+    assert (found.epsilon_per_km, found.slack_nats) == (loss.epsilon_per_km, loss.slack)
+    assert (found.worst_place_km, found.epsilon) == (loss.place_km, None)
+    assert "per km and 0." in found.found
+    less = gv.certify(mechanism, claim=gv.BetweenPositions(1.0, loss.slack))
+    assert not less.holds
+    assert less.problem is not None
+    assert "is more than" in less.problem
+
+
+@pytest.mark.parametrize("loss", [0.1, 1.0])
+def test_a_cell_and_itself_never_break_a_claim(loss: float) -> None:
+    """Not even one of nothing, of a table whose rows are all the same, without a tolerance."""
+    same = gv.ExactTable(gv.DenseChannel(LINE, [[loss / 2, 1 - loss / 2]] * 2))
+    assert gv.certify(same, claim=gv.LocalDifferentialPrivacy(0.0)).holds
+    assert gv.certify(same, claim=gv.GeoIndistinguishability(0.0)).holds
+
+
 def test_a_broken_claim_is_named_where_the_loss_has_a_closed_form() -> None:
     channel = gv.LinearGeometric(gv.Line(100_000), epsilon_per_unit=0.1)
     found = gv.certify(channel, claim=gv.GeoIndistinguishability(0.05))

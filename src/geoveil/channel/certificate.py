@@ -189,13 +189,11 @@ def _broken_claim(
         possible = np.isfinite(losses).all()
         return None if possible else "a report is possible at one cell and not at another"
     allowed = claim.loss(distances)
-    np.fill_diagonal(allowed, 0.0)
     with np.errstate(invalid="ignore"):
         excess = np.where(
             np.isinf(allowed), -np.inf, _up(losses) - allowed * (1 + tolerance) - tolerance
         )
-    np.fill_diagonal(excess, -np.inf)
-    worst = int(np.argmax(excess))
+    worst = int(np.argmax(excess))  # no cell and itself, which lose nothing
     if not excess.ravel()[worst] > 0:
         return None
     x, other = divmod(worst, len(losses))

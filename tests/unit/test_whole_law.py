@@ -1,0 +1,206 @@
+"""The law of positions in whole numbers, entry by entry, beside arithmetic that rounds nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from geoveil.arrays import IntArray
+from geoveil.channel.guarantee import BetweenPositions
+from geoveil.errors import InvalidInput
+from geoveil.position import whole_law
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+from geoveil.position.whole_law import WholeLaw, below_each, whole_weights
+from geoveil.randomness import Randomness, seeded
+
+STEP, PITCH_KM = 8, 1 / 16
+
+
+def some_law(beta: float = 2.0, rim: int = 0, weights: IntArray | None = None) -> WholeLaw:
+    centres = Centres.of_grid(3, 4, step=STEP, pitch_km=PITCH_KM, rim=rim)
+    given = np.arange(3, 3 + centres.size) if weights is None else weights
+    return WholeLaw(centres, given, RoundedCone(beta, 0.435))
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+def test_weights_sum_to_a_power_of_two_and_none_is_below_one() -> None:
+    found = whole_weights(np.array([1.0, 1.0, 2.0, 1e-30]))
+    assert found.tolist() == [2**28, 2**28, 2**29, 1]
+    assert whole_weights(np.array([5.0, 5.0 + 1e-9]))[1] == 2**29
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [np.ones(12), np.ones(12, bool), np.ones(11, int), np.ones((12, 1), int), np.arange(12),
+     np.array([2**31 - 11] + [1] * 11)],
+)  # fmt: skip
+def test_weights_that_no_document_may_have(weights: IntArray) -> None:
+    """Fractions, too few, in another shape, nothing for a cell, and a sum of 2³¹."""
+    with pytest.raises(InvalidInput, match="weights must be"):
+        some_law(weights=weights)
+
+
+def test_the_largest_weights_are_taken_and_cannot_be_changed_afterwards() -> None:
+    given = np.array([2**31 - 12] + [1] * 11, dtype=np.uint32)
+    law = some_law(weights=given)
+    given[0] = 1
+    assert law.weights.dtype == np.int64
+    assert law.weights[0] == 2**31 - 12
+    with pytest.raises(ValueError, match="read-only"):
+        law.weights[0] = 1
+
+
+# -- the kernel ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("beta", "length"), [(2.0, 42), (80.0, 13)])
+def test_the_kernel_is_that_of_the_middles_of_steps_until_it_is_flat(
+    beta: float, length: int
+) -> None:
+    """As far as somebody can be from a centre, or until only the floor is left."""
+    law = some_law(beta)
+    assert law._widest == math.isqrt(32**2 + 24**2) + 1 == 41
+    flat_km = 32 * math.log(2) / beta + 0.435
+    assert law.table.size == length == min(math.ceil(flat_km / PITCH_KM), 41) + 1
+    middles = (np.arange(length) + 0.5) * PITCH_KM
+    exact = (np.exp(-law.cone.decay(middles)) + 2.0**-21) * 2.0**31
+    assert np.abs(law.table - exact).max() <= 0.5
+    assert law.table.dtype == np.int64
+
+
+def test_the_rim_is_as_far_away_as_it_lies() -> None:
+    """Positions stay between the centres of cells, and centres lie a cell beyond."""
+    assert some_law(rim=1)._widest == math.isqrt(40**2 + 32**2) + 1
+
+
+def test_a_stated_kernel_is_taken_only_where_it_is_the_one() -> None:
+    law = some_law()
+    own = law.table
+
+    def stated(table: IntArray) -> IntArray:
+        return WholeLaw(law.centres, law.weights, law.cone, table).table
+
+    assert stated(own.copy()).tolist() == own.tolist()
+    longer = np.rint(law._kernel(60)).astype(np.int64)
+    assert stated(longer).size == 60
+    for entry in (0, 20, 41):
+        off = own.copy()
+        off[entry] += 1
+        with pytest.raises(InvalidInput, match="must be that of its β"):
+            stated(off)
+    for wrong in (
+        own[:0],
+        own.astype(float),
+        own[None],
+        np.resize(own, whole_law.LONGEST_TABLE + 1),
+    ):
+        with pytest.raises(InvalidInput, match=f"1 to {whole_law.LONGEST_TABLE} whole numbers"):
+            stated(wrong)
+    with pytest.raises(InvalidInput, match="go on until it is flat"):
+        stated(own[:41])
+    steep = some_law(80.0)
+    for enough in (8, 12):
+        kept = steep.table[:enough]
+        assert WholeLaw(steep.centres, steep.weights, steep.cone, kept).table.size == enough
+    with pytest.raises(InvalidInput, match="go on until it is flat"):
+        WholeLaw(steep.centres, steep.weights, steep.cone, steep.table[:7])
+
+
+# -- the promise -----------------------------------------------------------------------------------
+
+
+def test_slack_is_what_rounding_adds_rounded_up() -> None:
+    law = some_law()
+    exact = math.sqrt(2) * PITCH_KM * 3.0 + 2 * PITCH_KM * 2.0 + 4 * 0.51 / int(law.table.min())
+    assert exact < law.slack_at(3.0) < exact + 1e-4
+    assert law.slack_at(3.0) * 1e4 == pytest.approx(round(law.slack_at(3.0) * 1e4), abs=1e-9)
+    assert law.slack == law.slack_at(law.certificate.epsilon_per_km)
+
+
+def test_a_promise_is_kept_from_its_own_numbers_on() -> None:
+    law = some_law()
+    epsilon = law.certificate.epsilon_per_km
+    slack = law.slack_at(epsilon)
+    assert law.keeps(BetweenPositions(epsilon, slack))
+    assert law.keeps(BetweenPositions(1.1 * epsilon, law.slack_at(1.1 * epsilon)))
+    assert not law.keeps(BetweenPositions(epsilon, slack - 1e-4))
+    assert not law.keeps(BetweenPositions(0.9 * epsilon, slack))
+
+
+# -- draws -----------------------------------------------------------------------------------------
+
+
+def test_places_are_moved_into_the_rectangle_and_to_the_lattice() -> None:
+    law = some_law()
+    places = [(0.0, 0.0), (0.03, 0.04), (-1e300, 0.09), (99.0, -99.0)]
+    assert law.steps_of(places).tolist() == [[0, 0], [0, 1], [-4, 1], [28, -4]]
+
+
+def test_a_row_is_weight_times_kernel_at_the_whole_distance() -> None:
+    law = some_law(80.0)
+    for east, north in ((0, 0), (3, 4), (-4, -4), (28, 20), (13, 7), (99, -99)):
+        inside = min(max(east, -4), 28), min(max(north, -4), 20)
+        exact = []
+        for (x, y), weight in zip(law.centres.points.tolist(), law.weights.tolist(), strict=True):
+            distance = math.isqrt((inside[0] - x) ** 2 + (inside[1] - y) ** 2)
+            exact.append(weight * int(law.table[min(distance, law.table.size - 1)]))
+        assert law.rows_at(np.array([(east, north)]))[0].tolist() == exact
+
+
+def test_a_draw_is_the_place_of_its_bits_among_the_running_sums() -> None:
+    law, at = some_law(), np.array((5, -2))
+    row = [int(entry) for entry in law.rows_at(at[None])[0]]
+    assert law.draw(at, b"\0" * 16) == 0
+    assert law.draw(at, b"\xff" * 16) == len(row) - 1
+    total, before = sum(row), 0
+    for report, entry in enumerate(row):
+        first = -(-before * 2**128 // total)  # the least bits that reach this report
+        assert law.draw(at, first.to_bytes(16, "big")) == report
+        if report:
+            assert law.draw(at, (first - 1).to_bytes(16, "big")) == report - 1
+        before += entry
+    for wrong in (b"", b"\0" * 15, b"\0" * 17):
+        with pytest.raises(InvalidInput, match="exactly 16 random bytes"):
+            law.draw(at, wrong)
+
+
+class Given(Randomness):
+    """Words that somebody wrote down, one after another."""
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def bytes(self, size: int) -> bytes:
+        given, self.left = self.left[: size // 8], self.left[size // 8 :]
+        return np.array(given, dtype=np.uint64).tobytes()
+
+
+def test_whole_numbers_below_each_total_are_exactly_even() -> None:
+    """The highest bits of a word, as many as the total has; drawn again where that is not below it."""
+    totals = np.array([5, 1, 2**62, 8, 2**63 - 1])
+    given = Given(4 << 61, 0, 2**64 - 1, 7 << 60, 2**64 - 1, 2**61 - 1, (2**63 - 2) << 1)
+    assert below_each(totals, given).tolist() == [4, 0, 2**60 - 1, 7, 2**63 - 2]
+    assert given.left == []
+
+
+def test_totals_of_one_and_of_powers_of_two_are_reached() -> None:
+    many = below_each(np.repeat([1, 2, 3, 4], 500), seeded(1)).reshape(4, 500)
+    assert [sorted(set(each.tolist())) for each in many] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("at_once", [1, 12 * 7, 1 << 22])
+def test_reports_follow_their_rows_however_many_are_drawn_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole_law, "_ROWS", at_once)
+    law, at = some_law(), np.array([(5, -2), (0, 20), (28, 3)])
+    rows = law.rows_at(at).astype(float)
+    drawn = law.sample(np.repeat(at, 1000, axis=0), seeded(3)).reshape(3, 1000)
+    for row, reports in zip(rows, drawn, strict=True):
+        shares = np.bincount(reports, minlength=row.size) / 1000
+        assert np.abs(shares - row / row.sum()).max() < 0.06
