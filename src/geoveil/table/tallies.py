@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ VERSION = 1
 """Of tally documents; a reader refuses any other."""
 
 _LOOKED_AT = 1 << 16
+_Made = TypeVar("_Made")
 
 
 def tally_to_dict(tally: Tally) -> dict[str, Any]:
@@ -58,15 +59,25 @@ def tally_from_dict(values: object) -> Tally:
 
 def save_tally(tally: Tally, path: str | Path) -> None:
     """Write the tally's document; ``-`` is standard output."""
-    with writer.binary_sink(str(path)) as sink:
-        sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
+    write_document(tally_to_dict(tally), path)
 
 
 def load_tally(path: str | Source) -> Tally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
+    return read_document(path, tally_from_dict)
+
+
+def write_document(values: dict[str, Any], path: str | Path) -> None:
+    """Write a tally's values as one line of JSON."""
+    with writer.binary_sink(str(path)) as sink:
+        sink.write(canonical_bytes(values) + b"\n")
+
+
+def read_document(path: str | Source, made: Callable[[object], _Made]) -> _Made:
+    """What is made of the values of a tally document; whatever is wrong with them names the file."""
     values, name = document_of(path)
     try:
-        return tally_from_dict(values)
+        return made(values)
     except GeoveilError as problem:
         raise InvalidFile(f"{name}: {problem}") from None
 

@@ -11,18 +11,17 @@ import numpy.typing as npt
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.channel.channel import Channel
-from geoveil.document.canonical import canonical_bytes
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
-from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
+from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.space import MapSpace
-from geoveil.table import obfuscation, writer
+from geoveil.table import obfuscation
 from geoveil.table.locations import Reading, cell_numbers, numbers
 from geoveil.table.persons import PersonLimit, Reporting
 from geoveil.table.reader import Source, TableReader
 from geoveil.table.report_places import ReportPlaces, rim_reports
-from geoveil.table.tallies import document_of
+from geoveil.table.tallies import read_document, write_document
 from geoveil.trips.pairs import TripTally
 
 VERSION = 1
@@ -208,14 +207,9 @@ def trip_tally_from_dict(values: object) -> TripTally:
 
 def save_trip_tally(tally: TripTally, path: str | Path) -> None:
     """Write the tally's document; ``-`` is standard output."""
-    with writer.binary_sink(str(path)) as sink:
-        sink.write(canonical_bytes(trip_tally_to_dict(tally)) + b"\n")
+    write_document(trip_tally_to_dict(tally), path)
 
 
 def load_trip_tally(path: str | Source) -> TripTally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
-    values, name = document_of(path)
-    try:
-        return trip_tally_from_dict(values)
-    except GeoveilError as problem:
-        raise InvalidFile(f"{name}: {problem}") from None
+    return read_document(path, trip_tally_from_dict)
