@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import geoveil as gv
 from geoveil.campaign.positional_design import flat_on_grid
 from geoveil.errors import InvalidInput
+from geoveil.position import centres as centres_module
 from geoveil.position import position_certificate
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.position_certificate import Law
+from geoveil.position.steepest import Mean, Steepest
+from geoveil.space import MaskedGrid
 
 cones = st.builds(RoundedCone, st.floats(0.05, 8.0), st.floats(0.2, 2.0))
 
@@ -376,3 +380,104 @@ def test_sums_of_weights_in_a_box_are_those_of_its_cells() -> None:
     for row, column in np.ndindex(5, 7):
         part = weights[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3]
         assert boxes[row, column] == pytest.approx(part.sum())
+
+
+# -- many centres ------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "a grid": lambda generator: np.stack(np.divmod(np.arange(400.0), 20), axis=1),
+    "a line": lambda generator: np.stack((np.arange(400.0), np.zeros(400)), axis=1),
+    "scattered": lambda generator: generator.uniform(0, 30, (400, 2)),
+    "two towns": lambda generator: np.concatenate(
+        (generator.uniform(0, 5, (200, 2)), generator.uniform(900, 905, (200, 2)))
+    ),
+}
+
+
+def over_all(
+    centres: np.ndarray, cone: RoundedCone, at: np.ndarray, mean: Mean, rho: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The steepest of all centres, one place after another."""
+    one_tile = Steepest(centres, cone)
+    one_tile._centres = centres[None]
+    found = [
+        one_tile._looked(place[None], np.zeros(1, dtype=np.int64), mean.only(np.array([n])), rho)
+        for n, place in enumerate(at)
+    ]
+    squares, most = (np.concatenate(each) for each in zip(*found, strict=True))
+    return np.sqrt(squares), most * (1 + 1e-12) + mean.rest
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("beta", [0.1, 1.0, 4.0])
+def test_leaving_centres_out_by_tiles_changes_nothing(layout: str, beta: float) -> None:
+    generator = np.random.default_rng(5)
+    centres, cone = LAYOUTS[layout](generator), RoundedCone(beta, 0.87)
+    at = generator.uniform(-3, 33, (60, 2))
+    parts = generator.normal(size=(6, 60)) * beta / 2
+    mean, rho = Mean(*parts[:5], np.abs(parts[5])), 0.2
+    seen, most = Steepest(centres, cone).at(at, mean, rho)
+    all_seen, all_most = over_all(centres, cone, at, mean, rho)
+    assert np.array_equal(seen, all_seen)
+    assert np.array_equal(most, all_most)
+    enough = float(np.median(all_most))
+    some_seen, some_most = Steepest(centres, cone).at(at, mean, rho, enough)
+    assert (some_seen <= all_seen).all()
+    assert (some_most >= all_most).all()
+    assert (some_most <= np.maximum(all_most, enough)).all()
+    assert np.array_equal(some_most[all_most > enough], all_most[all_most > enough])
+
+
+@pytest.mark.parametrize("kind", ["random", "one cell heavy", "steps"])
+@pytest.mark.parametrize(("beta", "rim"), [(0.2, 0), (0.7, 1), (2.0, 0)])
+def test_sums_by_fft_bound_as_those_one_by_one_do(
+    kind: str, beta: float, rim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 4,096 cells the first squares are bounded all at once; here from the first cell on."""
+    generator = np.random.default_rng(6)
+    mask = None if rim else generator.random(9 * 31) < 0.7
+    law = grid_law(9, 31, beta, hostile(kind, 9, 31, generator), rim, mask)
+    before = law.certify()
+    monkeypatch.setattr(centres_module, "MATRIX_LIMIT", 1)
+    after = law.certify()
+    assert after.epsilon_per_km == pytest.approx(before.epsilon_per_km, rel=1e-4)
+    assert after.seen_per_km == pytest.approx(before.seen_per_km, rel=1e-4)
+    assert worst_found(law, 3, 500) <= after.epsilon_per_km
+    assert law.estimate_per_km() <= after.epsilon_per_km
+    squares = law._first()
+    rho = law._half_diagonal_km / squares.parts
+    mean, places = law._mean(squares, rho, 0.004), law._places_km(squares)
+    exact = slopes_and_means(law, places)[1]
+    assert (np.hypot(mean.east - exact[:, 0], mean.north - exact[:, 1]) <= mean.rest).all()
+
+
+@pytest.mark.parametrize(
+    "camouflage",
+    [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)],
+)
+def test_a_design_by_estimates_keeps_its_promise_as_closely(
+    camouflage: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 4,096 cells β is sought by an estimate; here from the first cell on."""
+    monkeypatch.setattr(centres_module, "MATRIX_LIMIT", 1)
+    grid = gv.Grid(rows=12, columns=14, cell_km=0.5)
+    lake = np.ones(grid.size, dtype=bool)
+    lake[60:66] = False
+    prior = np.random.default_rng(1).dirichlet(np.full(lake.sum(), 0.3))
+    made = gv.elastic(
+        MaskedGrid(grid, lake),
+        prior,
+        epsilon_per_km=2.0,
+        camouflage=camouflage,
+        between="positions",
+    )
+    assert 2.0 * (1 - 1e-3) <= made.certified_epsilon_per_km <= 2.0
+    assert made.law.keeps(made.guarantee)
+
+
+def test_a_claim_over_a_grid_that_takes_minutes_to_check_is_not_believed() -> None:
+    """300 × 300 cells at β·cell = 0.02: each place has all centres in its window."""
+    law = grid_law(300, 300, 0.02, np.ones(90_000))
+    assert law.work > position_certificate.MOST_WORK
+    certificate = law.certify(0.04)
+    assert (certificate.epsilon_per_km, certificate.places) == (np.inf, 0)

@@ -32,7 +32,7 @@ from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Hexagons, Points, Space
+from geoveil.space import MATRIX_LIMIT, MOST_CELLS, AnyGrid, Hexagons, Points, Space
 
 Between = Literal["cells", "positions"]
 """What a promise is between."""
@@ -55,8 +55,6 @@ _CLOSE = 1e-3
 """How near the promise, relative, the certified ε must come."""
 _RANGE = 2.0**40
 """So many times larger or smaller than the first guess a β may be."""
-_MOST_POSITIONAL = 1 << 14
-"""Cells of a design between positions: minutes."""
 _FLATTEST_CELL = 1e-9
 """ε times the side of a cell, at least: below, every report is as likely from everywhere."""
 _HALVINGS, _BETAS = 8, 10
@@ -290,9 +288,9 @@ def elastic(
 
 def _check_size(space: Space, promise: Promise) -> None:
     """Refuse a design between positions that would take hours, or whose numbers mean nothing."""
-    if space.size > _MOST_POSITIONAL:
+    if space.size > MOST_CELLS:
         raise TooLarge(
-            f"cells ({space.size:,}) must be at most {_MOST_POSITIONAL:,} for a promise between positions; "
+            f"cells ({space.size:,}) must be at most {MOST_CELLS:,} for a promise between positions; "
             "use larger cells, or between='cells' (a weaker promise)"
         )
     if isinstance(space, Points) and space.size > MATRIX_LIMIT:

@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from geoveil.arrays import FloatArray, positive
 from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.errors import InvalidInput, Unsupported
+from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.estimate.em import maximise
 from geoveil.estimate.stopping import Stop
 from geoveil.measure.information import mutual_information_bits
@@ -43,7 +43,11 @@ _LEAST_SHARE = 0.05
 """Of the mean weight: every centre stays reportable."""
 _SLOPE_WEIGHT = 3.0
 """How much more a slope of Z counts than its height: slopes are what costs ε."""
-_STEPS = 300
+_STEPS, _STEPS_OF_MANY = 300, 20
+"""Least squares end here at the latest; on large grids the rest moves no edge by more than a thousandth."""
+_ALIKE, _NEAR, _CERTIFICATES = 0.03, 0.01, 8
+"""Of many cells: up to this part apart two β share flat weights, so closely estimates are sought, and so many
+certificates are made at most."""
 _FEW_PLACES = 1_024
 
 
@@ -112,39 +116,105 @@ def _promising(
             f"epsilon_per_km × cell ({steepness:.4g}) must be at most {STEEPEST_CELL:g} for a promise "
             "between positions; make the cells smaller"
         )
-    rim = 1 if camouflage < _RIM_BELOW and isinstance(space, Grid) else 0
-    if isinstance(space, Points):
-        step = step_among(space, epsilon_per_km)
-    else:
-        step = lattice_step(epsilon_per_km, space.cell_km)
-    centres = centres_over(space, step=step, rim=rim)
-
-    def build(beta: float) -> DesignedPositional:
-        cone = RoundedCone(beta, ROUNDING_CELLS * space.cell_km)
-        weights = np.zeros(centres.size)
-        if camouflage < 1.0:
-            weights += (1.0 - camouflage) * flat_weights(centres, cone, space.cell_km)
-        if camouflage > 0.0:
-            kernel = spread_kernel(space, centres, cone, 2)
-            seen = np.concatenate([prior * layer.share for layer in kernel.layers])
-            weights += camouflage * maximise(kernel, seen, stop=stop).distribution
-        return DesignedPositional(
-            space, beta_per_km=beta, weights=whole_weights(weights), step=step, rim=rim
-        )
+    build = _Mixed(space, prior, epsilon_per_km, camouflage, stop)
 
     def excess(tried: DesignedPositional) -> float:
         return tried.certificate.epsilon_per_km / (epsilon_per_km * (1.0 - _INSIDE)) - 1.0
 
+    start = [epsilon_per_km * (1.0 - 0.4 * camouflage), epsilon_per_km / 2.0]
     if space.size == 1:
         designed = build(epsilon_per_km)
+    elif build.many:
+        designed = _by_estimates(build, excess, epsilon_per_km, start[0])
     else:
-        start = [epsilon_per_km * (1.0 - 0.4 * camouflage), epsilon_per_km / 2.0]
         within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
         designed = safe_root(build, excess, start, within=within, tolerance=_CLOSE).made
     slack = designed.law.slack_at(epsilon_per_km)
     designed = promising(designed, BetweenPositions(epsilon_per_km, slack))
     designed.prior = prior
     return designed
+
+
+class _Mixed:
+    """The mechanism of every β: flat weights and Blahut–Arimoto's, mixed by the camouflage."""
+
+    def __init__(
+        self, space: Placed, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
+    ) -> None:
+        self._space, self._prior = space, prior
+        self._camouflage, self._stop = camouflage, stop
+        self._rim = 1 if camouflage < _RIM_BELOW and isinstance(space, Grid) else 0
+        if isinstance(space, Points):
+            self._step = step_among(space, epsilon_per_km)
+        else:
+            self._step = lattice_step(epsilon_per_km, space.cell_km)
+        self.centres = centres_over(space, step=self._step, rim=self._rim)
+        lattice = self.centres.lattice
+        self.many = lattice is not None and lattice.many
+        self._flat: dict[float, FloatArray] = {}
+
+    def __call__(self, beta: float) -> DesignedPositional:
+        space, camouflage = self._space, self._camouflage
+        cone = RoundedCone(beta, ROUNDING_CELLS * space.cell_km)
+        weights = np.zeros(self.centres.size)
+        if camouflage < 1.0:
+            settled = next(iter(self._flat.values()), None)
+            weights += (1.0 - camouflage) * (self._flat_at(beta) if settled is None else settled)
+        if camouflage > 0.0:
+            kernel = spread_kernel(space, self.centres, cone, 2)
+            seen = np.concatenate([self._prior * layer.share for layer in kernel.layers])
+            weights += camouflage * maximise(kernel, seen, stop=self._stop).distribution
+        return DesignedPositional(
+            space,
+            beta_per_km=beta,
+            weights=whole_weights(weights),
+            step=self._step,
+            rim=self._rim,
+        )
+
+    def settle(self, beta: float) -> None:
+        """Take the flat weights of a β, or of one near it that are known, for all others from now on."""
+        if self._camouflage == 1.0:
+            return
+        if not self._flat or abs(beta / next(iter(self._flat)) - 1.0) > _ALIKE:
+            self._flat = {beta: self._flat_at(beta)}
+
+    def _flat_at(self, beta: float) -> FloatArray:
+        cone = RoundedCone(beta, ROUNDING_CELLS * self._space.cell_km)
+        return flat_weights(self.centres, cone, self._space.cell_km)
+
+
+def _by_estimates(
+    build: _Mixed,
+    excess: Callable[[DesignedPositional], float],
+    epsilon_per_km: float,
+    beta: float,
+) -> DesignedPositional:
+    """The same where a certificate takes long: β is sought by an estimate of it, then by few certificates."""
+
+    def about(tried: DesignedPositional) -> float:
+        return tried.law.estimate_per_km() / epsilon_per_km - 1.0
+
+    build.settle(beta)
+    near = beta / (1.0 + about(build(beta)))
+    within, start = (near * _RANGE, near / _RANGE), [near * (1.0 + _NEAR), near * (1.0 - _NEAR)]
+    beta = safe_root(build, about, start, within=within, tolerance=_NEAR, stride=_NEAR).at
+    tried: list[tuple[float, float]] = []  # log β, log of certificate over promise
+    for number in range(_CERTIFICATES):
+        if number < 2:
+            build.settle(beta)
+        made = build(beta)
+        over = excess(made)
+        if -_CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
+            return made
+        tried.append((math.log(beta), math.log1p(over)))
+        (first, low), (last, high) = tried[-2:] if number else (tried[0], tried[0])
+        rises = (high - low) / (last - first) if last != first else 1.0
+        beta = math.exp(last - (high + _CLOSE / 3.0) / min(max(rises, 0.5), 2.0))
+    raise SolverFailed(
+        f"no mechanism of {build.centres.size:,} cells was certified within ε = {epsilon_per_km:g} per km; "
+        "use larger cells"
+    )
 
 
 def flat_weights(centres: Centres, cone: RoundedCone, cell_km: float) -> FloatArray:
@@ -188,7 +258,7 @@ def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
 
     Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells; under a mask over
     those in cells that exist, since nothing can be done about Z where there are no centres.
-    Cost: some hundred steps of twelve FFTs.
+    Cost: some hundred steps of twelve FFTs, twenty above 4,096 cells.
     """
     lattice = centres.lattice
     if lattice is None:
@@ -225,10 +295,12 @@ def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
             gradient += fft.rfft2(off, shape) * kernel.conj()
         return total, 2.0 * lattice.gather(fft.irfft2(gradient, shape))
 
-    return _least(loss, centres.size)
+    return _least(loss, centres.size, _STEPS_OF_MANY if lattice.many else _STEPS)
 
 
-def _least(loss: Callable[[FloatArray], tuple[float, FloatArray]], size: int) -> FloatArray:
+def _least(
+    loss: Callable[[FloatArray], tuple[float, FloatArray]], size: int, steps: int = _STEPS
+) -> FloatArray:
     """The weights of the least loss (value and gradient), none below 5 % of the mean, with a sum of one."""
     result = scipy.optimize.minimize(
         loss,
@@ -236,7 +308,11 @@ def _least(loss: Callable[[FloatArray], tuple[float, FloatArray]], size: int) ->
         jac=True,
         method="L-BFGS-B",
         bounds=[(_LEAST_SHARE, None)] * size,
-        options={"maxiter": _STEPS, "maxcor": 20, "ftol": 1e-10},
+        options={
+            "maxiter": steps,
+            "maxcor": 20,
+            "ftol": 1e-10,
+        },
     )
     flat: FloatArray = result.x / result.x.sum()
     return flat

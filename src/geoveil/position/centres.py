@@ -10,6 +10,7 @@ from scipy import fft
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
 from geoveil.errors import InvalidInput
+from geoveil.space import MATRIX_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +110,11 @@ class Lattice:
             fft.next_fast_len(2 * size, real=True) for size in (self.rows, self.columns)
         )
         return rows, columns
+
+    @property
+    def many(self) -> bool:
+        """Whether there are more cells than those that a matrix is made of."""
+        return self.inner > MATRIX_LIMIT
 
     @property
     def plain(self) -> bool:

@@ -56,9 +56,9 @@ class RoundedCone:
     def rates(self, distance_km: FloatArray) -> FloatArray:
         """φ′/r alone."""
         near = np.exp(-self.decay(distance_km))
-        return self._rates(distance_km) * (near / (near + self.floor))
+        return self.cone_rates(distance_km) * (near / (near + self.floor))
 
-    def _rates(self, distance_km: FloatArray) -> FloatArray:
+    def cone_rates(self, distance_km: FloatArray) -> FloatArray:
         """ψ′/r: β(5 − t⁴)/4a inside, β/r outside."""
         t = np.minimum(distance_km / self.radius_km, 1.0)
         t *= t
@@ -72,7 +72,7 @@ class RoundedCone:
         r = np.sqrt(east * east + north * north)
         near = np.exp(-self.decay(r))
         value = near + self.floor
-        share, rate = near / value, self._rates(r)
+        share, rate = near / value, self.cone_rates(r)
         turn = self._turns(r)
         return Slopes(value, share * rate, share * (turn - (1.0 - share) * rate * rate))
 
@@ -82,7 +82,7 @@ class RoundedCone:
         far = np.maximum(distance_km, self.radius_km)
         return -self.beta_per_km * t * t / (far * far * far)
 
-    def bend_changes(self, distance_km: FloatArray, within_km: float) -> FloatArray:
+    def bend_changes(self, distance_km: FloatArray, within_km: float | FloatArray) -> FloatArray:
         """‖∇³φ‖, at most, within ``within_km`` of places this far from the centre.
 
         ‖∇²ψ‖ = ψ′/r ≤ 5β/4a falls with r, and so does the bound 5β/a² (inside), 2β/(√3·r²) (outside) on
@@ -93,9 +93,13 @@ class RoundedCone:
         third = np.where(
             low < a, 5.0 * beta / a**2, 2.0 / math.sqrt(3.0) * beta / np.maximum(low, a) ** 2
         )
-        high = np.minimum(self.decay(distance_km + within_km), 50.0)
-        bent = np.minimum(0.25, self.floor * np.exp(high))
-        return third + bent * beta * (3.0 * self._rates(low) + beta**2)
+        bent = self.fades(distance_km + within_km)
+        return third + bent * beta * (3.0 * self.cone_rates(low) + beta**2)
+
+    def fades(self, distance_km: FloatArray) -> FloatArray:
+        """s(1 − s), at most, so far from the centre and nearer; s = e^{−ψ}/k."""
+        falls = np.minimum(self.decay(distance_km), 50.0)
+        return np.minimum(0.25, self.floor * np.exp(falls))
 
     # -- the part that falls, f = e^{−ψ} -------------------------------------------------------
 
@@ -108,7 +112,7 @@ class RoundedCone:
         """
         beta, a = self.beta_per_km, self.radius_km
         r = np.sqrt(east * east + north * north)
-        f, p, d = np.exp(-self.decay(r)), self._rates(r), self._turns(r)
+        f, p, d = np.exp(-self.decay(r)), self.cone_rates(r), self._turns(r)
         e = np.where(r < a, -2.0 * beta / a**5, -3.0 * d / np.maximum(r * r, a**2))
         first, second = -p * f, (p * p - d) * f
         third = (p * (3.0 * d - p * p) - e) * f

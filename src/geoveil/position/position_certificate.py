@@ -20,6 +20,8 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
+from geoveil.position.steepest import Mean, Steepest, length, longest, norm
+from geoveil.position.whole_sums import WholeSums
 
 _TOLERANCE = 0.004
 """A square is quartered while its bound exceeds the worst place seen by this part, for each β·cell."""
@@ -27,18 +29,23 @@ _FIRST = 0.5
 """β times the side of the squares to begin with, at most."""
 _MOST_SQUARES = 1 << 22
 """Squares to begin with, at most, where a claim is checked; a law that needs more is not believed."""
+MOST_WORK = 1 << 31
+"""Squares to begin with times centres in a window, at most, likewise: half a minute in a browser."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
 _REACH = 12.0
 """On a grid, centres up to so many 1/β away are summed one by one, those beyond bounded together."""
+_FADED = 40.0
+"""From where on all that lies farther counts as if it lay here: e⁻⁴⁰ of its weight."""
 _BEYOND = 1 / 32
 """The share of those beyond, at most, in parts of the tolerance; where it may be more, reach is doubled."""
 _ENTRIES = 1 << 16
 """How many pairs of a square and a centre are looked at together."""
 _TOGETHER, _WINDOWS = 16, 1 << 21
 """At so many places in a cell, and with so many weights, products are made together."""
-_LOOKS = 16
-"""How many places are looked at closely before others are left out for what was seen there."""
+_LOOKS, _MANY_LOOKS = 16, 256
+"""How many places are looked at closely before others are left out for what was seen there; on grids of
+more cells than 4,096, from the second time on."""
 _AHEAD, _LONG = 5, 0.1
 """Where g is longer than this part of β and leaves the centres within so many cells, all are looked at."""
 _ROUNDING = 1e-11
@@ -56,28 +63,6 @@ class PositionCertificate(NamedTuple):
     """That place, east and north of the origin of the centres."""
     places: int
     """How many were looked at."""
-
-
-class _Mean(NamedTuple):
-    """g = −∇Z/Z at places q and within ρ of them, arrays of one shape."""
-
-    east: FloatArray
-    north: FloatArray
-    east_east: FloatArray
-    east_north: FloatArray
-    north_north: FloatArray
-    """∇g."""
-    rest: FloatArray
-    """|g − g(q) − ∇g(q)·h|, at most."""
-
-    @property
-    def length(self) -> FloatArray:
-        """|g| at q."""
-        return _length(self.east, self.north)
-
-    def only(self, chosen: IntArray) -> _Mean:
-        """At some of the places."""
-        return _Mean(*(part[chosen] for part in self))
 
 
 class _Squares(NamedTuple):
@@ -124,11 +109,10 @@ class Law:
         """
         if (self.weights <= 0).any():
             raise InvalidInput("weights must be positive")
-        beta = self.cone.beta_per_km
-        tolerance = min(max(_TOLERANCE * beta * self.side_km, 0.001), 0.02)
+        beta, tolerance = self.cone.beta_per_km, self._tolerance
         if self.centres.size == 1:
             return PositionCertificate(0.0, 0.0, (0.0, 0.0), 1)
-        if claim_per_km and np.maximum(self._extent, 1.0).prod() * self._parts**2 > _MOST_SQUARES:
+        if claim_per_km and (self._squares > _MOST_SQUARES or self.work > MOST_WORK):
             return PositionCertificate(math.inf, 0.0, (0.0, 0.0), 0)
         squares, best, worst, closed, looked = self._first(), 0.0, (0.0, 0.0), 0.0, 0
         for depth in range(_DEEPEST + 1):
@@ -146,12 +130,13 @@ class Law:
                 if not order.size:
                     break
                 now, order = order[:size], order[size:]
-                seen, most = self._closely(places[now], mean.only(now), rho)
+                seen, most = self._steepest.at(places[now], mean.only(now), rho, threshold)
                 bound[now] = np.minimum(bound[now], most)
                 if seen.max() > best:
                     best, at = float(seen.max()), places[now[int(seen.argmax())]]
                     worst = float(at[0]), float(at[1])
                 size = max(_LOOKS, _ENTRIES // self.centres.size)
+                size = _MANY_LOOKS if self._many else size
             if 0.0 < claim_per_km < best:  # broken: whatever the rest shows, it is no less
                 return PositionCertificate(max(closed, float(bound.max())), best, worst, looked)
             left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
@@ -161,6 +146,58 @@ class Law:
                 break
             squares = squares.quartered(left)
         return PositionCertificate(closed, best, worst, looked)
+
+    @property
+    def _many(self) -> bool:
+        return self.centres.lattice is not None and self.centres.lattice.many
+
+    @property
+    def _squares(self) -> int:
+        """Squares to begin with."""
+        return int(np.maximum(self._extent, 1).prod()) * self._parts**2
+
+    @property
+    def work(self) -> int:
+        """Squares to begin with times centres in a window: what a device has to sum on a grid."""
+        lattice = self.centres.lattice
+        if lattice is None:
+            return 0
+        cells = _window(_REACH / self.cone.beta_per_km, self.side_km)
+        sides = [2 * min(cells, size - 1) + 1 for size in (lattice.rows, lattice.columns)]
+        return self._squares * math.prod(sides)
+
+    def estimate_per_km(self) -> float:
+        """The worst loss at the centres of the cells of a grid, those that do not exist included.
+
+        No bound on anything; for a search, in some part of the time of a certificate.
+        """
+        lattice = self.centres.lattice
+        if lattice is None:
+            raise InvalidInput("only the law of a grid can be looked at so")
+        sums = WholeSums(lattice, self.weights, self.cone, self.side_km).at_centres()
+        nodes = np.stack(np.meshgrid(np.arange(lattice.columns), np.arange(lattice.rows)), -1)
+        places = np.asarray((nodes - lattice.rim).reshape(-1, 2) * self.side_km, np.float64)
+        east, north = (-sums[1:] / (np.maximum(sums[0], 0.0) + self._floor)).reshape(2, -1)
+        none = np.zeros(east.size)
+        mean, worst = Mean(east, north, none, none, none, none), 0.0
+        steep = mean.length
+        inside = (places == np.clip(places, *self.centres.rectangle_km)).all(axis=1)
+        order = np.flatnonzero(inside)[np.argsort(-steep[inside])]
+        for start in range(0, order.size, _MANY_LOOKS):
+            now = order[start : start + _MANY_LOOKS]
+            if self.cone.beta_per_km + steep[now[0]] <= worst:
+                break
+            seen, _ = self._steepest.at(places[now], mean.only(now), 0.0, worst)
+            worst = max(worst, float(seen.max()))
+        return worst
+
+    @cached_property
+    def _tolerance(self) -> float:
+        return min(max(_TOLERANCE * self.cone.beta_per_km * self.side_km, 0.001), 0.02)
+
+    @cached_property
+    def _steepest(self) -> Steepest:
+        return Steepest(self.centres.points_km, self.cone)
 
     # -- squares -------------------------------------------------------------------------------
 
@@ -207,15 +244,18 @@ class Law:
 
     # -- g and its change in a square ----------------------------------------------------------
 
-    def _mean(self, squares: _Squares, rho: float, tolerance: float) -> _Mean:
+    def _mean(self, squares: _Squares, rho: float, tolerance: float) -> Mean:
         """On a grid, from the centres within reach; those beyond, of share s, change g by 2βs at most."""
-        if self.centres.lattice is None:
+        lattice = self.centres.lattice
+        if lattice is None:
             return self._mean_of(self._places_km(squares), rho)
+        if lattice.many and squares.parts == self._parts:
+            return self._mean_everywhere(squares, lattice, rho)
         sums, share = np.empty((11, len(squares.node))), np.zeros(len(squares.node))
         unsure, reach_km = np.arange(share.size), _REACH / self.cone.beta_per_km
         grows = math.exp(self.cone.beta_per_km * rho)  # Z falls at most so much in a square
         while unsure.size:
-            near = _Near(self, self.centres.lattice, reach_km)
+            near = _Near(self, lattice, reach_km)
             found, beyond = near.sums(squares.only(unsure), rho)
             found[0] += self._floor
             sums[:, unsure], share[unsure] = found, beyond * grows / found[0]
@@ -223,7 +263,26 @@ class Law:
             reach_km *= 2.0
         return self._expanded(sums / sums[0], rho, share)
 
-    def _mean_of(self, places: FloatArray, rho: float) -> _Mean:
+    def _mean_everywhere(self, squares: _Squares, lattice: Lattice, rho: float) -> Mean:
+        """At the squares to begin with, from all centres at once; what rounding changes counts as rest."""
+        whole = WholeSums(lattice, self.weights, self.cone, self.side_km)
+        at, shift, node = _Near.nodes(self, squares, lattice)
+        column, row = node
+        sums, noise = np.empty((11, len(at))), np.empty(len(at))
+        _, first, which = np.unique(
+            squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
+        )
+        for number, (east, north) in enumerate((at - shift)[first].tolist()):
+            members = np.flatnonzero(which == number)
+            found, off = whole.at(east, north, rho)
+            sums[:, members] = found[:, row[members], column[members]]
+            noise[members] = off
+        sums[0] = np.maximum(sums[0], 0.0) + self._floor
+        sums[10] = np.maximum(sums[10], 0.0)
+        mean = self._expanded(sums / sums[0], rho, np.zeros(len(at)))
+        return mean._replace(rest=mean.rest + noise / sums[0])
+
+    def _mean_of(self, places: FloatArray, rho: float) -> Mean:
         """From all centres."""
         sums, step = np.empty((11, len(places))), max(1, _ENTRIES // self.centres.size)
         for start in range(0, len(places), step):
@@ -238,7 +297,7 @@ class Law:
         """What the floor of the kernel adds to Z, everywhere alike."""
         return self.cone.floor * float(self.weights.sum())
 
-    def _expanded(self, shares: FloatArray, rho: float, beyond: FloatArray) -> _Mean:
+    def _expanded(self, shares: FloatArray, rho: float, beyond: FloatArray) -> Mean:
         """g = N/D with N = −∇Z/Z(q) and D = Z/Z(q), both expanded at q.
 
         N = n + A·h + ½B·hh + r with |r| ≤ R, and D = 1 − n·h − ½h·A·h − ⅙B·hhh − …, as its gradient is −N.
@@ -246,7 +305,7 @@ class Law:
         """
         beta = self.cone.beta_per_km
         n_e, n_n, a_ee, a_en, a_nn, *third = -shares[1:10]
-        n, rest = _length(n_e, n_n), shares[10]
+        n, rest = length(n_e, n_n), shares[10]
         ee, en, nn = a_ee + n_e * n_e, a_en + n_e * n_n, a_nn + n_n * n_n
         turned = (  # T = B + 2(n·h)J·h + (h·A·h)n, symmetric in its three places
             third[0] + 2.0 * n_e * ee + a_ee * n_e,
@@ -254,7 +313,7 @@ class Law:
             third[2] + 2.0 * n_n * en + a_nn * n_e,
             third[3] + 2.0 * n_n * nn + a_nn * n_n,
         )
-        a, j = _norm(a_ee, a_en, a_nn), _norm(ee, en, nn)
+        a, j = norm(a_ee, a_en, a_nn), norm(ee, en, nn)
         b, t = _norm_of_third(*third), _norm_of_third(*turned)
         bent = rho**2 / 2.0 * t
         whole = n + rho * j + bent
@@ -263,45 +322,25 @@ class Law:
         least = 1.0 - rho * (n + rho / 2.0 * (a + rho / 3.0 * b) + rest)
         least = np.maximum(least, math.exp(-beta * rho))
         total = bent + above / least + 2.0 * beta * beyond + beta * _ROUNDING
-        return _Mean(n_e, n_n, ee, en, nn, total)
+        return Mean(n_e, n_n, ee, en, nn, total)
 
     @staticmethod
-    def _longest(mean: _Mean, rho: float) -> FloatArray:
+    def _longest(mean: Mean, rho: float) -> FloatArray:
         """|g| in the square, at most."""
         return (
-            _longest(mean.east, mean.north, mean.east_east, mean.east_north, mean.north_north, rho)
+            longest(mean.east, mean.north, mean.east_east, mean.east_north, mean.north_north, rho)
             + mean.rest
         )
 
-    def _few_ahead(self, places: FloatArray, mean: _Mean) -> BoolArray:
+    def _few_ahead(self, places: FloatArray, mean: Mean) -> BoolArray:
         """Where g is long, and leads out of the rectangle of the centres before it meets many of them."""
-        length, steps = mean.length, np.full(len(places), np.inf)
+        g, steps = mean.length, np.full(len(places), np.inf)
         low, high = self.centres.points_km.min(axis=0), self.centres.points_km.max(axis=0)
         for axis, along in enumerate((mean.east, mean.north)):
             way = np.where(along > 0.0, high[axis] - places[:, axis], places[:, axis] - low[axis])
             steps = np.minimum(steps, np.maximum(way, 0.0) / np.maximum(np.abs(along), 1e-300))
-        few = steps * length < _AHEAD * self.side_km
-        return few & (length > _LONG * self.cone.beta_per_km)
-
-    # -- every centre --------------------------------------------------------------------------
-
-    def _closely(
-        self, places: FloatArray, mean: _Mean, rho: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """(k,), (k,): max over all centres of |a_y − g|, at q and, at most, in the square."""
-        east, north = (
-            places[:, axis] - self.centres.points_km[:, axis, None] for axis in (0, 1)
-        )  # (n, k)
-        _, rate, bend = self.cone.slopes(east, north)
-        b_east, b_north = rate * east - mean.east, rate * north - mean.north
-        ee = rate + bend * east * east - mean.east_east
-        nn = rate + bend * north * north - mean.north_north
-        en = bend * east * north - mean.east_north
-        most = _longest(b_east, b_north, ee, en, nn, rho)
-        distance = np.sqrt(east * east + north * north)
-        most += rho**2 / 2.0 * self.cone.bend_changes(distance, rho)
-        seen = np.sqrt((b_east * b_east + b_north * b_north).max(axis=0))
-        return seen, most.max(axis=0) * (1.0 + 1e-12) + mean.rest
+        few = steps * g < _AHEAD * self.side_km
+        return few & (g > _LONG * self.cone.beta_per_km)
 
 
 class _Near:
@@ -309,7 +348,7 @@ class _Near:
 
     def __init__(self, law: Law, lattice: Lattice, reach_km: float) -> None:
         self.law, self.lattice = law, lattice
-        self.cells = math.ceil(reach_km / law.side_km + 0.5)
+        self.cells = _window(reach_km, law.side_km)
         self.up, self.across = (
             min(self.cells, size - 1) for size in (lattice.rows, lattice.columns)
         )
@@ -325,11 +364,7 @@ class _Near:
         Squares at one place of their cells share the values of the kernel.
         """
         law, lattice = self.law, self.lattice
-        at = np.array(law.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
-            law._sides_km / law.side_km
-        )
-        shift = np.floor(at + 0.5).astype(np.int64)
-        column, row = (squares.node + shift + lattice.rim).T
+        at, shift, (column, row) = self.nodes(law, squares, lattice)
         codes, first, which = np.unique(
             squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
         )
@@ -347,6 +382,18 @@ class _Near:
             product = self._products(cells[used], terms).reshape(used.size, 11, -1)
             sums[:, members] = product[of_used, :, which[members] - begin].T
         return sums, self.beyond[row, column] * math.exp(law.cone.beta_per_km * rho)
+
+    @staticmethod
+    def nodes(
+        law: Law, squares: _Squares, lattice: Lattice
+    ) -> tuple[FloatArray, IntArray, IntArray]:
+        """(k, 2): how far east and north of their nodes squares lie, in cells; (k, 2): that in whole cells;
+        (2, k): the column and the row of the centre next to them."""
+        at = np.array(law.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
+            law._sides_km / law.side_km
+        )
+        shift = np.floor(at + 0.5).astype(np.int64)
+        return at, shift, (squares.node + shift + lattice.rim).T
 
     def _terms(self, inner: FloatArray, rho: float) -> FloatArray:
         """(11·m, window) for m places in a cell."""
@@ -377,11 +424,18 @@ class _Near:
         step = math.ceil(1.0 / (self.law.cone.beta_per_km * side))
         held = _boxes(below, cells)
         while cells < max(rows, columns) - 1:
-            wider = _boxes(below, cells + step)
             falls = float(self.law.cone.decay(np.asarray((cells + 0.5) * side)))
+            wider = _boxes(below, cells + step) if falls < _FADED else below[-1, -1]
             total += (wider - held) * math.exp(-falls)
+            if falls >= _FADED:
+                break
             held, cells = wider, cells + step
         return np.maximum(total, 0.0)
+
+
+def _window(reach_km: float, side_km: float) -> int:
+    """How many cells of a window lie on every side."""
+    return math.ceil(reach_km / side_km + 0.5)
 
 
 def _boxes(below: FloatArray, cells: int) -> FloatArray:
@@ -403,32 +457,8 @@ def _ends(size: int, cells: int) -> tuple[IntArray, IntArray]:
     return np.maximum(at - cells, 0), np.minimum(at + cells + 1, size)
 
 
-def _longest(
-    east: FloatArray,
-    north: FloatArray,
-    ee: FloatArray,
-    en: FloatArray,
-    nn: FloatArray,
-    rho: float,
-) -> FloatArray:
-    """|v + M·h| over |h| ≤ ρ, at most, for a symmetric 2 × 2 matrix M."""
-    pulled = _length(ee * east + en * north, en * east + nn * north)
-    change = rho * _norm(ee, en, nn)
-    return np.sqrt(east * east + north * north + 2.0 * rho * pulled + change * change)
-
-
-def _length(east: FloatArray, north: FloatArray) -> FloatArray:
-    """As ``np.hypot``, in a third of the time."""
-    return np.sqrt(east * east + north * north)
-
-
-def _norm(ee: FloatArray, en: FloatArray, nn: FloatArray) -> FloatArray:
-    """The largest eigenvalue, in size, of a symmetric 2 × 2 matrix."""
-    return np.abs(ee + nn) / 2.0 + _length((ee - nn) / 2.0, en)
-
-
 def _norm_of_third(
     eee: FloatArray, een: FloatArray, enn: FloatArray, nnn: FloatArray
 ) -> FloatArray:
     """|T·hhh| over |h| = 1, at most: the waves of one and of three turns that it is the sum of."""
-    return (_length(eee - 3.0 * enn, 3.0 * een - nnn) + 3.0 * _length(eee + enn, een + nnn)) / 4.0
+    return (length(eee - 3.0 * enn, 3.0 * een - nnn) + 3.0 * length(eee + enn, een + nnn)) / 4.0

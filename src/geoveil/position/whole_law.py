@@ -58,6 +58,10 @@ class WholeLaw:
         """What was shown about every two positions, from the whole-number weights."""
         return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
 
+    def estimate_per_km(self) -> float:
+        """About what its certificate says, in some part of the time."""
+        return Law(self.centres, self.weights.astype(np.float64), self.cone).estimate_per_km()
+
     @property
     def slack(self) -> float:
         """η of the certified ε."""

@@ -14,11 +14,11 @@ from geoveil.space.masked_grid import AnyGrid, MaskedGrid
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.points import Points
 from geoveil.space.projection import TangentPlane
-from geoveil.space.space import MATRIX_LIMIT, MapSpace, Space, kind_of
+from geoveil.space.space import MATRIX_LIMIT, MOST_CELLS, MapSpace, Space, kind_of
 
 __all__ = [
-    "MATRIX_LIMIT", "AnyGrid", "Box", "Grid", "Hexagons", "Line", "MapSpace", "MaskedGrid", "Outside",
-    "OutsideCount", "Points", "Space", "TangentPlane", "register_space", "space_from_dict",
+    "MATRIX_LIMIT", "MOST_CELLS", "AnyGrid", "Box", "Grid", "Hexagons", "Line", "MapSpace", "MaskedGrid",
+    "Outside", "OutsideCount", "Points", "Space", "TangentPlane", "register_space", "space_from_dict",
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Space]] = {

@@ -19,6 +19,8 @@ from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates,
 
 MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
+MOST_CELLS = 1 << 16
+"""Of a grid, or of its cells that exist, under a promise between positions."""
 
 
 class Space(Framed, Shown, ReadOnly, ABC):
