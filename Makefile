@@ -62,8 +62,8 @@ demo: $(READY) pages ## the whole loop on a simulated city, with its dashboard; 
 
 peers: build/peers/ready ## install the libraries that benchmarks compare with, in an environment of their own
 
-benchmark: $(READY) ## each figure beside its yardstick, on one core
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks $(ARGS)
+benchmark: $(READY) ## each figure beside its yardstick, on one core, into docs/benchmarks.md; ARGS="products spark" for some
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks --page docs/benchmarks.md $(ARGS)
 
 release: $(READY) ## build wheel and source archive twice, compare, and say what they are made of
 	$(BIN)/python tools/release.py

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
-from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import numpy as np
@@ -109,43 +105,3 @@ def bare_partition(batches: Iterable[Any]) -> Iterator[Any]:
         cells, inside = mechanism.space.nearest_cells(lat=lat, lng=lng)
         counts += np.bincount(mechanism.sample(cells[inside]), minlength=counts.size)
     yield pa.RecordBatch.from_pydict({"counts": [counts.tolist()]})
-
-
-def spark(rows: int = ROWS) -> Iterator[Figure]:
-    """The Spark engine on this machine, from files and from a DataFrame; left out where it is missing."""
-    if find_spec("pyspark") is None or which("java") is None:
-        return
-    from geoveil.engine.spark import SparkEngine, spark_session, tally_frame
-
-    mechanism = city_mechanism()
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parent.parent))  # for the bare job
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        spark_session(f"local[{usable_processes()},4]") as session,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", FutureWarning)
-        path = str(Path(folder) / "people.parquet")
-        write_rows(Path(path), rows)
-
-        def bare() -> None:
-            session.read.parquet(path).mapInArrow(bare_partition, "counts array<bigint>").collect()
-
-        def frame() -> None:
-            tally_frame(session.read.parquet(path), mechanism)
-
-        def file() -> None:
-            tally_file(path, Reading(), mechanism, engine=SparkEngine(session))
-
-        beside, by_frame, by_file = best_of(bare, frame, file, repeats=2)
-    for name, seconds in (("a DataFrame", by_frame), ("a Parquet file", by_file)):
-        yield Figure(
-            f"Spark, {rows:,} rows of {name} to a tally, {usable_processes()} cores",
-            seconds,
-            100 * beside / seconds,
-            "% of its speed",
-            70.0,
-            "a bare mapInArrow with the same sampler",
-            beside,
-            at_least=True,
-        )

@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 _LONGEST = (
     "test_pages.py",
-    "unit/test_spark.py",
+    "test_spark.py",
     "test_documentation.py",
     "test_demo.py",
     "test_web.py",

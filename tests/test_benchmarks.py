@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from benchmarks import choosing, peer_timings, peers, timing
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.__main__ import BENCHMARKS, TEXTS, main
 from benchmarks.choices import City
 from benchmarks.core import (
     bare_laplace,
@@ -23,11 +24,14 @@ from benchmarks.core import (
     both_products,
     kernel_transforms,
 )
+from benchmarks.country import country
 from benchmarks.design import design_step, plain_iteration, update_step, whole_program
 from benchmarks.engines import bare_group, city_mechanism, write_rows
 from benchmarks.estimation import bare_rappor, best_stop_km
+from benchmarks.growth import Growth, draw, growths, table
 from benchmarks.local_privacy import subset_chances, subsets
 from benchmarks.maps import Positions, _Cusp
+from benchmarks.page import put
 from benchmarks.timing import (
     Figure,
     Inside,
@@ -61,9 +65,8 @@ def two_figures() -> Iterator[Figure]:
 
 @pytest.fixture
 def only_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(BENCHMARKS):
-        monkeypatch.delitem(BENCHMARKS, name)
-    monkeypatch.setitem(BENCHMARKS, "two", two_figures)
+    monkeypatch.setattr("benchmarks.__main__.BENCHMARKS", {"two": two_figures})
+    monkeypatch.setattr("benchmarks.__main__.TEXTS", {})
 
 
 @pytest.mark.usefixtures("only_two")
@@ -77,6 +80,64 @@ def test_the_table_and_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     main(["two", "--json"])
     values = json.loads(capsys.readouterr().out)
     assert [figure["met"] for figure in values["figures"]] == [True, False]
+
+
+@pytest.mark.usefixtures("only_two")
+def test_a_set_is_written_into_its_part_of_the_page_and_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    above, below = "# Speed\n\n## Figures\n\nAll.\n\n### `two`\n\n", "\n\n### `three`\n\nkept\n"
+    page.write_text(f"{above}old{below}")
+    main(["two", "--page", str(page)])
+    written = page.read_text()
+    assert written.startswith(above)
+    assert written.endswith(below)
+    when, table = written.removeprefix(above).removesuffix(below).split("\n\n")
+    assert "NumPy" in when
+    assert table == capsys.readouterr().out.rstrip()
+    put(page, "one", "first", ["one", "two", "three"])
+    put(page, "two", "new", ["one", "two", "three"])
+    assert page.read_text().split("## Figures\n\n")[1] == (
+        "All.\n\n### `one`\n\nfirst\n\n### `two`\n\nnew\n\n### `three`\n\nkept\n"
+    )
+    page.write_text("# Speed\n")
+    with pytest.raises(ValueError, match="must have the heading '## Figures'"):
+        put(page, "two", "new", ["two"])
+
+
+def test_the_page_of_the_documentation_has_sets_that_can_be_measured_again() -> None:
+    page = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+    figures = page.read_text(encoding="utf-8").split("## Figures\n")[1]
+    headings = re.findall("^### `(.*)`$", figures, re.MULTILINE)
+    assert headings == [name for name in [*TEXTS, *BENCHMARKS] if name in headings], "in order"
+    assert len(headings) >= 10
+
+
+def test_growth_is_told_by_its_exponent_and_drawn(tmp_path: Path) -> None:
+    found = [Growth("work", (10, 1000), (0.25, 25.0)), Growth("more", (4, 16, 64), (2.0, 4.0, 4.0))]
+    rows = table(found).splitlines()[2:]
+    assert rows[:2] == ["| work | 10 | 250 ms |  |", "| work | 1,000 | 25 s | cells^1.00 |"]
+    assert [row.split(" | ")[-1] for row in rows[3:]] == ["cells^0.50 |", "cells^0.00 |"]
+    draw(found, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_growth_is_measured_at_every_size() -> None:
+    for each in growths(0.08):
+        assert len(each.cells) > 1
+        assert list(each.cells) == sorted(set(each.cells))
+        assert min(each.seconds) > 0
+
+
+def test_a_country_is_estimated_with_progress_in_the_memory_of_some_vectors() -> None:
+    seen = country(256, steps=2)
+    assert seen.told > 0
+    assert min(seen.step_s, seen.transforms_s) > 0
+    assert seen.before_gib <= seen.most_gib
+    assert seen.vector_gib == 256**2 * 8 / 2**30
+    assert seen.transform_gib == pytest.approx(4 * seen.vector_gib, rel=0.02)
 
 
 def test_unknown_benchmarks_are_refused_with_the_known_ones(
