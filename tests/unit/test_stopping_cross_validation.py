@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import geoveil as gv
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray, IntArray, uniform
 from geoveil.errors import InvalidInput
 from geoveil.estimate import (
     CrossValidated,
@@ -196,3 +197,23 @@ def test_what_cannot_become_worth_it_within_the_limit_ends() -> None:
     truth = np.random.default_rng(2).dirichlet(np.full(grid.size, 0.2))
     counts = np.random.default_rng(3).multinomial(1_000_000, mechanism.push(truth))
     assert IterativeBayesianUpdate().fit(gv.Tally(mechanism, counts)).steps < 200
+
+
+def test_on_large_maps_complements_take_turns_in_the_memory_of_one_ascent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = gv.Grid(rows=160, columns=160, cell_km=0.25)
+    mechanism = gv.PlanarGeometric(grid, epsilon_per_km=4.0)
+    tally = gv.Tally(mechanism, np.random.default_rng(1).poisson(0.5, grid.size))
+    rule = CrossValidated(maximum=12)
+    found, vectors = [], []
+    for large in (grid.size + 1, 1):
+        monkeypatch.setattr("geoveil.estimate.stopping._LARGE_SIZE", large)
+        tracemalloc.start()
+        found.append(rule.found(mechanism, tally.counts, uniform(grid.size), None))
+        vectors.append(tracemalloc.get_traced_memory()[1] / (8 * grid.size))
+        tracemalloc.stop()
+    together, apart = found
+    assert apart.rule == together.rule
+    assert apart.held_out == pytest.approx(together.held_out, rel=1e-12)
+    assert vectors[1] < 60 < 120 < vectors[0], "beside one ascent, a vector or three of each"

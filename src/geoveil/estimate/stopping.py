@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, finite, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
-from geoveil.estimate.objective import Objective, checked_weights, em_path
+from geoveil.estimate.objective import Objective, Point, checked_weights, em_path, em_step
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
@@ -215,7 +216,8 @@ class CrossValidated:
     ends ``beyond`` steps after ``patience`` times the best step so far, or when twice the steps gain less
     than ``least_gain`` nats over all reports and will not before ``maximum``.
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
-    of reports; all parts advance together as one batch, folds·repeats times the cost of a step.
+    of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
+    million cells on they take turns, and one vector of each is held beside one ascent).
     ``seed`` makes the result reproducible.
 
     Reference: docs/estimation.md and docs/decisions/0006-stopping.md.
@@ -261,12 +263,14 @@ class CrossValidated:
                 "use CertifiedWithin or Steps for probabilities"
             )
         held_out = self.parts(counts)
-        trained = counts - held_out
-        usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
+        left_out = held_out.sum(axis=-1)
+        usable = (left_out > 0) & (left_out < counts.sum())
         if not usable.any():
             return Found(Steps(1, "because one report cannot be cross-validated"), 0.0)
-        objective = Objective(operator, trained[usable])
-        search, ended = self._best(objective, held_out[usable], start, progress)
+        held_out = held_out if usable.all() else held_out[usable]
+        apart = counts.size >= _LARGE_SIZE and operator.observed(given).xp is np
+        scores = (_apart if apart else _together)(operator, counts, held_out, start)
+        search, ended = self._best(scores, progress)
         chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
         how = f"chosen by cross-validation ({self.folds} folds, {self.repeats} times)"
         limit = f", whose search reached its limit of {self.maximum} steps"
@@ -299,15 +303,14 @@ class CrossValidated:
         return gain * growth**doublings < self.least_gain
 
     def _best(
-        self, objective: Objective, held_out: IntArray, start: FloatArray, progress: Progress | None
+        self, scores: Iterator[Callable[[], float]], progress: Progress | None
     ) -> tuple[Search, bool]:
         """The search for the best held-out likelihood, and whether it ended before the limit."""
-        left_out = objective.others(held_out)  # what one part leaves out, another learns from
         search = Search()
-        for step, point in enumerate(em_path(objective, np.tile(start, (len(held_out), 1)))):
+        for step, score in enumerate(scores):
             if step < search.due and step < self.maximum:
                 continue
-            search.add(step, point.score(left_out) / self.repeats)
+            search.add(step, score() / self.repeats)
             end = self.patience * search.best + self.beyond
             if progress is not None:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))
@@ -315,6 +318,40 @@ class CrossValidated:
             if over or step >= self.maximum:
                 return search, over
         raise AssertionError("the path has no end")
+
+
+_LARGE_SIZE = 1 << 22
+"""From so many observations on, the complements of parts take turns, in the memory of one ascent."""
+
+
+def _together(
+    operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
+) -> Iterator[Callable[[], float]]:
+    """How well the parts are predicted after 0, 1, … steps: all complements advance as one batch."""
+    objective = Objective(operator, counts - held_out)
+    left_out = objective.others(held_out)  # what one part leaves out, another learns from
+    for point in em_path(objective, np.tile(start, (len(held_out), 1))):
+        yield partial(point.score, left_out)
+
+
+def _apart(
+    operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
+) -> Iterator[Callable[[], float]]:
+    """The same, one complement after another: only its distribution is kept of each."""
+    columns = operator.observed(counts.astype(np.float64))
+    seen = columns.observations
+    thetas = np.tile(start, (len(held_out), 1))
+    while True:
+        predicted = 0.0
+        for theta, part in zip(thetas, held_out, strict=True):
+            left_out = part[seen].astype(np.float64)
+            weights = counts[seen] - left_out
+            weights /= weights.sum()
+            law = columns.push(theta)
+            point = Point(theta, law, columns.pull(weights / law), weights)
+            predicted += point.score(left_out)
+            theta[:] = em_step(point)
+        yield partial(float, predicted)
 
 
 class Search:
