@@ -12,12 +12,14 @@ from benchmarks.timing import Figure
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel
+from geoveil.document.wire import MechanismDocument, publish
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.estimate.regions import RegionShares, members_of
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism.planar import PlanarGeometric
+from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded
-from geoveil.space import Grid, Hexagons, MapSpace
+from geoveil.space import MOST_CELLS, Grid, Hexagons, MapSpace, MaskedGrid
 from geoveil.space.outline import Outline
 
 _RUNS = 60
@@ -29,6 +31,7 @@ def areas() -> Iterator[Figure]:
     yield districts_of_many_cells()
     yield from coverage()
     yield from hexagons()
+    yield from many_cells()
 
 
 def blocks(west: float, south: float, east: float, north: float, side: int) -> list[Outline]:
@@ -99,6 +102,30 @@ def hexagons() -> Iterator[Figure]:
         spent = process_time() - before
         name = f"error of hexagons, camouflage {camouflage:g}, over that of squares"
         yield Figure(name, spent, ours / theirs, "×", 1.2)
+
+
+def many_cells() -> Iterator[Figure]:
+    """A round country of 65,536 cells: its design, its document, and what a device takes to check that."""
+    grid = Grid.from_box(south=48.0, west=1.2, north=50.6, east=5.2, cell_km=1.0)
+    mask = np.zeros(grid.size, dtype=bool)
+    mask[np.argsort(np.hypot(*grid.centres.T), kind="stable")[:MOST_CELLS]] = True
+    country = MaskedGrid(grid, mask)
+    away = np.hypot(*(country.centres - np.array((40.0, -30.0))).T)
+    crowd = 0.05 + np.exp(-away / 20.0)
+    for camouflage, most_s in ((0.5, 60.0), (0.0, 180.0)):
+        before = process_time()
+        mechanism = elastic(country, crowd / crowd.sum(), epsilon_per_km=1.0, camouflage=camouflage)
+        spent = process_time() - before
+        name = f"{country.size:,} cells of a mask, camouflage {camouflage:g}"
+        yield Figure(f"design of {name}", spent, spent, "s", most_s)
+        assert isinstance(mechanism, PositionalElastic)
+        document = publish(mechanism, campaign="large", round=1, not_before_s=0, expires_s=1)
+        served = document.served()
+        before = process_time()
+        MechanismDocument.read(served)
+        spent = process_time() - before
+        yield Figure(f"document of {name}", spent, len(served) / 1024, "KiB", 256.0)
+        yield Figure(f"a device checks that of {name}", spent, spent, "s", 30.0)
 
 
 def _error(space: MapSpace, camouflage: float) -> float:

@@ -18,7 +18,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client.ledger_book import DRAW_BYTES, Period, moved_on
 from geoveil.client.location import in_words
-from geoveil.document.area import Area
+from geoveil.document.area import Area, packed_integers
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument, publish, served_levels, tag_of
@@ -28,7 +28,8 @@ from geoveil.position.whole_law import WholeLaw, whole_weights
 from geoveil.space.projection import TangentPlane
 
 HERE = Path(__file__).resolve().parent
-DRAWS = 2000
+DRAWS, FEW = 2000, 60
+"""Positions that a report is drawn from; few where a row is long."""
 FOREVER_S = 4102444800
 BOXES = {
     "paris": ({"south": 48.8286, "west": 2.2855, "north": 48.8798, "east": 2.3909}, 0.5, 2.0, 0.5),
@@ -55,7 +56,7 @@ NUMBERS = (
 @cache
 def documents() -> dict[str, MechanismDocument]:
     """The documents on file, or else new ones with weights that differ by cell."""
-    return {name: _document(name) for name in (*BOXES, "lagoon", "places", "trips")}
+    return {name: _document(name) for name in (*BOXES, "lagoon", "places", "trips", "delta")}
 
 
 def _document(name: str) -> MechanismDocument:
@@ -67,6 +68,8 @@ def _document(name: str) -> MechanismDocument:
         return _designed(name, *BOXES[name])
     if name == "places":
         return _places()
+    if name == "delta":
+        return _delta()
     return (
         _lagoon() if name == "lagoon" else replace(_lagoon(), campaign=name, trips=True, slots=WEEK)
     )
@@ -96,6 +99,15 @@ def _lagoon() -> MechanismDocument:
     return replace(_by_hand("lagoon", Area.of_grid(grid, mask), epsilon=0.5, rim=1), slots=DAY)
 
 
+def _delta() -> MechanismDocument:
+    """More cells than 4,096, whose weights have two bytes each: land with an arm of water through it."""
+    grid = gv.Grid.from_box(south=30.9, west=30.6, north=31.46, east=31.3, cell_km=0.9)
+    row, column = np.divmod(np.arange(grid.size), grid.columns)
+    mask = np.abs(row - 20 - column / 3) > 1
+    hills = 1.0 + 0.4 * np.sin(row / 9.0) * np.cos(column / 7.0)
+    return _by_hand("delta", Area.of_grid(grid, mask), epsilon=1.0, rim=0, over=hills[mask])
+
+
 def _places() -> MechanismDocument:
     """Sixty places that lie on no grid."""
     plane = TangentPlane(lat=-1.29, lng=36.82)
@@ -105,13 +117,16 @@ def _places() -> MechanismDocument:
     return _by_hand("places", Area.of_places(plane, points, 0.8), epsilon=1.5, rim=0)
 
 
-def _by_hand(name: str, area: Area, *, epsilon: float, rim: int) -> MechanismDocument:
+def _by_hand(
+    name: str, area: Area, *, epsilon: float, rim: int, over: FloatArray | float = 0.2
+) -> MechanismDocument:
     """Uneven weights, and the ε that is certified for them."""
     step = lattice_step(epsilon, area.cell_km)
     centres = area.centres(step=step, rim=rim)
-    weights = [0.2 + _fraction(f"{name}:weight:{index}") for index in range(centres.size)]
+    uneven = [_fraction(f"{name}:weight:{index}") for index in range(centres.size)]
+    weights = over + np.array(uneven) * (0.01 if area.many else 1.0)
     cone = RoundedCone(0.6 * epsilon, ROUNDING_CELLS * area.cell_km)
-    law = WholeLaw(centres, whole_weights(np.array(weights)), cone)
+    law = WholeLaw(centres, whole_weights(weights, short=area.many), cone)
     certified = math.ceil(law.certificate.epsilon_per_km * 1e6) / 1e6
     promise = BetweenPositions(certified, law.slack_at(certified))
     return MechanismDocument(name, 1, 0, area, step, rim, promise, law, 0, FOREVER_S)
@@ -157,7 +172,7 @@ def _positions(name: str, document: MechanismDocument) -> IntArray:
     """Positions in steps: in the rectangle, on its edges and corners, and outside."""
     low, high = (np.array(end) for end in (document.law.centres.low, document.law.centres.high))
     made = []
-    for index in range(DRAWS):
+    for index in range(FEW if document.area.many else DRAWS):
         share = np.array([_fraction(f"{name}:position:{axis}:{index}") for axis in "xy"])
         wide = 1.0 if index % 4 else 1.5
         place = low + (high - low) * (0.5 + (share - 0.5) * wide)
@@ -235,9 +250,11 @@ def refused() -> list[dict[str, Any]]:
     def change(reason: str, base: str = "paris", **entries: Any) -> dict[str, Any]:
         return {"base": base, "reason": reason, "set": entries}
 
-    def poked(reason: str, field: str, index: int, value: int) -> dict[str, Any]:
-        """One of the packed numbers replaced."""
-        return {"base": "paris", "reason": reason, "poke": [field, index, value]}
+    def poked(
+        reason: str, field: str, index: int, value: int, base: str = "paris"
+    ) -> dict[str, Any]:
+        """One of the packed numbers replaced, or two of two bytes."""
+        return {"base": base, "reason": reason, "poke": [field, index, value]}
 
     def cut(reason: str, field: str, characters: int, base: str = "paris") -> dict[str, Any]:
         """The end of a text taken away."""
@@ -249,6 +266,8 @@ def refused() -> list[dict[str, Any]]:
     paris = json.loads(documents()["paris"].to_bytes())
     mask = json.loads(documents()["lagoon"].to_bytes())["space"]["mask"]
     points = json.loads(documents()["places"].to_bytes())["space"]["points"]
+    delta = documents()["delta"]
+    wide = packed_integers(delta.law.weights)
     twice = b64encode(b64decode(points)[:8] + b64decode(points)[:-8]).decode()
     slots = DAY.to_dict()
     return [
@@ -322,6 +341,15 @@ def refused() -> list[dict[str, Any]]:
         cut("weights", "weights", 1),
         poked("weights", "weights", 0, 0),
         poked("weights", "weights", 5, (1 << 32) - 1),
+        poked("weights", "weights", 7, 1, base="delta"),  # the first of two codes is 0
+        poked("weights", "weights", 7, 0xB0000800, base="delta"),  # 2³² and more
+        poked(
+            "weights", "weights", 7, 0x0800A800, base="delta"
+        ),  # 2³¹, which the sum is then above
+        cut("weights", "weights", 4, base="delta"),
+        change("weights", base="delta", weights=wide),
+        change("weights", base="delta", weights=paris["weights"]),
+        change("certificate", base="delta", epsilon_per_km=0.95 * delta.epsilon_per_km),
         poked("certificate", "weights", 90, 1 << 28),
         poked("certificate", "weights", 90, 1 << 29),
         change("kernel", kernel=""),

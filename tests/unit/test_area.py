@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.document.area import Area, packed_integers
+from geoveil.document.area import (
+    WIDEST_GRID,
+    Area,
+    packed_integers,
+    packed_weights,
+    unpacked_weights,
+)
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
+from geoveil.position.whole_law import leading_bits, whole_weights
+from geoveil.space import MOST_CELLS
 from geoveil.space.projection import TangentPlane
 
 BOX = {"south": 48.8, "west": 2.3, "north": 48.83, "east": 2.34}
@@ -52,7 +60,7 @@ def test_two_cells_are_enough_and_one_is_not() -> None:
     assert Area.of_grid(GRID, two).size == 2
     assert Area.from_dict(masked(two)).size == 2
     two[4] = False
-    with pytest.raises(InvalidInput, match="2 to 4096 cells, not 1"):
+    with pytest.raises(InvalidInput, match="2 to 65536 cells, not 1"):
         Area.of_grid(GRID, two)
     places = np.array([[0, 0], [1, 0]])
     assert Area.of_places(PLANE, places, 1.0).size == 2
@@ -133,7 +141,7 @@ def test_other_things_are_refused() -> None:
         {"kind": "grid"},
         {**GRID.to_dict(), "rows": 0},
         {**GRID.to_dict(), "rows": True},
-        {**GRID.to_dict(), "rows": 4097},
+        {**GRID.to_dict(), "rows": 65_537},
         {**GRID.to_dict(), "columns": 1.0},
         {**GRID.to_dict(), "box": None},
         {**short, "mask": short["mask"][:-4]},
@@ -145,3 +153,60 @@ def test_other_things_are_refused() -> None:
     for values in wrong:
         with pytest.raises(GeoveilError):
             Area.from_dict(values)
+
+
+# -- many cells --------------------------------------------------------------------------------
+
+
+def test_as_many_cells_as_may_be_and_no_more() -> None:
+    whole = gv.Grid.from_box(south=48.0, west=1.0, north=50.29, east=4.5, cell_km=1.0)
+    rows, columns = 256, 256
+    assert whole.rows >= rows
+    assert whole.columns >= columns
+    assert whole.size <= WIDEST_GRID
+    mask = np.zeros(whole.shape, dtype=bool)
+    mask[:rows, :columns] = True
+    area = Area.of_grid(whole, mask.ravel())
+    assert (area.size, area.many) == (MOST_CELLS, True)
+    again = Area.from_dict(area.to_dict())
+    assert np.array_equal(again.centres(step=2, rim=0).points, area.centres(step=2, rim=0).points)
+    mask[rows, 0] = True
+    with pytest.raises(InvalidInput, match="2 to 65536 cells, not 65537"):
+        Area.of_grid(whole, mask.ravel())
+    with pytest.raises(InvalidFile, match="at most 65536 cells"):
+        Area.from_dict(whole.to_dict())
+    wide = gv.Grid.from_box(south=46.0, west=0.0, north=49.5, east=6.0, cell_km=1.0)
+    few = np.arange(wide.size) < 9
+    with pytest.raises(InvalidInput, match="must have at most 131072 cells"):
+        Area.of_grid(wide, few)
+
+
+def test_every_weight_of_two_bytes_has_one_code() -> None:
+    codes = np.arange(1, 22 << 11)
+    text = b64encode(codes.astype(">u2").tobytes()).decode()
+    weights = unpacked_weights(text)
+    assert packed_weights(weights) == text
+    assert (np.diff(weights) > 0).all()
+    assert weights[[0, 2046, 2047, -1]].tolist() == [1, 2047, 2048, 4095 << 20]
+    assert unpacked_weights("AAA=").tolist() == [0]
+
+
+@pytest.mark.parametrize("text", ["", "AA==", "AAAAAAA", "sAA=", "//8=", 7, None])
+def test_what_is_no_list_of_weights_is_refused(text: Any) -> None:
+    """No code, half a code, no base 64, 2³² and more, no text."""
+    with pytest.raises(InvalidFile):
+        unpacked_weights(text)
+
+
+def test_weights_of_more_bits_are_not_packed_as_others() -> None:
+    with pytest.raises(InvalidInput, match="12 leading bits"):
+        packed_weights(np.array([4097]))
+
+
+def test_rounding_to_leading_bits_changes_little() -> None:
+    weights = np.random.default_rng(1).gamma(0.3, size=70_000)
+    exact, short = whole_weights(weights), whole_weights(weights, short=True)
+    assert np.array_equal(leading_bits(short), short)
+    assert (np.abs(short - exact) <= exact / 4096).all()
+    assert np.array_equal(short[exact < 4096], exact[exact < 4096])
+    assert unpacked_weights(packed_weights(short)).sum() < 1 << 31

@@ -167,7 +167,7 @@ class _Mixed:
         return DesignedPositional(
             space,
             beta_per_km=beta,
-            weights=whole_weights(weights),
+            weights=whole_weights(weights, short=self.many),
             step=self._step,
             rim=self._rim,
         )

@@ -14,17 +14,29 @@ import numpy.typing as npt
 from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.position.centres import Centres
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, MaskedGrid, Points, space_from_dict
+from geoveil.position.whole_law import LEADING_BITS, beyond_leading, leading_bits
+from geoveil.space import (
+    MATRIX_LIMIT,
+    MOST_CELLS,
+    AnyGrid,
+    Grid,
+    MaskedGrid,
+    Points,
+    space_from_dict,
+)
 from geoveil.space.box import check_reach
 from geoveil.space.masked_grid import base64_bytes
 from geoveil.space.projection import TangentPlane
 
+WIDEST_GRID = 2 * MOST_CELLS
+"""Cells of a grid of which a mask leaves some."""
+_LARGEST_EXPONENT = 21
 _PLACES = {"kind", "origin", "cell_km", "points"}
 
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """Cells on a map, without the rim that a law may have around them; at most 4,096.
+    """Cells on a map, without the rim that a law may have around them; at most 65,536, of a list 4,096.
 
     ``grid`` lies beneath all but a list of places; ``mask`` says which of its cells exist, and all do without
     one. ``points`` are the places of a list, in steps of the lattice from the origin of the plane.
@@ -41,10 +53,15 @@ class Area:
     def of_grid(cls, grid: Grid, mask: BoolArray | None = None) -> Area:
         """A grid over a box, or those of its cells that a mask leaves."""
         size = grid.size if mask is None else int(mask.sum())
-        if not 2 <= size <= MATRIX_LIMIT or grid.size > MATRIX_LIMIT:
+        if not 2 <= size <= MOST_CELLS:
             raise InvalidInput(
-                f"a document must have 2 to {MATRIX_LIMIT} cells, not {size}; choose other cells or "
+                f"a document must have 2 to {MOST_CELLS} cells, not {size}; choose other cells or "
                 "another box"
+            )
+        if grid.size > WIDEST_GRID:
+            raise InvalidInput(
+                f"the grid under a mask must have at most {WIDEST_GRID} cells, not {grid.size}; choose "
+                "larger cells or a smaller box"
             )
         return cls(grid.plane, grid.cell_km, grid, None if mask is None else frozen(mask.copy()))
 
@@ -68,6 +85,11 @@ class Area:
         if not 2 <= len(points) <= MATRIX_LIMIT or len(np.unique(points, axis=0)) < len(points):
             raise InvalidInput(f"centres must be 2 to {MATRIX_LIMIT} different places")
         return cls(plane, positive("cell_km", cell_km), points=frozen(points.copy()))
+
+    @property
+    def many(self) -> bool:
+        """Whether weights are written in two bytes each."""
+        return self.size > MATRIX_LIMIT
 
     @property
     def size(self) -> int:
@@ -148,10 +170,11 @@ class Area:
         if values.get("kind") == "centres":
             return cls._of_list(values)
         for side in (values.get("rows"), values.get("columns")):
-            if type(side) is not int or not 1 <= side <= MATRIX_LIMIT:
-                raise InvalidFile(f"rows and columns must be whole numbers up to {MATRIX_LIMIT}")
-        if values.get("box") is None or values["rows"] * values["columns"] > MATRIX_LIMIT:
-            raise InvalidFile(f"space must be a grid over a box, of at most {MATRIX_LIMIT} cells")
+            if type(side) is not int or not 1 <= side <= MOST_CELLS:
+                raise InvalidFile(f"rows and columns must be whole numbers up to {MOST_CELLS}")
+        most = MOST_CELLS if values.get("mask") is None else WIDEST_GRID
+        if values.get("box") is None or values["rows"] * values["columns"] > most:
+            raise InvalidFile(f"space must be a grid over a box, of at most {most} cells")
         space = space_from_dict(values)
         if not isinstance(space, AnyGrid):
             raise InvalidFile("space must be a grid or a list of centres")
@@ -172,7 +195,7 @@ class Area:
         return cls.of_places(plane, points.reshape(-1, 2), numbers[2])
 
 
-# --- Many whole numbers in few characters: four bytes each, the highest first, in base 64
+# --- Many whole numbers in few characters: four bytes each, the highest first, in base 64; or two
 
 
 def packed_integers(values: IntArray, *, signed: bool = False) -> str:
@@ -190,6 +213,37 @@ def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray
     if len(data) % 4 or not data:
         raise InvalidFile(f"{name} must hold whole numbers of four bytes")
     return np.frombuffer(data, dtype=_kind(signed)).astype(np.int64)
+
+
+def packed_weights(values: IntArray) -> str:
+    """Weights of 12 leading bits, two bytes each: e, the highest five, and m, the other eleven.
+
+    A weight is m where e is 0, and else (2048 + m)·2^(e − 1); so every weight has one code.
+
+    >>> packed_weights(np.array([1, 2047, 4096, 4095 << 8])), unpacked_weights("AAEH/xAAT/8=").tolist()
+    ('AAEH/xAAT/8=', [1, 2047, 4096, 1048320])
+    """
+    if not np.array_equal(leading_bits(values), values):
+        raise InvalidInput(
+            f"weights of more than {MATRIX_LIMIT} cells must have {LEADING_BITS} leading bits each"
+        )
+    shift = beyond_leading(values)
+    codes = (shift << 11) + (
+        values >> shift
+    )  # 2048 and more of the leading bits count as one more shift
+    return b64encode(codes.astype(">u2").tobytes()).decode()
+
+
+def unpacked_weights(text: Any) -> IntArray:
+    """The weights again; every list of weights has one text."""
+    data = base64_bytes("weights", text)
+    if len(data) % 2 or not data:
+        raise InvalidFile("weights must hold codes of two bytes")
+    codes = np.frombuffer(data, dtype=">u2").astype(np.int64)
+    exponent, mantissa = codes >> 11, codes & 0x7FF
+    if (exponent > _LARGEST_EXPONENT).any():
+        raise InvalidFile("weights must be below 2^32")
+    return np.where(exponent > 0, (2048 + mantissa) << np.maximum(exponent - 1, 0), mantissa)
 
 
 def _kind(signed: bool) -> npt.DTypeLike:

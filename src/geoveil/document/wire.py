@@ -13,7 +13,13 @@ from typing import Any, TypeVar
 from geoveil.arrays import IntArray
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.document import campaign_ids, canonical
-from geoveil.document.area import Area, packed_integers, unpacked_integers
+from geoveil.document.area import (
+    Area,
+    packed_integers,
+    packed_weights,
+    unpacked_integers,
+    unpacked_weights,
+)
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
@@ -26,7 +32,7 @@ KIND = "mechanism"
 LEVELS = "levels"
 """The kind of all levels of a round together."""
 LARGEST_BYTES = 1 << 18
-"""No document is longer; one of 4,095 cells has about 66,000 bytes."""
+"""No document is longer; one of 4,095 cells has about 66,000 bytes, one of 65,536 about 220,000."""
 MOST_LEVELS = 8
 LARGEST_ANSWER = MOST_LEVELS * LARGEST_BYTES + 1024
 """All levels of a campaign in one body."""
@@ -120,7 +126,7 @@ class MechanismDocument:
             "epsilon_per_km": self.promise.epsilon_per_km,
             "slack_nats": self.promise.slack,
             "beta_per_km": self.law.cone.beta_per_km,
-            "weights": packed_integers(self.law.weights),
+            "weights": (packed_weights if self.area.many else packed_integers)(self.law.weights),
             "kernel": packed_integers(self.law.table),
             "not_before": self.not_before_s,
             "expires": self.expires_s,
@@ -325,7 +331,7 @@ def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositi
     _require(step % 2 == 0, "step", "step is not an even number")
     rim = _whole("rim", values["rim"], 0, 1)
     centres = _sound("space", lambda: area.centres(step=step, rim=rim))
-    weights = _sound("weights", lambda: unpacked_integers("weights", values["weights"]))
+    weights = _sound("weights", lambda: _weights(values["weights"], area))
     plain = WholeLaw(
         centres, _sound("weights", lambda: _one_each(weights, centres.size)),
         RoundedCone(beta, ROUNDING_CELLS * area.cell_km),
@@ -333,6 +339,10 @@ def stated_law(values: Mapping[str, Any]) -> tuple[Area, WholeLaw, BetweenPositi
     kernel = _sound("kernel", lambda: unpacked_integers("kernel", values["kernel"]))
     law = _sound("kernel", lambda: replace(plain, stated=kernel))
     return area, law, BetweenPositions(epsilon, slack)
+
+
+def _weights(text: Any, area: Area) -> IntArray:
+    return unpacked_weights(text) if area.many else unpacked_integers("weights", text)
 
 
 def _one_each(weights: IntArray, size: int) -> IntArray:

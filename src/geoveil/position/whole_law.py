@@ -21,6 +21,8 @@ KERNEL_BITS = 31
 """The kernel at distance 0 is about 2³¹, its flat tail 2¹⁰."""
 WEIGHT_BITS = 30
 """Weights sum to about 2³⁰, so that a row of weight × kernel sums below 2⁶³."""
+LEADING_BITS = 12
+"""Of each weight on a map of many cells, so that two bytes hold it; the rest of its bits are zeros."""
 DRAW_BYTES = 16
 """Random bytes that one report of a device takes."""
 LONGEST_TABLE = 1 << 14
@@ -160,10 +162,28 @@ class WholeLaw:
         return reports
 
 
-def whole_weights(weights: FloatArray) -> IntArray:
-    """Weights as whole numbers that sum to about 2³⁰, none below one."""
+def whole_weights(weights: FloatArray, *, short: bool = False) -> IntArray:
+    """Weights as whole numbers that sum to about 2³⁰, none below one; of 12 leading bits where ``short``."""
     scaled = np.rint(weights / weights.sum() * 2.0**WEIGHT_BITS).astype(np.int64)
-    return np.maximum(scaled, 1)
+    whole = np.maximum(scaled, 1)
+    return leading_bits(whole) if short else whole
+
+
+def leading_bits(weights: IntArray) -> IntArray:
+    """The nearest whole numbers that have at most 12 bits before their zeros.
+
+    >>> leading_bits(np.array([1, 4095, 4097, 8191, 1000003])).tolist()
+    [1, 4095, 4096, 8192, 999936]
+    """
+    shift = beyond_leading(weights)
+    half = np.where(shift > 0, 1 << np.maximum(shift - 1, 0), 0)
+    return (weights + half) >> shift << shift
+
+
+def beyond_leading(weights: IntArray) -> IntArray:
+    """How many bits whole numbers have after their first twelve."""
+    bits = np.frexp(weights.astype(np.float64))[1].astype(np.int64)
+    return np.maximum(bits - LEADING_BITS, 0)
 
 
 def _checked_weights(weights: npt.ArrayLike, centres: Centres) -> IntArray:

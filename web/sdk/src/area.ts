@@ -3,7 +3,9 @@
 import { isObject, isWhole, type Json, type JsonObject } from "./canonical.ts";
 import { type Pair, TangentPlane, wrapped } from "./plane.ts";
 
-const MOST_CELLS = 4096;
+const MOST_CELLS = 1 << 16;
+const WIDEST_GRID = 2 * MOST_CELLS; // of which a mask leaves some cells
+const MOST_PLACES = 4096;
 const REACH_KM = 500; // how far a flat map may reach from its centre
 const POLE_MARGIN = 0.05;
 const WIDEST = 90;
@@ -37,9 +39,11 @@ interface Grid {
   readonly mask: readonly boolean[] | undefined;
 }
 
-/** Cells on a map, without the rim that a law may have around them; 2 to 4,096. */
+/** Cells on a map, without the rim that a law may have around them; 2 to 65,536, of a list to 4,096. */
 export class Area {
   readonly cellKm: number;
+  /** How many cells there are. */
+  readonly size: number;
   /** As plain JSON values, in the one way that a document writes them. */
   readonly json: JsonObject;
   readonly plane: TangentPlane;
@@ -58,14 +62,14 @@ export class Area {
     this.cellKm = cellKm;
     this.grid = grid;
     this.points = points;
-    if (this.size < 2 || this.size > MOST_CELLS) throw new RangeError();
+    this.size = points.length / 2;
+    if (grid) this.size = grid.mask ? grid.mask.filter(Boolean).length : grid.rows * grid.columns;
+    if (this.size < 2 || this.size > (grid ? MOST_CELLS : MOST_PLACES)) throw new RangeError();
   }
 
-  /** How many cells there are. */
-  get size(): number {
-    const { grid } = this;
-    if (!grid) return this.points.length / 2;
-    return grid.mask ? grid.mask.filter(Boolean).length : grid.rows * grid.columns;
+  /** The weights of a document, one for each report; those of many cells are packed closer. */
+  weights(text: Json | undefined): Uint32Array {
+    return this.size > MOST_PLACES ? unpackedWeights(text) : unpackedIntegers(text);
   }
 
   /** The area of a document; a `RangeError` for anything else. */
@@ -78,7 +82,8 @@ export class Area {
     const { mask: bits = null, ...rest } = values;
     const { kind, rows, columns, cell_km: cellKm, box: edges } = rest;
     if (kind !== "grid" || Object.keys(rest).length !== 5) throw new RangeError();
-    if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > MOST_CELLS) {
+    const most = bits === null ? MOST_CELLS : WIDEST_GRID;
+    if (!isWhole(rows, 1, MOST_CELLS) || !isWhole(columns, 1, MOST_CELLS) || rows * columns > most) {
       throw new RangeError();
     }
     if (!isNumber(cellKm) || cellKm < 1e-9 || cellKm > 1e9) throw new RangeError();
@@ -230,11 +235,11 @@ function centresOfGrid(grid: Grid, step: number, rim: number, pitchKm: number): 
   }
   if (!cells.length) throw new RangeError();
   const beyond = rim ? 0 : step / 2;
-  const ends = (axis: 0 | 1): Pair => {
-    const places = cells.map((cell) => cell[axis]);
-    return [Math.min(...places) * step - beyond, Math.max(...places) * step + beyond];
+  const reach = (axis: 0 | 1): Pair => {
+    const [low, high] = ends(cells.map((cell) => cell[axis]));
+    return [low * step - beyond, high * step + beyond];
   };
-  const [[south, north], [west, east]] = [ends(0), ends(1)];
+  const [[south, north], [west, east]] = [reach(0), reach(1)];
   const all = [...cells, ...ring];
   const wide = columns + 2 * rim;
   return {
@@ -258,10 +263,20 @@ function centresOfPlaces(points: Int32Array, rim: number, pitchKm: number): Cent
   if (rim) throw new RangeError();
   const east = Float64Array.from(points.filter((_, at) => at % 2 === 0));
   const north = Float64Array.from(points.filter((_, at) => at % 2 === 1));
-  const farthest = (along: Float64Array): number => Math.max(...along.map(Math.abs));
+  const farthest = (along: Float64Array): number => ends(along.map(Math.abs))[1];
   checkReach(farthest(east) * 2 * pitchKm, farthest(north) * 2 * pitchKm);
-  const low: Pair = [Math.min(...east), Math.min(...north)];
-  return { pitchKm, east, north, low, high: [Math.max(...east), Math.max(...north)], lattice: undefined };
+  const [[west, right], [south, top]] = [ends(east), ends(north)];
+  return { pitchKm, east, north, low: [west, south], high: [right, top], lattice: undefined };
+}
+
+/** The least and the largest of some numbers. */
+export function ends(numbers: Iterable<number>): Pair {
+  let [low, high] = [Infinity, -Infinity];
+  for (const each of numbers) {
+    low = Math.min(low, each);
+    high = Math.max(high, each);
+  }
+  return [low, high];
 }
 
 // --- Many whole numbers in few characters: four bytes each, the highest first, in base 64
@@ -272,6 +287,18 @@ export function unpackedIntegers(text: Json | undefined): Uint32Array {
   if (data.length % 4 || !data.length) throw new RangeError();
   const view = new DataView(data.buffer);
   return Uint32Array.from({ length: data.length / 4 }, (_, at) => view.getUint32(4 * at));
+}
+
+/** Weights of 12 leading bits in two bytes each: five for e, eleven for m; m where e is 0, else (2048 + m)·2^(e − 1). */
+function unpackedWeights(text: Json | undefined): Uint32Array {
+  const data = bytesOf(text);
+  if (data.length % 2 || !data.length) throw new RangeError();
+  return Uint32Array.from({ length: data.length / 2 }, (_, at) => {
+    const code = data[2 * at]! * 256 + data[2 * at + 1]!;
+    const exponent = code >> 11;
+    if (exponent > 21) throw new RangeError();
+    return exponent ? (2048 + (code & 2047)) * 2 ** (exponent - 1) : code;
+  });
 }
 
 function unpackedBits(text: Json, size: number): boolean[] {

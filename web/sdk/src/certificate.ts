@@ -7,11 +7,11 @@
  * decision 11 of Geoveil, by number.
  */
 
-import type { Centres } from "./area.ts";
+import { type Centres, ends } from "./area.ts";
 import { FLOOR, type RoundedCone, TERMS } from "./cone.ts";
 import { length, longest, norm, normOfThird } from "./norms.ts";
 import type { Pair } from "./plane.ts";
-import { ends, type Mean, Steepest } from "./steepest.ts";
+import { type Mean, Steepest } from "./steepest.ts";
 import { Windows } from "./windows.ts";
 
 const TOLERANCE = 0.004; // for each β·cell
@@ -24,6 +24,7 @@ const AHEAD = 5;
 const LONG = 0.1;
 const ROUNDING = 1e-11; // of sums of up to 2¹⁶ numbers of one sign, relative, with a margin
 const MOST_SQUARES = 2 ** 22; // to begin with; a law that needs more is not believed
+const MOST_WORK = 2 ** 31; // those times the centres in a window, likewise
 
 export interface PositionCertificate {
   /** No two positions lose more per km. */
@@ -80,7 +81,7 @@ export class PositionLaw {
     this.low = [centres.low[0] * pitchKm, centres.low[1] * pitchKm];
     this.high = [centres.high[0] * pitchKm, centres.high[1] * pitchKm];
     const { east, north } = this;
-    this.ends = [ends(east, east.keys()), ends(north, north.keys())];
+    this.ends = [ends(east), ends(north)];
     this.steepest = new Steepest(east, north, cone);
     this.side = lattice ? lattice.step * pitchKm : cone.radius;
     this.windows = lattice && new Windows(lattice, this.weights, cone, this.side, this.low);
@@ -98,7 +99,10 @@ export class PositionLaw {
     const [across, up] = [this.extent(0), this.extent(1)];
     const sides: Pair = [this.length(0) / across, this.length(1) / up];
     let parts = this.firstParts();
-    if (across * up * parts ** 2 > MOST_SQUARES) return { epsilonPerKm: Infinity, seenPerKm: 0, squares: 0 };
+    const many = across * up * parts ** 2;
+    if (many > MOST_SQUARES || many * (windows?.size ?? 0) > MOST_WORK) {
+      return { epsilonPerKm: Infinity, seenPerKm: 0, squares: 0 };
+    }
     const sums = new Float64Array(TERMS);
     let groups = firstGroups(across * up, parts);
     let [best, closed, squares, threshold] = [0, 0, 0, claimPerKm];
@@ -220,7 +224,7 @@ export class PositionLaw {
         const square = order[next]!;
         const near = square.alone > (1 - 0.75 * this.tolerance) * threshold;
         if (square.bound <= threshold || !(near || this.fewAhead(square))) continue;
-        const [seen, most] = this.steepest.at(square.place, square.mean, rho);
+        const [seen, most] = this.steepest.at(square.place, square.mean, rho, threshold);
         square.bound = Math.min(square.bound, most);
         best = Math.max(best, seen);
         if (claim > 0 && best > claim) return [best, threshold]; // broken, whatever the rest shows

@@ -192,7 +192,7 @@ function statedLaw(values: JsonObject): [Area, WholeLaw] {
   require(step % 2 === 0, "step");
   const rim = whole(values, "rim", 0, 1);
   const centres = sound("space", () => area.centres(step, rim));
-  const weights = sound("weights", () => unpackedIntegers(values["weights"]));
+  const weights = sound("weights", () => area.weights(values["weights"]));
   const together = weights.reduce((sum, weight) => sum + weight, 0);
   const oneEach = weights.length === centres.east.length && weights.every((weight) => weight >= 1);
   require(oneEach && together < 2 ** 31, "weights");

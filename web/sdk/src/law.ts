@@ -1,6 +1,6 @@
 /** The law of positions in whole numbers: what a device draws from, and what everybody certifies. */
 
-import type { Centres } from "./area.ts";
+import { type Centres, ends } from "./area.ts";
 import { PositionLaw } from "./certificate.ts";
 import { FLOOR, type RoundedCone } from "./cone.ts";
 import type { Pair } from "./plane.ts";
@@ -39,8 +39,10 @@ export class WholeLaw {
   /** The square of a distance, in steps, that no position has from a centre. */
   private widestSquared(): number {
     const { east, north, low, high } = this.centres;
-    const spread = (along: Float64Array, axis: 0 | 1): number =>
-      Math.max(...along, high[axis]) - Math.min(...along, low[axis]);
+    const spread = (along: Float64Array, axis: 0 | 1): number => {
+      const [least, most] = ends(along);
+      return Math.max(most, high[axis]) - Math.min(least, low[axis]);
+    };
     return spread(east, 0) ** 2 + spread(north, 1) ** 2;
   }
 

@@ -5,6 +5,7 @@
  * tiles can, and the rest is left out: what is found is the largest over all centres, to the last digit.
  */
 
+import { ends } from "./area.ts";
 import { FLOOR, type RoundedCone } from "./cone.ts";
 import { length, longest, norm } from "./norms.ts";
 import type { Pair } from "./plane.ts";
@@ -39,8 +40,8 @@ export class Steepest {
     const most = Math.sqrt(east.length); // centres of a tile
     const order: number[] = [];
     const cut = (centres: number[]): void => {
-      const [west, right] = ends(east, centres);
-      const [south, top] = ends(north, centres);
+      const [west, right] = ends(centres.map((centre) => east[centre]!));
+      const [south, top] = ends(centres.map((centre) => north[centre]!));
       const [width, height] = [right - west, top - south];
       if (centres.length > most) {
         const along = width > height ? east : north;
@@ -57,8 +58,11 @@ export class Steepest {
     this.north = Float64Array.from(order, (centre) => north[centre]!);
   }
 
-  /** max |a_y − g| over all centres, at q and, at most, within ρ. */
-  at(place: Pair, mean: Mean, rho: number): Pair {
+  /**
+   * max |a_y − g| over all centres, at q and, at most, within ρ. Tiles of which the bound is at most `enough` count
+   * with that, and are not looked at.
+   */
+  at(place: Pair, mean: Mean, rho: number, enough = 0): Pair {
     const { tiles } = this;
     const steep = length(mean[0], mean[1]);
     const change = rho * norm(mean[2], mean[3], mean[4]);
@@ -68,11 +72,16 @@ export class Steepest {
       if (tile.bounds[1] > first.bounds[1]) first = tile;
     }
     [this.seen, this.most] = [0, 0];
-    this.walk(first, place, mean, rho);
+    const look = (tile: Tile): void => {
+      const [, within] = tile.bounds;
+      if (within * (1 + 1e-12) + mean[5] > enough) this.walk(tile, place, mean, rho);
+      else this.most = Math.max(this.most, within);
+    };
+    look(first);
     for (const tile of tiles) {
       const [at, within] = tile.bounds;
       const none = at * at <= this.seen && within <= this.most; // is larger
-      if (!none && tile !== first) this.walk(tile, place, mean, rho);
+      if (!none && tile !== first) look(tile);
     }
     return [Math.sqrt(this.seen), this.most * (1 + 1e-12) + mean[5]];
   }
@@ -124,14 +133,4 @@ export class Steepest {
     }
     [this.seen, this.most] = [seen, most];
   }
-}
-
-/** The least and the largest of the numbers of some centres. */
-export function ends(numbers: Float64Array, centres: Iterable<number>): Pair {
-  let [low, high] = [Infinity, -Infinity];
-  for (const centre of centres) {
-    low = Math.min(low, numbers[centre]!);
-    high = Math.max(high, numbers[centre]!);
-  }
-  return [low, high];
 }

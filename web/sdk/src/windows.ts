@@ -4,6 +4,7 @@ import type { Lattice } from "./area.ts";
 import { type RoundedCone, TERMS } from "./cone.ts";
 import type { Pair } from "./plane.ts";
 
+const FADED = 40; // from where on all that lies farther counts as if it lay here
 const REACH = 12; // centres up to so many 1/β away are summed one by one
 
 export class Windows {
@@ -31,6 +32,13 @@ export class Windows {
     this.weights = new Float64Array(rows * columns);
     at.forEach((cell, index) => (this.weights[cell] = weights[index]!));
     this.below = sumsBelow(this.weights, rows, columns);
+  }
+
+  /** How many cells a window has. */
+  get size(): number {
+    const { rows, columns } = this.lattice;
+    const reach = this.reach(0);
+    return (2 * Math.min(reach, rows - 1) + 1) * (2 * Math.min(reach, columns - 1) + 1);
   }
 
   /** From now on squares whose centres lie at this place of their node, in km. */
@@ -82,13 +90,16 @@ export class Windows {
     const total = new Float64Array(rows * columns);
     const step = Math.ceil(1 / (this.cone.beta * this.side));
     for (let cells = reach; cells < Math.max(rows, columns) - 1; cells += step) {
-      const falls = Math.exp(-this.cone.decay((cells + 0.5) * this.side));
+      const falls = this.cone.decay((cells + 0.5) * this.side);
+      const faded = falls >= FADED;
       for (let row = 0; row < rows; row++) {
         for (let column = 0; column < columns; column++) {
-          const shell = this.within(row, column, cells + step) - this.within(row, column, cells);
-          total[row * columns + column]! += shell * falls;
+          const shell =
+            this.within(row, column, faded ? rows + columns : cells + step) - this.within(row, column, cells);
+          total[row * columns + column]! += shell * Math.exp(-falls);
         }
       }
+      if (faded) break;
     }
     return total.map((sum) => Math.max(sum, 0));
   }

@@ -5,7 +5,7 @@ import type { Json, JsonObject } from "../src/canonical.ts";
 
 const FOLDER = new URL("../../../vectors/", import.meta.url);
 
-export const NAMES = ["paris", "fiji", "svalbard", "lagoon", "places", "trips"] as const;
+export const NAMES = ["paris", "fiji", "svalbard", "lagoon", "places", "trips", "delta"] as const;
 
 export interface MechanismVector {
   name: string;
