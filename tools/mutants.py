@@ -54,7 +54,11 @@ CORE: dict[str, tuple[str, ...]] = {
     "geoveil.document.wire": (_WIRE, "tests/client/test_hostile_documents.py"),
     "geoveil.client.budget": ("tests/client/test_budget.py", _LEDGER),
     "geoveil.client.ledger": (_LEDGER, _ONE),
-    "geoveil.client.device": ("tests/client/test_device.py", _ONE),
+    "geoveil.client.device": (
+        "tests/client/test_device.py",
+        _ONE,
+        "tests/client/test_trip_reports.py",
+    ),
 }
 """Module → its tests, the likeliest to find a fault first."""
 

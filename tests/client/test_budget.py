@@ -160,3 +160,23 @@ def test_answers_outlive_the_process_that_gave_them():
     same = gv.PlanarGeometric(gv.Grid(rows=4, columns=4, cell_km=0.5), epsilon_per_km=2.0)
     assert {kept.report(same, 5) for _ in range(20)} == {answer}
     assert kept.spent_per_km == 2.0
+
+
+def test_what_a_budget_shows_of_itself_holds_no_answer():
+    """Answers are where somebody was said to be; they stand in no log."""
+    budget = gv.Budget(limit_per_km=5.0)
+    budget.report(MECHANISM, 1)
+    assert repr(budget).startswith("Budget(limit_per_km=5.0, spent_per_km=2.0, charges=[(")
+    assert "answers" not in repr(budget)
+    assert "guarantee" not in repr(budget)
+
+
+def test_no_report_is_spoken_of_as_one():
+    """As what a first one would tell; after two, of both."""
+    empty = gv.Budget(limit_per_km=9.0, spent_per_km=1.0)
+    told = between_places(gv.GeoIndistinguishability(1.0), NEARBY_KM, reports=1)
+    assert empty.summary().endswith(told)
+    empty.charge("one", 1.0)
+    empty.charge("two", 1.0)
+    told = between_places(gv.GeoIndistinguishability(3.0), NEARBY_KM, reports=2)
+    assert empty.summary().endswith(told)

@@ -26,6 +26,7 @@ from client.world import (
 from geoveil.client import Device, Ledger, Patience, Unacknowledged
 from geoveil.client import collector as module
 from geoveil.client.collector import Answer
+from geoveil.client.ledger_book import Period
 from geoveil.document.wire import MechanismDocument, served_levels, tag_of
 from geoveil.errors import GeoveilError, InvalidInput, RandomnessFailed
 from geoveil.position.position_certificate import Law
@@ -504,3 +505,45 @@ def test_a_promise_that_is_not_offered_or_not_allowed_is_refused(path: Path) -> 
     assert refused(it.report, **PLACE).reason == "promise"
     with pytest.raises(InvalidInput, match="promise_per_km"):
         device(two_levels(), path, promise_per_km=-1.0)
+
+
+# -- at the limits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now_s", "told"), [(0.0, True), (2.0**40, True), (-1e-6, False), (2.0**40 + 1, False)]
+)
+def test_the_first_and_the_last_time_that_a_clock_may_tell(
+    now_s: float, told: bool, path: Path
+) -> None:
+    it = device(Collector(), path, clock=lambda: now_s)
+    assert (refused(it.report, **PLACE).reason != "clock") is told
+
+
+@pytest.mark.parametrize(
+    ("again", "number"), [("never", 0), ("day", int(NOW_S // 86_400)), ("round", 3)]
+)
+def test_the_period_of_a_report_is_that_which_ledgers_of_before_have(
+    again: Any, number: int, path: Path
+) -> None:
+    """Once: nothing. Once a day: the day, whatever the round. Once a round: the round."""
+    it = device(Collector(), path, again=again)
+    assert it._period(NOW_S, document(3)) == Period(again, number)
+    assert it._period(NOW_S) == Period(again, number if again == "day" else 0)
+
+
+def test_the_warning_names_the_line_that_asked_for_silence(path: Path) -> None:
+    with pytest.warns(UserWarning, match="silence tells") as warned:
+        device(Collector(), path).report(**PLACE, outside="refuse")
+    assert [each.filename for each in warned] == [__file__]
+    trips = Collector(served=document(trips=True).served())
+    it = device(trips, path.with_name("trips.db"), max_epsilon_per_km=9.0)
+    place = PLACE["lat"], PLACE["lng"]
+    with pytest.warns(UserWarning, match="silence tells") as warned:
+        it.report_trip(origin=place, destination=place, outside="refuse")
+    assert [each.filename for each in warned] == [__file__]
+
+
+def test_somebody_who_stays_around_a_place_moves_a_hundred_metres(path: Path) -> None:
+    assert "100 m" in device(Collector(), path, again="day").explain()
+    assert "100 m" not in device(Collector(), path).explain()

@@ -644,3 +644,41 @@ def test_a_change_waits_for_others_before_it_reads(
     begun = [statement for statement in said if statement.startswith("BEGIN")]
     assert begun == ["BEGIN IMMEDIATE"]  # what it read could be old by the time it writes
     assert said[-1] == "COMMIT"
+
+
+def test_asking_writes_nothing(path: Path) -> None:
+    ledger = Ledger(path)
+    charge = reported(ledger)
+    before, changed_ns = path.read_bytes(), path.stat().st_mtime_ns
+    assert ledger.charges() == ledger.waiting(A) == [charge]
+    assert ledger.reported(A, Period("round", 1), charge.mechanism) == charge
+    assert (ledger.spent_per_km, ledger.left_per_km(10.0)) == (2.0, 8.0)
+    assert ledger.certified(charge.mechanism)
+    assert not ledger.certified("0" * 64)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, changed_ns)
+
+
+def test_the_file_says_what_it_is_and_which_one(path: Path) -> None:
+    """In the header of SQLite, where other versions and programs look; the id has 128 bits."""
+    ledger = Ledger(path)
+    assert path.read_bytes()[68:72] == b"gvld"
+    named = ledger.anchor.read_text()
+    assert rows(path, "SELECT id FROM ledger") == [(named.strip(),)]
+    assert len(bytes.fromhex(named)) == 16
+
+
+def test_a_failure_of_which_nothing_is_known_is_no_proof_that_the_file_is_bad() -> None:
+    assert durable._reason(sqlite3.Error()) == "ledger-unwritable"
+    for code, reason in (
+        (sqlite3.SQLITE_BUSY, "ledger-busy"),
+        (sqlite3.SQLITE_LOCKED, "ledger-busy"),
+        (sqlite3.SQLITE_IOERR, "ledger-unwritable"),
+        (sqlite3.SQLITE_FULL, "ledger-unwritable"),
+        (sqlite3.SQLITE_NOTADB, "ledger-unreadable"),
+        (sqlite3.SQLITE_CORRUPT, "ledger-unreadable"),
+        (sqlite3.SQLITE_ERROR, "ledger-unreadable"),
+    ):
+        for extended in (0, 1 << 8, 3 << 8):
+            failure = sqlite3.Error()
+            failure.sqlite_errorcode = code | extended
+            assert durable._reason(failure) == reason

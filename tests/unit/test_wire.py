@@ -238,3 +238,9 @@ def test_a_list_of_places_can_be_estimated() -> None:
     assert mechanism.space.size == document.area.size
     assert mechanism.space.centres == pytest.approx(document.law.centres.points_km, abs=1e-12)
     assert mechanism.centres.points.tolist() == document.law.centres.points.tolist()
+
+
+def test_an_answer_holds_as_many_levels_as_there_may_be_each_as_large_as_it_may_be() -> None:
+    frame = canonical_bytes({"geoveil": wire.VERSION, "kind": wire.LEVELS, "levels": []})
+    needed = len(frame) + wire.MOST_LEVELS * (wire.LARGEST_BYTES + len(","))
+    assert needed <= wire.LARGEST_ANSWER < needed + 1024

@@ -176,8 +176,7 @@ class Area:
         if values.get("box") is None or values["rows"] * values["columns"] > most:
             raise InvalidFile(f"space must be a grid over a box, of at most {most} cells")
         space = space_from_dict(values)
-        if not isinstance(space, AnyGrid):
-            raise InvalidFile("space must be a grid or a list of centres")
+        assert isinstance(space, AnyGrid)  # nothing else has rows, columns and a box
         return cls.of_squares(space)
 
     @classmethod
