@@ -132,6 +132,19 @@ def test_a_list_that_is_not_one_is_refused(changed: dict[str, Any]) -> None:
         Area.from_dict(a_list(**changed))
 
 
+@pytest.mark.parametrize("side", ["rows", "columns"])
+def test_sides_are_whole_numbers_from_one(side: str) -> None:
+    """One row or one column is a grid; what is no side is refused as such, before anything is computed."""
+    thin = gv.Grid.from_box(south=48.8, west=2.3, north=48.804, east=2.34, cell_km=0.5)
+    tall = gv.Grid.from_box(south=48.8, west=2.3, north=48.83, east=2.306, cell_km=0.5)
+    row = thin if side == "rows" else tall
+    assert row.to_dict()[side] == 1
+    assert Area.from_dict(row.to_dict()).size == row.size
+    for wrong in (0, -1, 4097, True, 1.0, "2", None, [2], 10**30):
+        with pytest.raises(InvalidFile, match="rows and columns must be whole numbers up to 4096"):
+            Area.from_dict({**GRID.to_dict(), side: wrong})
+
+
 def test_other_things_are_refused() -> None:
     short = masked(np.ones(GRID.size, dtype=bool))
     spare = np.ones(GRID.size + 1, dtype=bool)

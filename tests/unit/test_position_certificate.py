@@ -350,6 +350,12 @@ def test_a_claim_that_would_take_hours_to_check_is_not_believed() -> None:
         assert (certificate.epsilon_per_km <= 6.0) == believed
 
 
+def test_more_squares_than_are_looked_at_begin_at_four_million() -> None:
+    centres = Centres.of_places(np.array([(0, 0), (2300, 2200)]), pitch_km=1.0)
+    certificate = Law(centres, np.ones(2), RoundedCone(0.4, 1.0)).certify(9.0)
+    assert (certificate.epsilon_per_km, certificate.places) == (np.inf, 0)
+
+
 def test_squares_are_counted_with_the_parts_they_are_cut_into() -> None:
     """2,000 × 2,000 squares would be looked at; each is cut into 16 at first, because β is large."""
     centres = Centres.of_places(np.array([(0, 0), (2000, 2000)]), pitch_km=1.0)

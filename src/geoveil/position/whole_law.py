@@ -202,11 +202,10 @@ def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
     bits = np.frexp(totals.astype(np.float64))[1].astype(
         np.uint64
     )  # 2^bits ≥ total, up to rounding
-    drawn = np.full(totals.size, -1, dtype=np.int64)
+    drawn = np.empty(totals.size, dtype=np.int64)
     left = np.arange(totals.size)
     while left.size:
         kept = np.uint64(64) - np.minimum(bits[left], np.uint64(63))
-        tried = (randomness.words(left.size) >> kept).astype(np.int64)
-        drawn[left] = np.where(tried < totals[left], tried, -1)
-        left = left[drawn[left] < 0]
+        drawn[left] = (randomness.words(left.size) >> kept).astype(np.int64)
+        left = left[drawn[left] >= totals[left]]
     return drawn
