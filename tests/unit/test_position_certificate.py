@@ -287,6 +287,42 @@ def test_values_of_places_are_laid_out_on_their_lattice(
         assert {*range(1 - size, size + 1)} <= {*(found - at).ravel().tolist()}
 
 
+@pytest.mark.parametrize("rim", [0, 1])
+def test_positions_are_moved_into_the_rectangle_of_the_cells_that_exist(rim: int) -> None:
+    """Without a rim the cells whole, with one their centres; in steps from the centre of cell 0."""
+    mask = np.zeros((5, 7), dtype=bool)
+    mask[1, 3] = mask[3, 2] = True
+    centres = Centres.of_grid(5, 7, step=4, pitch_km=0.25, rim=rim, mask=mask)
+    half = 0 if rim else 2
+    assert centres.low == (2 * 4 - half, 1 * 4 - half)
+    assert centres.high == (3 * 4 + half, 3 * 4 + half)
+    assert centres.points[:2].tolist() == [[12, 4], [8, 12]]
+    np.testing.assert_allclose(centres.rectangle_km, np.array((centres.low, centres.high)) * 0.25)
+    assert centres.moved_inside(np.array([(-99, 99), (9, 5)])).tolist() == [
+        [centres.low[0], centres.high[1]],
+        [9, 5],
+    ]
+    lattice = centres.lattice
+    assert lattice is not None
+    assert (lattice.rows, lattice.columns) == (5 + 2 * rim, 7 + 2 * rim)
+    assert (lattice.inner_shape, lattice.inner) == ((5, 7), 2)
+    assert lattice.inner_places is not None
+    assert lattice.inner_places.tolist() == [1 * 7 + 3, 3 * 7 + 2]
+    spread = lattice.spread_inner(np.array([[5.0, 6.0]]))
+    assert spread.shape == (1, 5, 7)
+    assert (spread[0, 1, 3], spread[0, 3, 2], spread.sum()) == (5.0, 6.0, 11.0)
+    assert lattice.gather_inner(spread).tolist() == [[5.0, 6.0]]
+
+
+def test_a_grid_that_is_whole_needs_no_numbers_of_its_cells() -> None:
+    lattice = Centres.of_grid(2, 3, step=2, pitch_km=0.5, rim=1).lattice
+    assert lattice is not None
+    assert lattice.inner_places is None
+    values = np.arange(6.0)
+    assert lattice.spread_inner(values).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert lattice.gather_inner(lattice.spread_inner(values)).tolist() == values.tolist()
+
+
 def test_a_mask_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(InvalidInput, match="mask must leave a cell"):
         Centres.of_grid(2, 2, step=2, pitch_km=0.5, mask=np.zeros(4, dtype=bool))
