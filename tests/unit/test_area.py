@@ -140,8 +140,8 @@ def test_sides_are_whole_numbers_from_one(side: str) -> None:
     row = thin if side == "rows" else tall
     assert row.to_dict()[side] == 1
     assert Area.from_dict(row.to_dict()).size == row.size
-    for wrong in (0, -1, 4097, True, 1.0, "2", None, [2], 10**30):
-        with pytest.raises(InvalidFile, match="rows and columns must be whole numbers up to 4096"):
+    for wrong in (0, -1, MOST_CELLS + 1, True, 1.0, "2", None, [2], 10**30):
+        with pytest.raises(InvalidFile, match=f"must be whole numbers up to {MOST_CELLS}"):
             Area.from_dict({**GRID.to_dict(), side: wrong})
 
 
