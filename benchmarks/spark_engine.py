@@ -198,7 +198,7 @@ def main(given: Sequence[str] | None = None) -> int:
             f"{asked.rows:,} rows of {SOURCES[name]}: {run.elapsed_s:.1f} s, {run.processor_s:.1f} s of "
             f"processor time, at most {run.worker_mb:.0f} MB for a Python worker"
         )
-    if "bare" not in seen:
+    if "bare" not in seen or len(seen) == 1:
         return 0
     found = list(figures(asked.rows, seen))
     print(markdown(found))
