@@ -9,6 +9,7 @@ import pytest
 
 from geoveil.arrays import FloatArray
 from geoveil.position import position_certificate as steps
+from geoveil.position import steepest
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.position_certificate import Law
@@ -53,7 +54,7 @@ def test_the_norm_of_a_matrix_is_its_largest_eigenvalue() -> None:
     _, _, ee, en, nn = matrices(1)
     whole = np.stack((np.stack((ee, en)), np.stack((en, nn)))).transpose(2, 0, 1)
     wanted = np.abs(np.linalg.eigvalsh(whole)).max(axis=1)
-    np.testing.assert_allclose(steps._norm(ee, en, nn), wanted, rtol=1e-12)
+    np.testing.assert_allclose(steepest.norm(ee, en, nn), wanted, rtol=1e-12)
 
 
 def test_a_vector_in_a_disc_is_no_longer_than_said_and_as_long_along_an_axis() -> None:
@@ -61,13 +62,13 @@ def test_a_vector_in_a_disc_is_no_longer_than_said_and_as_long_along_an_axis() -
     for rho in (0.1, 1.0, 3.0):
         h = rho * ROUND[:, :, None]
         lengths = np.hypot(east + ee * h[0] + en * h[1], north + en * h[0] + nn * h[1])
-        bound = steps._longest(east, north, ee, en, nn, rho)
+        bound = steepest.longest(east, north, ee, en, nn, rho)
         assert (lengths.max(axis=0) <= bound * (1 + 1e-12)).all()
         assert bound.mean() <= 1.25 * lengths.max(axis=0).mean()
     zero = np.zeros(1)
-    assert steps._longest(zero + 3, zero, zero + 2, zero, zero + 1, 0.5) == pytest.approx(4.0)
-    assert steps._longest(zero, zero + 3, zero + 1, zero, zero - 2, 0.5) == pytest.approx(4.0)
-    assert steps._longest(zero + 3, zero + 4, zero, zero + 2, zero, 0.5) == pytest.approx(
+    assert steepest.longest(zero + 3, zero, zero + 2, zero, zero + 1, 0.5) == pytest.approx(4.0)
+    assert steepest.longest(zero, zero + 3, zero + 1, zero, zero - 2, 0.5) == pytest.approx(4.0)
+    assert steepest.longest(zero + 3, zero + 4, zero, zero + 2, zero, 0.5) == pytest.approx(
         np.sqrt(25 + 2 * 0.5 * 10 + 1)
     )
 
@@ -217,7 +218,7 @@ def test_few_centres_lie_ahead_where_a_long_slope_leads_out_soon() -> None:
 
     def ahead(east: float, north: float, g_east: float, g_north: float) -> bool:
         parts = (np.array([float(each)]) for each in (g_east, g_north, 0, 0, 0, 0))
-        return bool(law._few_ahead(np.array([(east, north)]), steps._Mean(*parts))[0])
+        return bool(law._few_ahead(np.array([(east, north)]), steepest.Mean(*parts))[0])
 
     assert ahead(17.0, 10.0, 0.5, 0.0)  # two cells to the last centre
     assert ahead(14.1, 10.0, 0.5, 0.0)

@@ -216,7 +216,7 @@ def test_a_single_cell_is_not_published() -> None:
     assert one.size == 1
     mechanism = gv.elastic(one, epsilon_per_km=1.0, between="positions")
     assert isinstance(mechanism, gv.PositionalElastic)
-    with pytest.raises(InvalidInput, match="must have 2 to 4096 cells, not 1"):
+    with pytest.raises(InvalidInput, match="must have 2 to 65536 cells, not 1"):
         publish(mechanism, campaign="a", round=1, not_before_s=0, expires_s=1)
 
 
