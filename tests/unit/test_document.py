@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.document import wire
 from geoveil.document.canonical import canonical_bytes, document_id
 from geoveil.document.saved import (
     load_mechanism_and_claim,
@@ -24,7 +25,7 @@ from geoveil.document.saved import (
     mechanism_to_dict,
 )
 from geoveil.document.wire import publish
-from geoveil.errors import GeoveilError, InvalidFile, Unsupported
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
 LINE = gv.Line(4)
@@ -172,6 +173,21 @@ def test_a_promise_among_the_parameters_is_a_claim_too(name: str) -> None:
     values["guarantee"] = {"kind": "per-km", "epsilon_per_km": 5.0}
     with pytest.raises(InvalidFile, match=r"ε = 0\.01 .* must not be smaller than the loss"):
         mechanism_from_dict(values)
+
+
+def test_what_devices_would_check_for_minutes_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mechanism = gv.elastic(PARIS, epsilon_per_km=2.0)
+    assert isinstance(mechanism, gv.PositionalElastic)
+    times = {"campaign": "paris", "round": 1, "not_before_s": 0, "expires_s": 10}
+    monkeypatch.setattr(wire, "MOST_WORK", mechanism.law.work)
+    assert publish(mechanism, **times).round == 1
+    monkeypatch.setattr(wire, "MOST_WORK", mechanism.law.work - 1)
+    with pytest.raises(
+        InvalidInput, match=r"cells \(\d+\) must be fewer at ε × cell = 1: devices .*larger"
+    ):
+        publish(mechanism, **times)
 
 
 def test_a_published_document_can_be_audited_though_nobody_believes_it() -> None:

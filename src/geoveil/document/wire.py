@@ -23,6 +23,7 @@ from geoveil.document.area import (
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
+from geoveil.position.position_certificate import MOST_WORK
 from geoveil.position.positional import FINEST, MOST_SLACK, STEEPEST_CELL, PositionalElastic
 from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM
@@ -244,6 +245,12 @@ def publish(
         )
     promise = mechanism.guarantee
     assert isinstance(promise, BetweenPositions)
+    if mechanism.law.work > MOST_WORK:
+        steep = promise.epsilon_per_km * mechanism.space.cell_km
+        raise InvalidInput(
+            f"cells ({mechanism.space.size:,}) must be fewer at ε × cell = {steep:.2g}: devices check a "
+            "document before they use it, which would take them minutes; use larger cells or a smaller area"
+        )
     document = MechanismDocument(
         campaign,
         round,

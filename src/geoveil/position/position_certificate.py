@@ -29,8 +29,8 @@ _FIRST = 0.5
 """β times the side of the squares to begin with, at most."""
 _MOST_SQUARES = 1 << 22
 """Squares to begin with, at most, where a claim is checked; a law that needs more is not believed."""
-MOST_WORK = 1 << 31
-"""Squares to begin with times centres in a window, at most, likewise: half a minute in a browser."""
+MOST_WORK = 1 << 30
+"""Squares to begin with times centres in a window, at most, likewise: some minutes in a browser."""
 _DEEPEST = 8
 """How often a square is quartered, at most; what is then still open counts with its bound."""
 _REACH = 12.0

@@ -60,6 +60,11 @@ class WholeLaw:
         """What was shown about every two positions, from the whole-number weights."""
         return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
 
+    @property
+    def work(self) -> int:
+        """What a device has to sum to check a promise, about; more than ``MOST_WORK`` it does not."""
+        return Law(self.centres, self.weights.astype(np.float64), self.cone).work
+
     def estimate_per_km(self) -> float:
         """About what its certificate says, in some part of the time."""
         return Law(self.centres, self.weights.astype(np.float64), self.cone).estimate_per_km()

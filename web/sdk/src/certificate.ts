@@ -24,7 +24,7 @@ const AHEAD = 5;
 const LONG = 0.1;
 const ROUNDING = 1e-11; // of sums of up to 2¹⁶ numbers of one sign, relative, with a margin
 const MOST_SQUARES = 2 ** 22; // to begin with; a law that needs more is not believed
-const MOST_WORK = 2 ** 31; // those times the centres in a window, likewise
+const MOST_WORK = 2 ** 30; // those times the centres in a window, likewise
 
 export interface PositionCertificate {
   /** No two positions lose more per km. */
