@@ -16,7 +16,6 @@ from server.live import Live
 
 MOST_BYTES = {"c/index.html": 80_000, "index.html": 60_000, "m/index.html": 60_000}
 """Page → what a first visit may load in all, compressed."""
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def built() -> Path:
     return node_tools.BUILT
 
 
-LONGER = ("campaign_choices", "flows", "tiles", "times")
+LONGER = ("campaign_choices", "districts", "flows", "tiles", "times")
 """Files of browser tests that run with the long ones: ``make promises``."""
 
 
@@ -42,11 +41,11 @@ def test_they_do_in_a_browser_what_they_say(built: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_they_also_do_what_takes_longer(built: Path, tmp_path: Path) -> None:
-    run_in_a_browser(tmp_path, list(LONGER), least=9)
+    run_in_a_browser(tmp_path, list(LONGER), least=10)
 
 
 def run_in_a_browser(tmp_path: Path, names: list[str], least: int) -> None:
-    if not any(map(shutil.which, BROWSERS)):
+    if not any(map(shutil.which, node_tools.BROWSERS)):
         reason = "no Chromium is installed; sh web/install_browser.sh installs it"
         if os.environ.get("CI"):
             pytest.fail(reason)

@@ -180,6 +180,19 @@ def build_pages() -> bool:
     return True
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def why_no_browser() -> str:
+    """Why the pages cannot be shown in a browser here; empty where they can, and are built."""
+    try:
+        build_pages()
+        prepare(PAGES)
+    except Unavailable as reason:
+        return str(reason)
+    return "" if any(map(shutil.which, BROWSERS)) else "no Chromium is installed"
+
+
 # --- The command
 
 

@@ -351,6 +351,53 @@ def test_a_backdrop_is_kept_without_a_word_that_is_not_ours(service: InProcess) 
     assert service.get(f"{CAMPAIGN}/backdrop").status_code == 204
 
 
+def test_districts_are_kept_by_name_and_told_to_readers_of_the_map(closed: InProcess) -> None:
+    path = f"{CAMPAIGN}/map/districts"
+    south, west, north, east = LYON["box"]
+    middle = (west + east) / 2
+    halves = [box(south, west, north, middle, "West <b>"), box(south, middle, north, east, "East")]
+    for each in halves:
+        each["properties"] |= {"kind": "district", "more": "script"}
+    assert_problem(closed.get(path), "not-offered")
+    ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+    assert_problem(closed.get(path), "not-offered")
+    kept = {"type": "FeatureCollection", "features": [STREETS["features"][1], *halves]}
+    assert ask(closed, "PUT", f"{CAMPAIGN}/backdrop", json=kept).status_code == 204
+    given = closed.get(f"{CAMPAIGN}/backdrop").json()["features"]
+    assert [each["properties"] for each in given] == [
+        {},
+        {"kind": "district", "name": "West <b>"},
+        {"kind": "district", "name": "East"},
+    ]
+    said = closed.get(path).json()
+    zones = {"type": "FeatureCollection", "features": halves}
+    assert said == ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=zones).json()
+    assert [each["name"] for each in said["regions"]] == ["West <b>", "East"]
+    assert sum(each["area_cells"] for each in said["regions"]) == pytest.approx(49, rel=0.2)
+    assert closed.get(path).json() == said  # remembered
+    ask(closed, "PUT", f"{CAMPAIGN}/backdrop", json={**kept, "features": halves[:1]})
+    assert len(closed.get(path).json()["regions"]) == 1
+    ask(closed, "PATCH", CAMPAIGN, json={"published": False})
+    assert_problem(closed.get(path), "not-offered")
+
+
+def test_districts_that_are_none_are_refused(service: InProcess) -> None:
+    line = {"type": "LineString", "coordinates": [[4.8, 45.7], [4.9, 45.8]]}
+    for geometry, name in ((line, "a"), (FIELD, "a\nb"), (FIELD, "a" * 201), (FIELD, 7)):
+        shape = {
+            "type": "Feature",
+            "properties": {"kind": "district", "name": name},
+            "geometry": geometry,
+        }
+        answer = ask(service, "PUT", f"{CAMPAIGN}/backdrop", json=shape)
+        assert_problem(answer, "invalid-geojson")
+    many = [box(45.7, 4.8, 45.8, 4.9, str(n)) for n in range(201)]
+    for each in many:
+        each["properties"]["kind"] = "district"
+    body = {"type": "FeatureCollection", "features": many}
+    assert_problem(ask(service, "PUT", f"{CAMPAIGN}/backdrop", json=body), "invalid-geojson")
+
+
 def test_a_backdrop_may_be_long_and_not_too_long(service: InProcess) -> None:
     line = [[4.8 + n * 1e-6, 45.7] for n in range(100_000)]
     text = json.dumps({"type": "LineString", "coordinates": line})

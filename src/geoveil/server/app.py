@@ -25,7 +25,7 @@ from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.handlers import OPEN_TO_PAGES
 from geoveil.server.limits import Limits, Shares
 from geoveil.server.logs import Log, Metrics, Trace
-from geoveil.server.openapi import Audience, Operation
+from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
 from geoveil.server.trusted_clock import Clock, TrustedClock
@@ -80,6 +80,8 @@ class Service:
         self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
         self.calculator = Calculator()
         self.reader_asks = asyncio.Lock()
+        self.district_answers: dict[tuple[str, int | None, str], Regions] = {}
+        """Campaign, round and SHA-256 of the backdrop → what readers of its map are told of districts."""
         self.tokens = Tokens(store, clock=self.clock)
         self.pages = Pages()
         self.metrics = Metrics()

@@ -5,6 +5,7 @@ All of it is for operators, but for the backdrop, which every page may draw, and
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, tagged
 from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import refused
-from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, read_regions
+from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_regions
 from geoveil.space import Space, space_from_dict
 from geoveil.space.outline import Outline
 
@@ -40,6 +41,8 @@ REGIONS_S = 60.0
 READER_S = 20.0
 """How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
 GEOJSON = "application/geo+json"
+_MOST_ANSWERS = 100
+"""About districts of published maps, that are remembered."""
 
 
 @operation(
@@ -99,7 +102,7 @@ async def counts(service: Service, request: Request) -> Response:
 async def regions(service: Service, request: Request) -> Response:
     """The share of each region, which has of every cell the part it covers, with an interval of its own."""
     campaign = service.campaign_id(request.path_params["campaign"])
-    body = await service.body(request.scope, request.receive)
+    body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     number = asked_round(request)
     given = await service.working(read_regions, body)
     return answer(await _shares(service, campaign, number, given, REGIONS_S))
@@ -131,6 +134,34 @@ async def region_of_map(service: Service, request: Request) -> Response:
         return answer(await _shares(service, campaign, None, given, READER_S))
 
 
+@operation(
+    "GET /api/campaigns/{campaign}/map/districts",
+    "Share and interval of every district of a published map",
+    Audience.PUBLIC,
+    {200: ("Of the latest estimate, in the order of the backdrop.", {JSON: api.Regions})},
+    problems=("no-estimate-yet", "not-offered", "overloaded"),
+)
+async def districts_of_map(service: Service, request: Request) -> Response:
+    """The districts that the operator drew, to everybody who may see the map; worked out once."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    state = await service.blocking(service.campaigns.state, campaign)
+    if not state["published"]:
+        raise Problem("not-offered", "the map of this campaign is not published")
+    kept = await service.blocking(service.store.backdrop, campaign)
+    given = [] if kept is None else await service.working(districts_of, kept)
+    if kept is None or not given:
+        raise Problem("not-offered", "the operator drew no districts")
+    made = state["estimate"]
+    key = (campaign, made and made["round"], hashlib.sha256(kept).hexdigest())
+    async with service.reader_asks:
+        if key not in service.district_answers:
+            found = await _shares(service, campaign, None, given, READER_S)
+            if len(service.district_answers) >= _MOST_ANSWERS:
+                service.district_answers.clear()
+            service.district_answers[key] = found
+        return answer(service.district_answers[key])
+
+
 async def _shares(
     service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
 ) -> api.Regions:
@@ -148,10 +179,11 @@ async def _shares(
         raise Problem("not-offered", "the interval of a region could not be worked out") from None
     if isinstance(found, str):
         raise Problem("not-offered", found)
-    rows = [
-        api.RegionShare(each.name, int((parts > 0.0).sum()), *numbers)
-        for each, parts, numbers in zip(given, members, found.rows, strict=True)
-    ]
+    rows = []
+    for each, parts, numbers in zip(given, members, found.rows, strict=True):
+        share, low, high, cut = numbers
+        cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
+        rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
     number = read_body(evidence.body)["round"]
     return api.Regions(number, LEVEL, rows, found.left_out, found.counted_twice)
 

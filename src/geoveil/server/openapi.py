@@ -255,8 +255,8 @@ class NoisyCounts(msgspec.Struct, frozen=True):
 class RegionShare(msgspec.Struct, frozen=True):
     """The share of the people in a region, which has of every cell the part that it covers.
 
-    ``cells`` are all that it touches; ``in_cut_cells`` is what of the share is in cells that it cuts, whose
-    people are taken to stand evenly in them.
+    ``cells`` are all that it touches, and ``area_cells`` its area on the map, in cells; ``in_cut_cells`` is
+    what of the share is in cells that it cuts, whose people are taken to stand evenly in them.
     """
 
     name: str
@@ -265,6 +265,7 @@ class RegionShare(msgspec.Struct, frozen=True):
     low: float
     high: float
     in_cut_cells: float
+    area_cells: float
 
 
 class Regions(msgspec.Struct, frozen=True):

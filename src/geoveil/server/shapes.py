@@ -15,8 +15,9 @@ from geoveil.space.outline import Outline, checked_polygon
 
 BACKDROP_BYTES = 4 << 20
 """Longest body of a backdrop."""
-KINDS = ("water", "green", "road", "rail", "border")
-"""What a shape of a backdrop may say it is, for its colour."""
+DISTRICT = "district"
+KINDS = ("water", "green", "road", "rail", "border", DISTRICT)
+"""What a shape of a backdrop may say it is, for its colour. Districts are areas, and keep their names."""
 MOST_REGIONS = 200
 _MOST_SHAPES, _MOST_POSITIONS = 100_000, 400_000
 _NAME_LENGTH = 200
@@ -128,32 +129,44 @@ def lines_of(shape: Shape) -> list[list[list[float]]]:
 
 
 def backdrop_of(body: bytes) -> bytes:
-    """What is kept and given out of a backdrop: shapes and their kind, and no other word of the file."""
-    features = []
+    """What is kept and given out of a backdrop: shapes, their kind, names of districts, no other word."""
+    features, districts = [], 0
     for shape in read_shapes(body):
         kind = shape.properties.get("kind")
         said = {"kind": kind} if isinstance(kind, str) and kind in KINDS else {}
+        if kind == DISTRICT:
+            districts += 1
+            said["name"] = _region(shape, districts).name
         geometry = {"type": shape.type, "coordinates": shape.coordinates}
         features.append({"type": "Feature", "properties": said, "geometry": geometry})
+    if districts > MOST_REGIONS:
+        raise _invalid(f"there must be at most {MOST_REGIONS} districts")
     return msgspec.json.encode({"type": "FeatureCollection", "features": features})
+
+
+def districts_of(backdrop: bytes) -> list[Outline]:
+    """The districts of a backdrop that was kept."""
+    kept = [each for each in read_shapes(backdrop) if each.properties.get("kind") == DISTRICT]
+    return [_region(shape, number) for number, shape in enumerate(kept, start=1)]
+
+
+def _region(shape: Shape, number: int) -> Outline:
+    """An area with its name; refused where it is none."""
+    if shape.type not in ("Polygon", "MultiPolygon"):
+        raise _invalid("a region must be a Polygon or a MultiPolygon")
+    name = shape.properties.get("name", f"region {number}")
+    if not isinstance(name, str) or len(name) > _NAME_LENGTH or not name.isprintable():
+        raise _invalid(f"the name of a region must have up to {_NAME_LENGTH} printable characters")
+    several = [shape.coordinates] if shape.type == "Polygon" else shape.coordinates
+    try:
+        return Outline(name, tuple(checked_polygon(each, name) for each in several))
+    except GeoveilError as problem:
+        raise _invalid(str(problem)) from None
 
 
 def read_regions(body: bytes) -> list[Outline]:
     """The areas of a GeoJSON text with their names, at most 200; lines are refused."""
-    regions = []
-    for number, shape in enumerate(read_shapes(body), start=1):
-        if shape.type not in ("Polygon", "MultiPolygon"):
-            raise _invalid("a region must be a Polygon or a MultiPolygon")
-        name = shape.properties.get("name", f"region {number}")
-        if not isinstance(name, str) or len(name) > _NAME_LENGTH or not name.isprintable():
-            raise _invalid(
-                f"the name of a region must have up to {_NAME_LENGTH} printable characters"
-            )
-        several = [shape.coordinates] if shape.type == "Polygon" else shape.coordinates
-        try:
-            regions.append(Outline(name, tuple(checked_polygon(each, name) for each in several)))
-        except GeoveilError as problem:
-            raise _invalid(str(problem)) from None
+    regions = [_region(shape, number) for number, shape in enumerate(read_shapes(body), start=1)]
     if len(regions) > MOST_REGIONS:
         raise _invalid(f"there must be at most {MOST_REGIONS} regions; ask in several requests")
     return regions

@@ -4,6 +4,8 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Backdrop } from "../map/backdrop.ts";
 import type { MapCanvas } from "../map/canvas.ts";
 import { type Estimate, largest, LOOKED_FOR, type Showing, unknown, valuesOf } from "../map/estimate.ts";
+import { DistrictTable, useDistricts } from "../map/districts.tsx";
+import { say as districtWords } from "../map/district_texts.ts";
 import { FlowView } from "../map/flow_view.tsx";
 import { CellTable, MapView } from "../map/map_view.tsx";
 import { RegionButton, RegionWords, useRegion } from "../map/region.tsx";
@@ -17,6 +19,7 @@ import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
 import { Contributions, Told } from "./told.tsx";
 
+const SHOWINGS = ["estimate", "doubt", "counts", "districts"] as const;
 const AGAIN_MS = 3000;
 const SETTLED_MS = 1500;
 
@@ -70,6 +73,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
   }, [id]);
 
   const [chosen, setChosen] = useState<number>();
+  const [drawn, setDrawn] = useState(0); // how often shapes behind the map were changed here
   const shown = chosen ?? state?.estimate?.round;
   return (
     <main class="stack">
@@ -87,14 +91,14 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           {shown === undefined ? (
             <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>
           ) : (
-            <Shown key={shown} state={state} round={shown} />
+            <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
           )}
           <div class="two">
             {rounds && <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />}
             <Alarms state={state} />
             <Contributions choices={state.choices} />
           </div>
-          <Changes state={state} onChanged={look} />
+          <Changes state={state} onChanged={look} onDrawn={() => setDrawn(drawn + 1)} />
         </>
       )}
     </main>
@@ -217,6 +221,12 @@ function Map({ state, round }: { state: State; round: number }) {
     );
   }, [estimated]);
   const region = useRegion((zones) => service.regions(state.id, round, zones), inWords);
+  const districts = useDistricts(
+    backdrop,
+    showing === "districts",
+    (zones) => service.regions(state.id, round, zones),
+    inWords,
+  );
   const times = useTimes(drawn?.estimate, estimated, (of) => service.slots(state.id, of));
   const slot = times.slot === undefined ? undefined : times.values.get(times.slot);
 
@@ -232,7 +242,7 @@ function Map({ state, round }: { state: State; round: number }) {
     <section class="card stack" aria-label={say.mapOf}>
       <div class="row spread">
         <div class="row switch" role="group" aria-label={say.showing}>
-          {(["estimate", "doubt", "counts"] as const).map((each) => (
+          {SHOWINGS.filter((each) => each !== "districts" || districts.features.length).map((each) => (
             <button
               key={each}
               type="button"
@@ -241,7 +251,7 @@ function Map({ state, round }: { state: State; round: number }) {
               title={each !== "estimate" && slot ? timeWords.only : undefined}
               onClick={() => setShowing(each)}
             >
-              {say[each]}
+              {each === "districts" ? districtWords.districts : say[each]}
             </button>
           ))}
         </div>
@@ -250,6 +260,7 @@ function Map({ state, round }: { state: State; round: number }) {
       <TimeChoice estimate={drawn.estimate} times={times} />
       {shows === "counts" && <p class="small soft">{say.countsNote}</p>}
       {shows === "doubt" && <p class="small soft">{say.doubtNote}</p>}
+      {shows === "districts" && <p class="small soft">{districtWords.note}</p>}
       <div class={beside ? "two" : ""}>
         <div>
           {beside && <h3>{say.beside}</h3>}
@@ -258,6 +269,7 @@ function Map({ state, round }: { state: State; round: number }) {
             values={{ ...values, most }}
             showing={shows}
             region={slot ? undefined : region}
+            districts={districts}
             onMap={(made) => (map.current = made)}
           />
         </div>
@@ -270,6 +282,7 @@ function Map({ state, round }: { state: State; round: number }) {
         )}
       </div>
       {!slot && <RegionWords region={region} />}
+      {shows === "districts" && <DistrictTable districts={districts} />}
       {shows === "counts" && drawn.counts.outside > 0 && (
         <p class="small soft">{say.outside(number(drawn.counts.outside, 9))}</p>
       )}

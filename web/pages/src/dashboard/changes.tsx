@@ -1,6 +1,10 @@
 /** What an operator can change about a campaign; what cannot be undone is asked for twice. */
 
 import { useState } from "preact/hooks";
+import { type Backdrop, DISTRICT } from "../map/backdrop.ts";
+import { isDistrict } from "../map/districts.tsx";
+import type { ShapeFile } from "../map/read_shapes.ts";
+import { ShapeFileField } from "../map/shape_file.tsx";
 import { inWords } from "./problem_words.ts";
 import { address, service, type State } from "./service.ts";
 import { say } from "./texts.ts";
@@ -10,16 +14,23 @@ interface Sure {
   readonly act: () => Promise<unknown>;
 }
 
-export function Changes({ state, onChanged }: { state: State; onChanged: () => void }) {
+interface Changed {
+  readonly state: State;
+  readonly onChanged: () => void;
+  /** What lies behind the map, or its districts, are others now. */
+  readonly onDrawn: () => void;
+}
+
+export function Changes({ state, onChanged, onDrawn }: Changed) {
   const [problem, setProblem] = useState("");
   const [sure, setSure] = useState<Sure>();
   const [name, setName] = useState(state.name);
-  const act = (work: () => Promise<unknown>): void => {
-    setProblem("");
+  const act = (work: () => Promise<unknown>, told: (words: string) => void = setProblem): void => {
+    told("");
     setSure(undefined);
     work()
       .then(onChanged)
-      .catch((error: unknown) => setProblem(inWords(error)));
+      .catch((error: unknown) => told(inWords(error)));
   };
   const change = (changes: object) => (): void => act(() => service.change(state.id, changes));
   const over = state.state === "ended" || state.state === "finished";
@@ -27,8 +38,25 @@ export function Changes({ state, onChanged }: { state: State; onChanged: () => v
     await service.remove(state.id);
     location.hash = "#/";
   };
-  const loaded = async (file: File | undefined): Promise<void> => {
-    if (file) act(async () => service.keepBackdrop(state.id, await file.text()));
+  const [refusals, setRefusals] = useState({ streets: "", districts: "" });
+  /** Put streets or districts in the place of those that were there; the other stays. */
+  const draw = (which: "streets" | "districts", file: ShapeFile | undefined): void => {
+    act(
+      async () => {
+        const others = ((await service.backdrop(state.id))?.features ?? []).filter(
+          (each) => isDistrict(each) !== (which === "districts"),
+        );
+        const own = (file?.shapes.features ?? []).map(({ properties, geometry }) => ({
+          properties: which === "districts" ? { ...properties, kind: DISTRICT } : notDistrict(properties),
+          geometry,
+        }));
+        const features = [...others, ...own].map((each) => ({ type: "Feature", ...each }));
+        if (!features.length) await service.forgetBackdrop(state.id);
+        else await service.keepBackdrop(state.id, JSON.stringify({ type: "FeatureCollection", features }));
+        onDrawn();
+      },
+      (words) => setRefusals((before) => ({ ...before, [which]: words })),
+    );
   };
   return (
     <div class="two">
@@ -43,18 +71,30 @@ export function Changes({ state, onChanged }: { state: State; onChanged: () => v
           {state.published ? say.unpublish : say.publish}
         </button>
         {state.published && <Embed id={state.id} />}
-        <p class="field">
-          <label for="new-backdrop">{say.backdrop}</label>
-          <input
-            id="new-backdrop"
-            type="file"
-            accept=".json,.geojson,application/geo+json"
-            onChange={(event) => void loaded(event.currentTarget.files?.[0])}
-          />
-        </p>
-        <button type="button" onClick={() => act(() => service.forgetBackdrop(state.id))}>
-          {say.removeBackdrop}
-        </button>
+        <ShapeFileField
+          id="new-districts"
+          label={say.districts}
+          hint={say.districtsWhy}
+          areas
+          chosen={undefined}
+          refusal={refusals.districts}
+          onChosen={(file) => file && draw("districts", file)}
+        />
+        <ShapeFileField
+          id="new-backdrop"
+          label={say.backdrop}
+          chosen={undefined}
+          refusal={refusals.streets}
+          onChosen={(file) => file && draw("streets", file)}
+        />
+        <div class="row">
+          <button type="button" onClick={() => draw("districts", undefined)}>
+            {say.removeDistricts}
+          </button>
+          <button type="button" onClick={() => draw("streets", undefined)}>
+            {say.removeBackdrop}
+          </button>
+        </div>
       </section>
       <section class="card stack">
         <h2>{say.controls}</h2>
@@ -133,6 +173,11 @@ export function Changes({ state, onChanged }: { state: State; onChanged: () => v
       </section>
     </div>
   );
+}
+
+/** What a street says of itself; it is no district, whatever it says. */
+function notDistrict(properties: Backdrop["features"][number]["properties"]): { kind?: string } {
+  return properties.kind === undefined || properties.kind === DISTRICT ? {} : { kind: properties.kind };
 }
 
 function Embed({ id }: { id: string }) {

@@ -146,7 +146,7 @@ async function ask(method: string, path: string, body?: unknown, { raw, fresh }:
     body: sent,
     credentials: "omit",
     referrerPolicy: "no-referrer",
-    cache: fresh ? "no-store" : "default",
+    cache: fresh ? "no-cache" : "default",
   };
   let answer: Response;
   try {
@@ -186,11 +186,12 @@ export const service = {
     json<RegionShares>("POST", of(campaign, `/estimate/regions?round=${round}`), zones),
   regionOfMap: (campaign: string, zone: object) => json<RegionShares>("POST", of(campaign, "/map/region"), zone),
   backdrop: (campaign: string) =>
-    ask("GET", of(campaign, "/backdrop")).then(async (answer) =>
+    ask("GET", of(campaign, "/backdrop"), undefined, { fresh: true }).then(async (answer) =>
       answer.status === 204 ? undefined : ((await answer.json()) as Backdrop),
     ),
   keepBackdrop: (campaign: string, text: string) => ask("PUT", of(campaign, "/backdrop"), text, { raw: true }),
   forgetBackdrop: (campaign: string) => ask("DELETE", of(campaign, "/backdrop")),
+  districtsOfMap: (campaign: string) => json<RegionShares>("GET", of(campaign, "/map/districts")),
   tiles: () =>
     json<{ tiles: string | null; attribution: string }>("GET", "api/map").catch(() => ({
       tiles: null,

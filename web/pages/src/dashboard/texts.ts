@@ -98,6 +98,10 @@ export const say = texts(
     yes: "Yes, do it",
     no: "No",
     removeBackdrop: "Remove the backdrop",
+    districts: "Districts (GeoJSON, optional)",
+    districtsWhy:
+      "The map then shows the share and the interval of every one of them, to readers of the published map too.",
+    removeDistricts: "Remove the districts",
   },
   {
     title: "Geoveil: Übersicht",
@@ -194,5 +198,9 @@ export const say = texts(
     yes: "Ja, ausführen",
     no: "Nein",
     removeBackdrop: "Hintergrund entfernen",
+    districts: "Bezirke (GeoJSON, freiwillig)",
+    districtsWhy:
+      "Die Karte zeigt dann Anteil und Intervall von jedem, auch denen, die die veröffentlichte Karte lesen.",
+    removeDistricts: "Bezirke entfernen",
   },
 );

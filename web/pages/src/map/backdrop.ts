@@ -21,17 +21,26 @@ export interface Outline {
 export const COVERING = 0.86;
 export const THIN = 0.5;
 
+/** What an operator's district says it is: it has a name, and is drawn by the line around it. */
+export const DISTRICT = "district";
+
+/** A shape as a canvas draws it, in km of the plane. */
+export function pathOf(geometry: Backdrop["features"][number]["geometry"], plane: TangentPlane): Path2D {
+  const path = new Path2D();
+  for (const line of linesOf(geometry)) {
+    line.forEach(([lng, lat], n) => {
+      const [east, north] = plane.toPlane(lat!, lng!, false);
+      if (n) path.lineTo(east, north);
+      else path.moveTo(east, north);
+    });
+  }
+  return path;
+}
+
 export function outlinesOf(backdrop: Backdrop | undefined, plane: TangentPlane): readonly Outline[] {
   return (backdrop?.features ?? []).map(({ properties, geometry }) => {
-    const path = new Path2D();
-    for (const line of linesOf(geometry)) {
-      line.forEach(([lng, lat], n) => {
-        const [east, north] = plane.toPlane(lat!, lng!, false);
-        if (n) path.lineTo(east, north);
-        else path.moveTo(east, north);
-      });
-    }
-    return { kind: properties.kind ?? "line", area: geometry.type.endsWith("Polygon"), path };
+    const kind = properties.kind ?? "line";
+    return { kind, area: geometry.type.endsWith("Polygon") && kind !== DISTRICT, path: pathOf(geometry, plane) };
   });
 }
 
@@ -54,7 +63,7 @@ export function drawOutlines(
       context.fill(path, "evenodd");
     } else if (!area && which === "lines") {
       context.strokeStyle = paint;
-      context.lineWidth = (kind === "border" ? 1.6 : 1) / pixelsPerKm;
+      context.lineWidth = (kind === "border" || kind === DISTRICT ? 1.6 : 1) / pixelsPerKm;
       context.stroke(path);
     }
   }

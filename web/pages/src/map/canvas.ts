@@ -7,13 +7,19 @@
 
 import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
 import { type Backdrop, COVERING, drawOutlines, type Outline, outlinesOf } from "./backdrop.ts";
-import type { Colour } from "./colours.ts";
+import { type Colour, css } from "./colours.ts";
 import type { Cells } from "./grid.ts";
 import { paintCells } from "./stamp.tsx";
 import type { Tiles } from "./tiles.ts";
 
 /** A rectangle in the plane: west, south, east, north in km. */
 export type Rectangle = readonly [west: number, south: number, east: number, north: number];
+
+/** A painted area, its path in km of the plane. */
+export interface Area {
+  readonly path: Path2D;
+  readonly colour: Colour;
+}
 
 const MARGIN = 26;
 const NEAREST = 40; // times the first view
@@ -25,6 +31,8 @@ export class MapCanvas {
   plane: TangentPlane;
   /** Called where the pointer is over a cell, or over none. */
   onCell: (cell: number | undefined) => void = () => undefined;
+  /** Called where the pointer is over a painted area, by its place in the list, or over none. */
+  onArea: (area: number | undefined) => void = () => undefined;
   /** Called with a rectangle that was drawn. */
   onRectangle: (rectangle: Rectangle) => void = () => undefined;
   /** Whether dragging draws a rectangle instead of moving the map. */
@@ -40,6 +48,8 @@ export class MapCanvas {
   private tiles: Tiles | undefined;
   private rectangle: Rectangle | undefined;
   private marked: number | undefined;
+  private areas: readonly Area[] = [];
+  private markedArea: number | undefined;
   private middle: Pair = [0, 0];
   private zoom = 1;
   private base = 1; // pixels a kilometre when all is in view
@@ -79,6 +89,13 @@ export class MapCanvas {
   /** No cells. */
   showNothing(): void {
     this.cells = this.picture = undefined;
+    this.draw();
+  }
+
+  /** Areas over the cells, instead of them where there are any; one of them marked. */
+  showAreas(areas: readonly Area[], marked: number | undefined): void {
+    this.areas = areas;
+    this.markedArea = marked;
     this.draw();
   }
 
@@ -200,7 +217,8 @@ export class MapCanvas {
       height,
     );
     drawOutlines(context, this.outlines, "areas", this.pixelOf([0, 0]), this.perKm);
-    this.drawCells();
+    if (this.areas.length) this.drawAreas(look);
+    else this.drawCells();
     drawOutlines(context, this.outlines, "lines", this.pixelOf([0, 0]), this.perKm);
     this.drawCoordinates(width, height, ink);
     this.drawRectangles(look);
@@ -216,6 +234,38 @@ export class MapCanvas {
     context.globalAlpha = this.tiles || this.outlines.length ? COVERING : 1;
     context.drawImage(picture, x, y, cells.widthKm * this.perKm, cells.heightKm * this.perKm);
     context.globalAlpha = 1;
+  }
+
+  private drawAreas(look: CSSStyleDeclaration): void {
+    const { context, areas, perKm } = this;
+    context.save();
+    context.transform(perKm, 0, 0, -perKm, ...this.pixelOf([0, 0]));
+    context.lineJoin = "round";
+    context.lineWidth = 1.2 / perKm;
+    context.strokeStyle = look.backgroundColor;
+    for (const { path, colour } of areas) {
+      context.fillStyle = css(colour);
+      context.fill(path, "evenodd");
+      context.stroke(path);
+    }
+    const marked = this.markedArea === undefined ? undefined : areas[this.markedArea];
+    if (marked) {
+      context.lineWidth = 3 / perKm;
+      context.strokeStyle = look.getPropertyValue("--map-selection") || look.color;
+      context.stroke(marked.path);
+    }
+    context.restore();
+  }
+
+  /** The area at a pixel. */
+  private areaAt(pixel: Pair): number | undefined {
+    const { context } = this;
+    const [east, north] = this.placeOf(pixel);
+    context.save();
+    context.resetTransform();
+    const found = this.areas.findIndex(({ path }) => context.isPointInPath(path, east, north, "evenodd"));
+    context.restore();
+    return found < 0 ? undefined : found;
   }
 
   private drawCoordinates(width: number, height: number, ink: string): void {
@@ -330,10 +380,7 @@ export class MapCanvas {
   private readonly over = (event: PointerEvent): void => {
     const now: Pair = [event.offsetX, event.offsetY];
     const before = this.pointers.get(event.pointerId);
-    if (!before) {
-      this.onCell(this.cells?.at(this.placeOf(now)));
-      return;
-    }
+    if (!before) return this.pointAt(now);
     this.pointers.set(event.pointerId, now);
     if (this.from) {
       this.select(rectangleOf(this.from, this.placeOf(now)));
@@ -349,6 +396,11 @@ export class MapCanvas {
     }
   };
 
+  private pointAt(now: Pair): void {
+    this.onCell(this.cells?.at(this.placeOf(now)));
+    if (this.areas.length) this.onArea(this.areaAt(now));
+  }
+
   private readonly up = (event: PointerEvent): void => {
     const now: Pair = [event.offsetX, event.offsetY];
     if (this.from && this.pointers.has(event.pointerId) && event.type === "pointerup") {
@@ -356,7 +408,7 @@ export class MapCanvas {
       const size = Math.max(drawn[2] - drawn[0], drawn[3] - drawn[1]) * this.perKm;
       if (size > 6) this.onRectangle(drawn);
     } else if (event.type === "pointerup" && this.pointers.size === 1) {
-      this.onCell(this.cells?.at(this.placeOf(now)));
+      this.pointAt(now);
     }
     this.from = undefined;
     this.pointers.delete(event.pointerId);

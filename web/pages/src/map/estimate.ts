@@ -77,7 +77,7 @@ export interface Blocks {
 export const LOOKED_FOR = 2048;
 
 /** What a map can show. */
-export type Showing = "estimate" | "doubt" | "counts" | "truth";
+export type Showing = "estimate" | "doubt" | "counts" | "truth" | "districts";
 
 export interface Values {
   readonly cells: Cells;

@@ -6,6 +6,8 @@ import type { Backdrop } from "./backdrop.ts";
 import { MapCanvas, type Rectangle } from "./canvas.ts";
 import { colour, css, unknownColour } from "./colours.ts";
 import { fromScale, painter, type Showing, type Values } from "./estimate.ts";
+import { areasOf, densest, type Districts, districtInWords } from "./districts.tsx";
+import { say as districtWords } from "./district_texts.ts";
 import type { Region } from "./region.tsx";
 import { say } from "./texts.ts";
 import { Tiles } from "./tiles.ts";
@@ -30,12 +32,14 @@ export interface MapProps {
   readonly backdrop?: Backdrop | undefined;
   readonly tiles?: string | undefined;
   readonly region?: Region | undefined;
+  readonly districts?: Districts | undefined;
   /** Given the map itself once it is there, for pictures. */
   readonly onMap?: (map: MapCanvas) => void;
 }
 
 export function MapView(props: MapProps) {
-  const { name, values, showing, backdrop, tiles, region } = props;
+  const { name, values, showing, backdrop, tiles, region, districts } = props;
+  const painted = showing === "districts" ? districts : undefined;
   const { selecting: drawing = false, selected } = region ?? {};
   const place = useRef<HTMLCanvasElement>(null);
   const map = useRef<MapCanvas>(undefined);
@@ -53,12 +57,18 @@ export function MapView(props: MapProps) {
     return () => made.close();
   }, [cells.plane.lat, cells.plane.lng, cells.rows, cells.columns, cells.cellKm]);
   useEffect(() => map.current!.show(cells, painter(values, showing, dark)), [values, showing, dark]);
+  const areas = useMemo(
+    () => (painted ? areasOf(painted, cells.plane, dark) : []),
+    [painted?.shares, painted?.features, cells.plane, dark],
+  );
+  useEffect(() => map.current!.showAreas(areas, painted?.marked), [areas, painted?.marked]);
   useEffect(() => map.current!.behind(backdrop), [backdrop, cells.plane.lat, cells.plane.lng]);
   useEffect(() => map.current!.under(tiles ? new Tiles(tiles) : undefined), [tiles, cells.plane.lat]);
   useEffect(() => map.current!.select(selected), [selected]);
   useEffect(() => map.current!.mark(cell), [cell]);
   useEffect(() => {
     map.current!.drawing = drawing;
+    map.current!.onArea = (area) => painted?.mark(area);
     map.current!.onRectangle = (rectangle) => region?.choose(rectangle, cells.plane);
   });
 
@@ -92,9 +102,15 @@ export function MapView(props: MapProps) {
         </div>
       </div>
       <figcaption class="map-caption">
-        <Legend values={values} showing={showing} dark={dark} />
+        <Legend
+          values={painted?.shares ? { ...values, most: densest(painted.shares) } : values}
+          showing={showing}
+          dark={dark}
+        />
         <p class="map-reading numbers" aria-live="polite">
-          {cell === undefined ? (
+          {painted ? (
+            districtInWords(painted)
+          ) : cell === undefined ? (
             <span class="soft">{say.hover}</span>
           ) : (
             <Reading values={values} cell={cell} showing={showing} />
@@ -159,21 +175,26 @@ export function intervalOf({ low, high, errors }: Values, cell: number): string 
 
 function Legend({ values, showing, dark }: { values: Values; showing: Showing; dark: boolean }) {
   const cell = `${distance(values.cells.cellKm)} × ${distance(values.cells.cellKm)}`;
+  const titles: Partial<Record<Showing, (cell: string) => string>> = {
+    counts: say.perCellReports,
+    districts: districtWords.perCell,
+  };
+  const unknown = { doubt: say.unknown, districts: districtWords.unknown }[showing as string];
   const parts = [0, 0.25, 0.5, 0.75, 1];
   const scale = Array.from({ length: 33 }, (_, n) => css(colour(n / 32, dark))).join(", ");
   return (
     <div class="legend">
-      <p class="small legend-title">{showing === "counts" ? say.perCellReports(cell) : say.perCell(cell)}</p>
+      <p class="small legend-title">{titles[showing]?.(cell) ?? say.perCell(cell)}</p>
       <div class="legend-scale" aria-hidden="true" style={{ background: `linear-gradient(to right, ${scale})` }} />
       <p class="small soft numbers legend-ends">
         {parts.map((part) => (
           <span key={part}>{percent(fromScale(part, values.most))}</span>
         ))}
       </p>
-      {showing === "doubt" && (
+      {unknown && (
         <p class="small legend-unknown">
           <i style={{ background: css(unknownColour(dark)) }} aria-hidden="true" />
-          {say.unknown}
+          {unknown}
         </p>
       )}
     </div>

@@ -10,11 +10,17 @@ import { say } from "./texts.ts";
 export interface RegionShares {
   readonly level: number;
   readonly regions: readonly {
+    readonly name: string;
     readonly cells: number;
+    /** Its area on the map, in cells. */
+    readonly area_cells: number;
     readonly share: number;
     readonly low: number;
     readonly high: number;
   }[];
+  /** The share of the people in no region, and in more than one. */
+  readonly left_out: number;
+  readonly counted_twice: number;
 }
 
 export interface Region {

@@ -9,6 +9,8 @@ import { roundedUp } from "../../../sdk/src/words.ts";
 import { address, Refusal, service, type State } from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
+import { DistrictTable, useDistricts } from "../map/districts.tsx";
+import { say as districtWords } from "../map/district_texts.ts";
 import { FlowView } from "../map/flow_view.tsx";
 import type { Flows } from "../map/flows.ts";
 import { CellTable, MapView } from "../map/map_view.tsx";
@@ -17,6 +19,7 @@ import { TimeChoice, useTimes } from "../map/times.tsx";
 import { announce, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 
+const SHOWINGS = ["estimate", "doubt", "districts"] as const;
 const AGAIN_MS = 5000;
 const [TURNS, TURN_MS] = [8, 1500];
 const NEW_MS = 60_000;
@@ -115,6 +118,12 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
   const region = useRegion(shareOf, (error) =>
     error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed,
   );
+  const districts = useDistricts(
+    backdrop,
+    showing === "districts",
+    () => service.districtsOfMap(CAMPAIGN),
+    (error) => (error instanceof Refusal && error.problem === "not-offered" ? say.noInterval : say.regionFailed),
+  );
   const values = useMemo(() => ({ ...(slot ?? all), most: times.most }), [slot, all, times.most]);
   const reports = times.maps.find((each) => each.slot === times.slot)?.reports ?? estimate.reports;
   const of = slot ? `?slot=${times.slot}` : "";
@@ -126,15 +135,15 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
       <h1>{state.name}</h1>
       <div class="row spread">
         <div class="row switch" role="group" aria-label={say.showing}>
-          {(["estimate", "doubt"] as const).map((each) => (
+          {SHOWINGS.filter((each) => each !== "districts" || districts.features.length).map((each) => (
             <button
               key={each}
               type="button"
               aria-pressed={showing === each}
-              disabled={each === "doubt" && (!all.known || slot !== undefined)}
+              disabled={(each === "doubt" && !all.known) || (each !== "estimate" && slot !== undefined)}
               onClick={() => setShowing(each)}
             >
-              {say[each]}
+              {each === "districts" ? districtWords.districts : say[each]}
             </button>
           ))}
         </div>
@@ -148,8 +157,10 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
         backdrop={backdrop}
         tiles={tiles?.tiles ?? undefined}
         region={slot ? undefined : region}
+        districts={districts}
       />
       {!slot && <RegionWords region={region} />}
+      {!slot && showing === "districts" && <DistrictTable districts={districts} />}
       <p>
         {say.reports(number(reports, 9), date)} {factor !== undefined && say.how(number(Number(factor)))}
       </p>

@@ -1,0 +1,41 @@
+import { texts } from "../texts/language.ts";
+
+/** What is said of districts. */
+export const say = texts(
+  {
+    districts: "districts",
+    note: "Every district in the shade of its people for each cell of its area. Its interval is its own: those of cells do not add up.",
+    wait: "Working out the districts …",
+    perCell: (cell: string) => `share of the people for each ${cell} of a district`,
+    unknown: "too little is known here: the error is more than half of the value",
+    hover: "Point at a district, or go through the table, to see its share.",
+    table: "Districts",
+    district: "District",
+    share: "Share",
+    interval: (level: string) => `${level} interval`,
+    cells: "Cells",
+    range: (low: string, high: string) => `${low} to ${high}`,
+    between: (name: string, share: string, low: string, high: string) =>
+      `${name}: ${share} of the people, between ${low} and ${high}`,
+    leftOut: (share: string) => `${share} of the people are in no district.`,
+    twice: (share: string) => `${share} of the people are counted twice, since districts overlap.`,
+  },
+  {
+    districts: "Bezirke",
+    note: "Jeder Bezirk im Ton seiner Menschen je Zelle seiner Fläche. Sein Intervall ist sein eigenes: Die der Zellen lassen sich nicht zusammenzählen.",
+    wait: "Die Bezirke werden berechnet …",
+    perCell: (cell: string) => `Anteil der Menschen je ${cell} eines Bezirks`,
+    unknown: "hier ist zu wenig bekannt: Der Fehler ist mehr als die Hälfte des Werts",
+    hover: "Zeigen Sie auf einen Bezirk, oder gehen Sie durch die Tabelle, um seinen Anteil zu sehen.",
+    table: "Bezirke",
+    district: "Bezirk",
+    share: "Anteil",
+    interval: (level: string) => `${level}-Intervall`,
+    cells: "Zellen",
+    range: (low: string, high: string) => `${low} bis ${high}`,
+    between: (name: string, share: string, low: string, high: string) =>
+      `${name}: ${share} der Menschen, zwischen ${low} und ${high}`,
+    leftOut: (share: string) => `${share} der Menschen sind in keinem Bezirk.`,
+    twice: (share: string) => `${share} der Menschen sind doppelt gezählt, weil sich Bezirke überschneiden.`,
+  },
+);

@@ -1,0 +1,91 @@
+/** Districts: given by an operator, seen with share and interval on the dashboard and by strangers on the public map. */
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { launch, PHONE } from "./browser.ts";
+import { findings } from "./findings.ts";
+import { openTab, operator, Service } from "./server.ts";
+
+const HOSTILE = `<img src=x onerror="window.hacked=1">`;
+const area = (name: string, west: number, east: number) => ({
+  type: "Feature",
+  properties: { name },
+  geometry: {
+    type: "Polygon",
+    coordinates: [[[west, 45.72], [east, 45.72], [east, 45.78], [west, 45.78], [west, 45.72]]],
+  },
+}); // prettier-ignore
+const file = (name: string, content: unknown) => ({
+  name,
+  mimeType: "application/geo+json",
+  buffer: Buffer.from(typeof content === "string" ? content : JSON.stringify(content)),
+});
+
+let service: Service;
+let browser: Browser;
+let lyon = "";
+
+beforeAll(async () => {
+  [service, browser] = await Promise.all([new Service().start(), launch()]);
+  lyon = await service.campaign();
+  await service.report(lyon, 600);
+  await service.estimate(lyon, 1);
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await service?.end();
+});
+
+const rows = (page: Page): Promise<string[]> => page.locator("#districts tbody tr").allTextContents();
+
+test("an operator gives districts, and everybody sees the share and the interval of each", async () => {
+  const { page, complaints, close } = await operator(browser, service, lyon);
+  await page.getByLabel("Districts (GeoJSON, optional)").waitFor({ timeout: 30_000 });
+  expect(await page.getByRole("button", { name: "districts", exact: true }).count()).toBe(0);
+  const given = page.getByLabel("Districts (GeoJSON, optional)");
+  await given.setInputFiles(file("bad.json", { type: "LineString", coordinates: [[4.8, 45.7], [4.9, 45.8]] })); // prettier-ignore
+  await page.locator("#new-districts-said", { hasText: "must hold areas" }).waitFor();
+  const halves = [area(HOSTILE, 4.8, 4.84), area("East", 4.84, 4.88)];
+  await given.setInputFiles(file("halves.geojson", { type: "FeatureCollection", features: halves }));
+  await page.getByRole("button", { name: "districts", exact: true }).click({ timeout: 30_000 });
+  await page.locator("#districts tbody tr").first().waitFor({ timeout: 60_000 });
+  const told = await rows(page);
+  expect(told).toHaveLength(2);
+  expect(told[0]).toContain(HOSTILE);
+  expect(told[1]).toMatch(/^East[\d.]+ %[\d.]+ % to [\d.]+ %/);
+  expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+  await page.getByRole("button", { name: "East" }).focus(); // by keyboard, marked on the map and said below it
+  await page.locator(".map-reading", { hasText: /^East: [\d.]+ % of the people, between/ }).waitFor();
+  const canvas = page.locator("canvas.map-canvas").first();
+  const { width, height } = (await canvas.boundingBox())!;
+  await canvas.hover({ position: { x: width * 0.46, y: height * 0.5 } });
+  await page.locator(".map-reading", { hasText: HOSTILE }).waitFor();
+  expect(await findings(page)).toEqual([]);
+
+  await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
+  const stranger = await openTab(browser, `${service.url}/m/${lyon}`, { ...PHONE, colorScheme: "dark" });
+  await stranger.page.getByRole("button", { name: "districts", exact: true }).click({ timeout: 30_000 });
+  await stranger.page.locator("#districts tbody tr").first().waitFor({ timeout: 60_000 });
+  expect(await rows(stranger.page)).toEqual(told);
+  expect(await findings(stranger.page)).toEqual([]);
+  expect(await stranger.page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(stranger.complaints).toEqual([]);
+  await stranger.close();
+
+  const street = { type: "LineString", coordinates: [[4.8, 45.72], [4.88, 45.78]] }; // prettier-ignore
+  await page.getByLabel("Streets and coast").setInputFiles(file("streets.json", street));
+  const kinds = async () => {
+    const answer = await fetch(`${service.url}/api/campaigns/${lyon}/backdrop`, { cache: "no-store" });
+    if (answer.status === 204) return [];
+    const { features } = (await answer.json()) as { features: { properties: { kind?: string } }[] };
+    return features.map(({ properties }) => properties.kind ?? "line").sort();
+  };
+  await expect.poll(kinds, { timeout: 20_000 }).toEqual(["district", "district", "line"]); // neither takes the other away
+  await page.getByRole("button", { name: "Remove the districts" }).click();
+  await expect.poll(kinds, { timeout: 20_000 }).toEqual(["line"]);
+  await expect.poll(() => page.getByRole("button", { name: "districts", exact: true }).count()).toBe(0);
+  await page.getByRole("button", { name: "Remove the backdrop" }).click();
+  await expect.poll(kinds, { timeout: 20_000 }).toEqual([]);
+  expect(complaints).toEqual([]);
+  await close();
+}, 180_000);
