@@ -34,6 +34,7 @@ pictures: $(READY) pages browser ## take the pictures of the pages in the docume
 	$(BIN)/python tools/pictures.py $(ARGS)
 	$(BIN)/python tools/dashboard_pictures.py
 	$(BIN)/python tools/hour_pictures.py
+	$(BIN)/python tools/district_pictures.py
 
 test: $(READY) pages browser ## run the tests, the documentation's included; not the long ones
 	@if command -v java > /dev/null; then $(MAKE) --no-print-directory spark || \

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,14 +23,9 @@ _TIMES = 3
 
 def dashboard() -> Iterator[Figure]:
     """With the service's answers played; left out, with the reason, where there is no browser."""
-    try:
-        node_tools.build_pages()
-        node_tools.prepare(node_tools.PAGES)
-    except node_tools.Unavailable as reason:
+    reason = node_tools.why_no_browser()
+    if reason:
         print(f"dashboard left out: {reason}", file=sys.stderr)
-        return
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        print("dashboard left out: no Chromium is installed", file=sys.stderr)
         return
     few, many = best(_PAINTED), best(_MOVED)
     yield Figure(

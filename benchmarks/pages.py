@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,14 +28,9 @@ _DESIGN_S = 300.0
 
 def pages() -> Iterator[Figure]:
     """Left out, with the reason, where the pages cannot be built or there is no browser."""
-    try:
-        node_tools.build_pages()
-        node_tools.prepare(node_tools.PAGES)
-    except node_tools.Unavailable as reason:
+    reason = node_tools.why_no_browser()
+    if reason:
         print(f"pages left out: {reason}", file=sys.stderr)
-        return
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        print("pages left out: no Chromium is installed", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as folder, Live(Path(folder)) as live:
         campaigns = {rows: _campaign(live, rows) for rows in _DEGREES}

@@ -5,22 +5,18 @@ Part of ``make pictures``; needs the development environment, Node and Chromium.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from web import node_tools  # noqa: E402
+from tools.real_city import FOLDER, shown
 
-from geoveil.demo import City, LocalCollector, tell  # noqa: E402
-from geoveil.demo.handover import dashboard_address  # noqa: E402
-from geoveil.randomness import seeded  # noqa: E402
+from geoveil.demo import City, LocalCollector, tell
+from geoveil.demo.handover import dashboard_address
+from geoveil.randomness import seeded
 
-FOLDER = ROOT / "docs" / "images" / "pages"
 PEOPLE, ROUNDS = 60_000, 4
 
 
@@ -34,11 +30,6 @@ def publish(collector: LocalCollector, campaign: str) -> None:
 
 def main() -> int:
     """Play the demo, then show its dashboard to a browser."""
-    try:
-        node_tools.build_pages()
-        node_tools.prepare(node_tools.PAGES)
-    except node_tools.Unavailable as reason:
-        raise SystemExit(f"no pictures: {reason}") from None
     seen: list[str] = []
     with LocalCollector() as collector:
 
@@ -47,9 +38,7 @@ def main() -> int:
 
         tell(collector, people=PEOPLE, rounds=ROUNDS, randomness=seeded(7), begun=begun)
         publish(collector, seen[1])
-        folder, _ = node_tools.node_folder()
-        command = [str(folder / "node"), "dashboard_pictures.mjs", *seen, str(FOLDER)]
-        return subprocess.run(command, cwd=node_tools.PAGES, env=os.environ, check=False).returncode
+        return shown("dashboard_pictures.mjs", *seen, str(FOLDER))
 
 
 if __name__ == "__main__":

@@ -77,11 +77,9 @@ def free(port: int) -> int:
 
 def main(wanted: str = "") -> None:
     """Start a service with a campaign, and take every picture whose name holds ``wanted``."""
-    try:
-        node_tools.build_pages()
-        node_tools.prepare(node_tools.PAGES)
-    except node_tools.Unavailable as reason:
-        raise SystemExit(f"no pictures: {reason}") from None
+    reason = node_tools.why_no_browser()
+    if reason:
+        raise SystemExit(f"no pictures: {reason}")
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Path(folder), free(8000))
         try:

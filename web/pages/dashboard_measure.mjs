@@ -2,10 +2,9 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { launch } from "./chromium.mjs";
 
 const [built, side] = [process.argv[2], Number(process.argv[3])];
-const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const TYPES = { html: "text/html", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
 const ADDRESS = "http://127.0.0.1:9";
 
@@ -33,10 +32,7 @@ const ANSWERS = {
     "/api/map": { tiles: null, attribution: "" },
 };
 
-const browser = await chromium.launch({
-    executablePath: PROGRAMS.find(existsSync),
-    args: [...(process.getuid?.() === 0 ? ["--no-sandbox"] : []), "--disable-background-networking"],
-});
+const browser = await launch();
 const page = await (await browser.newContext({ viewport: { width: 1280, height: 900 } })).newPage();
 await page.route("**/*", (route) => {
     const { pathname } = new URL(route.request().url());

@@ -1,10 +1,9 @@
 /** Times the participant page in Chromium, by the marks that it leaves: `make benchmark ARGS=pages` runs this. */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { launch } from "./chromium.mjs";
 
 const [url, repeats, ...campaigns] = process.argv.slice(2);
-const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const TICK_MS = 10; // of /proc
 
 /** Processor time so far of the busiest worker thread below this process; NaN where the system does not tell. */
@@ -30,10 +29,7 @@ function statOf(path) {
     return readFileSync(path, "utf-8").split(") ").at(-1).split(" ");
 }
 
-const browser = await chromium.launch({
-    executablePath: PROGRAMS.find(existsSync),
-    args: [...(process.getuid?.() === 0 ? ["--no-sandbox"] : []), "--disable-background-networking"],
-});
+const browser = await launch();
 const figures = {};
 for (const campaign of campaigns) {
     const all = [];

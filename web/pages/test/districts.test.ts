@@ -64,7 +64,7 @@ test("an operator gives districts, and everybody sees the share and the interval
 
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: true });
   const stranger = await openTab(browser, `${service.url}/m/${lyon}`, { ...PHONE, colorScheme: "dark" });
-  await stranger.page.getByRole("button", { name: "districts", exact: true }).click({ timeout: 30_000 });
+  await stranger.page.getByRole("button", { name: "Districts", exact: true }).click({ timeout: 30_000 });
   await stranger.page.locator("#districts tbody tr").first().waitFor({ timeout: 60_000 });
   expect(await rows(stranger.page)).toEqual(told);
   expect(await findings(stranger.page)).toEqual([]);

@@ -220,6 +220,7 @@ export class MapCanvas {
     if (this.areas.length) this.drawAreas(look);
     else this.drawCells();
     drawOutlines(context, this.outlines, "lines", this.pixelOf([0, 0]), this.perKm);
+    this.drawMarkedArea(look);
     this.drawCoordinates(width, height, ink);
     this.drawRectangles(look);
     this.drawScale(height, ink, look.backgroundColor);
@@ -248,12 +249,19 @@ export class MapCanvas {
       context.fill(path, "evenodd");
       context.stroke(path);
     }
-    const marked = this.markedArea === undefined ? undefined : areas[this.markedArea];
-    if (marked) {
-      context.lineWidth = 3 / perKm;
-      context.strokeStyle = look.getPropertyValue("--map-selection") || look.color;
-      context.stroke(marked.path);
-    }
+    context.restore();
+  }
+
+  private drawMarkedArea(look: CSSStyleDeclaration): void {
+    const marked = this.markedArea === undefined ? undefined : this.areas[this.markedArea];
+    if (!marked) return;
+    const { context, perKm } = this;
+    context.save();
+    context.transform(perKm, 0, 0, -perKm, ...this.pixelOf([0, 0]));
+    context.lineJoin = "round";
+    context.lineWidth = 4 / perKm;
+    context.strokeStyle = look.getPropertyValue("--map-selection") || look.color;
+    context.stroke(marked.path);
     context.restore();
   }
 

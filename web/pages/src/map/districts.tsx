@@ -112,7 +112,7 @@ export function DistrictTable({ districts }: { districts: Districts }) {
                     {name}
                   </button>
                 </th>
-                <td>{percent(share)}</td>
+                <td class="unbroken">{percent(share)}</td>
                 <td>{say.range(percent(low), percent(high))}</td>
                 <td>{number(cells, 3)}</td>
               </tr>

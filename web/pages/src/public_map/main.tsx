@@ -143,7 +143,7 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
               disabled={(each === "doubt" && !all.known) || (each !== "estimate" && slot !== undefined)}
               onClick={() => setShowing(each)}
             >
-              {each === "districts" ? districtWords.districts : say[each]}
+              {each === "districts" ? districtWords.table : say[each]}
             </button>
           ))}
         </div>
