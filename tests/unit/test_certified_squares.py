@@ -13,6 +13,7 @@ from geoveil.position import steepest
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.position.position_certificate import Law
+from geoveil.position.whole_sums import WholeSums
 
 ANGLES = np.linspace(0, 2 * np.pi, 721)
 ROUND = np.stack((np.cos(ANGLES), np.sin(ANGLES)))
@@ -208,6 +209,32 @@ def test_the_rest_of_an_expansion_is_little_larger_than_it_must_be(
         largest = np.maximum(largest, np.hypot(g[:, 0] - east, g[:, 1] - north))
     assert (largest <= mean.rest).all()
     assert mean.rest.mean() <= times * largest.mean()
+
+
+@pytest.mark.parametrize("rim", [0, 1])
+def test_sums_by_fft_are_those_over_the_centres_at_a_place_of_every_cell(rim: int) -> None:
+    """On cells of half a kilometre; what rounding may change is that of all eleven sums."""
+    centres = Centres.of_grid(4, 5, step=8, pitch_km=1 / 16, rim=rim)
+    weights = np.random.default_rng(3).gamma(0.5, size=centres.size) + 0.05
+    lattice, cone, rho = centres.lattice, RoundedCone(1.7, 0.435), 0.2
+    assert lattice is not None
+    whole = WholeSums(lattice, weights, cone, 0.5)
+    sums, noise = whole.at(0.25, -0.125, rho)
+    assert sums.shape == (11, lattice.rows, lattice.columns)
+    for row, column in ((0, 0), (1, 3), (lattice.rows - 1, lattice.columns - 1)):
+        place = 0.5 * np.array((column - rim + 0.25, row - rim - 0.125))
+        east, north = (place - centres.points_km).T
+        exact = cone.expansion(east, north, rho) @ weights
+        np.testing.assert_allclose(sums[:, row, column], exact, rtol=1e-9, atol=1e-12)
+    east, north = (np.array((3 - rim, 1 - rim)) * 0.5 - centres.points_km).T
+    gradient = cone.expansion(east, north, 0.0)[:3] @ weights
+    np.testing.assert_allclose(whole.at_centres()[:, 1, 3], gradient, rtol=1e-9, atol=1e-12)
+    right, up = lattice.offsets(0.25, -0.125)
+    sizes = np.sqrt((cone.expansion(right * 0.5, up * 0.5, rho) ** 2).sum(axis=(1, 2)))
+    second, third = rho * np.array((1, 2, 1)), rho**2 / 2 * np.array((1, 3, 3, 1))
+    share = np.concatenate(([2 * 1.7, 1, 1], second, third, [1]))
+    wanted = 4e-15 * float(np.linalg.norm(weights)) * float(share @ sizes)
+    assert noise == pytest.approx(wanted, rel=1e-9, abs=0.0)
 
 
 # -- where few centres lie ahead -----------------------------------------------------------------

@@ -244,3 +244,14 @@ def test_an_answer_holds_as_many_levels_as_there_may_be_each_as_large_as_it_may_
     frame = canonical_bytes({"geoveil": wire.VERSION, "kind": wire.LEVELS, "levels": []})
     needed = len(frame) + wire.MOST_LEVELS * (wire.LARGEST_BYTES + len(","))
     assert needed <= wire.LARGEST_ANSWER < needed + 1024
+
+
+def test_reports_as_texts_have_ids_of_their_own() -> None:
+    document, cells = paris(), np.array([3, 0, 164, 3])
+    reports = [json.loads(text) for text in wire.report_texts(document, cells)]
+    assert [report["cell"] for report in reports] == [3, 0, 164, 3]
+    assert {report["mechanism"] for report in reports} == {document.id}
+    ids = {report["id"] for report in reports}
+    assert len(ids) == 4
+    assert {len(bytes.fromhex(each)) for each in ids} == {16}
+    assert all(set(report) == {"mechanism", "id", "cell"} for report in reports)
