@@ -54,7 +54,7 @@ def districts() -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": features}
 
 
-def main() -> int:
+def main(wanted: str = "") -> int:
     """Collect the check-ins of Manhattan, then show dashboard, map and form to a browser."""
     path = data()
     if path is None:
@@ -84,8 +84,8 @@ def main() -> int:
         city = Path(folder) / "manhattan.geojson"
         city.write_text(json.dumps(limits), encoding="utf-8")
         dashboard = f"{collector.url}/#/?token={collector.token}&campaign={CAMPAIGN}"
-        return shown("district_pictures.mjs", dashboard, CAMPAIGN, str(city), str(FOLDER))
+        return shown("district_pictures.mjs", dashboard, CAMPAIGN, str(city), str(FOLDER), wanted)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -3,9 +3,10 @@
 import { readFileSync } from "node:fs";
 import { DESK, PHONE, take } from "./chromium.mjs";
 
-const [address, campaign, limits, folder] = process.argv.slice(2);
+const [address, campaign, limits, folder, wanted = ""] = process.argv.slice(2);
 const service = new URL(address).origin;
 
+const map = (page) => page.locator("canvas.map-canvas").first().waitFor({ timeout: 60_000 });
 const districts = async (page) => {
     await page.getByRole("button", { name: /^districts$/i }).click({ timeout: 60_000 });
     const row = page.locator("#districts tbody tr", { hasText: "Midtown" });
@@ -33,9 +34,22 @@ const form = async (page) => {
 };
 const made = address.replace(/campaign=[^&]*/, "campaign=new");
 
-await take(folder, [
+const SHOTS = [
+    ["map-published", DESK, "light", `${service}/m/${campaign}`, map],
+    ["dashboard-phone", PHONE, "light", address, map],
+    [
+        "certificate",
+        { viewport: { width: 1000, height: 1000 } },
+        "light",
+        `${service}/certificate/${campaign}`,
+        (page) => page.getByText("The promise holds.").waitFor({ timeout: 120_000 }),
+    ],
     ["dashboard-districts", DESK, "light", address, districts],
     ["dashboard-districts-dark", DESK, "dark", address, districts],
     ["map-districts-phone", PHONE, "light", `${service}/m/${campaign}`, districts],
     ["dashboard-form", { viewport: { width: 1280, height: 1560 } }, "light", made, form],
-]);
+];
+await take(
+    folder,
+    SHOTS.filter(([name]) => wanted.split(",").some((each) => name.includes(each))),
+);
