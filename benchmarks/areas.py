@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.timing import Figure
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import elastic
-from geoveil.channel.channel import Channel
+from geoveil.channel.channel import Channel, Tally
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.estimate.regions import RegionShares, members_of
@@ -126,6 +126,22 @@ def many_cells() -> Iterator[Figure]:
         spent = process_time() - before
         yield Figure(f"document of {name}", spent, len(served) / 1024, "KiB", 256.0)
         yield Figure(f"a device checks that of {name}", spent, spent, "s", 30.0)
+        if camouflage > 0.0:
+            yield _round(mechanism, crowd)
+
+
+def _round(mechanism: PositionalElastic, crowd: FloatArray) -> Figure:
+    """The estimate from a million reports, and its error bars."""
+    generator = np.random.default_rng(3)
+    people = crowd * generator.gamma(0.5, size=crowd.size)
+    law = np.maximum(mechanism.push(people / people.sum()), 0.0)
+    tally = Tally(mechanism, generator.multinomial(1_000_000, law / law.sum()))
+    before = process_time()
+    estimate = IterativeBayesianUpdate().fit(tally)
+    estimate.errors.standard_error()
+    spent = process_time() - before
+    name = f"estimate of {crowd.size:,} cells from 10⁶ reports, with error bars"
+    return Figure(name, spent, spent, "s", 180.0)
 
 
 def _error(space: MapSpace, camouflage: float) -> float:
