@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.real_city import FOLDER, shown
+from tools.real_city import FOLDER, ready, shown
 
 from geoveil.demo import City, LocalCollector, tell
 from geoveil.demo.handover import dashboard_address
@@ -21,6 +21,7 @@ PEOPLE, ROUNDS = 60_000, 4
 
 def main() -> int:
     """Play the demo, then show its dashboard to a browser."""
+    ready()
     seen: list[str] = []
     with LocalCollector() as collector:
 

@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.real_city import FOLDER, Operator, check_ins, data, reported, shown
+from tools.real_city import FOLDER, Operator, check_ins, data, ready, reported, shown
 
 from geoveil.demo import LocalCollector
 from geoveil.space.outline import read_outlines
@@ -59,6 +59,7 @@ def main(wanted: str = "") -> int:
     path = data()
     if path is None:
         return 0
+    ready()
     limits = feature("Manhattan", [*HUDSON, *reversed(EAST_RIVER)])
     ring = [*HUDSON, *EAST_RIVER]
     box = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.real_city import FOLDER, ZONE, Operator, check_ins, data, reported, shown
+from tools.real_city import FOLDER, ZONE, Operator, check_ins, data, ready, reported, shown
 
 from geoveil.demo import LocalCollector
 
@@ -28,6 +28,7 @@ def main() -> int:
     path = data()
     if path is None:
         return 0
+    ready()
     with LocalCollector() as collector:
         operator = Operator(collector)
         operator.call("POST", "/api/campaigns", json.dumps(SETTINGS).encode())

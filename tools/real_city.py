@@ -102,11 +102,15 @@ def reported(
         operator.call("POST", f"{path}/reports", body)
 
 
-def shown(program: str, *given: str) -> int:
-    """Let a program take its pictures in a browser."""
+def ready() -> None:
+    """Build the pages, before a service reads them; ends the program, and says why, where that cannot be."""
     reason = node_tools.why_no_browser()
     if reason:
         raise SystemExit(f"no pictures: {reason}")
+
+
+def shown(program: str, *given: str) -> int:
+    """Let a program take its pictures in a browser."""
     folder, _ = node_tools.node_folder()
     command = [str(folder / "node"), program, *given]
     return subprocess.run(command, cwd=node_tools.PAGES, env=os.environ, check=False).returncode
