@@ -41,7 +41,17 @@ def folder(tmp_path: Path) -> Path:
     places = near + generator.normal(0, 0.002, near.shape)
     rows = "\n".join(f"{lat:.6f},{lng:.6f}" for lat, lng in places)
     (tmp_path / "checkins.csv").write_text("lat,lng\n" + rows + "\n")
-    promise = ["--epsilon-per-km", "3", *BOX, "--seed", "1", "--outside", "clamp"]
+    promise = [
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        "3",
+        *BOX,
+        "--seed",
+        "1",
+        "--outside",
+        "clamp",
+    ]
     for ending in ("parquet", "csv", "geojson"):
         saved = ["--save-mechanism", tmp_path / "mechanism.json"]
         done(
@@ -52,8 +62,9 @@ def folder(tmp_path: Path) -> Path:
             *promise,
             *saved,
         )
-    done("tally", tmp_path / "checkins.csv", "-o", tmp_path / "tally.json", "--epsilon-per-km", "1",
-         *BOX, "--seed", "2", "--outside", "clamp")  # fmt: skip
+    done("tally", tmp_path / "checkins.csv", "-o", tmp_path / "tally.json",
+         "--mechanism", "planar-geometric", "--epsilon-per-km", "1", *BOX,
+         "--seed", "2", "--outside", "clamp")  # fmt: skip
     return tmp_path
 
 
@@ -347,6 +358,8 @@ def test_a_tally_may_come_from_a_pipe(folder: Path) -> None:
         folder / "checkins.csv",
         "-o",
         "-",
+        "--mechanism",
+        "planar-geometric",
         "--epsilon-per-km",
         "1",
         *BOX,

@@ -26,7 +26,7 @@ from geoveil.table.results import read_result
 
 CANARY = "48.8512345"
 BOX = ["--box", "48.8,2.2,48.9,2.4"]
-PROMISE = ["--epsilon-per-km", "2"]
+PROMISE = ["--mechanism", "planar-geometric", "--epsilon-per-km", "2"]
 
 
 def obfuscate(*arguments: Any, stdin: str | bytes | None = None) -> Result:
@@ -77,6 +77,14 @@ def test_a_saved_mechanism_can_be_used_again(checkins: Path) -> None:
     result = obfuscate(checkins, "-o", second, "--mechanism", saved, "--seed", "3")
     assert result.exit_code == 0, result.stderr
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_promise_is_between_positions_unless_another_mechanism_is_named(checkins: Path) -> None:
+    target = checkins.with_name("noisy.csv")
+    area = ["--box", "48.84,2.33,48.86,2.37", "--cell-km", "1"]
+    told = obfuscate(checkins, "-o", target, "--epsilon-per-km", "2", *area, "--json")
+    assert told.exit_code == 0, told.output
+    assert "the loss between any two positions" in json.loads(told.stdout)["guarantee"]
 
 
 def test_the_json_summary(checkins: Path) -> None:
@@ -253,7 +261,7 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
     ("options", "problem"),
     [
         ([], "a promise must be given: one of --epsilon-per-km, --level"),
-        (["--epsilon", "2"], "--epsilon is not for planar-geometric"),
+        (["--epsilon", "2"], "--epsilon is not for elastic"),
         (["--level", "2"], "--level and --radius-km must be given together"),
         (["--epsilon-per-km", "2", "--mean-distance-km", "1"], "only one promise"),
         (["--epsilon-per-km", "-2"], "must be above 0"),
@@ -439,7 +447,7 @@ def test_a_memoised_cell_of_a_person_gives_one_report(visits: Path) -> None:
 
 def test_memoised_continuous_noise_repeats_at_the_same_place(visits: Path) -> None:
     target = visits.with_name("noisy.csv")
-    noise = ["--mechanism", "continuous-laplace", *PROMISE]
+    noise = [*PROMISE, "--mechanism", "continuous-laplace"]
     assert obfuscate(visits, "-o", target, *noise, "--person", "who", "--limit-by", "memoise",
                      "--keep", "who").exit_code == 0  # fmt: skip
     rows = [line.split(",")[:2] for line in target.read_text().splitlines()[1:]]

@@ -189,7 +189,14 @@ def test_an_interrupted_run_leaves_nothing_behind(
 ) -> None:
     os.mkfifo(tmp_path / "slow.csv")
     target = tmp_path / "noisy.csv"
-    promise = ["--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+    promise = [
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        "2",
+        "--box",
+        "48.8,2.2,48.9,2.4",
+    ]
     process = start(
         "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *promise, stderr=subprocess.PIPE
     )
@@ -205,7 +212,14 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 @pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
 def test_a_reader_that_goes_away_is_no_error(many_rows: Path) -> None:
-    promise = ["--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+    promise = [
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        "2",
+        "--box",
+        "48.8,2.2,48.9,2.4",
+    ]
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with start("obfuscate", str(many_rows), "-o", "-", *promise, **both) as process:
         assert process.stdout is not None

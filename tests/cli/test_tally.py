@@ -18,7 +18,7 @@ from geoveil.table.tallies import load_tally, save_tally
 
 CANARY = "48.8512345"
 BOX = ["--box", "48.8,2.2,48.9,2.4"]
-PROMISE = ["--epsilon-per-km", "2"]
+PROMISE = ["--mechanism", "planar-geometric", "--epsilon-per-km", "2"]
 
 
 def tally(*arguments: Any, stdin: str | None = None) -> Result:
@@ -142,7 +142,7 @@ def test_a_pipe_gives_the_document_on_standard_output(checkins: Path) -> None:
     ("arguments", "said"),
     [
         (["-o", "t.csv", *PROMISE, *BOX], "must end in .json"),
-        (["-o", "t.json", "--mechanism", "continuous-laplace", *PROMISE], "points, not cells"),
+        (["-o", "t.json", *PROMISE, "--mechanism", "continuous-laplace"], "points, not cells"),
         (["-o", "t.json", *BOX], "a promise must be given"),
     ],
 )

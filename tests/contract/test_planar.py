@@ -160,7 +160,7 @@ def test_promises_by_level_and_by_epsilon_agree(kind: type, asked: dict[str, flo
 @pytest.mark.parametrize("kind", [gv.PlanarGeometric, gv.PlanarLaplace])
 def test_planar_noise_needs_a_grid_and_a_sound_decay(kind: type) -> None:
     for space in (gv.Line(5), gv.Points(xy_km=[(0, 0), (1, 1)])):
-        with pytest.raises(InvalidInput, match="must be on a Grid"):
+        with pytest.raises(InvalidInput, match="must be on a whole grid"):
             kind(space, epsilon_per_km=1.0)
     for epsilon in (1e-4, 1e4, 0.0, -1.0, float("nan")):
         with pytest.raises(InvalidInput):

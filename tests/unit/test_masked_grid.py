@@ -167,7 +167,7 @@ def test_error_bars_beyond_a_matrix_are_those_of_the_matrix(monkeypatch: Any) ->
 
 
 def test_mechanisms_that_need_a_whole_grid_say_so() -> None:
-    with pytest.raises(InvalidInput, match="must be on a Grid"):
+    with pytest.raises(InvalidInput, match="must be on a whole grid"):
         gv.PlanarGeometric(CITY, epsilon_per_km=1.0)
     assert gv.certify(gv.Exponential(CITY, epsilon_per_km=1.0)).holds
     cells = gv.elastic(CITY, epsilon_per_km=1.0, between="cells")

@@ -55,7 +55,7 @@ def test_zstd_is_read_and_written(tmp_path: Path) -> None:
     found = rows_of(packed)
     np.testing.assert_array_equal(found["lat"], PLACES[:, 0])
     noisy = tmp_path / "noisy.geojson.zst"
-    asked = ("--epsilon-per-km", 2, "--box", BOX, "-o", noisy)
+    asked = ("--mechanism", "planar-geometric", "--epsilon-per-km", 2, "--box", BOX, "-o", noisy)
     result = run("obfuscate", packed, *asked)
     assert result.exit_code == 0, result.stderr
     assert noisy.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
@@ -99,7 +99,16 @@ def test_every_point_of_a_gpx_file_is_a_row(tmp_path: Path) -> None:
     assert found["time"] == [None, None, "2021-05-01T08:00:00Z", "2021-05-01T08:01:00Z"]
     assert found["kind"] == ["waypoint", "route", "track", "track"]
     result = run(
-        "obfuscate", path, "-o", tmp_path / "noisy.csv", "--epsilon-per-km", 2, "--box", BOX
+        "obfuscate",
+        path,
+        "-o",
+        tmp_path / "noisy.csv",
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        2,
+        "--box",
+        BOX,
     )
     assert result.exit_code == 0, result.stderr
     assert len((tmp_path / "noisy.csv").read_text().splitlines()) == 5
@@ -121,7 +130,16 @@ def test_what_is_no_gpx_is_refused_without_a_place(tmp_path: Path, text: str, pr
     path = tmp_path / "walk.gpx"
     path.write_text(text)
     result = run(
-        "obfuscate", path, "-o", tmp_path / "noisy.csv", "--epsilon-per-km", 2, "--box", BOX
+        "obfuscate",
+        path,
+        "-o",
+        tmp_path / "noisy.csv",
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        2,
+        "--box",
+        BOX,
     )
     assert result.exit_code == 2
     assert problem in " ".join(result.stderr.split())
@@ -157,7 +175,18 @@ def test_points_of_a_geopackage_are_read(tmp_path: Path, monkeypatch: pytest.Mon
     np.testing.assert_allclose(found["lat"], PLACES[:, 0], atol=1e-12)
     np.testing.assert_allclose(found["lng"], PLACES[:, 1], atol=1e-12)
     assert found["who"] == list(range(300))
-    result = run("tally", path, "-o", tmp_path / "t.json", "--epsilon-per-km", 2, "--box", BOX)
+    result = run(
+        "tally",
+        path,
+        "-o",
+        tmp_path / "t.json",
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        2,
+        "--box",
+        BOX,
+    )
     assert result.exit_code == 0, result.stderr
     assert gv.load_tally(str(tmp_path / "t.json")).total == 300
     monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "pyogrio" else "here")
@@ -183,7 +212,16 @@ def test_a_geopackage_that_cannot_be_is_refused(tmp_path: Path) -> None:
         open_table(str(tmp_path / "missing.gpkg"))
     shapes = geopandas.GeoDataFrame(geometry=[shapely.box(2.3, 48.8, 2.4, 48.9)], crs="EPSG:4326")
     shapes.to_file(tmp_path / "shapes.gpkg", driver="GPKG")
-    out = ("-o", tmp_path / "n.csv", "--epsilon-per-km", 2, "--box", BOX)
+    out = (
+        "-o",
+        tmp_path / "n.csv",
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        2,
+        "--box",
+        BOX,
+    )
     result = run("obfuscate", tmp_path / "shapes.gpkg", *out)
     assert result.exit_code == 2
     assert "Polygon" in result.stderr

@@ -170,7 +170,7 @@ def test_what_has_no_law_says_so() -> None:
     places = gv.Points(lat=[48.85, 48.86, 48.87], lng=[2.33, 2.35, 2.34])
     with pytest.raises(Unsupported, match="on a Grid only"):
         gv.NearestPlace(NOISE, places).row(0)
-    with pytest.raises(InvalidInput, match="must be on a Grid"):
+    with pytest.raises(InvalidInput, match="must be on a whole grid"):
         CircularNoise.of_rings([0.0, 1.0], [1 / math.pi]).on(places)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="choose larger cells"):
         CircularNoise.of_rings([0.0, 10.0], [1 / (100 * math.pi)]).on(

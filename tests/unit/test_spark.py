@@ -106,7 +106,8 @@ def test_the_same_seed_gives_the_same_file_of_reports(
     result = CliRunner().invoke(
         program,
         ["obfuscate", given[0], "-o", str(tmp_path / "plain.parquet"), "--keep", "day", "--seed", "7",
-         "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4", "--cell-km", "2"],
+         "--mechanism", "planar-geometric", "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4",
+         "--cell-km", "2"],
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert (tmp_path / "plain.parquet").read_bytes() == Path(files[0]).read_bytes()
@@ -284,18 +285,47 @@ def test_without_spark_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_what_needs_this_process_is_refused(words: list[str], said: str, people: Path) -> None:
     given = [str(people / word) if word == "people.csv" else word for word in words]
-    options = ["--engine", "spark", "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+    options = [
+        "--engine",
+        "spark",
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        "2",
+        "--box",
+        "48.8,2.2,48.9,2.4",
+    ]
     result = CliRunner().invoke(program, [*given, *options])
     assert result.exit_code == 2
     assert said in result.stderr
-    local = CliRunner().invoke(program, [*given, "--master", "local[2]", "--epsilon-per-km", "2"])
+    local = CliRunner().invoke(
+        program,
+        [
+            *given,
+            "--master",
+            "local[2]",
+            "--mechanism",
+            "planar-geometric",
+            "--epsilon-per-km",
+            "2",
+        ],
+    )
     assert "--master must come with --engine spark" in local.stderr
 
 
 @pytest.mark.slow
 def test_the_command_line_counts_on_spark(people: Path, tmp_path: Path) -> None:
     needs()
-    common = ["--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4", "--seed", "3"]
+    common = [
+        "--mechanism",
+        "planar-geometric",
+        "--epsilon-per-km",
+        "2",
+        "--box",
+        "48.8,2.2,48.9,2.4",
+        "--seed",
+        "3",
+    ]
     source = str(people / "people.parquet")
     for name, more in (("here", []), ("there", ["--engine", "spark", "--master", "local[2]"])):
         done = command("tally", source, "-o", str(tmp_path / f"{name}.json"), *common, *more)

@@ -324,7 +324,10 @@ def test_a_batch_without_a_place_on_the_map_gives_no_report(
             ("--mechanism", "elastic", "--beta-per-km", 1, "--between", "positions"),
             "--between cells",
         ),
-        (("--epsilon-per-km", 1, "--between", "positions"), "is for --mechanism elastic"),
+        (
+            ("--mechanism", "exponential", "--epsilon-per-km", 1, "--between", "cells"),
+            "is for --mechanism elastic",
+        ),
         (("--mechanism", "PLAIN", "--between", "cells"), "is for --mechanism elastic"),
         (("--mechanism", "elastic", "--epsilon-per-km", 1, "--between", "places"), "places"),
     ],

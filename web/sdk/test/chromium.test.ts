@@ -25,7 +25,9 @@ describe.skipIf(!executablePath)(executablePath ? "Chromium" : "Chromium (not in
     const vector = mechanism(name);
     const page = await tabOf(browser, collector.origin);
     const found = await page.evaluate((given) => window.geoveil.agree(given), vector);
-    expect(found).toMatchObject({ id: vector.id, draws: 2000, places: 200, sums: 200 });
+    const [draws, sums] = [vector.draws.length, vector.sums.length];
+    expect(Math.min(draws, sums)).toBeGreaterThanOrEqual(60);
+    expect(found).toMatchObject({ id: vector.id, draws, places: 200, sums });
     expect(found.epsilonPerKm).toBeGreaterThanOrEqual(vector.seen_epsilon_per_km);
     expect(found.epsilonPerKm).toBeLessThanOrEqual(
       (JSON.parse(vector.document) as { epsilon_per_km: number }).epsilon_per_km,
