@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.accuracy import accuracy
 from benchmarks.areas import areas
 from benchmarks.core import certificates, locating, products, sampling
 from benchmarks.dashboard import dashboard
@@ -52,7 +53,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "dashboard": dashboard,
 }
 
-TEXTS: dict[str, Callable[[Path | None], str]] = {"growth": growth}
+TEXTS: dict[str, Callable[[Path | None], str]] = {"growth": growth, "accuracy": accuracy}
 """What is no list of figures: a part of the page, and its picture in a folder where one is given."""
 
 

@@ -54,7 +54,7 @@ def reported(make: Callable[[gv.Grid], gv.Channel]) -> Map:
     """Reports of a mechanism whose reports are few enough to count, estimated by EM."""
 
     def shares(city: City, people: int, generator: np.random.Generator) -> FloatArray:
-        tally = _said(make(city.grid), city, people, generator)
+        tally = said(make(city.grid), city, people, generator)
         return gv.IterativeBayesianUpdate().fit(tally).distribution
 
     return shares
@@ -64,7 +64,7 @@ def randomized_response(epsilon: float) -> Map:
     """Randomised response, inverted: EM needs very many steps where ε is small."""
 
     def shares(city: City, people: int, generator: np.random.Generator) -> FloatArray:
-        tally = _said(gv.RandomizedResponse(city.grid, epsilon=epsilon), city, people, generator)
+        tally = said(gv.RandomizedResponse(city.grid, epsilon=epsilon), city, people, generator)
         return gv.RandomizedResponseEstimator(repair="project").fit(tally).distribution
 
     return shares
@@ -94,7 +94,7 @@ def ours(epsilon_per_km: float, camouflage: float) -> Map:
             mechanism = gv.elastic(
                 city.grid, believed, epsilon_per_km=epsilon_per_km, camouflage=camouflage
             )
-            tallies.append(_said(mechanism, city, size, generator))
+            tallies.append(said(mechanism, city, size, generator))
             believed = gv.IterativeBayesianUpdate().fit(tallies).distribution
         return believed
 
@@ -105,7 +105,7 @@ def _crowd(city: City, people: int, generator: np.random.Generator) -> IntArray:
     return generator.multinomial(people, city.truth)
 
 
-def _said(
+def said(
     mechanism: gv.Channel, city: City, people: int, generator: np.random.Generator
 ) -> gv.Tally:
     """What so many people report, each drawn from the crowd and reporting by themselves."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,8 +199,10 @@ def test_an_interrupted_run_leaves_nothing_behind(
         "48.8,2.2,48.9,2.4",
     ]
     process = start(
-        "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *promise, stderr=subprocess.PIPE
-    )
+        "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *promise, stderr=subprocess.PIPE,
+        # shells start what runs in the background deaf to SIGINT, and children inherit that
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     with process, (tmp_path / "slow.csv").open("wb", buffering=0) as pipe:
         pipe.write(b"lat,lng\n")
         while not list(tmp_path.glob(".noisy.csv.*.partial")):

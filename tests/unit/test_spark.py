@@ -285,31 +285,11 @@ def test_without_spark_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_what_needs_this_process_is_refused(words: list[str], said: str, people: Path) -> None:
     given = [str(people / word) if word == "people.csv" else word for word in words]
-    options = [
-        "--engine",
-        "spark",
-        "--mechanism",
-        "planar-geometric",
-        "--epsilon-per-km",
-        "2",
-        "--box",
-        "48.8,2.2,48.9,2.4",
-    ]
+    options = ["--engine", "spark", "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
     result = CliRunner().invoke(program, [*given, *options])
     assert result.exit_code == 2
     assert said in result.stderr
-    local = CliRunner().invoke(
-        program,
-        [
-            *given,
-            "--master",
-            "local[2]",
-            "--mechanism",
-            "planar-geometric",
-            "--epsilon-per-km",
-            "2",
-        ],
-    )
+    local = CliRunner().invoke(program, [*given, "--master", "local[2]", "--epsilon-per-km", "2"])
     assert "--master must come with --engine spark" in local.stderr
 
 
