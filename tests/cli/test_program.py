@@ -18,6 +18,8 @@ from geoveil import __version__
 from geoveil.cli.console import Console
 from geoveil.cli.program import COMMANDS, Program, program
 
+PROMISE = ["--mechanism", "planar-geometric", "--epsilon-per-km", "2", "--box", "48.8,2.2,48.9,2.4"]
+
 
 def run(*arguments: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(program, list(arguments), input=stdin)
@@ -190,16 +192,8 @@ def test_an_interrupted_run_leaves_nothing_behind(
 ) -> None:
     os.mkfifo(tmp_path / "slow.csv")
     target = tmp_path / "noisy.csv"
-    promise = [
-        "--mechanism",
-        "planar-geometric",
-        "--epsilon-per-km",
-        "2",
-        "--box",
-        "48.8,2.2,48.9,2.4",
-    ]
     process = start(
-        "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *promise, stderr=subprocess.PIPE,
+        "obfuscate", str(tmp_path / "slow.csv"), "-o", str(target), *PROMISE, stderr=subprocess.PIPE,
         # shells start what runs in the background deaf to SIGINT, and children inherit that
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -215,16 +209,8 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 @pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
 def test_a_reader_that_goes_away_is_no_error(many_rows: Path) -> None:
-    promise = [
-        "--mechanism",
-        "planar-geometric",
-        "--epsilon-per-km",
-        "2",
-        "--box",
-        "48.8,2.2,48.9,2.4",
-    ]
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with start("obfuscate", str(many_rows), "-o", "-", *promise, **both) as process:
+    with start("obfuscate", str(many_rows), "-o", "-", *PROMISE, **both) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"cell,lat,lng,geoveil\n"

@@ -13,7 +13,7 @@ import pytest
 from geoveil.campaign.outlook import MOST_CELLS, coarsened
 from geoveil.document.wire import MechanismDocument
 from geoveil.server import advice_routes, shapes
-from geoveil.server.advice import Advice, Question, advise
+from geoveil.server.campaign_advice import Advice, Question, advise
 from geoveil.server.settings_of_campaign import InvalidSetting
 from geoveil.space import Grid, MaskedGrid, space_from_dict
 from server.conftest import InProcess

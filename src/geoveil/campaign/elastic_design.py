@@ -291,7 +291,8 @@ def _check_size(space: Space, promise: Promise) -> None:
     if space.size > MOST_CELLS:
         raise TooLarge(
             f"cells ({space.size:,}) must be at most {MOST_CELLS:,} for a promise between positions; "
-            "use larger cells, or between='cells' (a weaker promise)"
+            "use larger cells, or a promise between cells only, which is weaker "
+            "(between='cells', --between cells)"
         )
     if isinstance(space, Points) and space.size > MATRIX_LIMIT:
         raise TooLarge(

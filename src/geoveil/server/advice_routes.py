@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil.errors import InvalidInput
-from geoveil.server.advice import Advice, AreaLeft, AreaQuestion, Question, advise
+from geoveil.server.campaign_advice import Advice, AreaLeft, AreaQuestion, Question, advise
 from geoveil.server.flow_handlers import OPERATIONS
 from geoveil.server.handlers import answer, operation
 from geoveil.server.openapi import JSON, Audience
