@@ -137,7 +137,7 @@ def test_what_cannot_be_joined_is_said_without_naming_anybody(tmp_path: Path) ->
 def test_more_than_fits_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("geoveil.table.person_reports.MOST_ENTRIES", 100)
+    monkeypatch.setattr("geoveil.table.reports.MOST_ENTRIES", 100)
     file = written(tmp_path / "a.csv", WEAK, NAMES * 2, np.concatenate([drawn(WEAK, 1)] * 2))
     result = geoveil("estimate", file, "--joint", "person", "-o", tmp_path / "map.csv")
     assert result.exit_code == 2

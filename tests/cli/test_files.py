@@ -23,7 +23,7 @@ from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.table.count_table import read_counts
-from geoveil.table.flow_tables import read_flows
+from geoveil.table.district_tables import read_flows
 from geoveil.table.reader import open_table
 from geoveil.table.results import Result, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally

@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.errors import InvalidFile
-from geoveil.table.tallies import load_tally, save_tally
-from geoveil.table.trip_rows import load_trip_tally, save_trip_tally
+from geoveil.table.tallies import load_tally, load_trip_tally, save_tally
 from geoveil.trips.pairs import TripTally
 
 BOX = ["--box", "48.83,2.30,48.87,2.36", "--cell-km", "1"]
@@ -219,7 +218,7 @@ def test_columns_of_taxis_are_found_by_their_names(tmp_path: Path) -> None:
 def test_half_a_million_pairs_each_seen_once_go_through_a_document(tmp_path: Path) -> None:
     channel = gv.RandomizedResponse(gv.Line(1_000), epsilon=3.0)
     tally = TripTally(channel, *np.divmod(np.arange(500_000), 1_000))
-    save_trip_tally(tally, tmp_path / "tally.json.gz")
+    save_tally(tally, tmp_path / "tally.json.gz")
     again = load_trip_tally(str(tmp_path / "tally.json.gz"))
     assert np.array_equal(again.pairs, tally.pairs)
     assert again.total == 500_000
@@ -228,13 +227,13 @@ def test_half_a_million_pairs_each_seen_once_go_through_a_document(tmp_path: Pat
 def test_documents_of_the_other_kind_and_broken_ones_are_refused(tmp_path: Path) -> None:
     channel = gv.RandomizedResponse(gv.Line(3), epsilon=1.0)
     path = tmp_path / "tally.json"
-    save_trip_tally(TripTally(channel, [0], [1]), path)
+    save_tally(TripTally(channel, [0], [1]), path)
     with pytest.raises(InvalidFile, match="geoveil flows"):
         load_tally(str(path))
     save_tally(gv.Tally(channel, [1, 0, 0]), path)
     with pytest.raises(InvalidFile, match="geoveil estimate"):
         load_trip_tally(str(path))
-    save_trip_tally(TripTally(channel, [0], [1]), path)
+    save_tally(TripTally(channel, [0], [1]), path)
     values = json.loads(path.read_text())
     for wrong in ({"counts": [1.0]}, {"counts": [1, 2]}, {"origins": "0"}, {"trip_tally": 2},
                   {"counts": [2**64]}, {"origins": [7]}, {"counts": [-1]}):  # fmt: skip

@@ -18,7 +18,7 @@ from contract.statistics import assert_follows
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.mechanism.disc import _threshold
 from geoveil.space.masked_grid import MaskedGrid
-from geoveil.table.report_places import ReportPlaces, rim_reports
+from geoveil.table.reports import ReportPlaces, rim_reports
 
 SHORE = np.ones((4, 5), dtype=bool)
 SHORE[1:3, 1:4] = SHORE[0, 0] = False

@@ -17,7 +17,7 @@ from geoveil.server.conclusion import Conclusion, NothingToRelease, served
 from geoveil.server.estimate_files import VIEWS
 from geoveil.server.trip_conclusion import conclude_trips, flow_file, side_of, table_of
 from geoveil.store import Upload
-from geoveil.table.flow_tables import read_flows
+from geoveil.table.district_tables import read_flows
 from server.rounds_support import City, campaign_settings, raises_problem
 
 HERE, THERE = 9, 38

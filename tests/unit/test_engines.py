@@ -17,7 +17,7 @@ import geoveil as gv
 from geoveil.engine.engines import LocalEngine, file_parts
 from geoveil.engine.tallying import PartCounter, tally_file
 from geoveil.errors import EngineFailed, GeoveilError, InvalidFile, OutsideSpace
-from geoveil.table import delimited, parquet
+from geoveil.table import delimited, indexed
 from geoveil.table.locations import Reading
 
 pa = pytest.importorskip("pyarrow")
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, places: dict[str, Any]) -> 
 @pytest.fixture
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_SECTION_BLOCKS", 1)
-    monkeypatch.setattr(parquet, "_SECTION_ROWS", 1)
+    monkeypatch.setattr(indexed, "_SECTION_ROWS", 1)
 
 
 def tally(path: Path, engine: Any = None, **options: Any) -> gv.Tally:

@@ -22,7 +22,7 @@ from geoveil.plot.curves import Curve, draw_curves
 from geoveil.plot.maps import blank_figure, round_amounts, round_degrees
 from geoveil.plot.notebook import small_map
 from geoveil.space.masked_grid import MaskedGrid
-from geoveil.table.report_places import ReportPlaces
+from geoveil.table.reports import ReportPlaces
 from geoveil.table.results import write_result
 
 PARIS = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=1.0)

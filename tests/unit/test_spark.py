@@ -31,7 +31,7 @@ from geoveil.engine.obfuscating import obfuscate_file
 from geoveil.engine.tallying import PartCounter, tally_file
 from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, MissingExtra, OutsideSpace
 from geoveil.space.outside import OutsideCount
-from geoveil.table import delimited, parquet
+from geoveil.table import delimited, indexed
 from geoveil.table.locations import Reading
 
 pa = pytest.importorskip("pyarrow")
@@ -79,7 +79,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_SECTION_BLOCKS", 1)
-    monkeypatch.setattr(parquet, "_SECTION_ROWS", 1)
+    monkeypatch.setattr(indexed, "_SECTION_ROWS", 1)
 
 
 @pytest.mark.usefixtures("small_sections")
@@ -135,7 +135,7 @@ def test_rounds_over_a_file_are_the_same_on_both_engines(session: Any, people: P
 def test_a_task_that_failed_and_ran_again_is_counted_once(
     session: Any, people: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_SECTION_ROWS", ROWS // 3)  # every death costs a second
+    monkeypatch.setattr(indexed, "_SECTION_ROWS", ROWS // 3)  # every death costs a second
     source, engine = str(people / "people.parquet"), spark.SparkEngine(session)
     work = DiesOnce(MECHANISM, "drop", 3)
     with Reading().open(source) as reader:

@@ -19,9 +19,8 @@ from geoveil.engine.engines import FilePart
 from geoveil.engine.tallying import PartCounter
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.table.locations import Reading
-from geoveil.table.report_places import ReportPlaces
+from geoveil.table.reports import ReportPlaces, count_reports
 from geoveil.table.results import read_result
-from geoveil.table.tallies import count_reports
 from sentences import read
 
 MAP = gv.Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)

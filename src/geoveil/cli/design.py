@@ -18,7 +18,7 @@ from geoveil.document.canonical import json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.plot import maps
 from geoveil.table import locations, writer
-from geoveil.table.report_places import rim_reports
+from geoveil.table.reports import rim_reports
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""

@@ -25,10 +25,9 @@ from geoveil.plot.pictures import report_map
 from geoveil.space.outline import Outline, read_outlines
 from geoveil.space.space import MATRIX_LIMIT
 from geoveil.table import locations, results, writer
+from geoveil.table.district_tables import write_zones
 from geoveil.table.reader import format_of
-from geoveil.table.report_places import rim_reports
-from geoveil.table.slot_counts import SlotColumn, write_by_slot
-from geoveil.table.zone_results import write_zones
+from geoveil.table.reports import SlotColumn, rim_reports
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -307,7 +306,7 @@ def _estimate_slots(
         progress.stage("writing")
         said = ""
         if districts is None:
-            write_by_slot(output, made, description, format=reading.format)
+            results.write_by_slot(output, made, description, format=reading.format)
         else:
             shares = {str(name): districts.shares(estimate) for name, estimate in maps.items()}
             said = districts.shares(maps.pooled).summary()

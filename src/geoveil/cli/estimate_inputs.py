@@ -13,10 +13,17 @@ from geoveil.document.saved import AnyMechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.position.positional import Placed
 from geoveil.table import locations
-from geoveil.table.person_reports import PersonReports, joint_tallies, read_persons
 from geoveil.table.reader import PIPE, Source, TableReader
-from geoveil.table.slot_counts import SlotColumn, count_by_slot, in_order
-from geoveil.table.tallies import count_reports, is_tally
+from geoveil.table.reports import (
+    PersonReports,
+    SlotColumn,
+    count_by_slot,
+    count_reports,
+    in_order,
+    joint_tallies,
+    read_persons,
+)
+from geoveil.table.tallies import is_tally
 
 
 @dataclass(frozen=True)

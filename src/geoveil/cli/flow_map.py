@@ -19,10 +19,10 @@ from geoveil.estimate.regions import named_members
 from geoveil.plot.flow_lines import FlowPicture, save_flows
 from geoveil.plot.maps import picture_kind
 from geoveil.space import AnyGrid, MapSpace, MaskedGrid
-from geoveil.table import flow_tables, trip_rows, writer
+from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.reader import PIPE, Source, TableReader, format_of
-from geoveil.table.tallies import is_tally
+from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 
@@ -145,7 +145,7 @@ def command(
             progress.update(_FITTING, "intervals")
         table = flow_table(flows, between, districts, None if no_intervals else level)
         progress.stage("writing")
-        flow_tables.write_flows(output, table, format=reading.format)
+        district_tables.write_flows(output, table, format=reading.format)
         if plot is not None:
             save_flows(plot, picture_of(flows, districts, table))
     values = {"output": output, **(table.description or {})}
@@ -154,7 +154,7 @@ def command(
 
 def flow_table(
     flows: Flows, between: DistrictFlows, districts: Districts, level: float | None
-) -> flow_tables.FlowTable:
+) -> district_tables.FlowTable:
     """All that a file says of flows; without a level it has no intervals."""
     bars: dict[str, FloatArray] = {}
     stays: dict[str, Any] = {
@@ -177,7 +177,7 @@ def flow_table(
         "interval_level": level,
         "error_bars": "none: they were not asked for" if level is None else between.errors.method,
     }
-    return flow_tables.FlowTable(
+    return district_tables.FlowTable(
         districts.names,
         between.matrix,
         districts.latlng(flows.space),
@@ -186,7 +186,7 @@ def flow_table(
     )
 
 
-def picture_of(flows: Flows, districts: Districts, table: flow_tables.FlowTable) -> FlowPicture:
+def picture_of(flows: Flows, districts: Districts, table: district_tables.FlowTable) -> FlowPicture:
     """The same as a picture."""
     ends = (flows.origins + flows.destinations) / 2
     return FlowPicture(flows.space, districts.middles_km(flows.space), table.share, table.low, ends)
@@ -202,7 +202,7 @@ def _counted(
         progress.stage(f"counting {path}")
         source = Source(path) if path == PIPE else path
         if is_tally(source):
-            tally = trip_rows.load_trip_tally(source)
+            tally = load_trip_tally(source)
         else:
             with reading.open(source) as reader:
                 channel = _channel(reader, given)
@@ -248,7 +248,7 @@ def _channel(reader: TableReader, given: str | None) -> gv.Channel:
     return made
 
 
-def _show(screen: Screen, table: flow_tables.FlowTable, output: str, plot: str | None) -> None:
+def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: str | None) -> None:
     about = table.description or {}
     screen.print(
         f"{about['pairs']:,} pairs of districts ({about['districts']}) from {about['trips']:,} trips, in "

@@ -322,7 +322,7 @@ def _tally_trips(
             randomness=randomness,
             advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
         )
-    trip_rows.save_trip_tally(counted, request.output)
+    tallies.save_tally(counted, request.output)
     rows = f"{counted.total:,} trips from {summary.rows_read:,} rows, in {in_words(request.output)}"
     first = {"counted": rows, "seen": f"{len(counted.pairs):,} different pairs"}
     request.tell(console, summary, mechanism, "trips_counted", first, {})

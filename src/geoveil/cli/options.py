@@ -19,11 +19,11 @@ import click
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
 from geoveil.position.positional import Placed
 from geoveil.space import Grid, Hexagons
-from geoveil.table.consecutive import ConsecutiveTrips
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
 from geoveil.table.reader import PIPE, TableReader
+from geoveil.table.trip_rows import ConsecutiveTrips
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

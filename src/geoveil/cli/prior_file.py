@@ -13,9 +13,8 @@ from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import geojson, results
-from geoveil.table.districts import Districts, read_districts
+from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
-from geoveil.table.raster import Raster, is_raster, read_raster
 from geoveil.table.reader import TableReader
 
 _MANY_OUTSIDE = 0.01

@@ -12,8 +12,7 @@ from geoveil.server.conclusion import read_body
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.space import space_from_dict
 from geoveil.table.reader import Format
-from geoveil.table.results import Result, put_result, result_from_dict
-from geoveil.table.slot_counts import put_by_slot
+from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
 
 Slot = int | Literal["all"] | None
 """Which map: of one slot, of all of them one by one, or the one of all reports together."""

@@ -27,7 +27,7 @@ from geoveil.server.conclusion import (
 from geoveil.server.estimate_files import VIEWS
 from geoveil.server.problem import Problem
 from geoveil.space import Grid, space_from_dict
-from geoveil.table.flow_tables import FlowTable, put_flows
+from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips

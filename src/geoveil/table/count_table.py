@@ -11,8 +11,8 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
 from geoveil.table.locations import find_column, list_columns, numbers
-from geoveil.table.reader import open_table
-from geoveil.table.writer import create_table
+from geoveil.table.reader import format_of, open_table
+from geoveil.table.writer import binary_sink, put_columns
 
 PERSON, PLACE, TIMESTAMP = ("person", "user", "name"), ("place", "location", "region"), "timestamp"
 
@@ -121,11 +121,9 @@ def read_history(
 
 def write_columns(path: str, columns: Mapping[str, Any], *, format: str | None = None) -> None:
     """Write a small table, column by column."""
-    import pyarrow as pa
-
-    batch = pa.RecordBatch.from_pydict({name: pa.array(each) for name, each in columns.items()})
-    with create_table(path, batch.schema, format=format) as target:
-        target.write(batch)
+    kind = format_of(path, format, writing=True)
+    with binary_sink(path) as sink:
+        put_columns(sink, kind, columns, None)
 
 
 class _Columns:

@@ -14,7 +14,7 @@ from geoveil.errors import Unsupported, require
 from geoveil.estimate.fitted import Estimate
 from geoveil.mechanism.local import RapporTally
 from geoveil.space.space import Space
-from geoveil.table.report_places import rim_reports
+from geoveil.table.reports import rim_reports
 from geoveil.table.results import Result, shares_and_bars
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""GeoJSON in and out, and the points in geometries."""
+"""Reading GeoJSON points one feature at a time: the whole file is never in memory."""
 
 from __future__ import annotations
 
@@ -11,42 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.document.canonical import named_once, strict_json
+from geoveil.document.canonical import named_once
 from geoveil.errors import InvalidFile
 from geoveil.space.projection import check_degrees
 from geoveil.table.reader import DOCUMENT, GEOMETRY, PIPE, Source, TableReader, unpacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def geometry_columns(schema: pa.Schema, name: str) -> list[str]:
-    """The columns that hold geometry, by the metadata of GeoParquet or by an Arrow extension."""
-    described = geo_metadata(schema, name).get("columns")
-    names = set(described) if isinstance(described, dict) else set()
-    for field in schema:
-        named = str(getattr(field.type, "extension_name", ""))
-        stored = (field.metadata or {}).get(b"ARROW:extension:name", b"")
-        if named.startswith("geoarrow.") or stored.startswith(b"geoarrow."):
-            names.add(field.name)
-    return [name for name in schema.names if name in names]
-
-
-def geo_metadata(schema: pa.Schema, name: str) -> dict[str, Any]:
-    """What GeoParquet says about the columns of the table ``name``; empty where it says nothing."""
-    try:
-        geo = strict_json((schema.metadata or {}).get(b"geo", b"{}"))
-        if isinstance(geo, dict):
-            return geo
-    except (ValueError, RecursionError):
-        pass
-    raise InvalidFile(
-        f"{name} must carry its GeoParquet metadata as a JSON object in UTF-8 that names no entry "
-        "twice; write the file again, or take 'geo' out of its metadata"
-    )
-
-
-# --- Reading GeoJSON points one feature at a time: the whole file is never in memory
 
 
 _BATCH = 1 << 15

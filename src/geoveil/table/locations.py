@@ -27,6 +27,7 @@ LONGITUDE_NAMES = ("lng", "lon", "long", "longitude", "x")
 ORIGIN_WORDS = ("from", "origin", "start", "pickup")
 DESTINATION_WORDS = ("to", "destination", "end", "dropoff")
 """With these before their names, columns hold the begin and the end of a trip: ``to_lat``."""
+TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DATA = re.compile(
@@ -39,12 +40,21 @@ _DATA = re.compile(
 )
 
 
-def find_column(columns: Sequence[str], usual: Sequence[str], what: str, source: str) -> str:
-    """The one column with a usual name, in any case.
+def find_column(
+    columns: Sequence[str],
+    usual: Sequence[str],
+    what: str,
+    source: str,
+    *,
+    given: str | None = None,
+) -> str:
+    """The column given, else the one with a usual name, in any case.
 
     >>> find_column(["user", "Latitude"], LATITUDE_NAMES, "latitude", "checkins.csv")
     'Latitude'
     """
+    if given:
+        return check_column(columns, given, source)
     found = [name for name in columns if name.strip().lower() in usual]
     if len(found) == 1:
         return found[0]
@@ -74,9 +84,7 @@ def coordinate_columns(
 
     of_end = "" if end is None else f" where a trip {'began' if end == ORIGIN_WORDS else 'ended'}"
     named = [
-        check_column(columns, given, source)
-        if given
-        else find_column(columns, usual(names), f"{what}{of_end}", source)
+        find_column(columns, usual(names), f"{what}{of_end}", source, given=given)
         for given, names, what in (
             (lat, LATITUDE_NAMES, "latitude"),
             (lng, LONGITUDE_NAMES, "longitude"),

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,15 @@ from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
-from geoveil.table import geojson
-from geoveil.table.consecutive import ConsecutiveTrips
+from geoveil.table.indexed import geometry_columns
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
-from geoveil.table.report_places import ReportPlaces
+from geoveil.table.reports import ReportPlaces
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from geoveil.table.trip_rows import ConsecutiveTrips
 
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -273,7 +274,7 @@ def _in_degrees(frame: Any) -> Any:
 def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     """Those of the named columns that hold geometry: true places in another form."""
     if _is(frame, "pyarrow", "Table"):
-        return geojson.geometry_columns(frame.schema, "the table")
+        return geometry_columns(frame.schema, "the table")
 
     def is_geometry(values: Any) -> bool:
         first = next((value for value in values if value is not None), None)
@@ -317,7 +318,7 @@ Place = Callable[..., tuple[npt.NDArray[Any], BoolArray]]
 """place(lat, lng), of trips place(lat, lng, to_lat, to_lng): what is reported on, and which are taken."""
 
 
-PlaceTable = LocationTable | ConsecutiveTrips
+PlaceTable: TypeAlias = "LocationTable | ConsecutiveTrips"
 """Rows to report on: places, or trips."""
 
 

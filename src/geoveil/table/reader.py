@@ -359,14 +359,10 @@ def open_table(
     if kind.seekable and name == PIPE:
         title = {Format.PARQUET: "Parquet", Format.GPKG: "GeoPackage"}[kind]
         raise InvalidInput(f"{title} input must be a file, not a pipe; it is read by its index")
-    if kind is Format.PARQUET:
-        from geoveil.table.parquet import ParquetReader
+    if kind.seekable:
+        from geoveil.table.indexed import GeoPackageReader, ParquetReader
 
-        return ParquetReader(name)
-    if kind is Format.GPKG:
-        from geoveil.table.geopackage import GeoPackageReader
-
-        return GeoPackageReader(name)
+        return ParquetReader(name) if kind is Format.PARQUET else GeoPackageReader(name)
     from geoveil.table.delimited import DelimitedReader
     from geoveil.table.geojson import GeoJSONReader
     from geoveil.table.track_points import TrackPointReader

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import IO, Any, TypeVar, cast
 
 import numpy as np
@@ -19,8 +21,8 @@ from geoveil.estimate.bars import SavedErrors
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.space import Points, Space, space_from_dict
-from geoveil.table import geojson, locations, well_known, writer
-from geoveil.table.reader import DOCUMENT, Format, TableReader, format_of, open_table
+from geoveil.table import geojson, locations, writer
+from geoveil.table.reader import Format, TableReader, format_of, open_table
 
 VERSION = 1
 """Of the description that a file of results carries; a reader refuses any other."""
@@ -197,37 +199,67 @@ def write_result(path: str, result: Result, *, format: str | None = None) -> Non
 
     Every file names its space and carries the description, so that ``read_result`` gives both back.
     """
-    kind = format_of(path, format, writing=True)
-    if kind is Format.GEOJSON and not _centres(result.space):
-        raise Unsupported(f"{result.space!r} has no map; write the estimate as .csv or .parquet")
-    with writer.binary_sink(path) as sink:
+    with _sink(path, format, result.space) as (sink, kind):
         put_result(sink, kind, result)
 
 
 def put_result(sink: IO[bytes], kind: Format, result: Result) -> None:
     """Write the bytes of a file of results."""
-    import pyarrow as pa
-
     document = {"estimate": VERSION, "space": result.space.to_dict(), **(result.description or {})}
-    columns = result.columns()
+    columns, shapes = result.columns(), None
     if kind is Format.GEOJSON:
-        by_cell = {name: columns[name] for name in columns if name != "cell"}
-        collection = cast(Any, result.space).to_geojson(by_cell)
-        features = ",\n".join(json.dumps(each, allow_nan=False) for each in collection["features"])
-        head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        start = f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['
-        sink.write(f"{start}\n{features}\n]}}\n".encode())
+        writer.put_features(sink, document, _features(result.space, columns))
         return
-    # What is not known has no number: an empty field, or null.
-    arrays = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in columns.items()}
-    described = {}
     if kind is Format.PARQUET and "lat" in columns:
         shapes = [each["geometry"] for each in cast(Any, result.space).to_geojson()["features"]]
-        arrays[well_known.GEOMETRY_COLUMN] = pa.array(map(well_known.well_known_binary, shapes))
-        described = {"geo": well_known.geoparquet_metadata(shapes)}
-    batch = pa.RecordBatch.from_pydict(arrays, metadata=described)
-    with writer.table_into(sink, kind, batch.schema, document) as table:
-        table.write(batch)
+    writer.put_columns(sink, kind, columns, document, shapes)
+
+
+def write_by_slot(
+    path: str,
+    maps: Mapping[str, Result],
+    description: Mapping[str, Any],
+    *,
+    format: str | None = None,
+) -> None:
+    """One row for each cell of each slot, by the ending of the name: CSV, Parquet or GeoJSON."""
+    with _sink(path, format, next(iter(maps.values())).space) as (sink, kind):
+        put_by_slot(sink, kind, maps, description)
+
+
+def put_by_slot(
+    sink: IO[bytes], kind: Format, maps: Mapping[str, Result], description: Mapping[str, Any]
+) -> None:
+    """Write the bytes of such a file."""
+    space = next(iter(maps.values())).space
+    document = {"estimate_by_slot": VERSION, "space": space.to_dict(), **description}
+    tables = {slot: result.columns() for slot, result in maps.items()}
+    if kind is Format.GEOJSON:
+        each = (_features(space, columns, slot=slot) for slot, columns in tables.items())
+        writer.put_features(sink, document, chain.from_iterable(each))
+        return
+    rows: dict[str, Any] = {"slot": [slot for slot, table in tables.items() for _ in table["cell"]]}
+    for name in next(iter(tables.values())):
+        rows[name] = np.concatenate([table[name] for table in tables.values()])
+    writer.put_columns(sink, kind, rows, document)
+
+
+@contextmanager
+def _sink(path: str, format: str | None, space: Space) -> Iterator[tuple[IO[bytes], Format]]:
+    """A file to write cells to, and its format; GeoJSON needs a map."""
+    kind = format_of(path, format, writing=True)
+    if kind is Format.GEOJSON and not _centres(space):
+        raise Unsupported(f"{space!r} has no map; write the estimate as .csv or .parquet")
+    with writer.binary_sink(path) as sink:
+        yield sink, kind
+
+
+def _features(space: Space, columns: Mapping[str, Any], **first: str) -> Iterator[str]:
+    """The cells as GeoJSON, with their columns as properties after the ``first``."""
+    by_cell = {name: columns[name] for name in columns if name != "cell"}
+    for feature in cast(Any, space).to_geojson(by_cell)["features"]:
+        feature["properties"] = {**first, **feature["properties"]}
+        yield json.dumps(feature, allow_nan=False)
 
 
 def read_result(
@@ -282,9 +314,8 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
 
 def amount_column(reader: TableReader, column: str | None) -> str:
     """The column that says how many people are where: the one given, or ``share``."""
-    if column is not None:
-        return locations.check_column(reader.columns, column, reader.name)
-    return locations.find_column(reader.columns, ("share",), "share of people", reader.name)
+    what = "share of people"
+    return locations.find_column(reader.columns, ("share",), what, reader.name, given=column)
 
 
 def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:

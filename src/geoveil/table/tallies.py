@@ -1,8 +1,8 @@
-"""Tallies in files, and counting the reports of a file into one."""
+"""Tallies of places and of trips as documents in files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,86 +12,97 @@ from geoveil.arrays import IntArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
-from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.space import MapSpace, OutsideCount
+from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.table import writer
-from geoveil.table.locations import Reading, cell_numbers, numbers
-from geoveil.table.reader import PIPE, Source, TableReader, unpacked_name, unpacking
-from geoveil.table.report_places import ReportPlaces, rim_reports
+from geoveil.table.reader import PIPE, Source, unpacked_name, unpacking
+from geoveil.trips.pairs import TripTally
 
 VERSION = 1
 """Of tally documents; a reader refuses any other."""
+_LISTS = {"tally": ("counts",), "trip_tally": ("origins", "destinations", "counts")}
+"""What a document of each kind holds, beside the mechanism."""
+_KINDS = {"tally": "a tally document", "trip_tally": "a tally of trips"}
+_INSTEAD = {
+    "tally": "the tally counts trips, not places; give it to geoveil flows",
+    "trip_tally": "the tally counts places, not trips; give it to geoveil estimate",
+}
+"""For a document of the other kind."""
 
 _LOOKED_AT = 1 << 16
 _Made = TypeVar("_Made")
 
 
-def tally_to_dict(tally: Tally) -> dict[str, Any]:
+def tally_to_dict(tally: Tally | TripTally) -> dict[str, Any]:
     """The tally as plain JSON values: version, the mechanism's document, the counts of its reports.
+
+    Of trips each pair that was seen, with its count.
 
     >>> import geoveil as gv
     >>> tally = gv.Tally(gv.RandomizedResponse(gv.Line(2), epsilon=1.0), [3, 4])
     >>> tally_to_dict(tally)["counts"]
     [3, 4]
     """
-    document = mechanism_to_dict(tally.channel)
-    return {"tally": VERSION, "mechanism": document, "counts": tally.counts.tolist()}
+    kind, arrays = "tally", [tally.counts]
+    if isinstance(tally, TripTally):
+        kind, arrays = "trip_tally", [*tally.pairs.T, tally.counts]
+    lists = zip(_LISTS[kind], (each.tolist() for each in arrays), strict=True)
+    return {kind: VERSION, "mechanism": mechanism_to_dict(tally.channel), **dict(lists)}
 
 
-def tally_from_dict(values: object) -> Tally:
-    """The tally that ``tally_to_dict`` described; a clear error for anything else."""
-    if isinstance(values, Mapping) and "trip_tally" in values:
-        raise InvalidFile("the tally counts trips, not places; give it to geoveil flows")
-    if not isinstance(values, Mapping) or values.get("tally") != VERSION:
-        raise InvalidFile(f'a tally document must say "tally": {VERSION}')
-    mechanism, counts = mechanism_from_dict(values.get("mechanism")), values.get("counts")
-    if not isinstance(mechanism, Channel):
-        raise InvalidFile("a tally document must hold a mechanism on cells")
-    if not isinstance(counts, list) or not all(
-        type(each) is int for each in counts
-    ):  # no true, no 1.0
-        raise InvalidFile("the counts of a tally document must be a list of whole numbers")
-    try:
-        return Tally(mechanism, np.array(counts, dtype=np.int64))
-    except OverflowError:
-        raise InvalidFile("the counts of a tally document must be below 2⁶³") from None
-
-
-def save_tally(tally: Tally, path: str | Path) -> None:
-    """Write the tally's document; ``-`` is standard output."""
-    write_document(tally_to_dict(tally), path)
+def save_tally(tally: Tally | TripTally, path: str | Path) -> None:
+    """Write the tally's document as one line of JSON; ``-`` is standard output."""
+    with writer.binary_sink(str(path)) as sink:
+        sink.write(canonical_bytes(tally_to_dict(tally)) + b"\n")
 
 
 def load_tally(path: str | Source) -> Tally:
     """Read a tally's document, plain or gzip; ``-`` is a pipe."""
-    return read_document(path, tally_from_dict)
+    return _loaded(path, "tally", Tally)
 
 
-def write_document(values: dict[str, Any], path: str | Path) -> None:
-    """Write a tally's values as one line of JSON."""
-    with writer.binary_sink(str(path)) as sink:
-        sink.write(canonical_bytes(values) + b"\n")
+def load_trip_tally(path: str | Source) -> TripTally:
+    """The same of a tally of trips."""
+    return _loaded(path, "trip_tally", TripTally)
 
 
-def read_document(path: str | Source, made: Callable[[object], _Made]) -> _Made:
-    """What is made of the values of a tally document; whatever is wrong with them names the file."""
-    values, name = document_of(path)
-    try:
-        return made(values)
-    except GeoveilError as problem:
-        raise InvalidFile(f"{name}: {problem}") from None
-
-
-def document_of(path: str | Source) -> tuple[object, str]:
-    """The values of a tally document, plain or gzip, and the name of the file."""
+def _loaded(path: str | Source, kind: str, make: Callable[..., _Made]) -> _Made:
+    """What is made of a document; whatever is wrong with it names the file."""
     with Source.of(path) as source, unpacking(source.name):
         data = source.read()
     try:
-        return strict_json(data), source.name
+        values = strict_json(data)
     except (ValueError, RecursionError):
         raise InvalidFile(
             f"{source.name} must be a JSON tally document in UTF-8 that names no entry twice"
         ) from None
+    try:
+        return make(*_checked(values, kind))
+    except GeoveilError as problem:
+        raise InvalidFile(f"{source.name}: {problem}") from None
+
+
+def _checked(values: object, kind: str) -> tuple[Channel | IntArray, ...]:
+    """The mechanism and the numbers of a document of this kind; a clear error for anything else."""
+    what, names = _KINDS[kind], _LISTS[kind]
+    if isinstance(values, Mapping) and any(other in values for other in _KINDS if other != kind):
+        raise InvalidFile(_INSTEAD[kind])
+    if not isinstance(values, Mapping) or values.get(kind) != VERSION:
+        raise InvalidFile(f'{what} must say "{kind}": {VERSION}')
+    mechanism = mechanism_from_dict(values.get("mechanism"))
+    if not isinstance(mechanism, Channel):
+        raise InvalidFile(f"{what} must hold a mechanism on cells")
+    lists = [values.get(name) for name in names]
+    sound = all(
+        isinstance(each, list) and all(type(number) is int for number in each)  # no true, no 1.0
+        for each in lists
+    )
+    if not sound or len({len(each) for each in lists if each is not None}) != 1:
+        length = " of one length" if len(names) > 1 else ""
+        raise InvalidFile(f"{what} must hold {', '.join(names)}: lists of whole numbers{length}")
+    try:
+        return mechanism, *(np.array(each, dtype=np.int64) for each in lists)
+    except OverflowError:
+        raise InvalidFile(f"the numbers of {what} must be below 2⁶³") from None
 
 
 def is_tally(path: str | Source) -> bool:
@@ -105,53 +116,3 @@ def is_tally(path: str | Source) -> bool:
         head = path.head(_LOOKED_AT)
     features = b'"features"' in head or b'"FeatureCollection"' in head
     return not features and (path.path != PIPE or head.lstrip()[:1] == b"{")
-
-
-def count_reports(
-    reader: TableReader,
-    channel: Channel,
-    reading: Reading,
-    *,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[Tally, OutsideCount]:
-    """Count the noisy reports of a file: its column ``cell``, else its coordinates put in cells.
-
-    Coordinates are those of reports, so a report outside of all that the channel may report belongs to
-    the nearest of it; such reports are counted, and a file all of whose reports are is refused.
-    Cost: one pass, memory for one batch.
-    """
-    if rim_reports(channel) is None:
-        raise Unsupported(f"reports of {channel!r} are not cells; use its tally method")
-    outside = OutsideCount("clamp")
-    counts = np.zeros(channel.report_count, dtype=np.int64)
-    rows = 0
-    for cells in _reported(reader, channel, reading, outside):
-        counts += np.bincount(cells, minlength=counts.size)
-        rows += cells.size
-        advance(rows)
-    if not rows:
-        raise InvalidFile(f"{reader.name} must have at least one report; it has none")
-    return Tally(channel, counts), outside
-
-
-def _reported(
-    reader: TableReader, channel: Channel, reading: Reading, outside: OutsideCount
-) -> Iterator[IntArray]:
-    """The reports of a file, batch by batch."""
-    space = channel.space
-    if "cell" in reader.columns and reading.lat is None and reading.lng is None:
-        rows, why = 0, "; was the file made by another mechanism?"
-        if channel.report_count > space.size:
-            why = f", of which {space.size} and up lie beside the map{why}"
-        for batch in reader.batches(["cell"]):
-            named = numbers(batch.column("cell"))
-            yield cell_numbers(named, channel.report_count, reader.name, why, rows)
-            rows += named.size
-        return
-    if not isinstance(space, MapSpace):
-        raise InvalidInput(f"{reader.name} must have a column 'cell', since {space!r} has no map")
-    locations, places = reading.locations(reader), ReportPlaces(channel)
-    for part in locations:
-        yield outside.locate(places, part.lat, part.lng)[0]
-    if outside.places:
-        locations.check(outside)

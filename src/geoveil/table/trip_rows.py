@@ -1,35 +1,151 @@
-"""Trips in files: both ends reported on, reports counted in pairs, and their tally as a document."""
+"""Trips in files: two visits of a person or one row each, both ends reported on, reports counted in pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray
+from geoveil.arrays import BoolArray, FloatArray, IntArray, positive
 from geoveil.channel.channel import Channel
-from geoveil.document.saved import AnyMechanism, mechanism_from_dict, mechanism_to_dict
-from geoveil.errors import InvalidFile, InvalidInput, Unsupported
+from geoveil.document.saved import AnyMechanism
+from geoveil.errors import InvalidFile, Unsupported
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount
-from geoveil.space.space import MapSpace
-from geoveil.table import obfuscation
-from geoveil.table.locations import Reading, cell_numbers, numbers
+from geoveil.table import locations, obfuscation
+from geoveil.table.locations import Locations, LocationTable, Reading
 from geoveil.table.persons import PersonLimit, Reporting
-from geoveil.table.reader import Source, TableReader
-from geoveil.table.report_places import ReportPlaces, rim_reports
-from geoveil.table.tallies import read_document, write_document
+from geoveil.table.reader import TableReader
+from geoveil.table.reports import Advance, reported
 from geoveil.trips.pairs import TripTally
 
-VERSION = 1
-"""Of documents of trip tallies; a reader refuses any other."""
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 END_PREFIX = "to_"
 """Of the columns that say where a trip ended."""
-_ENDS = ("cell", f"{END_PREFIX}cell")
-_LISTS = ("origins", "destinations", "counts")
+_HOUR_S = 3600.0
+
+
+class ConsecutiveTrips:
+    """The trips between consecutive visits of each person, at most ``within_hours`` apart.
+
+    Rows are visits; the column ``time`` (found by its usual names unless given) orders those of a person:
+    ISO 8601, without an offset taken as UTC, or seconds. Every visit but the first and the last of a
+    chain belongs to two trips, and each trip costs twice the promise (docs/trips.md).
+    Cost: memory for all visits.
+    """
+
+    keep: tuple[str, ...] = ()
+    """No column of a visit goes with a trip."""
+
+    def __init__(
+        self,
+        reader: TableReader,
+        reading: Reading,
+        *,
+        person: str,
+        within_hours: float,
+        time: str | None = None,
+    ) -> None:
+        self._time = locations.find_column(
+            reader.columns, locations.TIME_NAMES, "time", reader.name, given=time
+        )
+        self._within_s = positive("within_hours", within_hours) * _HOUR_S
+        self._drop = reading.bad_rows == "drop"
+        self._untimed = 0
+        self._visits = LocationTable(
+            reader,
+            lat=reading.lat,
+            lng=reading.lng,
+            keep=[self._time],
+            person=person,
+            bad_rows=reading.bad_rows,
+        )
+        self.name = reader.name
+
+    @property
+    def read(self) -> int:
+        """How many visits were read so far."""
+        return self._visits.read
+
+    @property
+    def bad(self) -> int:
+        """How many of them were left out, without a usable place, person or time."""
+        return self._visits.bad + self._untimed
+
+    def check(self, outside: OutsideCount) -> None:
+        """Refuse a table, read to its end, without a trip."""
+        self._visits.check(outside)
+        if not outside.places:
+            raise InvalidFile(
+                f"{self.name} must have two visits of one person within {self._within_s / _HOUR_S:g} "
+                "hours; it has none; is it the right column of persons, and of times?"
+            )
+
+    def __iter__(self) -> Iterator[Locations]:
+        """All trips at once: the visits of a person may stand anywhere in the table."""
+        known: dict[Any, int] = {}
+        found: list[tuple[FloatArray, ...]] = []
+        rows = 0
+        for part in self._visits:
+            assert part.persons is not None
+            names, which = part.persons
+            who = np.array([known.setdefault(name, len(known)) for name in names], np.float64)
+            times = _seconds(part.kept.column(self._time))
+            self._check_times(times, rows)
+            rows += times.size
+            timed = np.isfinite(times)
+            found.append(tuple(each[timed] for each in (who[which], times, part.lat, part.lng)))
+            kept = part.kept
+        if not found:
+            return
+        who, times, lat, lng = (
+            np.concatenate([each[column] for each in found]) for column in range(4)
+        )
+        order = np.lexsort((times, who))
+        who, times, lat, lng = who[order], times[order], lat[order], lng[order]
+        follows = (np.diff(who) == 0) & (np.diff(times) <= self._within_s)
+        begun, ended = np.flatnonzero(follows), np.flatnonzero(follows) + 1
+        persons = list(known), who[begun].astype(np.int64)
+        yield Locations(
+            lat[begun], lng[begun], kept.slice(0, 0).select([]), persons, (lat[ended], lng[ended])
+        )
+
+    def _check_times(self, times: FloatArray, before: int) -> None:
+        missing = np.flatnonzero(~np.isfinite(times))
+        if not missing.size:
+            return
+        if not self._drop:
+            raise InvalidFile(
+                f"usable row {before + int(missing[0]) + 1} of {self.name} must have a time in "
+                f"{self._time!r}, such as 2026-05-01T08:30Z; correct it, or drop bad rows"
+            )
+        self._untimed += missing.size
+
+
+def _seconds(values: pa.Array) -> FloatArray:
+    """Times as seconds since 1970; NaN where an entry is no time."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(values.type):
+        seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
+        return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
+    plain = locations.numbers(values)
+    if np.isfinite(plain).any():
+        return plain
+    return np.array([_second(value) for value in values.to_pylist()], dtype=np.float64)
+
+
+def _second(value: Any) -> float:
+    try:
+        at = datetime.fromisoformat(str(value).strip())
+    except ValueError:
+        return float("nan")
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
 class TripReporter(obfuscation.Reporter):
@@ -80,7 +196,7 @@ def tally_trips(
     outside: Outside = "drop",
     limit: PersonLimit | None = None,
     randomness: Randomness = SYSTEM,
-    advance: Callable[[int], None] = lambda rows: None,
+    advance: Advance = lambda rows: None,
 ) -> tuple[TripTally, obfuscation.TableSummary]:
     """One noisy pair for each trip of a file, counted at once; the reports are not kept."""
     reporter = TripReporter(mechanism, outside=outside, randomness=randomness)
@@ -98,58 +214,21 @@ def tally_trips(
 
 
 def count_trip_reports(
-    reader: TableReader,
-    channel: Channel,
-    reading: Reading,
-    *,
-    advance: Callable[[int], None] = lambda rows: None,
+    reader: TableReader, channel: Channel, reading: Reading, *, advance: Advance = lambda rows: None
 ) -> tuple[TripTally, OutsideCount]:
     """Count the noisy trips of a file by pairs: its columns ``cell`` and ``to_cell``, else coordinates.
 
     Cost: one pass, memory for one batch and the pairs seen.
     """
-    if rim_reports(channel) is None:
-        raise Unsupported(
-            f"reports of {channel!r} are not cells; trips cannot be counted from them"
-        )
     outside, counted, rows = OutsideCount("clamp", what="trips"), _PairCounts(channel), 0
-    for pairs in _reported(reader, channel, reading, outside):
+    ends = ("cell", f"{END_PREFIX}cell")
+    for pairs, _ in reported(reader, channel, reading, outside, ends=ends):
         counted.add(pairs)
         rows += len(pairs)
         advance(rows)
     if not rows:
         raise InvalidFile(f"{reader.name} must have at least one trip; it has none")
     return counted.tally(), outside
-
-
-def _reported(
-    reader: TableReader, channel: Channel, reading: Reading, outside: OutsideCount
-) -> Iterator[IntArray]:
-    """(trips, 2): the reports of a file, batch by batch."""
-    by_cell = [name for name in _ENDS if name in reader.columns]
-    if by_cell and reading.lat is None and reading.lng is None:
-        if len(by_cell) < len(_ENDS):
-            raise InvalidFile(
-                f"{reader.name} must have the columns {_ENDS[0]} and {_ENDS[1]}, one for each end of a "
-                "trip; make it with geoveil obfuscate --trips"
-            )
-        rows, why = 0, "; was the file made by another mechanism?"
-        for batch in reader.batches(_ENDS):
-            ends = [numbers(batch.column(name)) for name in _ENDS]
-            size = channel.report_count
-            cells = [cell_numbers(each, size, reader.name, why, rows) for each in ends]
-            yield np.stack(cells, axis=1)
-            rows += batch.num_rows
-        return
-    if not isinstance(channel.space, MapSpace):
-        raise InvalidInput(
-            f"{reader.name} must have columns {' and '.join(_ENDS)}: {channel.space!r} has no map"
-        )
-    places, table = ReportPlaces(channel), reading.locations(reader)
-    for part in table:
-        assert part.to is not None
-        yield outside.locate_both(places, (part.lat, part.lng), part.to)[0]
-    table.check(outside)
 
 
 class _PairCounts:
@@ -166,50 +245,3 @@ class _PairCounts:
 
     def tally(self) -> TripTally:
         return TripTally(self._mechanism, [], []) if self._tally is None else self._tally
-
-
-# --- Documents
-
-
-def trip_tally_to_dict(tally: TripTally) -> dict[str, Any]:
-    """The tally as plain JSON values: the mechanism's document, and each pair seen with its count."""
-    first, second = tally.pairs.T
-    lists = (first.tolist(), second.tolist(), tally.counts.tolist())
-    return {
-        "trip_tally": VERSION,
-        "mechanism": mechanism_to_dict(tally.channel),
-        **dict(zip(_LISTS, lists, strict=True)),
-    }
-
-
-def trip_tally_from_dict(values: object) -> TripTally:
-    """The tally that ``trip_tally_to_dict`` described; a clear error for anything else."""
-    if isinstance(values, Mapping) and "tally" in values:
-        raise InvalidFile("the tally counts places, not trips; give it to geoveil estimate")
-    if not isinstance(values, Mapping) or values.get("trip_tally") != VERSION:
-        raise InvalidFile(f'a tally of trips must say "trip_tally": {VERSION}')
-    mechanism = mechanism_from_dict(values.get("mechanism"))
-    if not isinstance(mechanism, Channel):
-        raise InvalidFile("a tally of trips must hold a mechanism on cells")
-    lists = [values.get(name) for name in _LISTS]
-    sound = all(
-        isinstance(each, list) and all(type(number) is int for number in each) for each in lists
-    )
-    if not sound or len({len(each) for each in lists if each is not None}) != 1:
-        raise InvalidFile(
-            f"a tally of trips must hold {', '.join(_LISTS)}: lists of whole numbers of one length"
-        )
-    try:
-        return TripTally(mechanism, *(np.array(each, dtype=np.int64) for each in lists))
-    except OverflowError:
-        raise InvalidFile("the numbers of a tally of trips must be below 2⁶³") from None
-
-
-def save_trip_tally(tally: TripTally, path: str | Path) -> None:
-    """Write the tally's document; ``-`` is standard output."""
-    write_document(trip_tally_to_dict(tally), path)
-
-
-def load_trip_tally(path: str | Source) -> TripTally:
-    """Read a tally's document, plain or gzip; ``-`` is a pipe."""
-    return read_document(path, trip_tally_from_dict)

@@ -7,12 +7,15 @@ import io
 import json
 import math
 import re
+import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
@@ -297,3 +300,81 @@ def _texts(name: str, values: list[Any]) -> Iterator[str]:
             yield f"{name}:null"
         else:
             yield f"{name}:{_ENCODE(value)}"
+
+
+# --- Whole columns at once, with a shape for each row where there is a map
+
+
+def put_columns(
+    sink: IO[bytes],
+    kind: Format,
+    columns: Mapping[str, Any],
+    document: Mapping[str, Any] | None,
+    shapes: Sequence[Any] | None = None,
+) -> None:
+    """Write arrays of numbers and lists of text as CSV or Parquet; Parquet keeps the shape of each row.
+
+    What is not known has no number: an empty field, or null.
+    """
+    import pyarrow as pa
+
+    arrays, described = {}, {}
+    for name, values in columns.items():
+        known = np.isfinite(values) if isinstance(values, np.ndarray) else None
+        arrays[name] = pa.array(values, mask=None if known is None else ~known)
+    if kind is Format.PARQUET and shapes is not None:
+        arrays[GEOMETRY_COLUMN] = pa.array(map(well_known_binary, shapes))
+        described = {"geo": geoparquet_metadata(shapes)}
+    batch = pa.RecordBatch.from_pydict(arrays, metadata=described or None)
+    with table_into(sink, kind, batch.schema, document) as table:
+        table.write(batch)
+
+
+def put_features(sink: IO[bytes], document: Mapping[str, Any], features: Iterable[str]) -> None:
+    """Write a FeatureCollection of features that are JSON already."""
+    head = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    sink.write(f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['.encode())
+    before = "\n"
+    for feature in features:
+        sink.write(f"{before}{feature}".encode())
+        before = ",\n"
+    sink.write(b"\n]}\n")
+
+
+GEOMETRY_COLUMN = "geometry"
+_TYPES = {"Point": 1, "LineString": 2, "Polygon": 3, "MultiPolygon": 6}
+
+
+def well_known_binary(geometry: Any) -> bytes:
+    """A GeoJSON geometry as well-known binary, little-endian.
+
+    >>> well_known_binary({"type": "Point", "coordinates": [4.8, 45.7]}).hex()[:18]
+    '010100000033333333'
+    """
+    kind, coordinates = geometry["type"], geometry["coordinates"]
+    head = struct.pack("<BI", 1, _TYPES[kind])
+    if kind == "Point":
+        return head + struct.pack("<2d", *coordinates)
+    if kind == "LineString":
+        return head + _ring(coordinates)
+    if kind == "Polygon":
+        return head + struct.pack("<I", len(coordinates)) + b"".join(map(_ring, coordinates))
+    parts = ({"type": "Polygon", "coordinates": part} for part in coordinates)
+    return head + struct.pack("<I", len(coordinates)) + b"".join(map(well_known_binary, parts))
+
+
+def _ring(ring: Sequence[Sequence[float]]) -> bytes:
+    flat = [value for position in ring for value in position]
+    return struct.pack(f"<I{len(flat)}d", len(ring), *flat)
+
+
+def geoparquet_metadata(geometries: Iterable[Any]) -> bytes:
+    """The entry ``geo`` of a Parquet file whose column ``geometry`` holds these; degrees of WGS84."""
+    types = sorted({geometry["type"] for geometry in geometries})
+    column = {"encoding": "WKB", "geometry_types": types, "edges": "planar"}
+    described = {
+        "version": "1.1.0",
+        "primary_column": GEOMETRY_COLUMN,
+        "columns": {GEOMETRY_COLUMN: column},
+    }
+    return json.dumps(described).encode()

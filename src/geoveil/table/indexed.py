@@ -1,4 +1,7 @@
-"""Reading Parquet, row group by row group; points of a GeoParquet file are found by themselves."""
+"""Reading files that have an index, Parquet and GeoPackage; geometry in them is well-known binary.
+
+Parquet is read row group by row group, GeoPackage through pyogrio.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.errors import InvalidFile
+from geoveil.document.canonical import strict_json
+from geoveil.errors import InvalidFile, require
 from geoveil.space.projection import check_degrees
-from geoveil.table.geojson import geo_metadata, geometry_columns
 from geoveil.table.reader import (
     BATCH_ROWS,
     DOCUMENT,
@@ -123,6 +126,106 @@ class ParquetReader(TableReader):
     def shape_of(self, row: int) -> str | None:
         """What well-known binary says it is, where that is known and is no point."""
         return None if self._geometry is None else wkb_shape(self._shapes[row].as_py())
+
+
+class GeoPackageReader(TableReader):
+    """A GeoPackage with one layer of points. Its attributes are columns; coordinates are the geometry's.
+
+    Cost: one pass; memory for one batch. Needs the extra ``geo``.
+    """
+
+    coordinates = GEOMETRY
+
+    def __init__(self, path: str) -> None:
+        require("pyogrio", "geo", "reading GeoPackage")
+        import pyogrio
+
+        self.name = path
+        with Path(path).open("rb"):  # a missing file is said as for any other
+            pass
+        try:
+            layers = [str(name) for name in pyogrio.list_layers(path)[:, 0]]
+            about = pyogrio.read_info(path, layer=layers[0]) if len(layers) == 1 else {}
+        except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError):
+            raise InvalidFile(f"{path} must be a whole GeoPackage; it is not") from None
+        if len(layers) != 1:
+            named = f": {', '.join(name[:40] for name in layers[:20])}" if layers else ""
+            raise InvalidFile(f"{path} must have one layer; it has {len(layers)}{named}")
+        self._layer = layers[0]
+        self._crs = about["crs"]
+        self.columns = [str(name) for name in about["fields"]]
+        self._rows, self._read = int(about["features"]), 0
+        self._shapes: Any = None
+
+    @property
+    def fraction(self) -> float | None:
+        return min(1.0, self._read / self._rows) if self._rows > 0 else None
+
+    def batches(
+        self, coordinates: Sequence[str], kept: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyogrio
+
+        columns = list(dict.fromkeys([*coordinates, *kept]))
+        wanted = [name for name in columns if name not in GEOMETRY]
+        if GEOMETRY[0] in columns:
+            check_degrees(self._crs, self.name)
+        try:
+            with pyogrio.open_arrow(
+                self.name,
+                layer=self._layer,
+                columns=wanted,
+                batch_size=BATCH_ROWS,
+                use_pyarrow=True,
+            ) as (about, stored):
+                geometry = about["geometry_name"] or "wkb_geometry"
+                for batch in stored:
+                    self._read += batch.num_rows
+                    arrays = {name: batch.column(name) for name in wanted}
+                    if GEOMETRY[0] in columns:
+                        self._shapes = batch.column(geometry)
+                        lng, lat = wkb_points(self._shapes)
+                        arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
+                    yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
+                    self.number += 1
+        except (pa.ArrowException, pyogrio.errors.DataSourceError):
+            raise InvalidFile(f"{self.name} must be a whole GeoPackage; it is damaged") from None
+
+    def shape_of(self, row: int) -> str | None:
+        return None if self._shapes is None else wkb_shape(self._shapes[row].as_py())
+
+    def close(self) -> None:
+        """The file is open only while batches are read."""
+
+
+# --- Geometry: which columns hold it, and the points in well-known binary
+
+
+def geometry_columns(schema: pa.Schema, name: str) -> list[str]:
+    """The columns that hold geometry, by the metadata of GeoParquet or by an Arrow extension."""
+    described = geo_metadata(schema, name).get("columns")
+    names = set(described) if isinstance(described, dict) else set()
+    for field in schema:
+        named = str(getattr(field.type, "extension_name", ""))
+        stored = (field.metadata or {}).get(b"ARROW:extension:name", b"")
+        if named.startswith("geoarrow.") or stored.startswith(b"geoarrow."):
+            names.add(field.name)
+    return [name for name in schema.names if name in names]
+
+
+def geo_metadata(schema: pa.Schema, name: str) -> dict[str, Any]:
+    """What GeoParquet says about the columns of the table ``name``; empty where it says nothing."""
+    try:
+        geo = strict_json((schema.metadata or {}).get(b"geo", b"{}"))
+        if isinstance(geo, dict):
+            return geo
+    except (ValueError, RecursionError):
+        pass
+    raise InvalidFile(
+        f"{name} must carry its GeoParquet metadata as a JSON object in UTF-8 that names no entry "
+        "twice; write the file again, or take 'geo' out of its metadata"
+    )
 
 
 def wkb_shape(entry: bytes | None) -> str | None:

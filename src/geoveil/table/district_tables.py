@@ -1,9 +1,9 @@
-"""Flows between districts as tables: CSV, GeoParquet and GeoJSON lines."""
+"""Districts, and flows between them, as tables: CSV, GeoParquet and GeoJSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -11,15 +11,81 @@ import numpy as np
 
 from geoveil.arrays import FloatArray
 from geoveil.errors import InvalidFile, Unsupported
-from geoveil.table import well_known, writer
-from geoveil.table.reader import DOCUMENT, Format, format_of, open_table
+from geoveil.estimate.regions import RegionShares
+from geoveil.space.outline import Outline
+from geoveil.table import writer
+from geoveil.table.reader import Format, format_of, open_table
 from geoveil.table.results import read_numbers
 
 VERSION = 1
-"""Of the description that a file of flows carries."""
+"""Of the descriptions that files of districts and of flows carry."""
 _NUMBERS = ("share", "standard_error", "low", "high")
 _DECIMALS = 7
 """Of degrees: a centimetre."""
+
+
+def write_zones(
+    path: str,
+    outlines: Sequence[Outline],
+    shares: Mapping[str, RegionShares],
+    level: float,
+    description: Mapping[str, Any],
+    *,
+    format: str | None = None,
+) -> None:
+    """Write the districts of one or several maps, each under the name of its slot.
+
+    Columns: region, share, standard_error, low, high, in_cut_cells, and slot where slots have names. As
+    GeoJSON and in Parquet the districts keep their shapes.
+    """
+    kind = format_of(path, format)
+    columns = _columns(shares, level)
+    shapes = [_geometry(each) for each in outlines] * len(shares)
+    stated = {**description, "zones": VERSION, "interval_level": level}
+    stated["people"] = {
+        name: {"left_out": each.left_out, "counted_twice": each.counted_twice}
+        for name, each in shares.items()
+    }
+    with writer.binary_sink(path) as sink:
+        if kind is Format.GEOJSON:
+            named = {"name": columns.pop("region"), **columns}
+            features = (json.dumps(each, allow_nan=False) for each in _features(shapes, named))
+            writer.put_features(sink, stated, features)
+        else:
+            writer.put_columns(sink, kind, columns, stated, shapes)
+
+
+def _columns(shares: Mapping[str, RegionShares], level: float) -> dict[str, Any]:
+    rows = [each.rows(level) for each in shares.values()]
+    columns: dict[str, Any] = {"region": [name for each in rows for name in each["region"]]}
+    if len(shares) > 1 or "" not in shares:
+        columns["slot"] = [name for name, each in shares.items() for _ in each.names]
+    for name in list(rows[0])[1:]:
+        columns[name] = np.concatenate([each[name] for each in rows])
+    return columns
+
+
+def _features(shapes: Sequence[Any], columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each row as a feature; what is not known is null."""
+    rows = zip(*(np.asarray(each, dtype=object) for each in columns.values()), strict=True)
+    for shape, row in zip(shapes, rows, strict=True):
+        properties = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
+        yield {"type": "Feature", "geometry": shape, "properties": properties}
+
+
+def _geometry(outline: Outline) -> dict[str, Any]:
+    """The polygons of a district, closed, longitudes as they run."""
+    polygons = [
+        [np.concatenate((ring, ring[:1])).tolist() if (ring[0] != ring[-1]).any() else ring.tolist()
+         for ring in polygon]
+        for polygon in outline.polygons
+    ]  # fmt: skip
+    if len(polygons) == 1:
+        return {"type": "Polygon", "coordinates": polygons[0]}
+    return {"type": "MultiPolygon", "coordinates": polygons}
+
+
+# --- Flows
 
 
 @dataclass(frozen=True)
@@ -86,40 +152,17 @@ def write_flows(path: str, table: FlowTable, *, format: str | None = None) -> No
 
 def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
     """Write the bytes of a file of flows."""
-    import pyarrow as pa
-
-    document = table.document()
-    columns = table.columns()
+    document, columns = table.document(), table.columns()
+    shapes = None if table.latlng is None else table.shapes()
     if kind is Format.GEOJSON:
-        head = json.dumps(document, ensure_ascii=False, allow_nan=False)
-        start = f'{{"type":"FeatureCollection",\n"{DOCUMENT}":{head},\n"features":['
-        sink.write(start.encode())
-        told = [name for name in columns if not name.endswith(("lat", "lng"))]
-        values = zip(*(np.asarray(columns[name], dtype=object) for name in told), strict=True)
-        comma = "\n"
-        for shape, row in zip(table.shapes(), values, strict=True):
-            properties = {name: _plain(value) for name, value in zip(told, row, strict=True)}
-            feature = {"type": "Feature", "geometry": shape, "properties": properties}
-            sink.write(
-                f"{comma}{json.dumps(feature, ensure_ascii=False, allow_nan=False)}".encode()
-            )
-            comma = ",\n"
-        sink.write(b"\n]}\n")
-        return
-    arrays = {
-        name: pa.array(values)
-        if isinstance(values, list)
-        else pa.array(values, mask=~np.isfinite(values))
-        for name, values in columns.items()
-    }
-    described = {}
-    if kind is Format.PARQUET and table.latlng is not None:
-        shapes = table.shapes()
-        arrays[well_known.GEOMETRY_COLUMN] = pa.array(map(well_known.well_known_binary, shapes))
-        described = {"geo": well_known.geoparquet_metadata(shapes)}
-    batch = pa.RecordBatch.from_pydict(arrays, metadata=described)
-    with writer.table_into(sink, kind, batch.schema, document) as rows:
-        rows.write(batch)
+        told = {name: columns[name] for name in columns if not name.endswith(("lat", "lng"))}
+        features = (
+            json.dumps(each, ensure_ascii=False, allow_nan=False)
+            for each in _features(shapes or [], told)
+        )
+        writer.put_features(sink, document, features)
+    else:
+        writer.put_columns(sink, kind, columns, document, shapes)
 
 
 def read_flows(path: str, *, format: str | None = None, delimiter: str = ",") -> FlowTable:

@@ -1,0 +1,393 @@
+"""Noisy reports in files: the places that they name, and their counts by cell, by slot and by person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt
+
+from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen
+from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.joint import JointTally
+from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
+from geoveil.errors import InvalidFile, InvalidInput, Unsupported
+from geoveil.space import AnyGrid, MapSpace, OutsideCount
+from geoveil.table.locations import (
+    TIME_NAMES,
+    Reading,
+    cell_numbers,
+    check_column,
+    find_column,
+    numbers,
+)
+from geoveil.table.reader import TableReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Advance = Callable[[int], None]
+"""advance(rows): how many were counted so far."""
+
+
+def rim_reports(channel: Channel) -> int | None:
+    """How many reports name the rim, after the cells; ``None`` where reports are no places at all."""
+    beyond = channel.report_count - channel.space.size
+    return beyond if beyond == 0 or channel.report_steps is not None else None
+
+
+class ReportPlaces:
+    """Reports of a channel as places on its map, and places as reports.
+
+    Reports 0 … size − 1 are the cells of the space; those of the rim follow, places beside the map that
+    are nobody's cell.
+
+    >>> import geoveil as gv
+    >>> grid = gv.Grid.from_box(south=48.8, west=2.2, north=48.82, east=2.23, cell_km=1.0)
+    >>> places = ReportPlaces(gv.PlanarGeometric(grid, epsilon_per_km=2.0))
+    >>> places.nearest_cells(lat=np.array([48.815]), lng=np.array([2.201]))[0].tolist()
+    [6]
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        if not isinstance(channel.space, MapSpace):
+            raise Unsupported(
+                f"{channel.space!r} has no map; use a mechanism on a Grid.from_box or on Points"
+            )
+        if rim_reports(channel) is None:
+            raise Unsupported(f"reports of {channel!r} are not cells; use its sample method")
+        self._space = channel.space
+        wide = channel.report_count > channel.space.size
+        self._steps = channel.report_steps if wide else None
+
+    @cached_property
+    def latlng(self) -> tuple[FloatArray, FloatArray]:
+        """Latitude and longitude of every report, to a centimetre."""
+        degrees = self._space.centres_latlng()
+        if self._steps is not None:
+            around = self._steps * self._cell_km + self._space.centres[0]
+            degrees = self._space.plane.to_latlng(around)
+        lat, lng = (frozen(np.round(each, 7)) for each in degrees)
+        return lat, lng
+
+    def nearest_cells(self, *, lat: FloatArray, lng: FloatArray) -> tuple[IntArray, BoolArray]:
+        """The reports nearest to places in degrees, and which of the places lie in what they name."""
+        if self._steps is None:
+            return self._space.nearest_cells(lat=lat, lng=lng)
+        offset = self._space.plane.to_plane(lat=lat, lng=lng) - self._space.centres[0]
+        first = self._steps.min(axis=0)
+        reached = self._steps.max(axis=0)  # the last column and row
+        wanted = np.rint(offset / self._cell_km)
+        nearest = np.clip(wanted, first, reached).astype(np.int64)
+        column, row = (nearest - first).T
+        reports: IntArray = self._numbers[
+            self._nearest[0][row, column], self._nearest[1][row, column]
+        ]
+        inside = (nearest == wanted).all(axis=1) & (self._numbers[row, column] >= 0)
+        return reports, inside
+
+    def inside(self, *, lat: FloatArray, lng: FloatArray) -> BoolArray:
+        """Which places lie in what a report may name."""
+        return self.nearest_cells(lat=lat, lng=lng)[1]
+
+    @property
+    def _cell_km(self) -> float:
+        assert isinstance(self._space, AnyGrid)
+        return self._space.cell_km
+
+    @cached_property
+    def _numbers(self) -> IntArray:
+        """(rows, columns) of the rectangle around all reports: the report of each, −1 for none."""
+        assert self._steps is not None
+        column, row = (self._steps - self._steps.min(axis=0)).T
+        numbers = np.full((row.max() + 1, column.max() + 1), -1)
+        numbers[row, column] = np.arange(row.size)
+        return frozen(numbers)
+
+    @cached_property
+    def _nearest(self) -> tuple[IntArray, IntArray]:
+        """(rows, columns): row and column of the nearest place of the rectangle with a report."""
+        rows, columns = distance_transform_edt(
+            self._numbers < 0, return_distances=False, return_indices=True
+        )
+        return rows, columns
+
+
+# --- The reports of a file, and how often each was made
+
+
+def reported(
+    reader: TableReader,
+    channel: Channel,
+    reading: Reading,
+    outside: OutsideCount,
+    *,
+    ends: Sequence[str] = ("cell",),
+    beside: Sequence[str] = (),
+) -> Iterator[tuple[IntArray, pa.RecordBatch]]:
+    """The reports of a file, batch by batch, with the columns ``beside`` them.
+
+    They are read from the columns ``ends`` of cells, (rows,) or, of trips with two ends, (rows, 2); a file
+    without them has coordinates. Coordinates are those of reports, so a report outside of all that the
+    channel may report belongs to the nearest of it; such reports are counted, and a file all of whose
+    reports are is refused.
+    """
+    what, trips, space = " and ".join(ends), len(ends) > 1, channel.space
+    if rim_reports(channel) is None:
+        advice = "trips cannot be counted from them" if trips else "use its tally method"
+        raise Unsupported(f"reports of {channel!r} are not cells; {advice}")
+    there = [name for name in ends if name in reader.columns]
+    if there and reading.lat is None and reading.lng is None:
+        if there != list(ends):
+            raise InvalidFile(
+                f"{reader.name} must have the columns {what}, one for each end of a trip; make it with "
+                "geoveil obfuscate --trips"
+            )
+        rows, why = 0, "; was the file made by another mechanism?"
+        if channel.report_count > space.size:
+            why = f", of which {space.size} and up lie beside the map{why}"
+        for batch in reader.batches(ends, beside):
+            columns = [numbers(batch.column(name)) for name in ends]
+            size = channel.report_count
+            each = [cell_numbers(column, size, reader.name, why, rows) for column in columns]
+            yield np.stack(each, axis=1) if trips else each[0], batch
+            rows += batch.num_rows
+        return
+    if not isinstance(space, MapSpace):
+        wanted = f"columns {what}" if trips else "a column 'cell'"
+        raise InvalidInput(f"{reader.name} must have {wanted}, since {space!r} has no map")
+    table, places = reading.locations(reader, keep=beside), ReportPlaces(channel)
+    for part in table:
+        if part.to is None:
+            cells, _ = outside.locate(places, part.lat, part.lng)
+        else:
+            cells, _ = outside.locate_both(places, (part.lat, part.lng), part.to)
+        yield cells, part.kept
+    if table.read:
+        table.check(outside)
+
+
+def count_reports(
+    reader: TableReader, channel: Channel, reading: Reading, *, advance: Advance = lambda rows: None
+) -> tuple[Tally, OutsideCount]:
+    """Count the noisy reports of a file. Cost: one pass, memory for one batch."""
+    outside, rows = OutsideCount("clamp"), 0
+    counts = np.zeros(channel.report_count, dtype=np.int64)
+    for cells, _ in reported(reader, channel, reading, outside):
+        counts += np.bincount(cells, minlength=counts.size)
+        rows += cells.size
+        advance(rows)
+    if not rows:
+        raise InvalidFile(f"{reader.name} must have at least one report; it has none")
+    return Tally(channel, counts), outside
+
+
+# --- Counts by slot: the hour of a time column, the hour of the week, or whatever a column says
+
+
+_HOURS: Mapping[str, Callable[[datetime], str]] = {
+    "hour": lambda at: f"{at.hour:02}",
+    "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
+}
+_ORDER = {name: n for n, name in enumerate(Slots.of_hours("UTC", weekdays=True).names)}
+
+
+@dataclass(frozen=True)
+class SlotColumn:
+    """Which slot a row belongs to.
+
+    ``by`` is "hour" or "weekday-hour" of the column ``time``, else a column of its own. In ``zone`` times
+    that name an offset are converted, so that an hour that clocks repeat counts twice and one that they
+    skip does not exist; others are taken as they stand, as are all without a zone.
+    """
+
+    by: str
+    time: str | None = None
+    zone: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.by not in _HOURS and (self.time or self.zone):
+            raise InvalidInput("time and zone must go with hour or weekday-hour")
+        if self.zone is not None:
+            try:
+                ZoneInfo(self.zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise InvalidInput(
+                    f"zone ({self.zone}) must be a time zone that this machine knows, such as "
+                    "Europe/Paris"
+                ) from None
+
+    def column(self, reader: TableReader) -> str:
+        """The column of a file that slots are found in."""
+        columns, name = reader.columns, reader.name
+        if self.by not in _HOURS:
+            return check_column(columns, self.by, name)
+        return find_column(columns, TIME_NAMES, "time", name, given=self.time)
+
+    def names(self, values: pa.Array) -> list[str | None]:
+        """The slot of every entry; ``None`` where it has none."""
+        known: dict[Any, str | None] = {}
+        found = []
+        for value in values.to_pylist():
+            if value not in known:
+                known[value] = self._name(value)
+            found.append(known[value])
+        return found
+
+    def _name(self, value: Any) -> str | None:
+        if value is None or value == "":
+            return None
+        if self.by not in _HOURS:
+            return value.decode() if isinstance(value, bytes) else str(value)
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        try:
+            at = (
+                value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+            )
+        except ValueError:
+            return None
+        if self.zone is not None and at.tzinfo is not None:
+            at = at.astimezone(ZoneInfo(self.zone))
+        return _HOURS[self.by](at)
+
+
+def in_order(names: set[str]) -> list[str]:
+    """Slots as they follow each other: hours of the week by the week, whole numbers by size, else by name."""
+    if names <= set(_ORDER):
+        return sorted(names, key=lambda name: _ORDER[name])
+    if all(name.isascii() and name.isdigit() for name in names):
+        return sorted(names, key=int)
+    return sorted(names)
+
+
+def count_by_slot(
+    reader: TableReader,
+    channel: Channel,
+    reading: Reading,
+    slots: SlotColumn,
+    *,
+    advance: Advance = lambda rows: None,
+) -> tuple[dict[str, Tally], int]:
+    """Count the noisy reports of a file by slot; the tallies, and how many rows without a slot were left out.
+
+    Rows without a slot are refused, or left out where bad rows are. Cost: one pass, memory for one batch
+    and the counts.
+    """
+    column = slots.column(reader)
+    counts: dict[str, IntArray] = {}
+    rows = left_out = 0
+    for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
+        names = slots.names(batch.column(column))
+        if None in names and reading.bad_rows == "raise":
+            raise InvalidFile(
+                f"row {rows + names.index(None) + 1} of {reader.name} must have a slot in column "
+                f"{column!r}, such as 2026-05-01T08:30Z for hours; leave such rows out with "
+                "--bad-rows drop"
+            )
+        for name in set(names) - {None}:
+            assert name is not None
+            if name not in counts:
+                counts[name] = np.zeros(channel.report_count, dtype=np.int64)
+            if len(counts) > MOST_SLOTS:
+                raise InvalidFile(
+                    f"column {column!r} of {reader.name} must name at most {MOST_SLOTS} slots; it "
+                    "names more"
+                )
+            mine = np.fromiter((each == name for each in names), np.bool_, len(names))
+            counts[name] += np.bincount(cells[mine], minlength=channel.report_count)
+        left_out += names.count(None)
+        rows += len(names)
+        advance(rows)
+    if not counts:
+        raise InvalidFile(f"{reader.name} must have at least one report with a slot; it has none")
+    return {name: Tally(channel, counts[name]) for name in in_order(set(counts))}, left_out
+
+
+# --- Several reports of one person about one place, joined by person
+
+
+MOST_ENTRIES = 1 << 27
+"""Positions in a cell × cells × people with several reports, a gigabyte of numbers."""
+MOST_REPORTS = 64
+"""Of one person."""
+
+
+@dataclass
+class PersonReports:
+    """The reports of one file: who made them, and the mechanism."""
+
+    name: str
+    channel: Channel
+    by_person: dict[str, list[int]] = field(default_factory=dict)
+
+
+def read_persons(
+    reader: TableReader,
+    channel: Channel,
+    reading: Reading,
+    column: str,
+    *,
+    advance: Advance = lambda rows: None,
+) -> PersonReports:
+    """The reports of a file by the entries of a column; rows without an entry are refused."""
+    check_column(reader.columns, column, reader.name)
+    found, rows = PersonReports(reader.name, channel), 0
+    for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
+        for cell, person in zip(cells.tolist(), batch.column(column).to_pylist(), strict=True):
+            rows += 1
+            if person is None or person in ("", b""):
+                raise InvalidFile(
+                    f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
+                )
+            name = person.decode("utf-8", "replace") if isinstance(person, bytes) else str(person)
+            found.by_person.setdefault(name, []).append(cell)
+        advance(rows)
+    if not rows:
+        raise InvalidFile(f"{reader.name} must have at least one report; it has none")
+    return found
+
+
+def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
+    """One tally for everybody with a single report, and one for each way to have several.
+
+    A way is how many reports come from which file. No sentence names a person.
+    """
+    ways: dict[tuple[int, ...], list[list[int]]] = {}
+    persons = dict.fromkeys(person for each in files for person in each.by_person)
+    for person in persons:
+        way, reports = [], []
+        for number, each in enumerate(files):
+            mine = each.by_person.get(person, [])
+            way += [number] * len(mine)
+            reports += mine
+        if len(reports) > MOST_REPORTS:
+            raise InvalidInput(
+                f"reports of one person ({len(reports)}) must be at most {MOST_REPORTS}; is the column "
+                "that of persons?"
+            )
+        ways.setdefault(tuple(way), []).append(reports)
+    return [_tally(files, way, rows) for way, rows in sorted(ways.items())]
+
+
+def _tally(files: Sequence[PersonReports], way: Sequence[int], rows: list[list[int]]) -> Tally:
+    channels = [files[number].channel for number in way]
+    if len(channels) == 1:
+        single: IntArray = np.array(rows, dtype=np.int64)[:, 0]
+        return Tally(channels[0], np.bincount(single, minlength=channels[0].report_count))
+    kinds = len(Counter(map(tuple, rows)))
+    positions = max(channel.positions_across for channel in channels) ** 2
+    entries = positions * channels[0].space.size * kinds
+    if entries > MOST_ENTRIES:
+        raise InvalidInput(
+            f"combinations of reports ({kinds:,}) × cells ({channels[0].space.size:,}) × positions in "
+            f"a cell ({positions}) must be at most {MOST_ENTRIES:,}; choose larger cells, or --between "
+            "cells when obfuscating"
+        )
+    return JointTally(channels, rows)
