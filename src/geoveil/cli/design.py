@@ -16,7 +16,6 @@ from geoveil.cli.choice import describe, distance_in_words, promise_in_words
 from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.document.canonical import json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
-from geoveil.plot import maps
 from geoveil.table import locations, writer
 from geoveil.table.reports import rim_reports
 
@@ -126,11 +125,9 @@ def _check(
         raise click.UsageError("-o must be given, or --advise")
     if plot is not None and not advice:
         raise click.UsageError("--plot must go with --advise")
-    for target in (output, plot):
-        if target is not None:
-            writer.check_target(target, source)
-    if plot is not None:
-        maps.picture_kind(plot)
+    if output is not None:
+        writer.check_target(output, source)
+    shared.check_picture(plot, source)
 
 
 def _tell_optimum(

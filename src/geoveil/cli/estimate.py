@@ -114,12 +114,8 @@ class EstimatorChoice:
                  help="How error bars are found; automatic fits the method and the number of cells."),
     name="choice", make=EstimatorChoice,
 )  # fmt: skip
-@click.option("--level", type=float, default=0.95, show_default=True,
-              help="Of the interval of each cell.")  # fmt: skip
-@click.option(
-    "--mechanism", metavar="FILE",
-    help="Document of the mechanism that made the reports, where IN does not carry it.",
-)  # fmt: skip
+@shared.level_option("cell")
+@shared.mechanism_file_option
 @click.option(
     "--by", metavar="SLOT", help="One map for each slot: hour, weekday-hour, or a column of IN.",
 )  # fmt: skip
@@ -137,11 +133,7 @@ class EstimatorChoice:
     "--joint", metavar="COLUMN",
     help="Reports with the same entry of COLUMN are several of one person about one place.",
 )  # fmt: skip
-@click.option(
-    "--zones", metavar="FILE", help="Districts in GeoJSON: OUT has a row for each instead of each cell.",
-)  # fmt: skip
-@click.option("--zone-name", metavar="PROPERTY", default="name", show_default=True,
-              help="What a district is called, among its properties.")  # fmt: skip
+@shared.zone_options("Districts in GeoJSON: OUT has a row for each instead of each cell.")
 @shared.plot_option("Draw the estimate as a map")
 @shared.space_options
 @shared.location_options
@@ -170,9 +162,7 @@ def command(
     format_of(output, reading.format, writing=True)
     bars.checked_level(level)
     writer.check_target(output, *sources)
-    if plot is not None:
-        maps_of.picture_kind(plot)
-        writer.check_target(plot, *sources, output)
+    shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)
     if joint is not None and (by is not None or choice.method != "ibu"):
         raise click.UsageError("--joint must go with --method ibu and without --by")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import click
@@ -15,7 +16,6 @@ from geoveil.position.positional import Placed
 from geoveil.table import locations
 from geoveil.table.reader import PIPE, Source, TableReader
 from geoveil.table.reports import (
-    PersonReports,
     SlotColumn,
     count_by_slot,
     count_reports,
@@ -56,49 +56,44 @@ class Inputs:
     def by_slot(self, slots: SlotColumn) -> dict[str, list[gv.Tally]]:
         """The tallies of each slot over all files, slots in their order."""
         found: dict[str, list[gv.Tally]] = {}
-        space: gv.Space | None = None
-        for path in self.sources:
-            self.progress.stage(f"counting {path}")
-            source = Source(path) if path == PIPE else path
-            if is_tally(source):
-                raise click.UsageError(
-                    f"{path} is a tally, which says nothing of slots; leave --by out"
-                )
-            with self.reading.open(source) as reader:
-                channel = self._channel(self._mechanism(reader), path, space)
-                tallies, left_out = count_by_slot(
-                    reader, channel, self.reading, slots,
-                    advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
-                )  # fmt: skip
-            space = channel.space
+        for reader, channel in self._files("slots", "--by"):
+            tallies, left_out = count_by_slot(
+                reader, channel, self.reading, slots, advance=self._advance(reader)
+            )
             for name, tally in tallies.items():
                 found.setdefault(name, []).append(tally)
             if left_out:
-                self.console.warn(f"{left_out:,} rows of {path} have no slot and were left out")
+                self.console.warn(
+                    f"{left_out:,} rows of {reader.name} have no slot and were left out"
+                )
         return {name: found[name] for name in in_order(set(found))}
 
     def by_person(self, column: str) -> list[gv.Tally]:
         """The reports of all files by person: those of one person are about one place."""
-        found: list[PersonReports] = []
+        found = [
+            read_persons(reader, channel, self.reading, column, advance=self._advance(reader))
+            for reader, channel in self._files("persons", "--joint")
+        ]
+        self.progress.stage("joining the reports of each person")
+        return joint_tallies(found)
+
+    def _files(self, what: str, option: str) -> Iterator[tuple[TableReader, gv.Channel]]:
+        """Every file, open, and the channel of its reports; a tally says nothing of ``what``."""
         space: gv.Space | None = None
         for path in self.sources:
             self.progress.stage(f"counting {path}")
             source = Source(path) if path == PIPE else path
             if is_tally(source):
                 raise click.UsageError(
-                    f"{path} is a tally, which says nothing of persons; leave --joint out"
+                    f"{path} is a tally, which says nothing of {what}; leave {option} out"
                 )
             with self.reading.open(source) as reader:
                 channel = self._channel(self._mechanism(reader), path, space)
-                found.append(
-                    read_persons(
-                        reader, channel, self.reading, column,
-                        advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
-                    )
-                )  # fmt: skip
+                yield reader, channel
             space = channel.space
-        self.progress.stage("joining the reports of each person")
-        return joint_tallies(found)
+
+    def _advance(self, reader: TableReader) -> Callable[[int], None]:
+        return lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports")
 
     def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
         """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
@@ -114,7 +109,7 @@ class Inputs:
                 reader,
                 self._channel(mechanism, path, space),
                 self.reading,
-                advance=lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports"),
+                advance=self._advance(reader),
             )
             # Noise without cells of its own leaves the box by itself; then only a hint is worth a word.
             if outside.hint or not isinstance(mechanism, gv.ContinuousLaplace):
@@ -122,28 +117,7 @@ class Inputs:
             return tally
 
     def _mechanism(self, reader: TableReader) -> AnyMechanism:
-        """The mechanism the file carries, or the one given for files that carry none."""
-        carried = reader.metadata
-        if carried is not None and "estimate" in carried:
-            raise InvalidFile(f"{reader.name} must hold noisy reports; it is an estimate already")
-        given = None if self.mechanism is None else gv.load_mechanism(self.mechanism)
-        if carried is None and given is not None:
-            return given
-        if carried is None:
-            raise InvalidFile(
-                f"{reader.name} does not say which mechanism made its reports; give it with "
-                "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
-            )
-        try:
-            own = mechanism_from_dict(carried)
-        except GeoveilError as problem:
-            raise InvalidFile(f"{reader.name}: {problem}") from None
-        if given is not None and given != own and len(self.sources) == 1:
-            raise click.UsageError(
-                f"{reader.name} says that another mechanism than {self.mechanism} made it; "
-                "leave --mechanism out"
-            )
-        return own
+        return mechanism_of(reader, self.mechanism, alone=len(self.sources) == 1)
 
     def _channel(self, mechanism: AnyMechanism, path: str, space: gv.Space | None) -> gv.Channel:
         """The channel of the reports; continuous ones are put in the cells of a grid."""
@@ -173,3 +147,32 @@ class Inputs:
 def _whole(grid: Placed) -> gv.Grid:
     assert isinstance(grid, gv.Grid)
     return grid
+
+
+def mechanism_of(
+    reader: TableReader, given: str | None, *, what: str = "reports", alone: bool = True
+) -> AnyMechanism:
+    """The mechanism that the file carries, or the one given for files that carry none.
+
+    Where the file stands ``alone`` it is refused that both are there and differ.
+    """
+    carried = reader.metadata
+    if carried is not None and ("estimate" in carried or "flows" in carried):
+        raise InvalidFile(f"{reader.name} must hold noisy {what}; it is an estimate already")
+    stated = None if given is None else gv.load_mechanism(given)
+    if carried is None and stated is not None:
+        return stated
+    if carried is None:
+        raise InvalidFile(
+            f"{reader.name} does not say which mechanism made its reports; give it with "
+            "--mechanism FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
+        )
+    try:
+        own = mechanism_from_dict(carried)
+    except GeoveilError as problem:
+        raise InvalidFile(f"{reader.name}: {problem}") from None
+    if stated is not None and stated != own and alone:
+        raise click.UsageError(
+            f"{reader.name} says that another mechanism than {given} made it; leave --mechanism out"
+        )
+    return own

@@ -17,7 +17,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
-from geoveil.table import geojson, results, writer
+from geoveil.table import geojson, results
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
@@ -69,9 +69,7 @@ def command(
     \b
     geoveil evaluate estimate.geojson --truth checkins.csv
     """
-    if plot is not None:
-        maps.picture_kind(plot)
-        writer.check_target(plot, estimate, source)
+    shared.check_picture(plot, estimate, source)
     console = Console(machine=machine)
     with console.progress("reading the estimate") as progress:
         result = results.read_result(estimate)

@@ -12,16 +12,15 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
-from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
+from geoveil.cli.estimate_inputs import mechanism_of
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.regions import named_members
 from geoveil.plot.flow_lines import FlowPicture, save_flows
-from geoveil.plot.maps import picture_kind
 from geoveil.space import AnyGrid, MapSpace, MaskedGrid
 from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
-from geoveil.table.reader import PIPE, Source, TableReader, format_of
+from geoveil.table.reader import PIPE, Source, format_of
 from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
@@ -84,18 +83,12 @@ def _blocks_of(city: MaskedGrid, side: int) -> IntArray:
 @shared.output_option("File of flows between districts; - for a pipe.")
 @click.option("--block", type=click.IntRange(min=1), default=3, show_default=True,
               help="Districts are blocks of so many by so many cells.")  # fmt: skip
-@click.option("--zones", metavar="FILE", help="Districts in GeoJSON in the place of blocks.")
-@click.option("--zone-name", metavar="PROPERTY", default="name", show_default=True,
-              help="What a district is called, among its properties.")  # fmt: skip
-@click.option("--level", type=float, default=0.95, show_default=True,
-              help="Of the interval of each pair of districts.")  # fmt: skip
+@shared.zone_options("Districts in GeoJSON in the place of blocks.")
+@shared.level_option("pair of districts")
 @click.option("--replicates", type=click.IntRange(min=2), default=40, show_default=True,
               help="How often the estimate is made again for the intervals.")  # fmt: skip
 @click.option("--no-intervals", is_flag=True, help="Leave the intervals out, which take longest.")
-@click.option(
-    "--mechanism", metavar="FILE",
-    help="Document of the mechanism that made the reports, where IN does not carry it.",
-)  # fmt: skip
+@shared.mechanism_file_option
 @shared.plot_option("Draw the largest flows on a map")
 @shared.location_options
 @click.option("--to-lat", help="Column of the latitude where trips end.")
@@ -122,9 +115,7 @@ def command(
     format_of(output, reading.format, writing=True)
     checked_level(level)
     writer.check_target(output, *sources)
-    if plot is not None:
-        picture_kind(plot)
-        writer.check_target(plot, *sources, output)
+    shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)
     reading = replace(reading, to=TripEnd(to_lat, to_lng))
     with console.progress("counting") as progress:
@@ -205,7 +196,11 @@ def _counted(
             tally = load_trip_tally(source)
         else:
             with reading.open(source) as reader:
-                channel = _channel(reader, given)
+                channel = mechanism_of(reader, given, what="trips")
+                if not isinstance(channel, gv.Channel):
+                    raise InvalidFile(
+                        f"{reader.name} must hold trips between cells; its reports are points"
+                    )
                 tally, outside = trip_rows.count_trip_reports(
                     reader, channel, reading,
                     advance=lambda rows: progress.update(reader.fraction, f"{rows:,} trips"),
@@ -219,33 +214,6 @@ def _counted(
         total = tally if total is None else total + tally
     assert total is not None
     return total
-
-
-def _channel(reader: TableReader, given: str | None) -> gv.Channel:
-    """The mechanism that the file carries, or the one given for files that carry none."""
-    carried = reader.metadata
-    if carried is not None and ("flows" in carried or "estimate" in carried):
-        raise InvalidFile(f"{reader.name} must hold noisy trips; it is an estimate already")
-    if carried is None and given is None:
-        raise InvalidFile(
-            f"{reader.name} does not say which mechanism made its reports; give it with --mechanism "
-            "FILE, the document that geoveil obfuscate --save-mechanism FILE writes"
-        )
-    try:
-        made = (
-            gv.load_mechanism(given) if carried is None and given else mechanism_from_dict(carried)
-        )
-    except GeoveilError as problem:
-        raise InvalidFile(f"{reader.name}: {problem}") from None
-    if not isinstance(made, gv.Channel):
-        raise InvalidFile(f"{reader.name} must hold trips between cells; its reports are points")
-    if carried is not None and given is not None:
-        own = mechanism_to_dict(made)
-        if mechanism_to_dict(gv.load_mechanism(given)) != own:
-            raise click.UsageError(
-                f"{reader.name} says that another mechanism than {given} made it; leave --mechanism out"
-            )
-    return made
 
 
 def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: str | None) -> None:

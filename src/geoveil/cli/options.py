@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
+from geoveil.plot.maps import picture_kind
 from geoveil.position.positional import Placed
 from geoveil.space import Grid, Hexagons
 from geoveil.table.locations import Reading, TripEnd
@@ -24,6 +25,7 @@ from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
 from geoveil.table.reader import PIPE, TableReader
 from geoveil.table.trip_rows import ConsecutiveTrips
+from geoveil.table.writer import check_target
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -338,6 +340,34 @@ def output_option(help: str, *, metavar: str = "OUT", required: bool = True) -> 
 def plot_option(help: str) -> Decorator:
     """``--plot``: a picture to draw."""
     return click.option("--plot", metavar="FILE", help=f"{help} (.png, .svg, .pdf).")
+
+
+def check_picture(plot: str | None, *others: str) -> None:
+    """Refuse, before the work, a picture that nothing can draw or that would replace another file."""
+    if plot is not None:
+        picture_kind(plot)
+        check_target(plot, *others)
+
+
+def level_option(what: str) -> Decorator:
+    """``--level``: how sure an interval is."""
+    return click.option("--level", type=float, default=0.95, show_default=True,
+                        help=f"Of the interval of each {what}.")  # fmt: skip
+
+
+mechanism_file_option = click.option(
+    "--mechanism", metavar="FILE",
+    help="Document of the mechanism that made the reports, where IN does not carry it.",
+)  # fmt: skip
+
+
+def zone_options(help: str) -> Decorator:
+    """``--zones`` and ``--zone-name``: districts in a file."""
+    return together(
+        click.option("--zones", metavar="FILE", help=help),
+        click.option("--zone-name", metavar="PROPERTY", default="name", show_default=True,
+                     help="What a district is called, among its properties."),
+    )  # fmt: skip
 
 
 camouflage_option = click.option(

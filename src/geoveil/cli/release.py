@@ -17,7 +17,7 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.cli.noisy_counts import NoisyTable, noisy_table
 from geoveil.errors import InvalidInput
-from geoveil.plot import curves, maps
+from geoveil.plot import curves
 from geoveil.release import CurvePoint, GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.counts import checked_counts
 from geoveil.table import count_table, writer
@@ -170,8 +170,7 @@ class Request:
                 raise InvalidInput(
                     f"table of counts ({table}) must end in .csv, .csv.gz or .parquet"
                 )
-        if self.plot is not None:
-            maps.picture_kind(self.plot)
+        shared.check_picture(self.plot)
 
     def _check_kind(self) -> None:
         """Refuse a release that is asked for twice, or not at all."""

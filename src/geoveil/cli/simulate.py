@@ -21,10 +21,10 @@ from geoveil.demo.city import simulated_city
 from geoveil.engine.engines import Engine
 from geoveil.engine.file_crowd import FileCrowd
 from geoveil.plot import curves
-from geoveil.plot.maps import Panel, picture_kind, save_maps
+from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
-from geoveil.table import obfuscation, writer
+from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
 from geoveil.table.persons import PersonLimit, Reporting, Spend
 from geoveil.table.reader import PIPE
@@ -127,9 +127,7 @@ def command(
     where.check(source or "", *(name for name, given in needs_this_process.items() if given))
     where.check_file(source or "")
     for picture in (plot, maps):
-        if picture is not None:
-            picture_kind(picture)
-            writer.check_target(picture, source or "")
+        shared.check_picture(picture, source or "")
     console = Console(machine=machine)
     if source is None and limit is not None:
         raise click.UsageError("--person must come with a file that has such a column")
