@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from click.testing import Result as Run
 
 import geoveil as gv
+from flow_files import read_flows
 from geoveil.cli.program import COMMANDS, program
 from geoveil.document.saved import save_mechanism
 from geoveil.errors import Unsupported
 from geoveil.mechanism import MECHANISMS
 from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.table.count_table import read_counts
-from geoveil.table.district_tables import read_flows
 from geoveil.table.reader import open_table
 from geoveil.table.results import Result, read_result, write_result
 from geoveil.table.tallies import load_tally, save_tally

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from flow_files import read_flows
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
@@ -17,7 +18,6 @@ from geoveil.server.conclusion import Conclusion, NothingToRelease, served
 from geoveil.server.estimate_files import VIEWS
 from geoveil.server.trip_conclusion import conclude_trips, flow_file, side_of, table_of
 from geoveil.store import Upload
-from geoveil.table.district_tables import read_flows
 from server.rounds_support import City, campaign_settings, raises_problem
 
 HERE, THERE = 9, 38

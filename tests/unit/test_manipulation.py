@@ -32,10 +32,10 @@ from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
 from geoveil.verify.manipulation import (
-    campaign_manipulation_gain,
     expected_counts,
     manipulation_gain,
 )
+from poisoned_campaigns import campaign_manipulation_gain
 
 GRID = Grid(rows=4, columns=4, cell_km=0.5)
 EXACT = IterativeBayesianUpdate(stop=CertifiedWithin(1e-12))

@@ -10,16 +10,14 @@ from typing import IO, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.errors import InvalidFile, Unsupported
+from geoveil.errors import Unsupported
 from geoveil.estimate.regions import RegionShares
 from geoveil.space.outline import Outline
 from geoveil.table import writer
-from geoveil.table.reader import Format, format_of, open_table
-from geoveil.table.results import read_numbers
+from geoveil.table.reader import Format, format_of
 
 VERSION = 1
 """Of the descriptions that files of districts and of flows carry."""
-_NUMBERS = ("share", "standard_error", "low", "high")
 _DECIMALS = 7
 """Of degrees: a centimetre."""
 
@@ -163,28 +161,6 @@ def put_flows(sink: IO[bytes], kind: Format, table: FlowTable) -> None:
         writer.put_features(sink, document, features)
     else:
         writer.put_columns(sink, kind, columns, document, shapes)
-
-
-def read_flows(path: str, *, format: str | None = None, delimiter: str = ",") -> FlowTable:
-    """Read a file that :func:`write_flows` or the service wrote."""
-    with open_table(path, format=format, delimiter=delimiter) as reader:
-        wanted = [name for name in _NUMBERS if name in reader.columns]
-        found = read_numbers(reader, wanted)
-        document = dict(reader.metadata or {})
-    if document.pop("flows", None) != VERSION:
-        raise InvalidFile(f'{path} must be a file of flows, which says "flows": {VERSION}')
-    names, latlng = document.pop("names", None), document.pop("latlng", None)
-    if not isinstance(names, list) or "share" not in found:
-        raise InvalidFile(f"{path} must name its districts and have a column 'share'")
-    square = (len(names), len(names))
-    if any(values.size != square[0] * square[1] for values in found.values()):
-        raise InvalidFile(f"{path} must have one row for each pair of its {len(names)} districts")
-    return FlowTable(
-        tuple(map(str, names)),
-        latlng=None if latlng is None else np.array(latlng, dtype=np.float64),
-        description=document,
-        **{name: values.reshape(square) for name, values in found.items()},
-    )
 
 
 def _plain(value: Any) -> Any:

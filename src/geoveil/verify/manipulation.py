@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -111,24 +111,6 @@ def checked_share(share: float) -> float:
 # --- Manipulation gain: how far a few fake reports can move the map
 
 
-class RunsRounds(Protocol):
-    """A campaign that designs its next mechanism from what it was told."""
-
-    @property
-    def mechanism(self) -> Channel:
-        """What people use now."""
-
-    @property
-    def distribution(self) -> FloatArray:
-        """What is believed now."""
-
-    def receive(self, tally: Tally) -> Any:
-        """Count reports."""
-
-    def close_round(self) -> Any:
-        """Estimate, and publish the next mechanism."""
-
-
 @dataclass(frozen=True, eq=False)
 class ManipulationGain:
     """The most that a share of fake reports moves onto a target, over that share.
@@ -230,67 +212,6 @@ def _accelerated(estimator: Any) -> bool:
         return True
     inner = getattr(estimator, "estimator", None)
     return inner is not None and _accelerated(inner)
-
-
-@arrays.one_blas_thread()
-def campaign_manipulation_gain(
-    start: Callable[[], RunsRounds],
-    prior: ArrayLike,
-    *,
-    rounds: int,
-    targets: ArrayLike,
-    share: float = 0.01,
-    reports: int = 100_000,
-    onset: int = 1,
-) -> ManipulationGain:
-    """The gain against a whole campaign that is poisoned in every round from ``onset`` on.
-
-    ``share`` is that of all reports of the campaign, so fakes that begin late are denser. The campaign
-    designs each mechanism from an estimate that the fakes before have already moved, so they work
-    on the mechanism too. Every target cell is attacked with the report of the same number; honest
-    people send the expected counts.
-    Cost: a campaign for every target. Reference: docs/robustness.md.
-
-    >>> import geoveil as gv
-    >>> from geoveil.verify.manipulation import campaign_manipulation_gain
-    >>> city = gv.Grid(rows=3, columns=3, cell_km=0.5)
-    >>> def start():
-    ...     return gv.Campaign(city, epsilon_per_km=4.0)
-    >>> prior = [0.2, 0, 0, 0, 0.5, 0.1, 0, 0.1, 0.1]
-    >>> found = campaign_manipulation_gain(start, prior, rounds=2, targets=[2, 6])
-    >>> bool(1 < found.gain < 3), int(np.isfinite(found.gains).sum())
-    (True, 2)
-    """
-    first = start()
-    people = arrays.prior_over(prior, first.distribution.size)
-    wanted = arrays.indices("targets", targets, people.size).ravel()
-    per_round = arrays.count("reports", reports, least=rounds) // arrays.count("rounds", rounds)
-    total, poisoned_rounds = per_round * rounds, rounds - arrays.count("onset", onset) + 1
-    fakes_a_round = round(checked_share(share) * total / max(1, poisoned_rounds))
-    if poisoned_rounds < 1 or not 0 < fakes_a_round < per_round:
-        raise InvalidInput(
-            f"onset ({onset}) and share ({share}) must put at least one fake and one honest report "
-            f"into each of the rounds from {onset} to {rounds}"
-        )
-    fakes = fakes_a_round * poisoned_rounds
-
-    def believed(campaign: RunsRounds, target: int | None) -> FloatArray:
-        """What a campaign believes in the end, told the expected counts and fakes from ``onset`` on."""
-        for number in range(1, rounds + 1):
-            sent = 0 if target is None or number < onset else fakes_a_round
-            mechanism = campaign.mechanism
-            counts = expected_counts(mechanism.push(people), per_round - sent)
-            counts[target or 0] += sent
-            campaign.receive(Tally(mechanism, counts))
-            campaign.close_round()
-        return campaign.distribution
-
-    honest = believed(first, None)
-    gains = np.full(people.size, np.nan)
-    for target in wanted.tolist():
-        gains[target] = (believed(start(), target) - honest)[target] * total / fakes
-    worst = int(np.nanargmax(gains))
-    return ManipulationGain(float(gains[worst]), worst, worst, fakes / total, total, gains, wanted)
 
 
 def _totals(regions: Sequence[ArrayLike] | None, size: int) -> Callable[[FloatArray], FloatArray]:
