@@ -25,8 +25,7 @@ import numpy as np
 import geoveil as gv
 from benchmarks.attacks import REPORTS, ROUNDS, Setting, attacks, counted
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.campaign.drift import NO_ROUNDS, settled
-from geoveil.campaign.promises import allowed_at, compared_levels
+from geoveil.campaign.one_map import NO_ROUNDS, allowed_at, compared_levels, settled
 from geoveil.papers.data import DataFolder
 
 _NEW_YORK = (40.70, -74.03, 40.82, -73.91)

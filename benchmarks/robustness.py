@@ -20,13 +20,13 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
+from geoveil.campaign.against_fakes import averaged
 from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.campaign.rules import PromiseRule
-from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseOperator, Estimate, maximise
-from geoveil.measure.elasticity import Elasticity, elasticity, plant_island
+from geoveil.measure.information import Elasticity, elasticity, plant_island
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
 from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.real_city import FOLDER, ready, shown
 
+from geoveil.cli.demo import dashboard_address
 from geoveil.demo import City, LocalCollector, tell
-from geoveil.demo.handover import dashboard_address
 from geoveil.randomness import seeded
 
 PEOPLE, ROUNDS = 60_000, 4

@@ -8,7 +8,7 @@ import pytest
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.campaign import Campaign
-from geoveil.campaign.drift import CONFIRMING, NO_ROUNDS, Standing, settled
+from geoveil.campaign.one_map import CONFIRMING, NO_ROUNDS, Standing, settled
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
 from geoveil.verify.agreement import agreement, blocks_of

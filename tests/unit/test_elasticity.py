@@ -14,7 +14,7 @@ from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.estimate.stopping import Steps
-from geoveil.measure.elasticity import (
+from geoveil.measure.information import (
     elasticity,
     isolation_km,
     mean_posterior,

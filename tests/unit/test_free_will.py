@@ -8,7 +8,7 @@ import pytest
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign import Campaign, Crowd, PromiseRule
-from geoveil.campaign.promises import Choices, allowed_at
+from geoveil.campaign.one_map import Choices, allowed_at
 from geoveil.errors import InvalidInput
 from geoveil.estimate.mixture import AverageOfEstimates
 

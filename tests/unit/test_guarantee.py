@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.channel.guarantee import SumOfGuarantees
 from geoveil.errors import InvalidInput
-from geoveil.measure.elasticity import elasticity, plant_island
+from geoveil.measure.information import elasticity, plant_island
 
 PER_KM = gv.GeoIndistinguishability(2.0)
 LOCAL = gv.LocalDifferentialPrivacy(1.0)

@@ -18,15 +18,17 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
-from geoveil.campaign.drift import NO_ROUNDS, Standing, settled
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.promises import (
+from geoveil.campaign.one_map import (
+    NO_ROUNDS,
     Choices,
+    Standing,
     allowed_at,
     average_of_levels,
     by_promise,
     compared_levels,
     contributions,
+    settled,
 )
 from geoveil.campaign.rounds import Closing, Round, found_fakes, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict

@@ -10,8 +10,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from geoveil.arrays import FloatArray, one_blas_thread
-from geoveil.campaign.drift import NO_ROUNDS, Standing
-from geoveil.campaign.promises import Choices, average_of_levels, by_promise
+from geoveil.campaign.one_map import NO_ROUNDS, Choices, Standing, average_of_levels, by_promise
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import Unsupported
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps

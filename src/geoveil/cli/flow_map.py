@@ -16,7 +16,7 @@ from geoveil.cli.estimate_inputs import mechanism_of
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.regions import named_members
-from geoveil.plot.flow_lines import FlowPicture, save_flows
+from geoveil.plot.pictures import FlowPicture, save_flows
 from geoveil.space import AnyGrid, MapSpace, MaskedGrid
 from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd

@@ -16,7 +16,7 @@ from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.flow_map import Districts, flow_table, picture_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
-from geoveil.plot.flow_lines import save_flows
+from geoveil.plot.pictures import save_flows
 from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
 from geoveil.table import obfuscation

@@ -1,15 +1,26 @@
-"""Entropy, divergence and leakage. Bits or nats, always by name."""
+"""Entropy, divergence, leakage and elasticity. Bits or nats, always by name."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import ArrayLike, FloatArray, distribution, one_blas_thread, prior_over
+from geoveil.arrays import (
+    ArrayLike,
+    FloatArray,
+    distribution,
+    finite,
+    indices,
+    one_blas_thread,
+    prior_over,
+)
 from geoveil.channel.channel import Channel
+from geoveil.errors import InvalidInput
+from geoveil.space.space import Space
 
 FEW_ROWS = 64
 """Up to so many rows are taken one by one even where the channel has a formula for all of them."""
@@ -90,3 +101,175 @@ def _pair(p: Any, q: Any) -> tuple[FloatArray, FloatArray]:
 def _length(p: Any) -> int:
     shape = np.shape(p)
     return int(shape[-1]) if shape else 0
+
+
+# --- The elastic property: where the reports of an isolated place go, and what they give away
+#
+# A mechanism that treats all places alike reports somebody alone on an island around the island, and
+# whoever knows the map knows who it was. An elastic one reports them in the nearest crowd.
+
+
+CROWD = 0.05
+"""How many of all people make a crowd."""
+
+
+def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> FloatArray:
+    """How far one must go from each cell to have met a crowd, in km.
+
+    The smallest r such that the *other* cells within r hold at least the share ``crowd`` of all
+    people; people in the cell itself do not hide each other from somebody who asks about the cell.
+    Infinite where the other cells together hold less.
+
+    Cost: O(m² log m) time, one row of distances at a time; refused above 4,096 cells.
+
+    >>> from geoveil.space.line import Line
+    >>> isolation_km(Line(4), [0.5, 0.0, 0.0, 0.5]).tolist()
+    [3.0, 1.0, 1.0, 3.0]
+    """
+    space.check_matrix("isolation")
+    share = finite("crowd", crowd)
+    if not 0.0 < share < 1.0:
+        raise InvalidInput(f"crowd ({crowd!r}) must lie between 0 and 1")
+    people = prior_over(prior, space.size)
+    radius_km = np.full(space.size, np.inf)
+    for cell in range(space.size):
+        distances = space.distances_from_km(cell)
+        order = np.argsort(distances, kind="stable")
+        met = np.cumsum(np.where(order == cell, 0.0, people[order]))
+        enough = int(np.searchsorted(met, share * (1 - 1e-12)))
+        if enough < order.size:
+            radius_km[cell] = distances[order[enough]]
+    return radius_km
+
+
+def most_isolated_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
+    """The occupied cell with the largest ``isolation_km``; among equals the one with most people."""
+    people = prior_over(prior, space.size)
+    isolation = np.where(people > 0, isolation_km(space, people, crowd=crowd), -np.inf)
+    return int(np.lexsort((people, isolation))[-1])
+
+
+def most_crowded_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
+    """The occupied cell with the smallest ``isolation_km``; among equals the one with most people."""
+    people = prior_over(prior, space.size)
+    company = np.where(people > 0, -isolation_km(space, people, crowd=crowd), -np.inf)
+    return int(np.lexsort((people, company))[-1])
+
+
+def plant_island(space: Space, prior: ArrayLike, *, cell: int, radius_km: float) -> FloatArray:
+    """The prior with an island: everybody within ``radius_km`` of the cell is moved into the cell.
+
+    Reference: PRIVIC §3.3, which leaves the cell and the radius open.
+
+    >>> from geoveil.space.line import Line
+    >>> plant_island(Line(4), [0.25] * 4, cell=0, radius_km=2.0).tolist()
+    [0.75, 0.0, 0.0, 0.25]
+    """
+    people = prior_over(prior, space.size).copy()
+    middle = int(indices("cell", cell, space.size))
+    near = space.distances_from_km(middle) <= finite("radius_km", radius_km)
+    moved = float(people[near].sum())
+    people[near] = 0.0
+    people[middle] = moved
+    return people
+
+
+def report_within(channel: Channel, cell: int, *, radius_km: float) -> float:
+    """P(report within ``radius_km`` of the cell) for somebody in the cell; reports must be cells."""
+    channel._check_reports_are_cells()
+    near = channel.space.distances_from_km(int(cell)) <= finite("radius_km", radius_km)
+    return float(channel.row(cell)[near].sum())
+
+
+def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) -> float:
+    """What an attacker who knows the prior believes on average about somebody in the cell.
+
+    Σ_y C[x, y]·P(x | y), the posterior on the true cell averaged over its reports; at least the
+    prior share of the cell (Jensen), one where every report gives the cell away.
+
+    >>> from geoveil.channel.composed import DenseChannel
+    >>> from geoveil.space.line import Line
+    >>> mean_posterior(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
+    0.625
+    """
+    weights = prior_over(prior, channel.space.size)
+    row = channel.row(cell)
+    law = np.maximum(channel._push(weights), weights[cell] * row)
+    seen = law > 0
+    return float((row[seen] * weights[cell] * row[seen] / law[seen]).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Hiding:
+    """How one cell is hidden: where its reports go and what the attacker makes of them."""
+
+    cell: int
+    share: float
+    """The prior share of the cell."""
+    reports: FloatArray
+    """P(report | cell), one per cell."""
+    within: float
+    """P(report within the radius of the cell)."""
+    mean_distance_km: float
+    mean_posterior: float
+
+
+@dataclass(frozen=True, eq=False)
+class Elasticity:
+    """An isolated and a crowded cell under one mechanism. Units: kilometres."""
+
+    isolated: Hiding
+    crowded: Hiding
+    radius_km: float
+
+    def summary(self) -> str:
+        """The two cells in words."""
+        alone, crowd = self.isolated, self.crowded
+        return (
+            f"Somebody in the isolated cell {alone.cell} is reported within {self.radius_km:g} km of it "
+            f"with probability {alone.within:.2f} (crowded cell {crowd.cell}: {crowd.within:.2f}), "
+            f"{alone.mean_distance_km:.2g} km away on average ({crowd.mean_distance_km:.2g}); an "
+            f"attacker who knows the map believes in the true cell with {alone.mean_posterior:.2f} "
+            f"({crowd.mean_posterior:.2f})."
+        )
+
+
+def elasticity(
+    channel: Channel,
+    prior: ArrayLike,
+    *,
+    radius_km: float,
+    isolated: int | None = None,
+    crowded: int | None = None,
+) -> Elasticity:
+    """How a mechanism hides an isolated and a crowded cell (by default the most extreme ones).
+
+    Reference: PRIVIC §3.3 and Fig. 2.
+
+    >>> import numpy as np
+    >>> import geoveil as gv
+    >>> line = gv.Line(12)
+    >>> prior = np.array([1, 0, 0, 0, 0, 0, 2, 3, 3, 4, 4, 3]) / 20
+    >>> for camouflage in (0.0, 1.0):
+    ...     mechanism = gv.elastic(line, prior, epsilon_per_km=0.5, camouflage=camouflage)
+    ...     found = elasticity(mechanism, prior, radius_km=2).isolated
+    ...     print(found.cell, round(found.within, 2), round(found.mean_posterior, 2))
+    0 0.86 0.58
+    0 0.01 0.06
+    """
+    people = prior_over(prior, channel.space.size)
+    space = channel.space
+    alone = most_isolated_cell(space, people) if isolated is None else isolated
+    crowd = most_crowded_cell(space, people) if crowded is None else crowded
+    isolated_hiding, crowded_hiding = (
+        Hiding(
+            cell=int(cell),
+            share=float(people[cell]),
+            reports=channel.row(cell),
+            within=report_within(channel, cell, radius_km=radius_km),
+            mean_distance_km=float(channel.row(cell) @ space.distances_from_km(int(cell))),
+            mean_posterior=mean_posterior(channel, cell, people),
+        )
+        for cell in (alone, crowd)
+    )
+    return Elasticity(isolated_hiding, crowded_hiding, float(radius_km))

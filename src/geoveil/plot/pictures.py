@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.advice import Advice
 from geoveil.channel.channel import Tally
 from geoveil.errors import GeoveilError, Unsupported
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot import maps
 from geoveil.plot.curves import draw_dial
-from geoveil.space.space import Space
+from geoveil.plot.maps import draw_grounds, picture
+from geoveil.space import Grid, Space
 from geoveil.table.frames import columns_of
 from geoveil.table.results import Result, shares_and_bars
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LEVEL = 0.95
@@ -138,3 +142,121 @@ def _frame(figure: Figure, title: str, notes: list[str]) -> None:
     figure.suptitle(title, fontsize=12)
     wide = int(figure.get_figwidth() * _LINE_CHARACTERS * 0.55)
     figure.supxlabel(fill(" ".join(notes), wide), fontsize=8, x=0.02, ha="left", color="0.25")
+
+
+# --- Flows between districts on a map: widths are shares, arrows directions, and pale what may be nothing
+
+
+MOST_LINES = 60
+"""So many of the largest flows are drawn; more would hide each other."""
+_SURE, _UNSURE, _STAY = "#b0413e", "#d9a5a3", "#2f4b6e"
+_WIDEST_POINTS = 9.0
+_THINNEST_POINTS = 0.4
+_LARGEST_STAY_POINTS = 26.0
+_INCHES = 7.0
+
+
+@dataclass(frozen=True)
+class FlowPicture:
+    """What is drawn: districts by their middles, shares between them, and their low ends."""
+
+    space: Space
+    middles_km: FloatArray
+    """(districts, 2): east, north in the plane of the space."""
+    share: FloatArray
+    """(districts, districts)."""
+    low: FloatArray | None = None
+    """Low ends of the intervals; a flow whose interval reaches zero is drawn pale."""
+    ends: FloatArray | None = None
+    """Shares of trips that begin or end in each cell, as the ground."""
+
+    def shown(self) -> tuple[IntArray, IntArray]:
+        """Origins and destinations of the largest flows between two districts, the smallest first."""
+        apart = self.share.copy()
+        np.fill_diagonal(apart, 0.0)
+        order = np.argsort(apart, axis=None, kind="stable")[-MOST_LINES:]
+        order = order[apart.ravel()[order] > 0]
+        begun, ended = np.divmod(order, len(self.share))
+        return begun, ended
+
+    def sure(self, begun: int, ended: int) -> bool:
+        """Whether the interval of a flow stays clear of zero."""
+        return self.low is None or bool(self.low[begun, ended] > 0)
+
+
+def save_flows(path: str, shown: FlowPicture) -> None:
+    """Draw flows into a picture (.png, .svg or .pdf)."""
+    if not isinstance(shown.space, Grid):
+        raise Unsupported(f"{shown.space!r} has no map to draw flows on; leave the picture out")
+    high = float(np.clip(shown.space.rows / shown.space.columns, 0.4, 1.6))
+    with picture(path, _INCHES + 0.4, _INCHES * high + 0.9) as figure:
+        axes = figure.subplots()
+        ground = np.zeros(shown.space.size) if shown.ends is None else shown.ends
+        draw_grounds(axes, shown.space, ground)
+        _draw_lines(axes, shown)
+        _draw_stays(axes, shown)
+        _draw_legend(axes, shown)
+        axes.set_title(_title(shown), fontsize=9)
+
+
+def _title(shown: FlowPicture) -> str:
+    begun, ended = shown.shown()
+    drawn = float(shown.share[begun, ended].sum())
+    stays = float(np.trace(shown.share))
+    return (
+        f"{begun.size} largest flows between districts ({100 * drawn:.0f} % of trips); "
+        f"{100 * stays:.0f} % stay in their district"
+    )
+
+
+def _draw_lines(axes: Axes, shown: FlowPicture) -> None:
+    """Curved arrows, so that there and back lie beside each other; the largest on top."""
+    from matplotlib.patches import FancyArrowPatch
+
+    begun, ended = shown.shown()
+    if not begun.size:
+        return
+    top = float(shown.share[begun, ended].max())
+    for origin, destination in zip(begun.tolist(), ended.tolist(), strict=True):
+        part = float(shown.share[origin, destination]) / top
+        width = max(_THINNEST_POINTS, _WIDEST_POINTS * part)
+        sure = shown.sure(origin, destination)
+        arrow = FancyArrowPatch(
+            tuple(shown.middles_km[origin]), tuple(shown.middles_km[destination]),
+            connectionstyle="arc3,rad=0.18", shrinkA=3, shrinkB=3,
+            arrowstyle=f"simple,tail_width={width:.3g},head_width={width + 4:.3g},head_length=5",
+            facecolor=_SURE if sure else _UNSURE, edgecolor="none", alpha=0.8, zorder=2 + part,
+        )  # fmt: skip
+        axes.add_patch(arrow)
+
+
+def _draw_stays(axes: Axes, shown: FlowPicture) -> None:
+    """Trips that stay in their district as discs, whose area is their share."""
+    stays = np.diagonal(shown.share)
+    top = float(stays.max(initial=0.0))
+    if top <= 0:
+        return
+    size = np.square(_LARGEST_STAY_POINTS) * stays / top
+    east, north = shown.middles_km.T
+    axes.scatter(east, north, s=size, facecolor="none", edgecolor=_STAY, linewidths=1.1, zorder=4)
+
+
+def _draw_legend(axes: Axes, shown: FlowPicture) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    begun, ended = shown.shown()
+    handles: list[Line2D | Patch] = []
+    if begun.size:
+        top = float(shown.share[begun, ended].max())
+        for part in (1.0, 0.5):
+            label = f"{100 * part * top:.2g} % of trips"
+            handles.append(Line2D([], [], color=_SURE, lw=_WIDEST_POINTS * part, label=label))
+        if shown.low is not None:
+            handles.append(Patch(color=_UNSURE, label="the interval reaches zero"))
+    stay = float(np.diagonal(shown.share).max(initial=0.0))
+    label = f"stays in its district, at most {100 * stay:.2g} %"
+    handles.append(
+        Line2D([], [], linestyle="", marker="o", markerfacecolor="none", color=_STAY, label=label)
+    )
+    axes.legend(handles=handles, fontsize=7, loc="upper left", framealpha=0.9)

@@ -17,7 +17,7 @@ import numpy as np
 
 from geoveil.arrays import IntArray, one_blas_thread
 from geoveil.campaign import Campaign, Closing, Round
-from geoveil.campaign.drift import Standing
+from geoveil.campaign.one_map import Standing
 from geoveil.campaign.rounds import found_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes

@@ -14,8 +14,7 @@ from geoveil.channel.channel import Channel
 from geoveil.channel.composed import DenseChannel
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.elasticity import mean_posterior, plant_island
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure.information import mean_posterior, mutual_information_bits, plant_island
 from geoveil.mechanism import PlanarLaplace
 from geoveil.papers import report
 from geoveil.papers.data import City
