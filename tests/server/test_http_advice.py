@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from geoveil.campaign.outlook import MOST_CELLS, coarsened
+from geoveil.campaign.outlook import MOST_CELLS, coarsened, middle_of, outlook
 from geoveil.document.wire import MechanismDocument
 from geoveil.server import advice_routes, shapes
 from geoveil.server.campaign_advice import Advice, Question, advise
@@ -211,3 +211,47 @@ def test_a_mask_of_another_box_is_refused() -> None:
     asked = Question(box=(45.7, 4.8, 45.8, 4.9), cell_km=1.0, epsilon_per_km=1.0, mask="AAAA")
     with pytest.raises(InvalidSetting, match="one bit for each cell"):
         asked.space  # noqa: B018
+
+
+# --- Areas of many cells
+
+
+COUNTRY = (48.0, 2.0, 50.2, 5.2)  # 58,794 cells of a kilometre
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 5.0])
+def test_a_country_is_answered_on_larger_cells_or_on_its_middle(epsilon: float) -> None:
+    grid = Grid.from_box(
+        **dict(zip(("south", "west", "north", "east"), COUNTRY, strict=True)), cell_km=1.0
+    )
+    seen = outlook(grid, epsilon_per_km=epsilon, camouflage=0.5, people=1_000_000)
+    assert (seen.cells, seen.part) == (58_794, epsilon >= 1.0)
+    assert seen.grid.size <= MOST_CELLS
+    assert epsilon * seen.grid.cell_km <= max(5.0, epsilon)
+    said = " ".join(seen.sentences())
+    assert f"With {seen.played:,} reports" in said
+    assert ("in proportion" in said) == seen.part
+    if seen.part:
+        share = seen.grid.size * seen.grid.cell_km**2 / grid.size
+        assert seen.played == pytest.approx(1_000_000 * share, rel=0.05)
+        assert 48.0 < seen.grid.box.south < seen.grid.box.north < 50.2  # type: ignore[union-attr]
+
+
+def test_the_middle_of_a_city_has_cells_of_the_city() -> None:
+    grid = Grid.from_box(south=48.0, west=2.0, north=48.5, east=2.7, cell_km=1.0)
+    ring = np.hypot(*grid.centres.T)
+    city = MaskedGrid(grid, (ring > 8) & (ring < 20))  # a lake in its middle
+    part = middle_of(city)
+    assert isinstance(part, MaskedGrid)
+    assert 2 <= part.size <= MOST_CELLS
+    lat, lng = part.plane.to_latlng(part.centres)
+    assert city.inside(lat=lat, lng=lng).all()
+    few = MaskedGrid(grid, ring < 5)
+    assert middle_of(few) is few
+
+
+def test_a_thin_area_keeps_its_length() -> None:
+    coast = Grid.from_box(south=48.0, west=2.0, north=48.03, east=6.0, cell_km=0.5)
+    part = middle_of(coast)
+    assert isinstance(part, Grid)
+    assert (part.rows, part.size <= MOST_CELLS) == (coast.rows, True)

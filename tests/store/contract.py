@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from geoveil.errors import InvalidInput
-from geoveil.store import ClosingRecord, EstimateRecord, Store, StoreFailed, Upload
+from geoveil.store import (
+    ClosingRecord,
+    EstimateRecord,
+    PreparationRecord,
+    Store,
+    StoreFailed,
+    Upload,
+)
 from geoveil.store.records import TABLES
 from store.devices import a_campaign, a_round, counts, device_id, kept_ids, plain, start, totals
 
@@ -66,6 +73,90 @@ class StoreContract:
     def test_a_campaign_starts_with_round_1_of_its_own(self, store: Store, first) -> None:
         with pytest.raises(InvalidInput, match="round 1"):
             store.create_campaign(a_campaign(), first)
+
+    # -- preparations ----------------------------------------------------------------------------
+
+    def test_a_campaign_without_a_round_waits_for_the_first(self, store: Store) -> None:
+        first = PreparationRecord("paris", 1)
+        assert store.create_campaign(a_campaign(), None)
+        assert not store.create_campaign(a_campaign(), None)
+        assert store.preparation("paris") == first
+        assert store.preparations() == [first]
+        assert store.rounds("paris") == []
+        assert store.last_round("paris") is None
+        assert not store.close_round("paris", 1, minimum=0, at_s=1)
+        assert not store.replace_document(a_round(number=2), after=1, at_s=1)
+        assert store.finish_preparation(first, a_round(), at_s=100)
+        assert not store.finish_preparation(first, a_round(), at_s=100)
+        assert store.rounds("paris") == [a_round()]
+        assert store.preparation("paris") is None
+        assert store.preparations() == []
+
+    def test_what_is_drawn_later_takes_the_place_of_what_was_wanted(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), None)
+        box, city = PreparationRecord("paris", 1), PreparationRecord("paris", 1, b"{}")
+        assert store.claim_preparation(box, now_s=10, for_s=60)
+        assert store.prepare(city)
+        assert not store.claim_preparation(box, now_s=20, for_s=60, held_until_s=70)
+        assert store.claim_preparation(city, now_s=20, for_s=60), (
+            "whoever had the box has not the city"
+        )
+        assert not store.finish_preparation(box, a_round(), at_s=100)
+        assert not store.refuse_preparation(box, "it cannot be")
+        assert store.preparation_failed(box) == 0
+        assert store.finish_preparation(city, a_round(), at_s=100)
+
+    def test_a_prepared_round_follows_the_open_one(self, store: Store) -> None:
+        start(store)
+        assert not store.prepare(PreparationRecord("paris", 1))
+        wanted = PreparationRecord("paris", 2, b"{}")
+        assert store.prepare(wanted)
+        with pytest.raises(InvalidInput, match="prepared"):
+            store.finish_preparation(wanted, a_round(number=3), at_s=150)
+        assert store.finish_preparation(wanted, a_round(number=2), at_s=150)
+        one, two = store.rounds("paris")
+        assert (one.closed_at_s, two.closed_at_s) == (150, None)
+        assert store.closings() == [], "nobody had reported under it"
+
+    def test_a_preparation_is_one_process_at_a_time(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), None)
+        wanted = PreparationRecord("paris", 1)
+        assert store.claim_preparation(wanted, now_s=100, for_s=60)
+        assert not store.claim_preparation(wanted, now_s=130, for_s=60)
+        assert store.claim_preparation(wanted, now_s=130, for_s=60, held_until_s=160)
+        assert not store.claim_preparation(wanted, now_s=189, for_s=60)
+        assert store.claim_preparation(wanted, now_s=190, for_s=60)
+        store.release_preparation(wanted)
+        assert store.claim_preparation(wanted, now_s=191, for_s=60)
+        assert [store.preparation_failed(wanted) for _ in range(2)] == [1, 2]
+        assert store.preparations() == [replace(wanted, failures=2)]
+
+    def test_what_cannot_be_prepared_ends_its_campaign_and_says_why(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), None)
+        wanted = PreparationRecord("paris", 1)
+        with pytest.raises(InvalidInput, match="sentence"):
+            store.refuse_preparation(wanted, "")
+        assert store.refuse_preparation(wanted, "it cannot be")
+        assert store.preparation("paris") == replace(wanted, problem="it cannot be")
+        assert store.preparations() == []
+        kept = store.campaign("paris")
+        assert kept is not None
+        assert kept.state == "ended"
+        assert not store.claim_preparation(wanted, now_s=1, for_s=60)
+        assert not store.finish_preparation(wanted, a_round(), at_s=1)
+        assert not store.prepare(wanted)
+        assert store.delete_campaign("paris")
+        assert store.preparation("paris") is None
+
+    def test_nothing_is_prepared_for_a_campaign_that_has_ended(self, store: Store) -> None:
+        store.create_campaign(a_campaign(), None)
+        store.change_campaign("paris", state="ended")
+        wanted = PreparationRecord("paris", 1)
+        assert store.preparations() == []
+        assert store.preparation("paris") == wanted
+        assert not store.claim_preparation(wanted, now_s=1, for_s=60)
+        assert not store.finish_preparation(wanted, a_round(), at_s=1)
+        assert store.rounds("paris") == []
 
     # -- reports ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from geoveil.store.records import (
     CampaignRecord,
     ClosingRecord,
     EstimateRecord,
+    PreparationRecord,
     RoundRecord,
     Row,
     Snapshot,
@@ -58,6 +59,9 @@ class KeptCampaign:
     ids: dict[bytes, int] = field(default_factory=dict)
     at_closings: dict[int, dict[int, IntArray]] = field(default_factory=dict)
     """Round that closed → the counts of all rounds then."""
+    preparation: PreparationRecord | None = None
+    claimed_until_s: int = 0
+    """Of the preparation."""
 
     def counts(self) -> dict[int, IntArray]:
         """Round number → counts now."""
@@ -91,6 +95,10 @@ def tables_of(campaigns: Iterable[KeptCampaign], tokens: Tokens) -> Tables:
             _add_round(tables, key, one)
         _add_counts(tables, kept, keys)
         tables["report"] += [(key, id, keys[number]) for id, number in kept.ids.items()]
+        if waits := kept.preparation:
+            tables["preparation"].append(
+                (key, waits.round, waits.space, kept.claimed_until_s, waits.failures, waits.problem)
+            )
     tables["token"] += [(digest, *rest) for digest, rest in tokens.items()]
     return tables
 
@@ -144,6 +152,10 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
         key: KeptCampaign(CampaignRecord(*facts), [], backdrop)
         for key, *facts, backdrop in tables["campaign"]
     }
+    for campaign_key, number, space, claimed_until_s, failures, problem in tables["preparation"]:
+        owner = campaigns[campaign_key]
+        wanted = PreparationRecord(owner.record.id, number, space, failures, problem)
+        owner.preparation, owner.claimed_until_s = wanted, claimed_until_s
     rounds: dict[int, KeptRound] = {}
     for key, campaign_key, *facts, closed_at_s, dropped, levels, slots, ends in tables["round"]:
         owner = campaigns[campaign_key]
@@ -219,15 +231,119 @@ class MemoryStore:
 
     # -- campaigns and rounds --------------------------------------------------------------------
 
-    def create_campaign(self, campaign: CampaignRecord, first: RoundRecord) -> bool:
+    def create_campaign(self, campaign: CampaignRecord, first: RoundRecord | None) -> bool:
         """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists."""
-        if first.campaign != campaign.id or first.number != 1:
+        if first is not None and (first.campaign != campaign.id or first.number != 1):
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
         with self._lock:
             if campaign.id in self._campaigns:
                 return False
-            self._campaigns[campaign.id] = KeptCampaign(campaign, [self._new_round(first)])
+            rounds = [] if first is None else [self._new_round(first)]
+            waits = PreparationRecord(campaign.id, 1) if first is None else None
+            self._campaigns[campaign.id] = KeptCampaign(campaign, rounds, preparation=waits)
             return True
+
+    # -- preparations ----------------------------------------------------------------------------
+
+    def preparation(self, campaign: str) -> PreparationRecord | None:
+        """What a campaign waits for."""
+        with self._lock:
+            kept = self._campaigns.get(campaign)
+            return kept.preparation if kept else None
+
+    def preparations(self) -> list[PreparationRecord]:
+        """What is to be prepared."""
+        with self._lock:
+            return [
+                kept.preparation
+                for kept in self._campaigns.values()
+                if kept.preparation
+                and not kept.preparation.problem
+                and kept.record.state != "ended"
+            ]
+
+    def prepare(self, wanted: PreparationRecord) -> bool:
+        """Let a campaign wait for this round."""
+        with self._lock:
+            kept = self._campaigns.get(wanted.campaign)
+            last = kept.rounds[-1].record.number if kept and kept.rounds else 0
+            if kept is None or kept.record.state == "ended" or last >= wanted.round:
+                return False
+            kept.preparation = replace(wanted, failures=0, problem="")
+            kept.claimed_until_s = 0
+            return True
+
+    def claim_preparation(
+        self, wanted: PreparationRecord, *, now_s: int, for_s: int, held_until_s: int = 0
+    ) -> bool:
+        """Take the work on a preparation for a while, or have it longer."""
+        with self._lock:
+            kept = self._waiting_for(wanted)
+            if kept is None or kept.record.state == "ended":
+                return False
+            if (
+                now_s < kept.claimed_until_s <= now_s + for_s + 3600
+                and kept.claimed_until_s != held_until_s
+            ):
+                return False
+            kept.claimed_until_s = now_s + for_s
+            return True
+
+    def release_preparation(self, wanted: PreparationRecord) -> None:
+        """Give the work on a preparation back."""
+        with self._lock:
+            if kept := self._waiting_for(wanted):
+                kept.claimed_until_s = 0
+
+    def preparation_failed(self, wanted: PreparationRecord) -> int:
+        """One more attempt has failed; how many have."""
+        with self._lock:
+            kept = self._waiting_for(wanted)
+            if kept is None or kept.preparation is None:
+                return 0
+            failures = kept.preparation.failures + 1
+            kept.preparation = replace(kept.preparation, failures=failures)
+            return failures
+
+    def refuse_preparation(self, wanted: PreparationRecord, problem: str) -> bool:
+        """Keep why a round cannot open, and end its campaign."""
+        if not problem:
+            raise InvalidInput("problem must be a sentence")
+        with self._lock:
+            kept = self._waiting_for(wanted)
+            if kept is None or kept.preparation is None:
+                return False
+            kept.preparation = replace(kept.preparation, problem=problem)
+            kept.record = replace(kept.record, state="ended")
+            return True
+
+    def finish_preparation(
+        self, wanted: PreparationRecord, opened: RoundRecord, *, at_s: int
+    ) -> bool:
+        """Open the round that a campaign waited for."""
+        if (opened.campaign, opened.number) != (wanted.campaign, wanted.round):
+            raise InvalidInput("opened must be the round that was prepared")
+        with self._lock:
+            kept = self._waiting_for(wanted)
+            if kept is None or kept.record.state == "ended":
+                return False
+            new = self._new_round(opened)
+            for one in kept.rounds:
+                one.closed_at_s = at_s if one.closed_at_s is None else one.closed_at_s
+            kept.rounds.append(new)
+            kept.preparation = None
+            return True
+
+    def _waiting_for(self, wanted: PreparationRecord) -> KeptCampaign | None:
+        """The campaign where it waits for this very round and cells."""
+        kept = self._campaigns.get(wanted.campaign)
+        waits = kept.preparation if kept else None
+        same = waits and (waits.round, waits.space, waits.problem) == (
+            wanted.round,
+            wanted.space,
+            "",
+        )
+        return kept if same else None
 
     def campaigns(self) -> list[CampaignRecord]:
         """All campaigns, oldest first."""
@@ -330,7 +446,7 @@ class MemoryStore:
         """Close the open round and keep the counts of all rounds at that moment."""
         with self._lock:
             kept = self._campaigns.get(campaign)
-            if kept is None:
+            if kept is None or not kept.rounds:
                 return False
             last = kept.rounds[-1]
             enough = int(last.counts.sum()) >= max(minimum, 1)
@@ -426,7 +542,7 @@ class MemoryStore:
             raise InvalidInput("following must come after the round it replaces")
         with self._lock:
             kept = self._campaigns.get(following.campaign)
-            if kept is None:
+            if kept is None or not kept.rounds:
                 return False
             last = kept.rounds[-1]
             if not self._open_after(after, following):

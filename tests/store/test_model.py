@@ -17,7 +17,7 @@ import pytest
 
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import EstimateRecord, Store, Upload, copy_store
+from geoveil.store import EstimateRecord, PreparationRecord, Store, Upload, copy_store
 from store.devices import a_campaign, a_round, counts, device_id, plain
 from store.memory import MemoryStore, open_any
 
@@ -44,6 +44,7 @@ class Comparison:
             *[self.repeat] * 3,
             *[self.close_round, self.claim, self.publish] * 2,
             self.create,
+            *[self.prepare] * 2,
             self.replace_document,
             self.change,
             self.delete,
@@ -72,7 +73,35 @@ class Comparison:
     def create(self) -> None:
         name, until_s = self.campaign(), self.until_s()
         first = a_round(name, cells=CELLS, until_s=until_s)
+        if self.random.random() < 0.4:  # of many cells: its first round is prepared
+            self.both(lambda store: store.create_campaign(a_campaign(name), None))
         self.both(lambda store: store.create_campaign(a_campaign(name), first))
+
+    def prepare(self) -> None:
+        """A round is wanted, taken, given back, fails, cannot be or opens; or another is wanted by then."""
+        name, at_s = self.campaign(), self.now_s
+        last = max((one.number for one in self.model.rounds(name)), default=0)
+        number = last + self.random.choice((0, 1, 1, 50))
+        space = self.random.choice((b"", b"{}", b"[]"))
+        drawn = PreparationRecord(name, max(1, number), space)
+        if self.random.random() < 0.3:
+            self.both(lambda store: store.prepare(drawn))
+        wanted = self.random.choice((drawn, self.model.preparation(name) or drawn))
+        held_s = self.random.choice((0, 300))
+        self.both(
+            lambda s: s.claim_preparation(
+                wanted, now_s=at_s, for_s=300, held_until_s=held_s and at_s + held_s
+            )
+        )
+        later = self.random.choice(("release", "fail", "refuse", "open", "open", "open"))
+        opened = a_round(name, wanted.round, cells=CELLS, until_s=self.until_s())
+        acts: dict[str, Callable[[Store], object]] = {
+            "release": lambda store: store.release_preparation(wanted),
+            "fail": lambda store: store.preparation_failed(wanted),
+            "refuse": lambda store: store.refuse_preparation(wanted, "it cannot be"),
+            "open": lambda store: store.finish_preparation(wanted, opened, at_s=at_s),
+        }
+        self.both(acts[later])
 
     def add(self) -> None:
         rounds = [one for name in CAMPAIGNS for one in self.model.rounds(name)]
@@ -173,9 +202,11 @@ class Comparison:
 
     def compare(self) -> None:
         self.both(lambda store: store.campaigns())
+        self.both(lambda store: store.preparations())
         self.both(everything_waiting)
         for name in CAMPAIGNS:
             self.both(lambda store, name=name: store.rounds(name))
+            self.both(lambda store, name=name: store.preparation(name))
             self.both(lambda store, name=name: store.estimate(name))
             self.both(lambda store, name=name: counts(store, name))
         assert_ones(self.store)

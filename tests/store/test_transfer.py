@@ -19,6 +19,7 @@ from geoveil.store import (
     Contents,
     EstimateRecord,
     GroupWriter,
+    PreparationRecord,
     Store,
     Upload,
     copy_store,
@@ -63,6 +64,10 @@ def eventful(store: Store) -> Store:
     store.close_round("paris", 2, minimum=1, at_s=650)
     store.claim("paris", 2, now_s=660, for_s=100)
     store.forget_ids(now_s=900)
+    wanted = PreparationRecord("rome", 2, b'{"mask":"x"}')
+    assert store.prepare(wanted)
+    assert store.claim_preparation(wanted, now_s=700, for_s=60)
+    store.preparation_failed(wanted)
     store.add_token(bytes(range(32)), label="laptop", at_s=3)
     store.keep_time(1_000)
     return store

@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Channel
-from geoveil.errors import InvalidInput, TooLarge
+from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate import (
     ActiveSetNewton,
     Bootstrap,
@@ -21,6 +21,7 @@ from geoveil.estimate import (
     IterativeBayesianUpdate,
     JointTally,
     Steps,
+    bars,
     uncertainty,
 )
 from geoveil.estimate.fitted import Observations
@@ -631,3 +632,52 @@ def test_large_spaces_need_no_matrix_and_say_so() -> None:
     low, high = estimate.interval(0.95)
     covered = (low <= truth / truth.sum()) & (high >= truth / truth.sum())
     assert covered.mean() > 0.93
+
+
+# --- Groups of cells
+
+
+def kinds_of_bars() -> list[bars.ErrorBars]:
+    """One of every kind that knows more than single cells, over twelve cells."""
+    generator = np.random.default_rng(3)
+    shares, centre = generator.dirichlet(np.ones(12)), generator.dirichlet(np.ones(12)) - 0.01
+    about = {"method": "test", "distribution": shares, "centre": centre, "people": 500}
+    factor = generator.normal(size=(12, 12)) / 100
+    lost = np.zeros((12, 1))
+    lost[3:5, 0] = 0.5, -0.5
+    draws = generator.normal(size=(20, 12)) / 50
+    drawn = bars.DrawnErrors(**about, draws=draws - draws.mean(axis=1, keepdims=True))
+    replicates = generator.dirichlet(np.ones(12), size=30)
+    boot = bars.BootstrapErrors(**about, replicates=replicates, lost=lost)
+    gaussian = bars.GaussianErrors(**about, covariance=factor @ factor.T, lost=lost)
+    diagonal = bars.DiagonalErrors(
+        **about, spread=np.full(12, 0.01), factors=generator.normal(size=(2, 12)) / 200
+    )
+    averaged = bars.AveragedErrors.of(shares, [drawn, diagonal], np.array([0.7, 0.3]))
+    either = bars.EitherErrors.of(shares, [drawn, diagonal], np.array([1, 4]), "; either")
+    return [drawn, boot, gaussian, diagonal, averaged, either]
+
+
+@pytest.mark.parametrize("made", kinds_of_bars(), ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize("number", [1, 2, 5, 12])
+def test_groups_have_the_bars_of_their_combinations(made: bars.ErrorBars, number: int) -> None:
+    groups = np.arange(12) % number if number < 12 else np.arange(12)[::-1]
+    members = np.asarray(groups == np.arange(number)[:, None], dtype=np.float64)
+    together = made.of_groups(groups)
+    assert together.standard_error() == pytest.approx(made.standard_error(members))
+    for one, other in zip(together.interval(0.9), made.interval(0.9, members), strict=True):
+        assert one == pytest.approx(other, abs=1e-12)
+
+
+def test_groups_number_every_cell() -> None:
+    made = kinds_of_bars()[0]
+    for groups in (np.zeros(11, dtype=np.int64), np.full(12, 1), np.array([0, 2] * 6)):
+        with pytest.raises(InvalidInput, match="groups must number every cell"):
+            made.of_groups(groups)
+
+
+def test_a_saved_estimate_knows_no_groups() -> None:
+    about = {"method": "test", "distribution": SHARES, "centre": SHARES, "people": 5}
+    saved = bars.SavedErrors(**about, level=0.9, of_cells=SHARES, ends=(SHARES, SHARES))
+    with pytest.raises(Unsupported, match="ask the estimate itself"):
+        saved.of_groups(np.zeros(5, dtype=np.int64))

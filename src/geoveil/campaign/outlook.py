@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from geoveil.space import AnyGrid, Grid, MaskedGrid
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""
+_WIDEST = 4.0
+"""ε times the side of those larger cells, at most: beyond, a part of the box is looked at."""
 _CROWDS = ((0.32, 0.58, 0.10, 0.42), (0.66, 0.36, 0.07, 0.26), (0.72, 0.76, 0.05, 0.14))
 """Of the example city: middle and spread as shares of the box (east, north), and share of the people."""
 _REPEATS = 3
@@ -33,6 +36,10 @@ class Outlook:
     cells: int
     """How many the campaign itself would have."""
     people: int
+    played: int
+    """How many of them are on the cells it was worked out on."""
+    part: bool
+    """Whether those are a part of the area, in its middle."""
     mechanism: Channel
     city: FloatArray
     """Where the people of the example are, by cell."""
@@ -63,7 +70,7 @@ class Outlook:
         ]
         if self.error_km is not None and self.reported_error_km is not None:
             said.append(
-                f"With {self.people:,} reports of an example city the map that comes back is about "
+                f"With {self.played:,} reports of an example city the map that comes back is about "
                 f"{_metres(self.error_km)} off, and the map of the reports as they are "
                 f"{_metres(self.reported_error_km)}."
             )
@@ -90,10 +97,13 @@ class Outlook:
         """On which cells this was worked out, where they are not those of the campaign."""
         if not self.coarser:
             return []
+        cells = f"{self.grid.size} cells of {self.grid.cell_km:.2g} km"
+        if not self.part:
+            return [f"Worked out on {cells} in the place of your {self.cells:,}."]
         return [
             (
-                f"Worked out on {self.grid.size} cells of {self.grid.cell_km:.2g} km in the place of your "
-                f"{self.cells:,}."
+                f"Worked out on the middle of your area of {self.cells:,} cells: {cells}, and in proportion "
+                f"{self.played:,} of {self.people:,} people."
             )
         ]
 
@@ -114,7 +124,8 @@ def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: 
     The mechanism is the one a campaign opens with, which believes that people may be anywhere; the city
     has three crowds and people in between. The same question has the same answer. Of a box with more
     than 160 cells larger ones are looked at: distances and errors hardly depend on cells
-    that are smaller than the noise.
+    that are smaller than the noise. Where those would be too large for that, a part in the middle is, with
+    as many of the people.
 
     >>> import geoveil as gv
     >>> box = gv.Grid.from_box(south=45.72, west=4.8, north=45.78, east=4.88, cell_km=1.0)
@@ -122,7 +133,9 @@ def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: 
     >>> seen.grid.size, bool(0.5 < seen.mean_distance_km < 2.0)
     (49, True)
     """
-    number, coarse = count("people", people), coarsened(grid)
+    number, whole = count("people", people), coarsened(grid, _WIDEST / epsilon_per_km)
+    coarse = middle_of(whole)
+    played = max(1, round(number * coarse.size / whole.size))
     mechanism = elastic(
         coarse,
         np.full(coarse.size, 1 / coarse.size),
@@ -134,7 +147,7 @@ def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: 
     law = np.maximum(mechanism.push(city), 0.0)
     tallies = [
         Tally(
-            mechanism, np.random.default_rng([_SEED, repeat]).multinomial(number, law / law.sum())
+            mechanism, np.random.default_rng([_SEED, repeat]).multinomial(played, law / law.sum())
         )
         for repeat in range(_REPEATS)
     ]
@@ -144,6 +157,8 @@ def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: 
         grid=coarse,
         cells=grid.size,
         people=number,
+        played=played,
+        part=coarse is not whole,
         mechanism=mechanism,
         city=city,
         reported=seen[0],
@@ -169,11 +184,15 @@ def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: AnyGrid) -> f
         return None
 
 
-def coarsened(grid: AnyGrid) -> AnyGrid:
-    """The same box, or the same city, in cells so large that there are at most 160 of them."""
+def coarsened(grid: AnyGrid, widest_km: float = math.inf) -> AnyGrid:
+    """The same box, or the same city, in cells so large that there are at most 160 of them.
+
+    Or in cells of ``widest_km``, where those are more; no cell gets smaller.
+    """
     coarse, cell_km = grid, grid.cell_km
-    while coarse.size > MOST_CELLS and grid.box is not None:
+    while coarse.size > MOST_CELLS and grid.box is not None and cell_km < widest_km:
         cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
+        cell_km = min(cell_km, widest_km)
         south, west, north, east = grid.box
         whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
         coarse = whole
@@ -182,6 +201,32 @@ def coarsened(grid: AnyGrid) -> AnyGrid:
             there[whole.locate_km(grid.centres, outside="clamp")] = True
             coarse = MaskedGrid(whole, there)
     return coarse
+
+
+def middle_of(space: AnyGrid) -> AnyGrid:
+    """At most 160 cells or so around the middle of an area; all of it where it has no more."""
+    base = space if isinstance(space, Grid) else space.grid
+    if space.size <= MOST_CELLS or base.box is None:
+        return space
+    away = np.hypot(*(space.centres - space.centres.mean(axis=0)).T)
+    centre = base.locate_km(space.centres[int(away.argmin())], outside="clamp")
+    row, column = (int(each) for each in base.row_column(centre))
+    high = min(base.rows, math.isqrt(MOST_CELLS))
+    wide = min(base.columns, MOST_CELLS // high)
+    south, west = (
+        min(max(0, at - size // 2), most - size)
+        for at, size, most in ((row, high, base.rows), (column, wide, base.columns))
+    )
+    corners = base.corners_km()[[south, south + high], [west, west + wide]]
+    inside = base.cell_km / 4.0  # another plane may measure a little more, and count a row more
+    lat, lng = base.plane.to_latlng(corners + np.array([[inside], [-inside]]))
+    part = Grid.from_box(south=lat[0], west=lng[0], north=lat[1], east=lng[1], cell_km=base.cell_km)
+    if isinstance(space, MaskedGrid):
+        lat, lng = part.plane.to_latlng(part.centres)
+        there = space.inside(lat=lat, lng=lng)
+        if there.sum() > 1:
+            return MaskedGrid(part, there)
+    return part
 
 
 def example_city(grid: AnyGrid) -> FloatArray:

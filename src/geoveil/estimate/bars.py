@@ -10,17 +10,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput, Unsupported
 
+_SINGLE_CELLS = (
+    "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
+    "regions"
+)
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
+
+
+class _Groups:
+    """Cells that are looked at together."""
+
+    def __init__(self, groups: IntArray, cells: int) -> None:
+        number = int(groups.max()) + 1 if groups.size else 0
+        if groups.shape != (cells,) or (np.bincount(groups, minlength=number) == 0).any():
+            raise InvalidInput("groups must number every cell, from 0 on, and none may be empty")
+        self.number = groups
+        """Of the group of every cell."""
+        ones = (np.ones(cells), (np.arange(cells), groups))
+        self._members = sparse.csr_array(ones, shape=(cells, number))
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """(…, cells) to (…, groups)."""
+        return np.asarray(values @ self._members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +72,20 @@ class ErrorBars(ABC):
         reach = self._quantile(checked_level(level)) * self.standard_error(combinations)
         low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
         return self._held(level, combinations, low, high)
+
+    def of_groups(self, groups: IntArray) -> ErrorBars:
+        """Error bars of groups of cells in the place of cells; each cell is in the group of its number.
+
+        What ``combinations`` of ones and zeros say, without an array of groups × cells. Numbers begin at 0,
+        and no group is empty.
+        """
+        found = _Groups(groups, self.distribution.size)
+        distribution, centre = found.sums(self.distribution), found.sums(self.centre)
+        return replace(self, distribution=distribution, centre=centre, **self._summed(found))
+
+    @abstractmethod
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        """What this kind of bars has by cell, by group."""
 
     def _quantile(self, level: float) -> float:
         return float(ndtri(0.5 + level / 2))
@@ -110,6 +147,10 @@ class GaussianErrors(ErrorBars):
         errors[self._certain(combinations)] = 0.0
         return np.asarray(errors)
 
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        between = groups.sums(groups.sums(self.covariance).T)
+        return {"covariance": between, "lost": groups.sums(self.lost.T).T}
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalErrors(ErrorBars):
@@ -126,6 +167,9 @@ class DiagonalErrors(ErrorBars):
             shared = np.square(combinations @ self.factors.T).sum(axis=-1)
             variance = np.square(combinations) @ self.spread - shared
         return np.where(self._certain(combinations), 0.0, np.sqrt(np.maximum(variance, 0.0)))
+
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        return {"spread": groups.sums(self.spread), "factors": groups.sums(self.factors)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,12 +197,12 @@ class SavedErrors(ErrorBars):
             )
         return self.ends
 
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        raise Unsupported(_SINGLE_CELLS)
+
     def _check_cells(self, combinations: FloatArray | None) -> None:
         if combinations is not None:
-            raise Unsupported(
-                "a saved estimate holds error bars of single cells, which do not add up; ask the "
-                "estimate itself for regions"
-            )
+            raise Unsupported(_SINGLE_CELLS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +225,9 @@ class AveragedErrors(ErrorBars):
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         errors = np.stack([part.standard_error(combinations) for part in self.parts])
         return np.asarray(np.sqrt(np.square(self.weights) @ np.square(errors)))
+
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        return {"parts": [part.of_groups(groups.number) for part in self.parts]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +270,10 @@ class EitherErrors(ErrorBars):
             low[-1, self.named], high[-1, self.named] = low[0, self.named], high[0, self.named]
         return self._held(level, combinations, low.min(axis=0), high.max(axis=0))
 
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        parts = [part.of_groups(groups.number) for part in self.parts]
+        return {"parts": parts, "named": self.named[:0]}
+
 
 @dataclass(frozen=True, eq=False)
 class DrawnErrors(ErrorBars):
@@ -242,6 +293,9 @@ class DrawnErrors(ErrorBars):
 
     def _quantile(self, level: float) -> float:
         return float(stdtrit(len(self.draws), 0.5 + level / 2))
+
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        return {"draws": groups.sums(self.draws)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +331,12 @@ class BootstrapErrors(ErrorBars):
 
     def _drawn(self, combinations: FloatArray | None) -> FloatArray:
         return self.replicates if combinations is None else self.replicates @ combinations.T
+
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        return {
+            "replicates": groups.sums(self.replicates),
+            "lost": groups.sums(self.lost.T).T,
+        }
 
 
 def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:

@@ -77,7 +77,7 @@ class Service:
         self.clock: Clock = clock or TrustedClock(tell=self.log.event)
         self.campaigns = Campaigns(store, clock=self.clock)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
-        self.worker = Worker(self.campaigns, event=self._estimated, fault=self._not_estimated)
+        self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
         self.calculator = Calculator()
         self.reader_asks = asyncio.Lock()
         self.district_answers: dict[tuple[str, int | None, str], Regions] = {}
@@ -236,13 +236,17 @@ class Service:
     def _look(self) -> None:
         for closing in self.campaigns.tick():
             self.worker.submit(closing)
+        for wanted in self.campaigns.preparations.waiting():
+            self.worker.submit(wanted)
 
-    def _estimated(self, name: str) -> None:
-        self.metrics.estimates["made"] += 1
+    def _done(self, name: str) -> None:
+        if name == "estimate-made":
+            self.metrics.estimates["made"] += 1
         self.log.event(name)
 
-    def _not_estimated(self, name: str, trace: Trace) -> None:
-        self.metrics.estimates[_OUTCOMES.get(name, "failed")] += 1
+    def _not_done(self, name: str, trace: Trace) -> None:
+        if not name.startswith("preparation-"):
+            self.metrics.estimates[_OUTCOMES.get(name, "failed")] += 1
         self.log.fault(name, trace)
 
 

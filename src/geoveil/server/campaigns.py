@@ -12,6 +12,7 @@ import msgspec
 
 from geoveil.document.campaign_ids import new_id
 from geoveil.server import conclusion as conclusions
+from geoveil.server import preparation as preparing
 from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
@@ -54,6 +55,7 @@ class Campaigns:
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._looked_at = self.clock()
+        self.preparations = preparing.Preparations(store, self.clock, self.settings, self._forget)
         self._began = False
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
@@ -68,6 +70,7 @@ class Campaigns:
     def create(self, settings: CampaignSettings) -> CampaignRecord:
         """Check the settings, design the first mechanism for people who may be anywhere, keep both.
 
+        Of many cells the mechanism is left to the worker, and the campaign says that it is being prepared.
         Raises ``InvalidInput`` with one sentence, or ``campaign-exists``.
         """
         settings.problems()
@@ -79,35 +82,50 @@ class Campaigns:
             raise exists
         settings = msgspec.structs.replace(settings, id=campaign)
         now = int(self.clock())
-        documents = conclusions.first_documents(settings, campaign, now)
+        first = None
+        if settings.grid.size <= preparing.AT_ONCE_CELLS:
+            documents = conclusions.first_documents(settings, campaign, now)
+            first = conclusions.record_of(documents, settings, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
-        if not self._store.create_campaign(record, conclusions.record_of(documents, settings, now)):
+        if not self._store.create_campaign(record, first):
             raise exists
         return record
 
     def draw(self, campaign: str, outlines: Sequence[Outline]) -> None:
         """Keep only the cells of a box that city limits cover, before anybody has reported.
 
-        A round with mechanisms for those cells follows the open one. A report that was drawn under the box
-        and comes later is counted in its own round, and enters no map. Raises ``unknown-campaign``,
-        ``campaign-ended``, ``area-fixed`` or ``invalid-campaign``.
+        A round with mechanisms for those cells follows the open one, or is prepared where they are many. A
+        report that was drawn under the box and comes later is counted in its own round, and enters no map.
+        Raises ``unknown-campaign``, ``campaign-ended``, ``area-fixed`` or ``invalid-campaign``.
         """
         if self._record(campaign).state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended keeps its area")
-        settings, current, now = self.settings(campaign), self._look(campaign), int(self.clock())
+        settings, now = self.settings(campaign), int(self.clock())
+        waits, last = self._store.preparation(campaign), self._store.last_round(campaign)
+        after = 0 if last is None else last.number
+        number = after + 1 if waits is None else waits.round
         space = MaskedGrid.covered(settings.grid, outlines)
-        documents = tuple(
-            replace(document, round=current.number + 1)
-            for document in conclusions.first_documents(settings, campaign, now, space)
-        )
-        begun = any(each.total for each in self._store.rounds(campaign))
-        following = conclusions.record_of(documents, settings, now)
-        if begun or not self._store.replace_document(following, after=current.number, at_s=now):
-            raise Problem(
-                "area-fixed",
-                "the area must be drawn before the first report; make another campaign for another area",
+        self._check_unreported(campaign)
+        if space.size > preparing.AT_ONCE_CELLS:
+            drawn = self._store.prepare(preparing.wanted_area(campaign, number, space))
+        else:
+            documents = tuple(
+                replace(document, round=number)
+                for document in conclusions.first_documents(settings, campaign, now, space)
             )
+            following = conclusions.record_of(documents, settings, now)
+            self._check_unreported(campaign)  # nobody has meanwhile
+            if waits is None:
+                drawn = self._store.replace_document(following, after=after, at_s=now)
+            else:
+                drawn = self._store.finish_preparation(waits, following, at_s=now)
         self._forget(campaign)
+        if not drawn:
+            raise _area_fixed()
+
+    def _check_unreported(self, campaign: str) -> None:
+        if any(each.total for each in self._store.rounds(campaign)):
+            raise _area_fixed()
 
     # -- looking up ------------------------------------------------------------------------------
 
@@ -158,13 +176,16 @@ class Campaigns:
     def mechanism(self, campaign: str) -> RoundRecord:
         """The round whose mechanism people should use now, at most a second old.
 
-        Raises ``campaign-paused`` or ``campaign-ended``, so that nobody draws a report for nothing.
+        Raises ``campaign-paused``, ``campaign-preparing`` or ``campaign-ended``, so that nobody draws a
+        report for nothing.
 
         While a closed round is being estimated, and after the last one, this is still that round.
         """
         since, current = self._current.get(campaign, (None, None))
         if current is None or not self._fresh(since):
-            current = self._look(campaign)
+            self._record(campaign)
+            self.check_running(campaign)
+            current = self._prepared(campaign)
         self.check_running(campaign)
         return current
 
@@ -180,7 +201,10 @@ class Campaigns:
         now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
         concluded = self._store.rounds_concluded(campaign)
-        state = conclusions.described(record, settings, every, latest, concluded, int(now))
+        waits = preparing.described_preparation(
+            self._store.preparation(campaign), ended=record.state == "ended"
+        )
+        state = conclusions.described(record, settings, every, latest, concluded, int(now), waits)
         with self._lock:  # what was read before a change, or before another's look, is not kept
             since, _ = self._states.get(campaign, (now, None))
             if self._changes[campaign] == changes and since <= now:
@@ -196,7 +220,8 @@ class Campaigns:
         estimate = self._store.estimate(campaign, number)
         if estimate is not None:
             return estimate
-        if number is not None and not 1 <= number <= self._look(campaign).number:
+        last = self._store.last_round(campaign)
+        if number is not None and not 1 <= number <= (0 if last is None else last.number):
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
         raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
@@ -240,8 +265,8 @@ class Campaigns:
         if published is not None:
             self._store.publish_map(campaign, int(self.clock()) if published else None)
         self._record(campaign)
-        current = self._look(campaign)
-        if state == "ended" and current.closed_at_s is None:
+        current = self._store.last_round(campaign)
+        if state == "ended" and current is not None and current.closed_at_s is None:
             self._close(current, self.settings(campaign).minimum_reports)
         self._forget(campaign)
 
@@ -267,10 +292,11 @@ class Campaigns:
     def close(self, campaign: str) -> int:
         """Close the open round by hand and say its number; one that is closed already stays so.
 
-        Raises ``unknown-campaign``, or ``round-too-small`` below the minimum of reports.
+        Raises ``unknown-campaign``, ``campaign-preparing``, or ``round-too-small`` below the minimum of
+        reports.
         """
         minimum = self.settings(campaign).minimum_reports
-        current = self._look(campaign)
+        current = self._prepared(campaign)
         if current.closed_at_s is None and not self._close(current, minimum):
             current = self._look(campaign)
             if current.closed_at_s is None:
@@ -284,12 +310,12 @@ class Campaigns:
     def next_round(self, campaign: str) -> int:
         """Open the next round now, with the mechanism of this one; its number.
 
-        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign`` or
-        ``campaign-ended``.
+        Reports of the round it ends enter the next estimate. Raises ``unknown-campaign``,
+        ``campaign-preparing`` or ``campaign-ended``.
         """
         if self._record(campaign).state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
-        current = self._look(campaign)
+        current = self._prepared(campaign)
         self._renew(current, self.settings(campaign), current.number + 1)
         return self._look(campaign).number
 
@@ -301,8 +327,9 @@ class Campaigns:
         if not self.clock.in_doubt:
             if not self._began:
                 self._open_above()
+            waiting = {each.campaign for each in self._store.preparations()}
             for campaign in self._known():
-                if campaign.state == "running":
+                if campaign.state == "running" and campaign.id not in waiting:
                     self._roll_over(self._look(campaign.id), self.settings(campaign.id))
             self._keep_house()
         else:
@@ -324,9 +351,16 @@ class Campaigns:
         copied_at_s = self._store.copied_at_s()
         if copied_at_s is not None:
             passed = MOST_ROUNDS_A_SECOND * max(0, int(self.clock()) - copied_at_s)
+            waiting = {each.campaign: each for each in self._store.preparations()}
             for campaign in self._store.campaigns():
+                if campaign.id in waiting:
+                    wanted = waiting[campaign.id]
+                    self._store.prepare(replace(wanted, round=wanted.round + passed))
+                    continue
+                if campaign.state == "ended":
+                    continue
                 current, settings = self._look(campaign.id), self.settings(campaign.id)
-                if campaign.state != "ended" and not self._finished(current, settings):
+                if not self._finished(current, settings):
                     self._renew(current, settings, current.number + 1 + passed)
             self._store.mark_copy(None)
         self._began = True
@@ -349,9 +383,9 @@ class Campaigns:
         )
         return now + for_s if claimed else 0
 
-    def release(self, campaign: str, number: int) -> None:
+    def release(self, closing: ClosingRecord) -> None:
         """Give a closing back that this process had taken."""
-        self._store.release(campaign, number)
+        self._store.release(closing.campaign, closing.round)
 
     def publish(self, work: conclusions.Work, conclusion: conclusions.Conclusion) -> bool:
         """Keep what a closing led to; ``False`` where another process has done so.
@@ -382,9 +416,16 @@ class Campaigns:
         current = None if before is None else self._store.round_of(before.mechanism)
         if current is None or current.closed_at_s is not None:
             current = self._store.last_round(campaign)
-            assert current is not None
+            if current is None:
+                raise Problem("campaign-ended", "the campaign ended before it could take reports")
         self._current[campaign] = (now, current)
         return current
+
+    def _prepared(self, campaign: str) -> RoundRecord:
+        """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
+        if self._record(campaign).state != "ended":
+            preparing.check_prepared(self._store.preparation(campaign))
+        return self._look(campaign)
 
     def _forget(self, campaign: str) -> None:
         self._changes[campaign] += 1
@@ -473,6 +514,13 @@ class Campaigns:
             None if before is None else (before.round, before.body),
             settings.ends_with(self._store.rounds_concluded(campaign)),
         )
+
+
+def _area_fixed() -> Problem:
+    return Problem(
+        "area-fixed",
+        "the area must be drawn before the first report; make another campaign for another area",
+    )
 
 
 def _remember(recent: dict[str, Any], key: str, value: Any, most: int) -> None:

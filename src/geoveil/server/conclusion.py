@@ -33,7 +33,7 @@ from geoveil.estimate.bars import ErrorBars
 from geoveil.position.positional import PositionalElastic
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, told_slots
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import AnyGrid, Grid, Space
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, Space
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 
 VERSION = 1
@@ -69,6 +69,11 @@ class Work:
     """The last round that has an estimate, and the body of that."""
     last: bool = False
     """Whether the campaign ends with this round."""
+
+    @property
+    def large(self) -> bool:
+        """Whether it takes long: more cells than a matrix is made of."""
+        return self.settings.grid.size > MATRIX_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +366,12 @@ def block_bars(bars: ErrorBars, space: Space, side: int) -> dict[str, Any]:
     )
     across = -(-grid.columns // side)
     rows, columns = np.divmod(cells, grid.columns)
-    block = rows // side * across + columns // side
-    members = np.zeros((across * -(-grid.rows // side), space.size))
-    members[block, np.arange(space.size)] = 1.0
-    low, high = bars.interval(LEVEL, members)
-    errors = bars.standard_error(members)
+    number = across * -(-grid.rows // side)
+    there, block = np.unique(rows // side * across + columns // side, return_inverse=True)
+    together = bars.of_groups(block)
+    low, high, errors = np.zeros(number), np.zeros(number), np.zeros(number)
+    low[there], high[there] = together.interval(LEVEL)
+    errors[there] = together.standard_error()
     return {
         "side": side,
         "columns": across,
@@ -454,6 +460,15 @@ def read_body(body: bytes) -> dict[str, Any]:
 # --- A campaign as everybody may know it
 
 
+class Told(msgspec.Struct):
+    """What the state of a campaign says of its latest estimate; the maps in its body are passed over."""
+
+    alarm: Any = None
+    drift: Any = None
+    choices: Any = None
+    manipulation_gain: Any = None
+
+
 def described(
     record: CampaignRecord,
     settings: CampaignSettings,
@@ -461,39 +476,46 @@ def described(
     latest: EstimateRecord | None,
     concluded: int,
     now_s: int,
+    preparation: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A campaign as plain JSON values: where it stands, what was counted, the latest estimate.
+
+    One whose mechanism is being made is ``preparing``; before its first round ``round`` is 0, there is no
+    ``mechanism``, and it does not expire.
 
     ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
     ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
     enough reports. The last round ends a campaign with its estimate,
     or without one when its document has expired.
     """
-    current = rounds[-1]
-    last = settings.ends_with(concluded + (current.closed_at_s is None))
-    if current.closed_at_s is None:
-        state = "finished" if last and now_s >= current.expires_at_s else "open"
-    else:
-        estimated = latest is not None and latest.round >= current.number
-        state = "finished" if last and estimated else "estimating"
+    current = rounds[-1] if rounds else None
+    state = "preparing"
+    if current is not None and preparation is None:
+        last = settings.ends_with(concluded + (current.closed_at_s is None))
+        if current.closed_at_s is None:
+            state = "finished" if last and now_s >= current.expires_at_s else "open"
+        else:
+            estimated = latest is not None and latest.round >= current.number
+            state = "finished" if last and estimated else "estimating"
     if record.state != "running":
         state = record.state
-    body = {} if latest is None else read_body(latest.body)
+    told = Told() if latest is None else msgspec.json.decode(latest.body, type=Told)
     return {
-        "id": current.campaign,
+        "id": record.id,
         "name": record.name,
         "state": state,
         "published": record.published_at_s is not None,
         "settings": msgspec.to_builtins(msgspec.structs.replace(settings, name=record.name)),
-        "round": current.number,
-        "mechanism": current.mechanism,
-        "expires": current.expires_at_s,
-        "reports_counted": {"round": current.total, "all": sum(each.total for each in rounds)},
+        "preparation": preparation,
+        "round": 0 if current is None else current.number,
+        "mechanism": None if current is None else current.mechanism,
+        "expires": None if current is None else current.expires_at_s,
+        "reports_counted": {
+            "round": 0 if current is None else current.total,
+            "all": sum(each.total for each in rounds),
+        },
         "rounds_closed": sum(each.closed_at_s is not None for each in rounds),
         "estimate": latest
         and {"round": latest.round, "reports": latest.reports, "made_at": latest.made_at_s},
-        "alarm": body.get("alarm"),
-        "drift": body.get("drift"),
-        "choices": body.get("choices"),
-        "manipulation_gain": body.get("manipulation_gain"),
+        **msgspec.structs.asdict(told),
     }

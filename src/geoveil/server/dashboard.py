@@ -200,7 +200,12 @@ def _space(evidence: Evidence) -> Space:
     "PUT /api/campaigns/{campaign}/area",
     "City limits: the cells of the box outside of them do not exist",
     Audience.OPERATOR,
-    {204: ("A mechanism for the cells inside is published.", {})},
+    {
+        204: (
+            "A mechanism for the cells inside is published, or is being made where they are many.",
+            {},
+        )
+    },
     problems=("invalid-geojson", "invalid-campaign", "area-fixed", "campaign-ended", "overloaded"),
     body=api.GEOJSON_SCHEMA,
 )

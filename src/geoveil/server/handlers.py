@@ -71,7 +71,12 @@ _CHANGES = msgspec.json.Decoder(api.Changes)
     "POST /api/campaigns",
     "Make a campaign",
     Audience.OPERATOR,
-    {201: ("The campaign is made and accepts reports.", {JSON: api.Created})},
+    {
+        201: (
+            "The campaign is made, and accepts reports; one of many cells when it is prepared.",
+            {JSON: api.Created},
+        )
+    },
     problems=("invalid-campaign", "campaign-exists"),
     body=CampaignSettings,
 )
@@ -114,7 +119,7 @@ async def listing(service: Service, request: Request) -> Response:
     "Rename, pause, resume, end or publish a campaign, or open its next round now",
     Audience.OPERATOR,
     {200: ("The state of the campaign.", {JSON: api.State})},
-    problems=("invalid-campaign", "campaign-ended"),
+    problems=("invalid-campaign", "campaign-preparing", "campaign-ended"),
     body=api.Changes,
 )
 async def change(service: Service, request: Request) -> Response:
@@ -155,7 +160,7 @@ async def delete(service: Service, request: Request) -> Response:
     "Close the round now",
     Audience.OPERATOR,
     {202: ("The round is closed; its estimate follows.", {JSON: api.Closed})},
-    problems=("round-too-small",),
+    problems=("round-too-small", "campaign-preparing", "campaign-ended"),
 )
 async def close(service: Service, request: Request) -> Response:
     """Close the open round by hand; its estimate and the next mechanism follow."""
@@ -199,7 +204,7 @@ async def state(service: Service, request: Request) -> Response:
         ),
         304: HELD,
     },
-    problems=("campaign-paused", "campaign-ended"),
+    problems=("campaign-paused", "campaign-preparing", "campaign-ended"),
 )
 async def mechanism(service: Service, request: Request) -> Response:
     """The current mechanism document."""
@@ -270,7 +275,16 @@ EVENT_STREAM = "text/event-stream"
 _LOOK_S = 1.0
 _HEARTBEAT_S = 15.0
 _EVENTS = {
-    "round": ("round", "state", "mechanism", "rounds_closed", "estimate", "name", "published"),
+    "round": (
+        "round",
+        "state",
+        "preparation",
+        "mechanism",
+        "rounds_closed",
+        "estimate",
+        "name",
+        "published",
+    ),
     "counts": ("round", "reports_counted"),
     "alarm": ("alarm", "manipulation_gain"),
 }

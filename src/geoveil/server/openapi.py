@@ -87,8 +87,8 @@ class Operation:
 # --- The bodies: types that decode and encode, and schemas of what is written elsewhere
 
 
-_MOST_REPORTS = 1 << 14
-"""4,096 cells in a row have a rim of about twice as many."""
+_MOST_REPORTS = 1 << 18
+"""65,536 cells in a row have a rim of about twice as many."""
 
 
 def _hexadecimal(digits: int, description: str) -> Meta:
@@ -204,6 +204,13 @@ class Made(msgspec.Struct, frozen=True):
     made_at: int
 
 
+class Preparation(msgspec.Struct, frozen=True):
+    """A round whose mechanism is being made, or the reason why it cannot be."""
+
+    round: int
+    problem: str | None
+
+
 class State(msgspec.Struct, frozen=True):
     """What everybody may know about a campaign. Times are seconds since 1970."""
 
@@ -213,9 +220,10 @@ class State(msgspec.Struct, frozen=True):
     state: str
     published: bool
     settings: CampaignSettings
+    preparation: Preparation | None
     round: int
-    mechanism: str
-    expires: int
+    mechanism: str | None
+    expires: int | None
     reports_counted: Totals
     rounds_closed: int
     estimate: Made | None

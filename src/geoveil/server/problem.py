@@ -43,6 +43,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "not-acceptable": Kind(406, "None of the accepted formats is offered"),
     "campaign-exists": Kind(409, "A campaign with this id exists"),
     "campaign-paused": Kind(409, "The campaign is paused", retry_after_s=60),
+    "campaign-preparing": Kind(409, "The mechanism is being made", retry_after_s=10),
     "area-fixed": Kind(409, "The campaign has reports, and keeps its area"),
     "round-too-small": Kind(409, "The round has too few reports to close"),
     "campaign-ended": Kind(410, "The campaign has ended"),

@@ -18,7 +18,7 @@ from geoveil.document.slots import MOST_SLOTS, Every, Slots
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.server.problem import Problem
-from geoveil.space import MATRIX_LIMIT, Box, Grid
+from geoveil.space import MOST_CELLS, Box, Grid
 from geoveil.store import RoundRecord
 
 NAME_LENGTH = 200
@@ -90,7 +90,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         tuple[float, float, float, float],
         Meta(description="South, west, north, east in degrees; west > east crosses ±180°."),
     ]
-    cell_km: Annotated[float, _between(0.01, 100.0, "Side of a cell; at most 4,096 cells in all.")]
+    cell_km: Annotated[float, _between(0.01, 100.0, "Side of a cell; at most 65,536 cells in all.")]
     epsilon_per_km: Annotated[
         float | None, _between(0.001, 1000.0, "The promise every mechanism of the campaign keeps.")
     ] = None
@@ -253,6 +253,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             )
         self._check_grid()
         self._check_slots()
+        self._check_counts()
         if self.trips:
             self._check_trips()
 
@@ -294,12 +295,18 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             raise InvalidSetting(
                 "slots", "slots must be at least 2; leave them out where there is one"
             )
+
+    def _check_counts(self) -> None:
+        slots = self.time_slots
+        number = 1 if slots is None else len(slots.names)
         levels, cells = len(self.promises_per_km or (0,)), self.grid.size
         if levels * number * cells > MOST_COUNTS:
+            slotted = "" if slots is None else f"slots ({number}) × "
+            fewer = "promises" if slots is None else "slots"
             raise InvalidSetting(
-                "slots",
-                f"slots ({number}) × promises ({levels}) × cells ({cells:,}) must be at most "
-                f"{MOST_COUNTS:,}; choose fewer slots or larger cells",
+                "promises_per_km" if slots is None else "slots",
+                f"{slotted}promises ({levels}) × cells ({cells:,}) must be at most {MOST_COUNTS:,}; choose "
+                f"fewer {fewer} or larger cells",
             )
 
     def _check_promises(self) -> None:
@@ -326,10 +333,10 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             cells = self.grid.size
         except GeoveilError as problem:
             raise InvalidSetting("box", str(problem)) from None
-        if not 2 <= cells <= MATRIX_LIMIT:
+        if not 2 <= cells <= MOST_CELLS:
             raise InvalidSetting(
                 "cell_km",
-                f"the box must have 2 to {MATRIX_LIMIT} cells, not {cells}; change the box or the size "
+                f"the box must have 2 to {MOST_CELLS:,} cells, not {cells:,}; change the box or the size "
                 "of its cells",
             )
 

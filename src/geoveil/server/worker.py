@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, Protocol
 
 from geoveil.errors import GeoveilError
 from geoveil.server.apart import ProcessApart, Stopped
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
+from geoveil.server.preparation import Prepared, Preparing, prepare
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
-from geoveil.store import ClosingRecord, StoreFailed
+from geoveil.store import ClosingRecord, PreparationRecord, StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
@@ -28,6 +29,8 @@ QUICK_S = 20.0
 """How long an estimate may keep others waiting; a longer one goes to a process for such."""
 LIMIT_S = 120.0
 """How long an estimate may take at all: what is ready then is published, and says what it lacks."""
+LARGE_LIMIT_S = 900.0
+"""The same where there are more cells than a mechanism is made of at once."""
 MOST_FAILURES = 10
 """Attempts at an estimate that fail before the round is given up and the campaign goes on."""
 LONGEST_WAIT_S = 300.0
@@ -60,23 +63,29 @@ _FAULTS: dict[type[Exception], str] = {
 }
 
 
+Job = ClosingRecord | PreparationRecord
+"""What there is to work on: a round that closed, or one that is to open."""
+AnyWork = Work | Preparing
+Outcome = Conclusion | Prepared
+
+
 class Estimator(ProcessApart):
-    """A process that concludes closings."""
+    """A process that concludes closings, and prepares rounds of many cells."""
 
     def conclude(
         self,
-        work: Work,
+        work: AnyWork,
         *,
         limit_s: float,
         keep: Callable[[], None] = lambda: None,
         keep_every_s: float = KEEP_EVERY_S,
-    ) -> Conclusion:
-        """What :func:`geoveil.server.conclusion.conclude` answers, from the process.
+    ) -> Outcome:
+        """What :func:`geoveil.server.conclusion.conclude` answers, from the process, or ``prepare``.
 
         Where it takes too long, dies or fails on the way: what it had by then, with ``unfinished``
         parts. ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
         """
-        ready: list[Conclusion] = []
+        ready: list[Outcome] = []
         try:
             return self._answer(work, ready, time.monotonic() + limit_s, keep, keep_every_s)
         except Exception as error:
@@ -90,12 +99,12 @@ class Estimator(ProcessApart):
 
     def _answer(
         self,
-        work: Work,
-        ready: list[Conclusion],
+        work: AnyWork,
+        ready: list[Outcome],
         until_s: float,
         keep: Callable[[], None],
         keep_every_s: float,
-    ) -> Conclusion:
+    ) -> Outcome:
         """The whole conclusion; those before it, less and less unfinished, go into ``ready``."""
         process, pipe = self._started()
         pipe.send((_told, (work,)))
@@ -103,7 +112,7 @@ class Estimator(ProcessApart):
             if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
                 keep()
                 continue
-            answer: Conclusion | Trace = pipe.recv()
+            answer: Outcome | Trace = pipe.recv()
             if isinstance(answer, Trace):
                 raise EstimatorFailed(answer)
             if not answer.unfinished:
@@ -112,8 +121,10 @@ class Estimator(ProcessApart):
         raise EstimatorLate("an estimate must be made in time")
 
 
-def _told(send: Callable[[Any], None], work: Work) -> Conclusion:
+def _told(send: Callable[[Any], None], work: AnyWork) -> Outcome:
     """The conclusion, and before it what there is so far."""
+    if isinstance(work, Preparing):
+        return prepare(work)
     return conclude_trips(work, send) if work.settings.trips else conclude(work, send)
 
 
@@ -125,10 +136,33 @@ class _TooLongHere(GeoveilError):
     """The estimate keeps others waiting."""
 
 
+class Desk(Protocol):
+    """Where jobs of one kind are taken from and their outcomes are kept."""
+
+    def claim(self, job: Any, *, for_s: int, held_until_s: int = 0) -> int:
+        """Take a job for a while, or have it longer: until when; 0 where another process has it."""
+
+    def release(self, job: Any) -> None:
+        """Give a job back."""
+
+    def work(self, job: Any) -> Any:
+        """The job with all that it needs, for another process."""
+
+    def publish(self, work: Any, outcome: Any) -> bool:
+        """Keep what came of it; ``False`` where another process has."""
+
+    def failed(self, job: Any) -> int:
+        """An attempt has failed; how many have."""
+
+    def give_up(self, job: Any) -> bool:
+        """Make no further attempt."""
+
+
 @dataclass(slots=True)
 class _Attempts:
-    """Where the work on one closing stands."""
+    """Where the work on one job stands."""
 
+    job: Job
     queued: bool = False
     failures: int = 0
     not_before_s: float = 0.0
@@ -138,12 +172,12 @@ class _Attempts:
 
 
 class _Lane:
-    """A queue of closings, the thread that works on them one after another, and its process."""
+    """A queue of jobs, the thread that works on them one after another, and its process."""
 
     def __init__(self, name: str, estimator: Estimator, limit_s: float) -> None:
         self.estimator = estimator
         self.limit_s = limit_s
-        self.queue: SimpleQueue[ClosingRecord | None] = SimpleQueue()
+        self.queue: SimpleQueue[Job | None] = SimpleQueue()
         self.name = name
         self.thread: Thread | None = None
 
@@ -162,14 +196,17 @@ class _Lane:
 
 
 class Worker:
-    """Works on closings and publishes what they lead to.
+    """Works on closings and preparations, and publishes what they lead to.
 
-    ``submit`` what ``Campaigns.tick`` returns, as often as it returns it: what waits, runs or failed a
-    moment ago is not taken twice. Estimates are made one after another; one that takes longer than
-    ``QUICK_S`` is left to a second process, as are the next ones of its campaign, so that a large
-    campaign keeps no small one waiting. ``event`` is told "estimate-made"; ``fault`` is told
-    "estimate-unfinished", "estimate-given-up", "estimate-failed", "estimator-lost", "estimator-late" or
-    "estimate-not-kept", and the trace of what was raised: no counts, no cells.
+    ``submit`` what ``Campaigns.tick`` and ``Preparations.waiting`` return, as often as they return it: what
+    waits, runs or failed a moment ago is not taken twice. Estimates are made one after another; one that
+    takes longer than ``QUICK_S`` is left to a second process, as are the next ones of its campaign, so that
+    a large campaign keeps no small one waiting; what has many cells begins there.
+
+    ``event`` is told "estimate-made", "campaign-prepared" or "preparation-refused"; ``fault`` is told
+    "estimate-unfinished", "estimate-given-up", "estimate-failed", "estimator-lost", "estimator-late",
+    "estimate-not-kept", or of preparations "preparation-failed" or "preparation-given-up", and the trace of
+    what was raised: no counts, no cells.
     """
 
     def __init__(
@@ -209,19 +246,19 @@ class Worker:
         self._quick.start(self._run)
         self._patient.start(self._run)
 
-    def submit(self, closing: ClosingRecord) -> bool:
-        """Take a closing, unless it is being worked on or must wait; whether it was taken."""
+    def submit(self, job: Job) -> bool:
+        """Take a job, unless it is being worked on or must wait; whether it was taken."""
         now = self._uptime()
         with self._lock:
             for key, old in list(self._attempts.items()):  # those another process has finished
                 if not old.queued and now - old.not_before_s > LONGEST_WAIT_S:
                     del self._attempts[key]
-            attempts = self._attempts.setdefault((closing.campaign, closing.round), _Attempts())
+            attempts = self._attempts.setdefault((job.campaign, job.round), _Attempts(job))
             if attempts.queued or now < attempts.not_before_s:
                 return False
-            attempts.queued = True
-        lane = self._patient if closing.campaign in self._slow else self._quick
-        lane.queue.put(closing)
+            attempts.queued, attempts.job = True, job
+        lane = self._patient if job.campaign in self._slow else self._quick
+        lane.queue.put(job)
         return True
 
     def stop(self, timeout_s: float = 5.0) -> bool:
@@ -237,83 +274,98 @@ class Worker:
             return False
         # what was taken and not finished is free at once, not when its time is up
         now = self._campaigns.clock()
-        for key, attempts in self._attempts.items():
+        for attempts in self._attempts.values():
             if now < attempts.claimed_until_s:
                 with suppress(GeoveilError):
-                    self._campaigns.release(*key)
+                    self._desk(attempts.job).release(attempts.job)
         return True
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _run(self, lane: _Lane) -> None:
-        while (closing := lane.queue.get()) is not None and not self._stopping.is_set():
-            self._try(lane, closing, self._attempts[closing.campaign, closing.round])
+    def _desk(self, job: Job) -> Desk:
+        """Where a job comes from."""
+        of_rounds = isinstance(job, PreparationRecord)
+        return self._campaigns.preparations if of_rounds else self._campaigns
 
-    def _try(self, lane: _Lane, closing: ClosingRecord, attempts: _Attempts) -> None:
-        """Work on a closing once, and tell what became of it."""
+    def _run(self, lane: _Lane) -> None:
+        while (job := lane.queue.get()) is not None and not self._stopping.is_set():
+            self._try(lane, job, self._attempts[job.campaign, job.round])
+
+    def _try(self, lane: _Lane, job: Job, attempts: _Attempts) -> None:
+        """Work on a job once, and tell what became of it."""
         began_s = time.monotonic()
+        prepares = isinstance(job, PreparationRecord)
         try:
-            published = self._published(lane, closing, attempts)
+            told = self._published(lane, job, attempts)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
         except _TooLongHere:
-            self._slow.add(closing.campaign)
-            self._patient.queue.put(closing)
+            self._slow.add(job.campaign)
+            self._patient.queue.put(job)
         except Exception as error:
             if not self._stopping.is_set():
-                self._fault(_FAULTS.get(type(error), "estimate-not-kept"), trace_of(error))
-            self._try_later(closing, attempts, isinstance(error, (EstimatorLost, EstimatorFailed)))
+                name = _FAULTS.get(type(error), "estimate-not-kept")
+                self._fault("preparation-failed" if prepares else name, trace_of(error))
+            self._try_later(job, attempts, isinstance(error, (EstimatorLost, EstimatorFailed)))
         else:
             with self._lock:
-                del self._attempts[closing.campaign, closing.round]
+                del self._attempts[job.campaign, job.round]
             if lane is self._patient and time.monotonic() - began_s < QUICK_S / 2:
-                self._slow.discard(closing.campaign)
-            if published and not self._stopping.is_set():
-                self._event("estimate-made")
+                self._slow.discard(job.campaign)
+            if told and not self._stopping.is_set():
+                self._event(told)
 
-    def _published(self, lane: _Lane, closing: ClosingRecord, attempts: _Attempts) -> bool:
-        """Make and publish the estimate of a closing; ``False`` where another process has."""
-        self._claim(closing, attempts)
-        work = self._campaigns.work(closing)
+    def _published(self, lane: _Lane, job: Job, attempts: _Attempts) -> str:
+        """Do a job and keep what came of it: what to tell; empty where another process has done it."""
+        self._claim(job, attempts)
+        desk = self._desk(job)
+        work: AnyWork = desk.work(job)
+        if work.large and lane is self._quick:
+            raise _TooLongHere
+        limit_s = max(lane.limit_s, LARGE_LIMIT_S) if work.large else lane.limit_s
         try:
-            conclusion = lane.estimator.conclude(
-                work, limit_s=lane.limit_s, keep=lambda: self._keep(closing, attempts)
+            outcome = lane.estimator.conclude(
+                work, limit_s=limit_s, keep=lambda: self._keep(job, attempts)
             )
         except EstimatorLate:
             if lane is self._quick:
                 raise _TooLongHere from None
             raise
-        if conclusion.unfinished:
+        if outcome.unfinished:
             if lane is self._quick:
                 raise _TooLongHere
-            self._fault("estimate-unfinished", Trace("Unfinished", conclusion.unfinished))
+            self._fault("estimate-unfinished", Trace("Unfinished", outcome.unfinished))
         while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
-            self._keep(closing, attempts)  # no round opens while nobody knows the time
-        return self._campaigns.publish(work, conclusion)
+            self._keep(job, attempts)  # no round opens while nobody knows the time
+        if not desk.publish(work, outcome):
+            return ""
+        return outcome.told if isinstance(outcome, Prepared) else "estimate-made"
 
-    def _try_later(self, closing: ClosingRecord, attempts: _Attempts, counts: bool) -> None:
+    def _try_later(self, job: Job, attempts: _Attempts, counts: bool) -> None:
         """Once more at the next look, then after 1, 2, 4 … seconds, and not for ever."""
         wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
         attempts.failures += 1
+        desk = self._desk(job)
         if counts and not self._stopping.is_set():
             with suppress(StoreFailed):
-                if self._campaigns.failed(closing) >= MOST_FAILURES:
-                    self._campaigns.give_up(closing)
-                    self._fault("estimate-given-up", Trace("GivenUp", ()))
+                if desk.failed(job) >= MOST_FAILURES:
+                    desk.give_up(job)
+                    what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
+                    self._fault(f"{what}-given-up", Trace("GivenUp", ()))
         self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
 
-    def _claim(self, closing: ClosingRecord, attempts: _Attempts) -> None:
-        """Take a closing, or have it as long again."""
-        attempts.claimed_until_s = self._campaigns.claim(
-            closing, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
+    def _claim(self, job: Job, attempts: _Attempts) -> None:
+        """Take a job, or have it as long again."""
+        attempts.claimed_until_s = self._desk(job).claim(
+            job, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
         )
         if not attempts.claimed_until_s:
-            raise WorkedElsewhere(f"round {closing.round} must be left to the process that has it")
+            raise WorkedElsewhere(f"round {job.round} must be left to the process that has it")
 
-    def _keep(self, closing: ClosingRecord, attempts: _Attempts) -> None:
-        """The claim outlives the estimate; a store that is gone for a moment does not end either."""
+    def _keep(self, job: Job, attempts: _Attempts) -> None:
+        """The claim outlives the work; a store that is gone for a moment does not end either."""
         with suppress(StoreFailed):
-            self._claim(closing, attempts)
+            self._claim(job, attempts)
 
     def _put_off(self, attempts: _Attempts, wait_s: float) -> None:
         with self._lock:

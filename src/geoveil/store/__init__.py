@@ -9,6 +9,7 @@ from geoveil.store.records import (
     EstimateRecord,
     NewerSchema,
     Overloaded,
+    PreparationRecord,
     RoundRecord,
     Snapshot,
     State,
@@ -18,6 +19,7 @@ from geoveil.store.records import (
 
 __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter",
-    "NewerSchema", "Overloaded", "RoundRecord", "Snapshot", "State", "Store", "StoreFailed", "Upload",
+    "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "Snapshot", "State", "Store",
+    "StoreFailed", "Upload",
     "copy_store", "open_store", "restore_backup", "write_backup",
 ]  # fmt: skip

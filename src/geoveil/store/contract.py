@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -12,6 +12,7 @@ from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import records
 from geoveil.store import statements as sql
+from geoveil.store.preparations import PreparationStore, prepare
 
 _AT_A_TIME = 10_000
 """Ids looked at in one transaction that forgets: reports are counted between two of these."""
@@ -30,7 +31,7 @@ Pending = dict[int, dict[bytes, tuple[int, int, int]]]
 uploads with one id, the first."""
 
 
-class Store(ABC):
+class Store(PreparationStore):
     """Campaigns, rounds, counts. Thread-safe; calls block until their commit.
 
     Reads see every commit that was acknowledged before they began. A database supplies transactions,
@@ -85,9 +86,14 @@ class Store(ABC):
 
     # -- campaigns and rounds --------------------------------------------------------------------
 
-    def create_campaign(self, campaign: records.CampaignRecord, first: records.RoundRecord) -> bool:
-        """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists."""
-        if first.campaign != campaign.id or first.number != 1:
+    def create_campaign(
+        self, campaign: records.CampaignRecord, first: records.RoundRecord | None
+    ) -> bool:
+        """Keep a campaign with its first round; ``False`` (and nothing kept) where the id exists.
+
+        Without a round it waits for the first to be prepared.
+        """
+        if first is not None and (first.campaign != campaign.id or first.number != 1):
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
         with self.writing() as run:
             keys = run(
@@ -96,8 +102,10 @@ class Store(ABC):
                 " ON CONFLICT (id) DO NOTHING RETURNING key",
                 **asdict(campaign),
             )
-            if keys:
+            if keys and first is not None:
                 sql.open_round(run, keys[0][0], first)
+            elif keys:
+                prepare(run, keys[0][0], records.PreparationRecord(campaign.id, 1))
         return bool(keys)
 
     def campaigns(self) -> list[records.CampaignRecord]:
@@ -446,7 +454,10 @@ class Store(ABC):
         locked = run(self.LOCKED, campaign=campaign)
         if not locked:
             return None
-        key, last, closed_at_s, total = run(sql.LAST_ROUND, campaign_key=locked[0][0])[0]
+        rows = run(sql.LAST_ROUND, campaign_key=locked[0][0])
+        if not rows:
+            return None
+        key, last, closed_at_s, total = rows[0]
         if last != number or closed_at_s is not None or total < least:
             return None
         run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", key=key, at_s=at_s)
@@ -498,7 +509,8 @@ def _open_after(
 ) -> bool:
     """Open a round where ``after`` is the last one and the campaign goes on."""
     key, state = campaign
-    if state == "ended" or run(sql.LAST_ROUND, campaign_key=key)[0][1] != after:
+    last = run(sql.LAST_ROUND, campaign_key=key)
+    if state == "ended" or not last or last[0][1] != after:
         return False
     sql.open_round(run, key, following)
     return True

@@ -137,6 +137,20 @@ class ClosingRecord:
     """Attempts that failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class PreparationRecord:
+    """A round that opens when its mechanisms are made, in a campaign that waits for it."""
+
+    campaign: str
+    round: int
+    space: bytes = b""
+    """Its cells as canonical JSON; empty for all of the box."""
+    failures: int = 0
+    """Attempts that failed."""
+    problem: str = ""
+    """Why it cannot be, in one sentence; empty while it may."""
+
+
 # --- The tables of a store as they travel from one database to another: names and columns, in order
 
 
@@ -151,6 +165,7 @@ _COLUMNS = {
     "closing": "round_key closed_at_s claimed_until_s failures given_up_at_s",
     "closing_tally": "closing_key round_key counts",
     "estimate": "round_key made_at_s reports body slots",
+    "preparation": "campaign_key number space claimed_until_s failures problem",
     "token": "digest label created_at_s",
     "upkeep": "key seen_at_s copied_at_s",
 }
@@ -181,7 +196,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

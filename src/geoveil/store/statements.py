@@ -95,6 +95,7 @@ DELETE_REST = (
     f"DELETE FROM closing_tally WHERE closing_key {_OF_ROUNDS}",
     f"DELETE FROM estimate WHERE round_key {_OF_ROUNDS}",
     f"DELETE FROM closing WHERE round_key {_OF_ROUNDS}",
+    "DELETE FROM preparation WHERE campaign_key = :campaign_key",
     "DELETE FROM round WHERE campaign_key = :campaign_key",
     "DELETE FROM campaign WHERE key = :campaign_key",
 )

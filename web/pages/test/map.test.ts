@@ -88,7 +88,7 @@ test("cells that a mask leaves out do not exist", () => {
   expect(known.filter(Boolean)).toHaveLength(2);
 });
 
-// --- Large grids, played by the test: the service itself has at most 4,096 cells
+// --- Large grids, played by the test: the service would need minutes to make their estimate
 
 let service: Service;
 let browser: Browser;

@@ -88,7 +88,11 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
       {state && (
         <>
           <Head state={state} live={live && !problem} />
-          {shown === undefined ? (
+          {state.preparation ? (
+            <p class="card lead" role="status">
+              {state.preparation.problem ? say.notPrepared(state.preparation.problem) : say.preparing}
+            </p>
+          ) : shown === undefined ? (
             <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>
           ) : (
             <Shown key={`${shown} ${drawn}`} state={state} round={shown} />

@@ -35,9 +35,11 @@ export interface State {
   readonly state: string;
   readonly published: boolean;
   readonly settings: CampaignSettings;
+  /** A round whose mechanism is being made, or why it cannot be. */
+  readonly preparation: { readonly round: number; readonly problem: string | null } | null;
   readonly round: number;
-  readonly mechanism: string;
-  readonly expires: number;
+  readonly mechanism: string | null;
+  readonly expires: number | null;
   readonly reports_counted: { readonly round: number; readonly all: number };
   readonly rounds_closed: number;
   readonly estimate: { readonly round: number; readonly reports: number; readonly made_at: number } | null;

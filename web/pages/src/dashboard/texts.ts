@@ -19,6 +19,7 @@ export const say = texts(
     back: "All campaigns",
     states: {
       running: "running",
+      preparing: "being prepared",
       open: "taking reports",
       estimating: "estimating",
       paused: "paused",
@@ -42,6 +43,9 @@ export const say = texts(
     mapOf: "The map",
     noEstimate: (minimum: string) =>
       `No map yet. The first one comes when a round with at least ${minimum} reports has closed.`,
+    preparing:
+      "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
+    notPrepared: (problem: string) => `The campaign could not be prepared and has ended: ${problem}.`,
     showing: "Show",
     estimate: "estimate",
     doubt: "how sure",
@@ -120,6 +124,7 @@ export const say = texts(
     back: "Alle Kampagnen",
     states: {
       running: "läuft",
+      preparing: "wird vorbereitet",
       open: "nimmt Meldungen an",
       estimating: "schätzt",
       paused: "angehalten",
@@ -142,6 +147,9 @@ export const say = texts(
     mapOf: "Die Karte",
     noEstimate: (minimum: string) =>
       `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${minimum} Meldungen geschlossen ist.`,
+    preparing:
+      "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
+    notPrepared: (problem: string) => `Die Kampagne konnte nicht vorbereitet werden und ist beendet: ${problem}.`,
     showing: "Zeigen",
     estimate: "Schätzung",
     doubt: "wie sicher",

@@ -31,6 +31,9 @@ import { Reveals } from "./reveals.tsx";
 import { Failed, Made, Sending, type Stage } from "./sending.tsx";
 import { say } from "./texts.ts";
 
+/** Until a campaign that is being prepared is looked at again. */
+const PREPARING_MS = 5000;
+
 export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
   const [attempt, setAttempt] = useState(0);
@@ -41,6 +44,12 @@ export function Page() {
       announce(typeof found === "string" ? say[found] : found.name);
     });
   }, [attempt]);
+  const waits = typeof campaign === "object" && campaign.state === "preparing";
+  useEffect(() => {
+    if (!waits) return;
+    const again = setTimeout(() => setAttempt(attempt + 1), PREPARING_MS);
+    return () => clearTimeout(again);
+  }, [campaign]);
   if (campaign === undefined) {
     return (
       <main class="page">
@@ -75,8 +84,13 @@ export function Page() {
         <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
         {campaign.state === "ended" && <p class="notice notice-warm">{say.ended}</p>}
+        {waits && (
+          <p class="notice" role="status">
+            {say.preparing}
+          </p>
+        )}
       </header>
-      <Participation />
+      {!waits && <Participation />}
     </>
   );
 }

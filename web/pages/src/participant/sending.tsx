@@ -75,14 +75,20 @@ function statusOf(stage: Stage, placed: boolean, trips: boolean): string {
   return stage === "sending" ? words.sending : "";
 }
 
+/** Problems of a campaign that pass. */
+const PASSING: Readonly<Record<string, string>> = {
+  "campaign-paused": say.paused,
+  "campaign-preparing": say.preparing,
+};
+
 /** Why nothing was reported, in the reader's words; what the service called it stands in brackets. */
 export function Failed({ failure: { reason, detail, sent } }: { failure: Failure }) {
-  const paused = reason === "problem" && detail === "campaign-paused";
+  const passing = reason === "problem" ? PASSING[detail ?? ""] : undefined;
   const title = reason === "waiting" ? words.waiting : sent ? words.refusedSent : words.refused;
   return (
     <div class="notice notice-warm" role="alert" data-reason={reason}>
-      <strong>{title}:</strong> {paused ? say.paused : `${say.reasons[reason]}.`}
-      {detail && !paused && <span class="soft"> ({detail})</span>}
+      <strong>{title}:</strong> {passing ?? `${say.reasons[reason]}.`}
+      {detail && !passing && <span class="soft"> ({detail})</span>}
       {reason === "accuracy" && ` ${words.coarse}`}
       {(reason === "promise" || reason === "budget") && ` ${words.limits}`}
     </div>
