@@ -23,6 +23,7 @@ from geoveil.space import MOST_CELLS, Grid, Hexagons, MapSpace, MaskedGrid
 from geoveil.space.outline import Outline
 
 _RUNS = 60
+_SEEDS = 10
 _BOX = (2.25, 48.82, 2.42, 48.90)
 
 
@@ -149,7 +150,7 @@ def _error(space: MapSpace, camouflage: float) -> float:
         space, epsilon_per_km=1.0, camouflage=camouflage, between="positions"
     )
     errors = []
-    for seed in range(5):
+    for seed in range(_SEEDS):
         lat, lng = space.plane.to_latlng(_people(seed))
         there = space.inside(lat=lat, lng=lng)
         cells = space.locate(lat=lat[there], lng=lng[there])

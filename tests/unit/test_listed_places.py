@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 import geoveil as gv
-from geoveil.campaign.positional_design import flat_weights
+from geoveil.campaign.flat_weights import flat_weights, least_loss_weights
 from geoveil.cli.program import program
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import InvalidInput, TooLarge
+from geoveil.position.cone import RoundedCone
+from geoveil.position.position_certificate import Law
 from geoveil.position.positional import PositionalElastic, centres_over, step_among
 from geoveil.space import space_from_dict
 
@@ -125,14 +128,53 @@ def test_a_campaign_goes_round(make: Any) -> None:
 def test_flat_weights_make_the_sum_even_among_places() -> None:
     space = places(60)
     centres = centres_over(space, step=200, rim=0)
-    from geoveil.position.cone import RoundedCone
-
     kernel = RoundedCone(1.0, 0.87 * space.cell_km)
     away = np.hypot(*np.moveaxis(centres.points_km[:, None] - centres.points_km, -1, 0))
     flat, even = flat_weights(centres, kernel, space.cell_km), np.full(60, 1 / 60)
     spread = [np.std(np.log(kernel.values(away) @ weights)) for weights in (flat, even)]
     assert spread[0] < 0.6 * spread[1]
     assert flat.min() > 0.02 / 60
+
+
+@pytest.mark.parametrize("number", [2, 3, 60])
+def test_weights_of_least_loss_bring_the_worst_position_down(number: int) -> None:
+    space = places(number)
+    centres, cone = centres_over(space, step=200, rim=0), RoundedCone(1.0, 0.87 * space.cell_km)
+    least = least_loss_weights(centres, cone, space.cell_km)
+    assert least.sum() == pytest.approx(1.0)
+    assert least.min() >= 0.39 / number
+    flat = flat_weights(centres, cone, space.cell_km)
+    ours, theirs = (Law(centres, each, cone).certify().epsilon_per_km for each in (least, flat))
+    assert ours <= theirs * (1.0 if number > 3 else 1.05)
+    if number == 60:
+        assert ours < 0.95 * theirs
+    again = least_loss_weights(centres, RoundedCone(1.02, cone.radius_km), space.cell_km, least)
+    assert np.abs(np.log(again / least)).max() < 0.7
+
+
+def test_the_sharpest_law_of_hexagons_is_nearly_as_steep_as_that_of_squares() -> None:
+    cells = hexagons()
+    squares = gv.Grid.from_polygon(LIMITS, cell_km=cells.cell_km)
+    ours, theirs = (
+        gv.elastic(space, epsilon_per_km=1.0, camouflage=0.0, between="positions")
+        for space in (cells, squares)
+    )
+    assert ours.certified_epsilon_per_km <= 1.0
+    assert ours.beta_per_km > 0.92 * theirs.beta_per_km
+    assert ours.weights.min() >= 0.39 * ours.weights.mean()
+
+
+def test_islands_far_apart_take_no_more_memory() -> None:
+    north = [[[x, y + 6.0] for x, y in LIMITS["coordinates"][0]]]
+    both = {"type": "MultiPolygon", "coordinates": [LIMITS["coordinates"], north]}
+    space = gv.Hexagons(both, resolution=7)
+    centres, cone = centres_over(space, step=200, rim=0), RoundedCone(0.5, 0.87 * space.cell_km)
+    tracemalloc.start()
+    least = least_loss_weights(centres, cone, space.cell_km)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 60e6
+    assert least.min() >= 0.39 / space.size
 
 
 def test_places_that_are_too_close() -> None:

@@ -1,0 +1,257 @@
+"""Weights that make Z flat: by least squares, or so that the worst position loses least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+from scipy import fft
+from scipy.spatial import cKDTree
+
+from geoveil.arrays import FloatArray
+from geoveil.errors import InvalidInput
+from geoveil.position.centres import Centres, Lattice
+from geoveil.position.cone import RoundedCone
+
+_LEAST_SHARE = 0.05
+"""Of the mean weight: every centre stays reportable."""
+_SLOPE_WEIGHT = 3.0
+"""How much more a slope of Z counts than its height: slopes are what costs ε."""
+_STEPS, _STEPS_OF_MANY = 300, 20
+"""Least squares end here at the latest; on large grids the rest moves no edge by more than a thousandth."""
+_FEW_PLACES = 1_024
+_ENTRIES = 1 << 20
+"""Pairs of a position and a place that are looked at together."""
+_EDGE = 64
+"""Positions on the edge of the rectangle, at most, and four for each place."""
+_WAYS = 32
+"""Directions in which the loss at a position is looked at."""
+_SHARPNESS = 60.0
+"""The worst loss is taken as log Σ e^{60·loss}/60, in parts of β, which has a gradient."""
+_LEAST_OF_LOSS = 0.4
+"""Of the mean weight, where the worst loss is brought down: nearly the same β as with 5 %, a tenth of the
+leverage of a fake report, and no larger error."""
+_ROUNDS = 100
+
+
+def flat_weights(centres: Centres, cone: RoundedCone, cell_km: float) -> FloatArray:
+    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0 by least squares, as :func:`flat_on_grid` does.
+
+    Among places the positions are those at every half cell (whole cell, where places are many) of the
+    rectangle that have a place within a cell.
+    Cost: some hundred products with a matrix of 12 (or 3) entries for every two places.
+    """
+    if centres.lattice is not None:
+        return flat_on_grid(centres, cone)
+    return _Around(centres, cone, cell_km).flat()
+
+
+def least_loss_weights(
+    centres: Centres, cone: RoundedCone, cell_km: float, start: FloatArray | None = None
+) -> FloatArray:
+    """c ≥ 40 % of the mean for which the worst of many positions loses least, among places.
+
+    The loss at x is max_y |a_y − g|. Least squares make most positions lose little; but a promise is about
+    the worst, such as a corner of the rectangle where no place is and all reports lie on one side. Looked at
+    are the positions of :func:`flat_weights`, others at every cell of the rectangle, and its edge at every
+    quarter of one; in 32 directions of y. ``start`` are weights of a similar β, if any.
+    Cost: at most a hundred times six products with such a matrix.
+    """
+    around = _Around(centres, cone, cell_km)
+    return around.of_least_loss(around.flat() if start is None else start)
+
+
+class _Around:
+    """Positions around places, with k(x − y) and k·a_y/β for each position x (rows) and place y."""
+
+    def __init__(self, centres: Centres, cone: RoundedCone, cell_km: float) -> None:
+        self._centres, self._cone, self._cell_km = centres, cone, cell_km
+        pitch_km = cell_km * (0.5 if centres.size <= _FEW_PLACES else 1.0)
+        tree = cKDTree(centres.points_km)
+        # far from all places no more positions than places, however wide the rectangle
+        width, height = np.ptp(centres.rectangle_km, axis=0).tolist()
+        apart_km = max(2.0 * pitch_km, math.sqrt(width * height / centres.size))
+        along_km = max(0.5 * pitch_km, (width + height) / (2.0 * centres.size + _EDGE))
+        fine, coarse = (_mesh(*self._axes(step)) for step in (pitch_km, apart_km))
+        near, far = tree.query(fine)[0] <= cell_km, tree.query(coarse)[0] > cell_km
+        close = np.concatenate((centres.points_km, fine[near]))
+        self._close = len(close)
+        self._places = np.concatenate((close, coarse[far], self._edge(along_km)))
+        size = len(self._places), centres.size
+        self._near, self._east, self._north = (np.empty(size) for _ in range(3))
+        self._ways = np.zeros((2, len(self._places), _WAYS))
+        step = max(1, _ENTRIES // centres.size)
+        for start in range(0, len(self._places), step):
+            self._fill(slice(start, start + step))
+
+    def _axes(self, pitch_km: float) -> list[FloatArray]:
+        low, high = self._centres.rectangle_km
+        return [
+            np.linspace(a, b, max(2, math.ceil((b - a) / pitch_km) + 1))
+            for a, b in zip(low, high, strict=True)
+        ]
+
+    def _edge(self, pitch_km: float) -> FloatArray:
+        east, north = self._axes(pitch_km)
+        along, up = _mesh(east, north[[0, -1]]), _mesh(east[[0, -1]], north)
+        return np.concatenate((along, up))
+
+    def _fill(self, part: slice) -> None:
+        away = self._places[part, None] - self._centres.points_km
+        slopes = self._cone.slopes(away[..., 0], away[..., 1])
+        steep = slopes.rate / self._cone.beta_per_km
+        east, north = steep * away[..., 0], steep * away[..., 1]
+        self._near[part] = slopes.value
+        self._east[part], self._north[part] = slopes.value * east, slopes.value * north
+        # of the centres in every direction, the one whose slope is steepest
+        turn = (np.arctan2(north, east) / (2.0 * np.pi) + 0.5) * _WAYS
+        way, size = np.minimum(turn.astype(np.int64), _WAYS - 1), np.hypot(east, north)
+        row = np.arange(len(way))
+        for number in range(_WAYS):
+            there = np.where(way == number, size, 0.0)
+            steepest = there.argmax(axis=1)
+            found = there[row, steepest] > 0.0
+            for axis, slope in enumerate((east, north)):
+                self._ways[axis, part, number] = np.where(found, slope[row, steepest], 0.0)
+
+    def flat(self) -> FloatArray:
+        """By least squares: Z = 1 and ∇Z = 0 at the positions near places."""
+        mean = 2.0 * np.pi / (self._cone.beta_per_km * self._cell_km) ** 2 + 1.0
+        parts = (
+            (self._near[: self._close], 1.0 / mean, 1.0),
+            (self._east[: self._close], _SLOPE_WEIGHT / mean, 0.0),
+            (self._north[: self._close], _SLOPE_WEIGHT / mean, 0.0),
+        )
+
+        def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+            total, gradient = 0.0, np.zeros(weights.size)
+            for rows, scale, target in parts:
+                off = scale * (rows @ weights) - target
+                total += float(off @ off)
+                gradient += 2.0 * scale * (off @ rows)
+            return total, gradient
+
+        return _least(loss, self._centres.size)
+
+    def of_least_loss(self, start: FloatArray) -> FloatArray:
+        """From weights on, until the worst position loses no less; over the logarithms of the weights."""
+        (ways_east, ways_north), size = self._ways, start.size
+
+        def loss(logarithms: FloatArray) -> tuple[float, FloatArray]:
+            weights = np.exp(logarithms)
+            total = self._near @ weights
+            east, north = self._east @ weights / total, self._north @ weights / total  # g
+            off_east, off_north = ways_east - east[:, None], ways_north - north[:, None]
+            away = np.sqrt(off_east**2 + off_north**2 + 1e-12)
+            worst = float(away.max())
+            share = np.exp((away - worst) * _SHARPNESS)
+            sum_of_shares = float(share.sum())
+            share /= sum_of_shares * away
+            by_east = -(share * off_east).sum(axis=1) / total
+            by_north = -(share * off_north).sum(axis=1) / total
+            gradient = by_east @ self._east + by_north @ self._north
+            gradient -= (by_east * east + by_north * north) @ self._near
+            # the loss does not depend on the scale of the weights: hold their mean at one
+            off = float(weights.mean()) - 1.0
+            value = worst + math.log(sum_of_shares) / _SHARPNESS + off * off
+            return value, (gradient + 2.0 * off / size) * weights
+
+        result = scipy.optimize.minimize(
+            loss,
+            np.log(np.maximum(start / start.mean(), _LEAST_OF_LOSS)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(math.log(_LEAST_OF_LOSS), None)] * size,
+            options={"maxiter": _ROUNDS},
+        )
+        weights: FloatArray = np.exp(result.x)
+        return weights / weights.sum()
+
+
+def _mesh(east: FloatArray, north: FloatArray) -> FloatArray:
+    return np.stack(np.meshgrid(east, north), axis=-1).reshape(-1, 2)
+
+
+def flat_on_grid(centres: Centres, cone: RoundedCone) -> FloatArray:
+    """c ≥ 5 % of the mean that brings Z to 1 and ∇Z to 0, by least squares, at every half cell.
+
+    Minimises Σ_x (Z − 1)² + (3|∇Z|/β)² over the positions x on a lattice of half cells; under a mask over
+    those in cells that exist, since nothing can be done about Z where there are no centres.
+    Cost: some hundred steps of twelve FFTs, twenty above 4,096 cells.
+    """
+    lattice = centres.lattice
+    if lattice is None:
+        raise InvalidInput("only weights on a grid can be flattened")
+    cell_km, shape = lattice.step * centres.pitch_km, lattice.shape
+    size = (lattice.rows + 1, lattice.columns + 1)
+    mean = (
+        2.0 * np.pi / (cone.beta_per_km * cell_km) ** 2 + 1.0
+    )  # about Σ k, so that weights are about 1
+    terms = []
+    for east_at in (0.0, -0.5):
+        for north_at in (0.0, -0.5):
+            east, north = lattice.offsets(east_at, north_at)
+            slopes = cone.slopes(east * cell_km, north * cell_km)
+            steep = -_SLOPE_WEIGHT * slopes.value * slopes.rate / cone.beta_per_km * cell_km
+            inside = np.outer(
+                _within(
+                    size[0], north_at, lattice.rim, lattice.step, centres.low[1], centres.high[1]
+                ),
+                _within(
+                    size[1], east_at, lattice.rim, lattice.step, centres.low[0], centres.high[0]
+                ),
+            )
+            inside *= _on_cells(lattice, east_at < 0.0, north_at < 0.0)
+            for kernel, target in ((slopes.value, 1.0), (steep * east, 0.0), (steep * north, 0.0)):
+                terms.append((fft.rfft2(kernel / mean), target, inside))
+
+    def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+        spectrum = fft.rfft2(lattice.spread(weights), shape)
+        total, gradient = 0.0, np.zeros_like(spectrum)
+        for kernel, target, inside in terms:
+            off = (fft.irfft2(spectrum * kernel, shape)[: size[0], : size[1]] - target) * inside
+            total += float((off**2).sum())
+            gradient += fft.rfft2(off, shape) * kernel.conj()
+        return total, 2.0 * lattice.gather(fft.irfft2(gradient, shape))
+
+    return _least(loss, centres.size, _STEPS_OF_MANY if lattice.many else _STEPS)
+
+
+def _least(
+    loss: Callable[[FloatArray], tuple[float, FloatArray]], size: int, steps: int = _STEPS
+) -> FloatArray:
+    """The weights of the least loss (value and gradient), none below 5 % of the mean, with a sum of one."""
+    result = scipy.optimize.minimize(
+        loss,
+        np.ones(size),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(_LEAST_SHARE, None)] * size,
+        options={
+            "maxiter": steps,
+            "maxcor": 20,
+            "ftol": 1e-10,
+        },
+    )
+    flat: FloatArray = result.x / result.x.sum()
+    return flat
+
+
+def _on_cells(lattice: Lattice, west: bool, south: bool) -> FloatArray:
+    """(rows + 1, columns + 1): 1 at the centres of cells that exist, or half a cell west or south of them."""
+    found = np.zeros((lattice.rows + 1, lattice.columns + 1))
+    rows, columns = (slice(lattice.rim, lattice.rim + size) for size in lattice.inner_shape)
+    found[rows, columns] = lattice.spread_inner(np.ones(lattice.inner))
+    if south:  # which is half a cell north of the cell before
+        found[1:] = np.maximum(found[1:], found[:-1])
+    if west:
+        found[:, 1:] = np.maximum(found[:, 1:], found[:, :-1])
+    return found
+
+
+def _within(size: int, at: float, rim: int, step: int, low: int, high: int) -> FloatArray:
+    """Which nodes, so far from the centres of one row or column, lie in the rectangle: 1 or 0."""
+    places = (np.arange(size) - rim + at) * step
+    return ((places >= low) & (places <= high)).astype(np.float64)
