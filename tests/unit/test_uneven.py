@@ -108,8 +108,19 @@ def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None
 def test_even_crowds_are_mapped_as_even_ones() -> None:
     cells, _ = people_at_one_place(seed=21)
     inside = np.random.default_rng(22).random((PEOPLE, 2)) - 0.5
-    found = estimated(cells, inside, seed=23)
+    found = estimated(cells, inside, seed=23, epsilon_per_km=4.0)
     assert "evenly" not in found.stopped
+
+
+@pytest.mark.parametrize(("epsilon_per_km", "opened"), [(0.7, False), (0.8, True), (1.0, True)])
+def test_where_reports_cannot_tell_people_are_not_taken_to_stand_evenly(
+    epsilon_per_km: float, opened: bool
+) -> None:
+    """Where it matters to the map; error bars and their words begin to differ above ε·cell = 1."""
+    cells, inside = people_at_one_place(seed=11)
+    found = estimated(cells, inside, seed=12, epsilon_per_km=epsilon_per_km)
+    assert ("evenly" in found.stopped) is opened
+    assert "evenly" not in found.errors.method
 
 
 def test_cells_that_are_small_for_their_promise_have_no_places() -> None:
@@ -150,7 +161,9 @@ def test_bars_hold_wherever_people_stand(
         held.append((low <= shares(cells)) & (shares(cells) <= high))
         if matrix_cells:
             with monkeypatch.context() as patch:
-                patch.setattr(uncertainty.PlacesOfAll, "of", lambda observations, across=3: None)
+                patch.setattr(
+                    uncertainty.PlacesOfAll, "of", lambda observations, across=3, shows=1.0: None
+                )
                 low, high = estimated(cells, inside, seed=200 + seed).interval(0.95)
             held_as_even.append((low <= shares(cells)) & (shares(cells) <= high))
     assert np.mean(held) >= 0.75
@@ -227,7 +240,7 @@ def test_the_alarm_takes_uneven_crowds_for_people(monkeypatch: pytest.MonkeyPatc
     )
     estimate = IterativeBayesianUpdate().fit(tally)
     assert not PoisoningAlarm().check(tally, estimate).raised
-    monkeypatch.setattr(PlacesOfAll, "of", lambda observations, across=3: None)
+    monkeypatch.setattr(PlacesOfAll, "of", lambda observations, across=3, shows=1.0: None)
     assert PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised
 
 

@@ -204,3 +204,58 @@ def test_reports_follow_their_rows_however_many_are_drawn_at_once(
     for row, reports in zip(rows, drawn, strict=True):
         shares = np.bincount(reports, minlength=row.size) / 1000
         assert np.abs(shares - row / row.sum()).max() < 0.06
+
+
+# -- draws for crowds ------------------------------------------------------------------------------
+
+
+def everywhere(law: WholeLaw) -> IntArray:
+    """(k, 2): every place of the lattice in the rectangle."""
+    (west, south), (east, north) = law.centres.low, law.centres.high
+    places = np.meshgrid(np.arange(west, east + 1), np.arange(south, north + 1))
+    return np.stack(places, axis=-1).reshape(-1, 2)
+
+
+@pytest.mark.parametrize("side", [1, 3, 8, 100])
+@pytest.mark.parametrize("rim", [0, 1])
+def test_the_bound_of_a_square_holds_at_all_its_places(side: int, rim: int) -> None:
+    """And is reached at one of them, so that no more draws are refused than must be."""
+    law = some_law(rim=rim)
+    raised = law.table.copy()
+    raised[5] = raised[4] + 1  # no kernel, but a rounded one may rise by one where it is flat
+    object.__setattr__(law, "stated", raised)
+    del law.__dict__["table"]
+    places = everywhere(law)
+    squares, square = np.unique((places - law.centres.low) // side, axis=0, return_inverse=True)
+    bound = law._bound_over(squares * side + law.centres.low, side)[square.ravel()]
+    kernel = law.rows_at(places) // law.weights
+    assert (bound >= kernel).all()
+    assert (
+        side > 1 or (bound == np.maximum(kernel, np.where(kernel == raised[4], raised[5], 0))).all()
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("beta", [0.2, 2.0, 12.0])
+def test_a_crowd_draws_from_the_rows_of_its_places(beta: float) -> None:
+    """Five places, some in one square, some outside: each drawn from its own row, exactly."""
+    from contract.statistics import assert_follows
+
+    law = some_law(beta, rim=1)
+    places = np.array([(0, 0), (1, 2), (9, 3), (24, 16), (10_000, -50)])
+    which = np.tile(np.arange(5), 20_000)
+    drawn = law.sample(places[which], seeded(31))
+    rows = law.rows_at(places).astype(float)
+    for number in range(5):
+        assert_follows(drawn[which == number], rows[number] / rows[number].sum())
+
+
+def test_a_crowd_is_drawn_for_in_squares_and_a_few_people_one_by_one() -> None:
+    law = some_law(weights=np.full(12, 2**26))
+    made: list[int] = []
+    rows_at = law.rows_at
+    object.__setattr__(law, "rows_at", lambda steps: (made.append(len(steps)), rows_at(steps))[1])
+    law.sample(np.zeros((7, 2), dtype=np.int64), seeded(1))
+    assert made.pop() == 7
+    law.sample(np.zeros((100_000, 2), dtype=np.int64), seeded(1))
+    assert sum(made) < 1_000, "whoever was refused six times"

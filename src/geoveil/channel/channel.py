@@ -135,6 +135,8 @@ class Channel(Promising, Shown, Operator):
         """(reports, 2): east and north of cell 0, in cells, where some reports name places beside a grid."""
         return None
 
+    loss_across_cell: float = 0.0
+    """ε times the side of a cell, where the law depends on the position in it."""
     positions_across: int = 1
     """A cell has so many positions a side where the law depends on the position in it."""
 

@@ -21,12 +21,12 @@ from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, em_path, full_support
 from geoveil.estimate.slot_maps import SlotMaps, fit_slots
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
-from geoveil.estimate.uneven import PlacesOfAll
+from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
 _LEAST_STEPS = 50
 """A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
 _NOTICED = 3.0
-"""Nats over all reports by which leaving open where in their cells people stand must predict better."""
+"""Nats over all reports by which people taken to stand evenly in their cells must predict better."""
 
 
 class _Unknowns(NamedTuple):
@@ -45,8 +45,8 @@ class IterativeBayesianUpdate:
 
     Law: θ_x ← θ_x Σ_z q_z C[x,z]/(θC)_z from a start with full support; with several tallies the
     columns of all channels stand side by side, each report with its share of all reports. Where a cell is
-    wide for its promise (ε·cell above one, between positions), cross-validation also chooses whether people
-    stand evenly in their cells or wherever the reports say.
+    wide for its promise (ε·cell above 0.75, between positions), people stand wherever in their cells the
+    reports say, unless cross-validation finds that they stand evenly.
     ``stop`` is ``CrossValidated()``, ``Steps(n)``, ``CertifiedWithin(t)`` or ``LikelihoodChange(t)``;
     ``accelerate`` is ``Squarem()`` or ``ActiveSetNewton()`` on the way to the exact maximum;
     ``uncertainty`` is ``FisherInformation()`` (the default) or ``Bootstrap()``. With ``device="cuda"``, or a
@@ -135,11 +135,14 @@ class IterativeBayesianUpdate:
         return operator if backend is None else MovedOperator(operator, backend)
 
     def _unknowns(self, observations: fitted.Observations) -> _Unknowns:
-        """The cells; or the places in them, where held-out reports are predicted better so."""
+        """The cells; or the places in them, unless held-out reports are predicted better by the cells.
+
+        Crowds of real cities stand unevenly, and held-out reports can seldom tell near ε·cell = 1.
+        """
         first = full_support(host_array(self.start), observations.space.size)
         operator = self.moved(observations.operator)
         cells = _Unknowns(operator, first, self.stop, lambda found: found)
-        places = PlacesOfAll.of(observations)
+        places = PlacesOfAll.of(observations, shows=MAP_SHOWS)
         if places is None or not isinstance(self.stop, stopping.CrossValidated):
             return cells
         meter = stopping.Meter(self.progress)
@@ -150,7 +153,7 @@ class IterativeBayesianUpdate:
             for (operator, start), half in zip(starts, halves, strict=True)
         )
         meter.at(1.0)
-        if free.held_out <= even.held_out + _NOTICED:
+        if even.held_out > free.held_out + _NOTICED:
             return cells._replace(stop=even.rule)
         words = f"{free.rule.words}, people not taken to stand evenly in their cells"
         return _Unknowns(*starts[1], replace(free.rule, words=words), places.by_cell)

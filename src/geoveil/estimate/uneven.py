@@ -1,8 +1,8 @@
 """People who do not stand evenly in their cells: what that does to a map and to its error bars.
 
-Between positions a report depends on where in its cell somebody stands. Reports of a cell tell little about
-that, and it matters little, while the promise times the side of a cell is at most one. Beyond, a crowd at
-one edge of its cell looks like people in the next one.
+Between positions a report depends on where in its cell somebody stands. It matters little while the promise
+times the side of a cell is small. Near one it moves the map, beyond one its error bars and the alarm too: a
+crowd at one edge of its cell looks like people in the next one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from geoveil.channel.channel import Information, Places, Tally
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.estimate import fitted
 
-_NOTICEABLE = 3
-"""Places a side of a cell from which on it matters where in a cell people stand."""
+MAP_SHOWS = 0.75
+"""ε·cell above which where people stand in their cells moves the map."""
+_BARS_SHOW = 1.0 + 1e-9
+"""ε·cell above which it moves more than error bars allow for."""
 _WIDTH = np.sqrt(1.0 / 12.0)
 """The standard deviation of a place in a cell, along a side, in cells."""
 
@@ -32,12 +34,14 @@ class PlacesOfAll:
         self.operator: Operator = first if len(parts) == 1 else StackedOperator(parts)
 
     @classmethod
-    def of(cls, observations: fitted.Observations, across: int = 3) -> PlacesOfAll | None:
-        """Those of all tallies, ``across``² in a cell; ``None`` where it does not matter, or is not known,
-        where people stand."""
+    def of(
+        cls, observations: fitted.Observations, across: int = 3, *, shows: float = _BARS_SHOW
+    ) -> PlacesOfAll | None:
+        """Those of all tallies, ``across``² in a cell; ``None`` where ε·cell is at most ``shows``, or it is
+        not known where people stand."""
         tallies = observations.tallies
-        widest = max(tally.channel.positions_across for tally in tallies)
-        if widest < _NOTICEABLE or any(tally.operator is not tally.channel for tally in tallies):
+        steepest = max(tally.channel.loss_across_cell for tally in tallies)
+        if steepest <= shows or any(tally.operator is not tally.channel for tally in tallies):
             return None
         parts = [tally.channel.places(across) for tally in tallies]
         known = [part for part in parts if part is not None]

@@ -186,13 +186,20 @@ class PositionalElastic(Mechanism):
     # -- products ------------------------------------------------------------------------------
 
     @cached_property
+    def loss_across_cell(self) -> float:  # type: ignore[override]
+        """ε·cell; nothing among places, where people stand as the space says."""
+        if isinstance(self.space, Points):
+            return 0.0
+        promise = self.guarantee
+        assert isinstance(promise, BetweenPositions)
+        return promise.epsilon_per_km * self.space.cell_km
+
+    @cached_property
     def positions_across(self) -> int:  # type: ignore[override]
         """Two up to ε·cell = 1, then three: so that error bars cover (docs/guarantee.md)."""
         if isinstance(self.space, Points):
-            return 1  # people stand where the space says
-        promise = self.guarantee
-        assert isinstance(promise, BetweenPositions)
-        return 2 if promise.epsilon_per_km * self.space.cell_km <= 1.0 + 1e-9 else 3
+            return 1
+        return 2 if self.loss_across_cell <= 1.0 + 1e-9 else 3
 
     @cached_property
     def _spread(self) -> SpreadKernel | ListedKernel:

@@ -31,6 +31,12 @@ _OFF = 0.51
 """How far an entry may lie from the kernel, in units: half of one, and the last digit of a logarithm."""
 _ROWS = 1 << 22
 """How many entries of rows are held at once while drawing."""
+_BLOCK = 0.7
+"""β times the side of the squares whose people are drawn for together."""
+_CROWD = 8
+"""People in such a square, on average, from which on one row for the square saves work."""
+_TRIES = 6
+"""Draws from the row of a square; whoever still has none gets a row of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +146,14 @@ class WholeLaw:
     def rows_at(self, steps: IntArray) -> IntArray:
         """(k, 2) positions in steps of the lattice → (k, reports): weight × kernel, whole numbers."""
         offsets = self.centres.moved_inside(steps)[:, None] - self.centres.points
+        return self.weights * self.table[self._distance(offsets)]
+
+    def _distance(self, offsets: IntArray) -> IntArray:
+        """(…, 2) steps → the entry of T: whole steps between two places."""
         square = (offsets**2).sum(axis=-1)
         distance = np.sqrt(square.astype(np.float64)).astype(np.int64)
         distance -= distance**2 > square  # a root may have been rounded up to a whole number
-        return self.weights * self.table[np.minimum(distance, self.table.size - 1)]
+        return np.minimum(distance, self.table.size - 1)
 
     def draw(self, steps: IntArray, random_bytes: bytes) -> int:
         """The report from one position (2,) for 16 random bytes (big-endian).
@@ -157,14 +167,73 @@ class WholeLaw:
         return int((sums <= target).sum())
 
     def sample(self, steps: IntArray, randomness: Randomness) -> IntArray:
-        """One report for each position (k, 2)."""
-        reports = np.empty(len(steps), dtype=np.int64)
+        """One report for each position (k, 2), with exactly the chances of its row.
+
+        Cost: a row for each position; for crowds, a row for each square of 0.7/β and a few draws a person.
+        """
+        inside = self.centres.moved_inside(steps)
+        reports = np.empty(len(inside), dtype=np.int64)
+        left = np.arange(len(inside))
+        if left.size >= _CROWD:
+            left = self._sample_crowds(inside, reports, randomness)
         width = max(1, _ROWS // self.centres.size)
-        for start in range(0, len(steps), width):
-            sums = np.cumsum(self.rows_at(steps[start : start + width]), axis=1)
-            at = below_each(sums[:, -1], randomness)
-            reports[start : start + width] = (sums <= at[:, None]).sum(axis=1)
+        for start in range(0, left.size, width):
+            some = left[start : start + width]
+            sums = np.cumsum(self.rows_at(inside[some]), axis=1)
+            reports[some] = (sums <= below_each(sums[:, -1], randomness)[:, None]).sum(axis=1)
         return reports
+
+    def _sample_crowds(
+        self, inside: IntArray, reports: IntArray, randomness: Randomness
+    ) -> IntArray:
+        """Fill in reports of people who share a square; returns whose are missing.
+
+        y is drawn ∝ c(y)·U(y), U(y) ≥ T[⌊|x − y|⌋] for every x of the square, and kept with probability
+        T[⌊|x − y|⌋]/U(y): what is kept has the chances of the row of x, exactly, and who keeps nothing is as
+        before the draw.
+        """
+        side = max(1, math.floor(_BLOCK / (self.cone.beta_per_km * self.centres.pitch_km)))
+        column, row = ((inside - self.centres.low) // side).T
+        squares, square = np.unique((row << 32) + column, return_inverse=True)
+        if len(inside) < _CROWD * squares.size:
+            return np.arange(len(inside))
+        order = np.argsort(square, kind="stable")
+        ends = np.searchsorted(square[order], np.arange(squares.size + 1))
+        width, missing = max(1, _ROWS // self.centres.size), []
+        for start in range(0, squares.size, width):
+            some = squares[start : start + width]
+            corner = np.array(self.centres.low, dtype=np.int64)
+            low = np.stack((some & 0xFFFFFFFF, some >> 32), -1) * side + corner
+            bound = self._bound_over(low, side)  # U
+            sums = np.cumsum(self.weights * bound, axis=1)
+            left = order[ends[start] : ends[start + len(some)]]
+            for _ in range(_TRIES):
+                of = square[left] - start
+                drawn = _place_in(sums, of, below_each(sums[of, -1], randomness))
+                kernel = self.table[self._distance(inside[left] - self.centres.points[drawn])]
+                kept = below_each(bound[of, drawn], randomness) < kernel
+                reports[left[kept]] = drawn[kept]
+                left = left[~kept]
+            missing.append(left)
+        return np.concatenate(missing)
+
+    def _bound_over(self, low: IntArray, side: int) -> IntArray:
+        """(k, 2) south-west corners of squares of side² places → (k, reports): T there, at most."""
+        most = np.maximum.accumulate(self.table[::-1])[::-1]  # a stated table may rise by one
+        beyond = low[:, None] - self.centres.points
+        nearest = np.maximum(np.maximum(beyond, -beyond - (side - 1)), 0)
+        return most[self._distance(nearest)]
+
+
+def _place_in(sums: IntArray, rows: IntArray, targets: IntArray) -> IntArray:
+    """How many running sums of its row are at most each target, by halving."""
+    low, high = np.zeros_like(rows), np.full_like(rows, sums.shape[1] - 1)
+    for _ in range(sums.shape[1].bit_length()):
+        middle = (low + high) // 2
+        beyond = sums[rows, middle] <= targets
+        low = np.where(beyond, np.minimum(middle + 1, high), low)
+        high = np.where(beyond, high, middle)
+    return low
 
 
 def whole_weights(weights: FloatArray, *, short: bool = False) -> IntArray:

@@ -19,7 +19,7 @@ from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.estimate.uneven import PlacesOfAll
+from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
 _ACROSS = 2
 """Places a side of a cell where people may stand: enough for all that reports tell of it."""
@@ -92,7 +92,7 @@ class PoisoningAlarm:
     way to z_y; the statistic is the largest. All data sets, the observed one among them, are treated
     alike (each standardised by the others), so its rank gives the p-value. A second alarm ranks Σ z²
     over all reports and rounds: it finds fakes spread thinly over many cells, and names nobody.
-    Where a cell is wide for its promise (ε·cell above one), the model leaves open where in their cells
+    Where a cell is wide for its promise (ε·cell above 0.75), the model leaves open where in their cells
     people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
     measured in ``docs/robustness.md``, with the attacks that are found and those that are not.
@@ -143,7 +143,8 @@ class PoisoningAlarm:
             )
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
-        steps, places = max(1, estimate.steps), PlacesOfAll.of(observations, _ACROSS)
+        steps = max(1, estimate.steps)
+        places = PlacesOfAll.of(observations, _ACROSS, shows=MAP_SHOWS)
         operator, model = observations.operator, estimate.distribution
         if places is not None:  # honest people stand anywhere in their cells
             operator = places.operator
