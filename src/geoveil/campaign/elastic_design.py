@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal, get_args, overload
+from typing import Literal, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -147,47 +147,32 @@ def blahut_arimoto(
     )
 
 
+class _Asked(TypedDict, total=False):
+    """What ``elastic`` is asked for, whatever its promise is between."""
+
+    epsilon_per_km: float | None
+    level: float | None
+    radius_km: float | None
+    mean_distance_km: float | None
+    camouflage: float
+    most_leverage: float | None
+    stop: Stop
+
+
+_Prior = npt.ArrayLike | None
+
+
 @overload
 def elastic(
-    space: Space,
-    prior: npt.ArrayLike | None = ...,
-    *,
-    epsilon_per_km: float | None = ...,
-    level: float | None = ...,
-    radius_km: float | None = ...,
-    mean_distance_km: float | None = ...,
-    camouflage: float = ...,
-    most_leverage: float | None = ...,
-    stop: Stop = ...,
-    between: Literal["cells"],
+    space: Space, prior: _Prior = ..., *, between: Literal["cells"], **asked: Unpack[_Asked]
 ) -> DesignedElastic: ...
 @overload
 def elastic(
-    space: Space,
-    prior: npt.ArrayLike | None = ...,
-    *,
-    epsilon_per_km: float | None = ...,
-    level: float | None = ...,
-    radius_km: float | None = ...,
-    mean_distance_km: float | None = ...,
-    camouflage: float = ...,
-    most_leverage: float | None = ...,
-    stop: Stop = ...,
-    between: Literal["positions"],
+    space: Space, prior: _Prior = ..., *, between: Literal["positions"], **asked: Unpack[_Asked]
 ) -> DesignedPositional: ...
 @overload
 def elastic(
-    space: Space,
-    prior: npt.ArrayLike | None = ...,
-    *,
-    epsilon_per_km: float | None = ...,
-    level: float | None = ...,
-    radius_km: float | None = ...,
-    mean_distance_km: float | None = ...,
-    camouflage: float = ...,
-    most_leverage: float | None = ...,
-    stop: Stop = ...,
-    between: Between | None = ...,
+    space: Space, prior: _Prior = ..., *, between: Between | None = ..., **asked: Unpack[_Asked]
 ) -> DesignedElastic | DesignedPositional: ...
 @one_blas_thread()
 def elastic(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,18 +58,13 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
     ) -> None:
         noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        epsilon = promise.solve(
-            lambda value: PlanarGeometric(space, epsilon_per_km=value),
-            space,
-            least=_LEAST_DECAY / space.cell_km,
-            most=MOST_DECAY / space.cell_km,
-            farthest_km=lambda: noise.most_mean_distance_km(space, _LEAST_DECAY),
+        self.epsilon_per_km = epsilon = _solved(
+            promise, lambda value: PlanarGeometric(space, epsilon_per_km=value), space, _LEAST_DECAY
         )
-        self.epsilon_per_km = epsilon
         self.guarantee = GeoIndistinguishability(epsilon)
-        decay = epsilon * space.cell_km
-        check_decay(decay)
-        super().__init__(space, geometric_tables(space.rows, space.columns, decay))
+        super().__init__(
+            space, geometric_tables(space.rows, space.columns, epsilon * space.cell_km)
+        )
 
     def parameters(self) -> dict[str, Any]:
         return {"epsilon_per_km": self.epsilon_per_km}
@@ -90,13 +86,24 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         return noise.clamped(self.space, row + steps[0], column + steps[1])
 
 
-def check_decay(decay: float, *, least: float = _LEAST_DECAY) -> None:
-    """ε·cell within what the sums over the infinite lattice can reach."""
+def _solved(
+    promise: Promise, build: Callable[[float], Mechanism], space: Grid, least: float
+) -> float:
+    """ε per km, ε·cell from ``least`` on: within what the sums over the infinite lattice can reach."""
+    epsilon = promise.solve(
+        build,
+        space,
+        least=least / space.cell_km,
+        most=MOST_DECAY / space.cell_km,
+        farthest_km=lambda: noise.most_mean_distance_km(space, least),
+    )
+    decay = epsilon * space.cell_km
     if not least * (1 - 1e-12) <= decay <= MOST_DECAY * (1 + 1e-12):
         raise InvalidInput(
             f"epsilon_per_km × cell_km ({decay:.3g}) must lie in {least:g} … {MOST_DECAY:g}; "
             "choose other cells or another ε"
         )
+    return epsilon
 
 
 def geometric_tables(rows: int, columns: int, decay: float) -> Tables:
@@ -158,18 +165,15 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
             raise InvalidInput(f"spread ({spread!r}) must be true or false")
         noise.check_grid(self.name, space)
         promise = Promise(epsilon_per_km, level, radius_km, mean_distance_km)
-        epsilon = promise.solve(
+        self.epsilon_per_km = epsilon = _solved(
+            promise,
             lambda value: PlanarLaplace(space, epsilon_per_km=value, spread=spread),
             space,
-            least=_LEAST_DECAY_OF_PLANAR_LAPLACE / space.cell_km,
-            most=MOST_DECAY / space.cell_km,
-            farthest_km=lambda: noise.most_mean_distance_km(space, _LEAST_DECAY_OF_PLANAR_LAPLACE),
+            _LEAST_DECAY_OF_PLANAR_LAPLACE,
         )
-        self.epsilon_per_km = epsilon
         self.spread = spread
         self.guarantee = GeoIndistinguishability(epsilon)
         decay = epsilon * space.cell_km
-        check_decay(decay, least=_LEAST_DECAY_OF_PLANAR_LAPLACE)
         super().__init__(space, noise.laplace_tables(space.shape, decay, spread=spread))
 
     def parameters(self) -> dict[str, Any]:
