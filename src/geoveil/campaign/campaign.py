@@ -18,18 +18,8 @@ from geoveil.arrays import (
     positive,
     prior_over,
 )
+from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.one_map import (
-    NO_ROUNDS,
-    Choices,
-    Standing,
-    allowed_at,
-    average_of_levels,
-    by_promise,
-    compared_levels,
-    contributions,
-    settled,
-)
 from geoveil.campaign.rounds import Closing, Round, found_fakes, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
@@ -253,10 +243,10 @@ class Campaign:
         choices, estimate, guarded = self._estimated(used, last, len(before) + 1)
         return Closing(used, self._held(used, estimate), guarded, standing, waiting, choices)
 
-    def _standing(self, as_then: Mapping[int, Round], last: Round | None) -> Standing:
+    def _standing(self, as_then: Mapping[int, Round], last: Round | None) -> one_map.Standing:
         """Which rounds agree, where that is known of those before the last estimate."""
         tallies = {number: done.counted for number, done in as_then.items()}
-        before = NO_ROUNDS if last is None else last.standing
+        before = one_map.NO_ROUNDS if last is None else last.standing
         known = before.agreeing
 
         def fitted(numbers: Sequence[int]) -> FloatArray:
@@ -266,7 +256,7 @@ class Campaign:
             return self.rule.estimate(some, self.prior).distribution
 
         trusts_first = self.rule.trusts_first
-        found = settled(before, tallies, fitted, take_over=not trusts_first)
+        found = one_map.settled(before, tallies, fitted, take_over=not trusts_first)
         guard = self.rule.guard(self._least)
         if guard is None or found.waiting == before.waiting:
             return found
@@ -274,11 +264,11 @@ class Campaign:
         some = [done for number, done in as_then.items() if number not in before.aside]
         left = self._inspected(guard, some, last).left
         cleaned = {done.number: done.counted for done in without(some, left)}
-        return settled(before, tallies | cleaned, fitted, take_over=not trusts_first)
+        return one_map.settled(before, tallies | cleaned, fitted, take_over=not trusts_first)
 
     def _estimated(
         self, used: Sequence[Round], last: Round | None, look: int
-    ) -> tuple[Choices | None, Estimate, Guarded | None]:
+    ) -> tuple[one_map.Choices | None, Estimate, Guarded | None]:
         """The estimate from rounds that agree: of all reports together while the choice allows it."""
         tallies = [tally for done in used for tally in done.counted]
         guard, guarded = self.rule.guard(self._least), None
@@ -288,19 +278,19 @@ class Campaign:
                 return None, self.rule.estimate(tallies, believed), None
             guarded = self._inspected(guard, used, last)
             return None, guarded.estimate, guarded
-        levels = by_promise([done.tallies for done in used])
+        levels = one_map.by_promise([done.tallies for done in used])
         estimate = self.rule.estimate(tallies, believed)
-        compared = compared_levels(levels, estimate.distribution)
+        compared = one_map.compared_levels(levels, estimate.distribution)
         dependent = bool(last and last.dependent) or (
-            compared is not None and compared.p_value < allowed_at(look)
+            compared is not None and compared.p_value < one_map.allowed_at(look)
         )
         if dependent:
-            estimate = average_of_levels(levels, self.rule.estimator)
+            estimate = one_map.average_of_levels(levels, self.rule.estimator)
         elif guard is not None:
             guarded = self._inspected(guard, used, last)
             estimate = guarded.estimate
-        told = contributions(self.rule.promises, levels, estimate, self._least)
-        return Choices(told, self._least, compared, dependent), estimate, guarded
+        told = one_map.contributions(self.rule.promises, levels, estimate, self._least)
+        return one_map.Choices(told, self._least, compared, dependent), estimate, guarded
 
     def _inspected(
         self, guard: GuardedUpdate, used: Sequence[Round], last: Round | None
@@ -432,7 +422,7 @@ def _round_to_dict(saved: Round) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if saved.fakes:
         more["fakes"] = [list(found) for found in saved.fakes]
-    if saved.standing != NO_ROUNDS:
+    if saved.standing != one_map.NO_ROUNDS:
         more["standing"] = saved.standing.to_dict()
     if saved.dependent:
         more["dependent"] = True
@@ -471,7 +461,9 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
                 tuple(tallies),
                 believed,
                 tuple(found_fakes(found) for found in values.get("fakes", ())),
-                Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS,
+                one_map.Standing.from_dict(values["standing"])
+                if "standing" in values
+                else one_map.NO_ROUNDS,
                 values.get("dependent", False) is True,
             )
         )

@@ -13,8 +13,8 @@ from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.simulation import Crowd
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
+from geoveil.engine import tallying
 from geoveil.engine.engines import Engine, Part
-from geoveil.engine.tallying import Advance, document_bytes, mechanism_from_bytes, silent, summed
 from geoveil.randomness import seeded_for
 from geoveil.space import MapSpace, Space, space_from_dict
 from geoveil.space.outside import Outside, OutsideCount
@@ -46,22 +46,16 @@ class Turn:
 
 
 @dataclass
-class Met:
+class Met(tallying.Summand):
     """Where those who report are, and how often each report came under each mechanism."""
 
     cells: IntArray
     reports: list[IntArray]
-    outside: OutsideCount
-    read: int = 0
-    bad: int = 0
 
     def add(self, other: Met) -> None:
-        """Take in another part of the file."""
+        super().add(other)
         self.cells = self.cells + other.cells
         self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
-        self.outside.add(other.outside)
-        self.read += other.read
-        self.bad += other.bad
 
 
 class RoundWork:
@@ -79,14 +73,14 @@ class RoundWork:
         self._turn, self._mechanisms = turn, list(mechanisms)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        documents = [document_bytes(each) for each in self._mechanisms]
+        documents = [tallying.document_bytes(each) for each in self._mechanisms]
         space = canonical_bytes(self._space.to_dict())
         return _round_work, (space, self._rule, self._habits, self._turn, documents)
 
     def nothing(self) -> Met:
         """Nobody met."""
         reports = [np.zeros(each.report_count, dtype=np.int64) for each in self._mechanisms]
-        return Met(np.zeros(self._space.size, dtype=np.int64), reports, OutsideCount(self._rule))
+        return Met(OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports)
 
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
         """Cells, and which of the places are taken."""
@@ -125,7 +119,7 @@ class RoundWork:
 def _round_work(
     space: bytes, outside: Outside, habits: Crowd, turn: Turn | None, documents: Sequence[bytes]
 ) -> RoundWork:
-    mechanisms = [mechanism_from_bytes(each) for each in documents]
+    mechanisms = [tallying.mechanism_from_bytes(each) for each in documents]
     found = space_from_dict(strict_json(space))
     assert isinstance(found, MapSpace)
     channels = [each for each in mechanisms if isinstance(each, Channel)]
@@ -146,7 +140,7 @@ class FileCrowd:
     outside: OutsideCount
     habits: Crowd
     engine: Engine
-    advance: Advance = silent
+    advance: tallying.Advance = tallying.silent
 
     def counts(self, space: Space) -> IntArray:
         """How many people are in each cell, from a pass over the file."""
@@ -171,4 +165,4 @@ class FileCrowd:
             yield tallies, met.cells
 
     def _pass(self, work: RoundWork) -> Met:
-        return summed(self.engine, work, self.source, self.reading, advance=self.advance)
+        return tallying.summed(self.engine, work, self.source, self.reading, advance=self.advance)

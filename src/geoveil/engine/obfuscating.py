@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
+from geoveil.engine import tallying
 from geoveil.engine.engines import Engine, FilePart
-from geoveil.engine.tallying import Advance, document_bytes, mechanism_from_bytes, silent, summed
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import writer
 from geoveil.table.locations import Locations, Reading
@@ -22,22 +22,16 @@ from geoveil.table.reader import Section
 
 
 @dataclass
-class Written:
+class Written(tallying.Summand):
     """The files that parts were written to, by the section of the source, and what became of the rows."""
 
-    outside: OutsideCount
     files: dict[Section, str] = field(default_factory=dict)
     reports: int = 0
-    read: int = 0
-    bad: int = 0
 
     def add(self, other: Written) -> None:
-        """Take in other parts."""
+        super().add(other)
         self.files |= other.files
-        self.outside.add(other.outside)
         self.reports += other.reports
-        self.read += other.read
-        self.bad += other.bad
 
 
 class PartWriter:
@@ -52,7 +46,7 @@ class PartWriter:
         self._mechanism, self._rule, self._seed, self._folder = mechanism, outside, seed, folder
 
     def __reduce__(self) -> tuple[Any, ...]:
-        document = document_bytes(self._mechanism)
+        document = tallying.document_bytes(self._mechanism)
         return _part_writer, (document, self._rule, self._seed, self._folder)
 
     def nothing(self) -> Written:
@@ -77,11 +71,12 @@ class PartWriter:
                 whole=False,
             )
         files = {part.section or (): path} if done.reports else {}
-        return Written(done.outside, files, done.reports, done.rows_read, done.bad_rows_dropped)
+        rows = {"read": done.rows_read, "bad": done.bad_rows_dropped}
+        return Written(done.outside, files, done.reports, **rows)
 
 
 def _part_writer(document: bytes, outside: Outside, seed: int | None, folder: str) -> PartWriter:
-    return PartWriter(mechanism_from_bytes(document), outside, seed, folder)
+    return PartWriter(tallying.mechanism_from_bytes(document), outside, seed, folder)
 
 
 def obfuscate_file(
@@ -94,7 +89,7 @@ def obfuscate_file(
     keep: Sequence[str] = (),
     outside: Outside = "drop",
     seed: int | None = None,
-    advance: Advance = silent,
+    advance: tallying.Advance = tallying.silent,
 ) -> TableSummary:
     """A file of reports from a file of places, whose parts an engine works on.
 
@@ -105,7 +100,7 @@ def obfuscate_file(
     document = mechanism_to_dict(mechanism)
     with _passing_folder(output) as folder:
         work = PartWriter(mechanism, outside, seed, str(folder))
-        written = summed(engine, work, source, reading, keep=keep, advance=advance)
+        written = tallying.summed(engine, work, source, reading, keep=keep, advance=advance)
         files = [written.files[section] for section in sorted(written.files)]
         _join(files, output, reading.format, document)
     return TableSummary(written.read, written.reports, written.bad, written.outside, None)

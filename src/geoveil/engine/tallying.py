@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -30,15 +30,19 @@ def silent(share: float | None, rows: int) -> None:
     """Nobody is told."""
 
 
-class Summand(Protocol):
+@dataclass
+class Summand:
     """What comes of a part: it adds to what comes of others, and says what became of the rows."""
 
     outside: OutsideCount
-    read: int
-    bad: int
+    read: int = field(default=0, kw_only=True)
+    bad: int = field(default=0, kw_only=True)
 
     def add(self, other: Any) -> None:
         """Take in another part, whose answer must not have been taken in before."""
+        self.outside.add(other.outside)
+        self.read += other.read
+        self.bad += other.bad
 
 
 Sum_co = TypeVar("Sum_co", bound=Summand, covariant=True)
@@ -58,20 +62,14 @@ class Work(Protocol[Sum_co]):
 
 
 @dataclass
-class Counted:
-    """What comes of a part: how often each report was drawn, and what became of the rows."""
+class Counted(Summand):
+    """How often each report was drawn, and what became of the rows."""
 
     counts: IntArray
-    outside: OutsideCount
-    read: int = 0
-    bad: int = 0
 
     def add(self, other: Counted) -> None:
-        """Take in another part, whose answer must not have been taken in before."""
+        super().add(other)
         self.counts = self.counts + other.counts
-        self.outside.add(other.outside)
-        self.read += other.read
-        self.bad += other.bad
 
 
 class PartCounter:
@@ -94,7 +92,7 @@ class PartCounter:
     def nothing(self) -> Counted:
         """No report, and nothing known of any place."""
         outside = replace(self._reporter.outside, places=0, outside=0, hint="")
-        return Counted(np.zeros(self._mechanism.report_count, dtype=np.int64), outside)
+        return Counted(outside, np.zeros(self._mechanism.report_count, dtype=np.int64))
 
     def __call__(self, part: Part) -> Counted:
         counted = self.nothing()

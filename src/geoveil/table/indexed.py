@@ -15,14 +15,7 @@ from geoveil.arrays import FloatArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, require
 from geoveil.space.projection import check_degrees
-from geoveil.table.reader import (
-    BATCH_ROWS,
-    DOCUMENT,
-    GEOMETRY,
-    Section,
-    TableReader,
-    read_document,
-)
+from geoveil.table import reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +28,31 @@ _SHAPES = ("point of more dimensions", "LineString", "Polygon", "MultiPoint", "M
 """Of well-known binary, from 1 on."""
 
 
-class ParquetReader(TableReader):
+class IndexedReader(reader.TableReader):
+    """Rows of Arrow, whose points may lie in a column of well-known binary."""
+
+    _read = 0
+    _shapes: pa.Array | None = None
+
+    def _taken(
+        self, batch: pa.RecordBatch, columns: Sequence[str], geometry: str
+    ) -> pa.RecordBatch:
+        """These columns of a batch, the coordinates among them those of its points."""
+        import pyarrow as pa
+
+        self._read += batch.num_rows
+        arrays = {name: batch.column(name) for name in columns if name not in reader.GEOMETRY}
+        if reader.GEOMETRY[0] in columns:
+            self._shapes = batch.column(geometry)
+            lng, lat = wkb_points(self._shapes)
+            arrays |= {reader.GEOMETRY[0]: pa.array(lat), reader.GEOMETRY[1]: pa.array(lng)}
+        return pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
+
+    def shape_of(self, row: int) -> str | None:
+        return None if self._shapes is None else wkb_shape(self._shapes[row].as_py())
+
+
+class ParquetReader(IndexedReader):
     """A Parquet file. Coordinates are columns of numbers, or the points of its geometry column."""
 
     def __init__(self, path: str) -> None:
@@ -52,7 +69,7 @@ class ParquetReader(TableReader):
         self.columns = list(self._file.schema_arrow.names)
         metadata = self._file.schema_arrow.metadata or {}
         try:
-            self._document = read_document(metadata.get(DOCUMENT.encode(), b""), path)
+            self._document = reader.read_document(metadata.get(reader.DOCUMENT.encode(), b""), path)
             self.geometries = geometry_columns(self._file.schema_arrow, path)
         except InvalidFile:
             self.close()
@@ -63,10 +80,9 @@ class ParquetReader(TableReader):
             primary, described = str(geo["primary_column"]), geo["columns"][geo["primary_column"]]
             if described["encoding"] == "WKB" and primary in self.columns:
                 self._geometry, self._crs = primary, described.get("crs")
-                self.coordinates = GEOMETRY
+                self.coordinates = reader.GEOMETRY
         except (KeyError, TypeError):
             pass
-        self._read = 0
         self._groups = range(self._file.num_row_groups)
 
     @property
@@ -80,18 +96,12 @@ class ParquetReader(TableReader):
         import pyarrow as pa
 
         columns = list(dict.fromkeys([*coordinates, *kept]))
-        if GEOMETRY[0] in columns:
+        if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
-        stored = [self._geometry if name in GEOMETRY else name for name in columns]
+        stored = [self._geometry if name in reader.GEOMETRY else name for name in columns]
         try:
             for batch in self._stored_batches(list(dict.fromkeys(stored))):
-                self._read += batch.num_rows
-                arrays = {name: batch.column(name) for name in columns if name not in GEOMETRY}
-                if self._geometry is not None and GEOMETRY[0] in columns:
-                    self._shapes = batch.column(self._geometry)
-                    lng, lat = wkb_points(self._shapes)
-                    arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
-                yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
+                yield self._taken(batch, columns, self._geometry or "")
         except (pa.ArrowException, OSError):  # the message could repeat a value
             raise InvalidFile(f"{self.name} must be a whole Parquet file; it is damaged") from None
 
@@ -100,7 +110,7 @@ class ParquetReader(TableReader):
         self.number = sum(map(self._rows_in, range(self._groups.start)))
         for group in self._groups:
             for batch in self._file.iter_batches(
-                batch_size=BATCH_ROWS, row_groups=[group], columns=columns
+                batch_size=reader.BATCH_ROWS, row_groups=[group], columns=columns
             ):
                 yield batch
                 self.number += batch.num_rows
@@ -108,7 +118,7 @@ class ParquetReader(TableReader):
     def _rows_in(self, group: int) -> int:
         return int(self._file.metadata.row_group(group).num_rows)
 
-    def sections(self) -> Iterator[Section]:
+    def sections(self) -> Iterator[reader.Section]:
         first = rows = 0
         for group in self._groups:
             rows += self._rows_in(group)
@@ -116,25 +126,21 @@ class ParquetReader(TableReader):
                 yield first, group + 1
                 first, rows = group + 1, 0
 
-    def narrow(self, section: Section) -> None:
+    def narrow(self, section: reader.Section) -> None:
         self._groups = range(*section)
 
     def close(self) -> None:
         self._file.close()
         self._handle.close()
 
-    def shape_of(self, row: int) -> str | None:
-        """What well-known binary says it is, where that is known and is no point."""
-        return None if self._geometry is None else wkb_shape(self._shapes[row].as_py())
 
-
-class GeoPackageReader(TableReader):
+class GeoPackageReader(IndexedReader):
     """A GeoPackage with one layer of points. Its attributes are columns; coordinates are the geometry's.
 
     Cost: one pass; memory for one batch. Needs the extra ``geo``.
     """
 
-    coordinates = GEOMETRY
+    coordinates = reader.GEOMETRY
 
     def __init__(self, path: str) -> None:
         require("pyogrio", "geo", "reading GeoPackage")
@@ -154,8 +160,7 @@ class GeoPackageReader(TableReader):
         self._layer = layers[0]
         self._crs = about["crs"]
         self.columns = [str(name) for name in about["fields"]]
-        self._rows, self._read = int(about["features"]), 0
-        self._shapes: Any = None
+        self._rows = int(about["features"])
 
     @property
     def fraction(self) -> float | None:
@@ -168,32 +173,23 @@ class GeoPackageReader(TableReader):
         import pyogrio
 
         columns = list(dict.fromkeys([*coordinates, *kept]))
-        wanted = [name for name in columns if name not in GEOMETRY]
-        if GEOMETRY[0] in columns:
+        wanted = [name for name in columns if name not in reader.GEOMETRY]
+        if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
         try:
             with pyogrio.open_arrow(
                 self.name,
                 layer=self._layer,
                 columns=wanted,
-                batch_size=BATCH_ROWS,
+                batch_size=reader.BATCH_ROWS,
                 use_pyarrow=True,
             ) as (about, stored):
                 geometry = about["geometry_name"] or "wkb_geometry"
                 for batch in stored:
-                    self._read += batch.num_rows
-                    arrays = {name: batch.column(name) for name in wanted}
-                    if GEOMETRY[0] in columns:
-                        self._shapes = batch.column(geometry)
-                        lng, lat = wkb_points(self._shapes)
-                        arrays |= {GEOMETRY[0]: pa.array(lat), GEOMETRY[1]: pa.array(lng)}
-                    yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], columns)
+                    yield self._taken(batch, columns, geometry)
                     self.number += 1
         except (pa.ArrowException, pyogrio.errors.DataSourceError):
             raise InvalidFile(f"{self.name} must be a whole GeoPackage; it is damaged") from None
-
-    def shape_of(self, row: int) -> str | None:
-        return None if self._shapes is None else wkb_shape(self._shapes[row].as_py())
 
     def close(self) -> None:
         """The file is open only while batches are read."""

@@ -19,14 +19,8 @@ from geoveil.channel.joint import JointTally
 from geoveil.document.slots import DAYS, MOST_SLOTS, Slots
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
-from geoveil.table.locations import (
-    TIME_NAMES,
-    Reading,
-    cell_numbers,
-    check_column,
-    find_column,
-    numbers,
-)
+from geoveil.table import locations
+from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
 if TYPE_CHECKING:
@@ -153,9 +147,11 @@ def reported(
         if channel.report_count > space.size:
             why = f", of which {space.size} and up lie beside the map{why}"
         for batch in reader.batches(ends, beside):
-            columns = [numbers(batch.column(name)) for name in ends]
+            columns = [locations.numbers(batch.column(name)) for name in ends]
             size = channel.report_count
-            each = [cell_numbers(column, size, reader.name, why, rows) for column in columns]
+            each = [
+                locations.cell_numbers(column, size, reader.name, why, rows) for column in columns
+            ]
             yield np.stack(each, axis=1) if trips else each[0], batch
             rows += batch.num_rows
         return
@@ -227,8 +223,8 @@ class SlotColumn:
         """The column of a file that slots are found in."""
         columns, name = reader.columns, reader.name
         if self.by not in _HOURS:
-            return check_column(columns, self.by, name)
-        return find_column(columns, TIME_NAMES, "time", name, given=self.time)
+            return locations.check_column(columns, self.by, name)
+        return locations.find_column(columns, locations.TIME_NAMES, "time", name, given=self.time)
 
     def names(self, values: pa.Array) -> list[str | None]:
         """The slot of every entry; ``None`` where it has none."""
@@ -337,7 +333,7 @@ def read_persons(
     advance: Advance = lambda rows: None,
 ) -> PersonReports:
     """The reports of a file by the entries of a column; rows without an entry are refused."""
-    check_column(reader.columns, column, reader.name)
+    locations.check_column(reader.columns, column, reader.name)
     found, rows = PersonReports(reader.name, channel), 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         for cell, person in zip(cells.tolist(), batch.column(column).to_pylist(), strict=True):
