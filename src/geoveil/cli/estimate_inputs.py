@@ -13,16 +13,8 @@ from geoveil.cli.console import Console, ProgressBar
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.position.positional import Placed
-from geoveil.table import locations
+from geoveil.table import locations, reports
 from geoveil.table.reader import PIPE, Source, TableReader
-from geoveil.table.reports import (
-    SlotColumn,
-    count_by_slot,
-    count_reports,
-    in_order,
-    joint_tallies,
-    read_persons,
-)
 from geoveil.table.tallies import is_tally
 
 
@@ -53,11 +45,11 @@ class Inputs:
                     tallies |= {} if tally is None else {number: tally}
         return [tallies[number] for number in range(len(self.sources))]
 
-    def by_slot(self, slots: SlotColumn) -> dict[str, list[gv.Tally]]:
+    def by_slot(self, slots: reports.SlotColumn) -> dict[str, list[gv.Tally]]:
         """The tallies of each slot over all files, slots in their order."""
         found: dict[str, list[gv.Tally]] = {}
         for reader, channel in self._files("slots", "--by"):
-            tallies, left_out = count_by_slot(
+            tallies, left_out = reports.count_by_slot(
                 reader, channel, self.reading, slots, advance=self._advance(reader)
             )
             for name, tally in tallies.items():
@@ -66,16 +58,18 @@ class Inputs:
                 self.console.warn(
                     f"{left_out:,} rows of {reader.name} have no slot and were left out"
                 )
-        return {name: found[name] for name in in_order(set(found))}
+        return {name: found[name] for name in reports.in_order(set(found))}
 
     def by_person(self, column: str) -> list[gv.Tally]:
         """The reports of all files by person: those of one person are about one place."""
         found = [
-            read_persons(reader, channel, self.reading, column, advance=self._advance(reader))
+            reports.read_persons(
+                reader, channel, self.reading, column, advance=self._advance(reader)
+            )
             for reader, channel in self._files("persons", "--joint")
         ]
         self.progress.stage("joining the reports of each person")
-        return joint_tallies(found)
+        return reports.joint_tallies(found)
 
     def _files(self, what: str, option: str) -> Iterator[tuple[TableReader, gv.Channel]]:
         """Every file, open, and the channel of its reports; a tally says nothing of ``what``."""
@@ -105,7 +99,7 @@ class Inputs:
             mechanism = self._mechanism(reader)
             if wait and path != PIPE and isinstance(mechanism, gv.ContinuousLaplace):
                 return None
-            tally, outside = count_reports(
+            tally, outside = reports.count_reports(
                 reader,
                 self._channel(mechanism, path, space),
                 self.reading,

@@ -55,35 +55,30 @@ def together(
     return decorate
 
 
-class BoxType(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
-    """A box as ``SOUTH,WEST,NORTH,EAST`` in degrees."""
-
-    name = "S,W,N,E"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
-        try:
-            edges = tuple(float(edge) for edge in value.split(","))
-        except ValueError:
-            edges = ()
-        if len(edges) != 4:
-            self.fail("must be four numbers: south,west,north,east in degrees", param, ctx)
-        return edges
-
-
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.2 only
-    """Numbers with commas between them."""
+    """Numbers with commas between them, so many where ``count`` says it; ``words`` say what is wanted."""
 
-    name = "NUMBERS"
+    def __init__(
+        self,
+        name: str = "NUMBERS",
+        words: str = "must be numbers with commas between them, such as 0.5,1,2",
+        count: int | None = None,
+    ) -> None:
+        self.name, self._words, self._count = name, words, count
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, ...]:
         try:
-            return tuple(float(number) for number in value.split(","))
+            numbers = tuple(float(number) for number in value.split(","))
         except ValueError:
-            self.fail("must be numbers with commas between them, such as 0.5,1,2", param, ctx)
+            self.fail(self._words, param, ctx)
+        if self._count not in (None, len(numbers)):
+            self.fail(self._words, param, ctx)
+        return numbers
+
+
+BOX = Numbers("S,W,N,E", "must be four numbers: south,west,north,east in degrees", 4)
 
 
 def _one_mark(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -207,7 +202,7 @@ machine_options = together(
 """``--json`` and ``--debug``, which every command has."""
 
 space_options = together(
-    click.option("--box", type=BoxType(),
+    click.option("--box", type=BOX,
                  help="Edges of the map in degrees; else taken from the data."),
     click.option("--cell-km", type=float, default=0.5, show_default=True,
                  help="Side of a cell in kilometres."),

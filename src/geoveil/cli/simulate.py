@@ -15,7 +15,7 @@ from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
 from geoveil.cli import simulated_trips
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
-from geoveil.cli.obfuscate import persons_in_words, spend_values
+from geoveil.cli.obfuscate import spend_values
 from geoveil.cli.simulated_trips import CITY_SEED
 from geoveil.demo.city import simulated_city
 from geoveil.engine.engines import Engine
@@ -24,9 +24,8 @@ from geoveil.plot import curves
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
-from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
-from geoveil.table.persons import PersonLimit, Reporting, Spend
+from geoveil.table.persons import PersonLimit, Spend
 from geoveil.table.reader import PIPE
 
 
@@ -191,10 +190,7 @@ def _campaign(
         "rounds": [{name: getattr(done, name) for name in names} for done in simulation.rounds],
         **_beside_the_map(simulation, sentences),
     }
-    if spend is not None and limit is not None:
-        sentences.append(f"Persons: {persons_in_words(spend, limit, promise)}.")
-    if people.outside.outside:
-        sentences.append(f"{people.outside.sentence()}.")
+    sentences += simulated_trips.told_of_people(spend, limit, promise, people.outside)
     console.result(values, lambda screen: _show(screen, simulation, sentences))
 
 
@@ -251,25 +247,19 @@ def _read(
             return cells, taken
         return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
 
-    # chosen here, drawn round by round
-    reporting = Reporting(limit, draw=lambda cells: cells, randomness=gv.seeded(options["seed"]))
     with reading.open(source) as reader:
         locations = reading.locations(reader, limit=limit)
-        placed = obfuscation.placed_rows(
-            locations,
-            place,
-            reporting,
-            lambda _: progress.update(reader.fraction),
+        rows, spend = simulated_trips.chosen_rows(
+            locations, place, limit, options["seed"], lambda: progress.update(reader.fraction)
         )
-        rows = list(reporting.reports(placed))
     locations.check(count)
     places = np.concatenate([part.places for part in rows])
     if not by_cell:
         cells = places[:, 0].astype(np.int64)
-        return People(grid, _crowd(grid, options, cells, places[:, 1:]), count, reporting.spend)
+        return People(grid, _crowd(grid, options, cells, places[:, 1:]), count, spend)
     persons = np.concatenate([part.persons for part in rows if part.persons is not None])
     cells = np.unique(np.column_stack([persons, places]), axis=0)[:, 1]
-    return People(grid, _crowd(grid, options, cells), count, reporting.spend)
+    return People(grid, _crowd(grid, options, cells), count, spend)
 
 
 def _middle(space: Placed) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
 from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
-from geoveil.table.persons import PersonLimit, Reporting, Spend
+from geoveil.table.persons import PersonLimit, Reporting, Rows, Spend
 from geoveil.trips.flows import DistrictFlows, Flows
 
 NOT_FOR_TRIPS = (
@@ -138,11 +139,7 @@ def run(
         "per_person": spend_values(spend, cost),
         "spent": spend_in_words(cost, most),
     }
-    sentences = [str(told["spent"])]
-    if spend is not None and limit is not None:
-        sentences.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
-    if people.outside.outside:
-        sentences.append(f"{people.outside.sentence()}.")
+    sentences = [str(told["spent"]), *told_of_people(spend, limit, cost, people.outside)]
     console.result(told, lambda screen: _show(screen, people, told, sentences))
 
 
@@ -182,22 +179,37 @@ def _read(
         cells, taken = counted.locate_both(grid, ends[:2], ends[2:])
         return np.column_stack([*ends, cells]), taken
 
-    reporting = Reporting(limit, draw=lambda rows: rows, randomness=gv.seeded(seed))
     with reading.open(source) as reader:
         table = trips.table(reader, reading, limit)
-        placed = obfuscation.placed_rows(
-            table, place, reporting, lambda _: progress.update(reader.fraction)
+        rows, spend = chosen_rows(
+            table, place, limit, seed, lambda: progress.update(reader.fraction)
         )
-        rows = list(reporting.reports(placed))
     table.check(counted)
     found = np.concatenate([part.places for part in rows])
-    return TripPopulation(
-        grid,
-        found[:, :4].reshape(-1, 2, 2),
-        found[:, 4:].astype(np.int64),
-        counted,
-        reporting.spend,
-    )
+    places, cells = found[:, :4].reshape(-1, 2, 2), found[:, 4:].astype(np.int64)
+    return TripPopulation(grid, places, cells, counted, spend)
+
+
+def chosen_rows(
+    table: obfuscation.PlaceTable, place: obfuscation.Place, limit: PersonLimit | None, seed: int,
+    advance: Callable[[], None],
+) -> tuple[list[Rows], Spend | None]:  # fmt: skip
+    """The rows that report, of each person as many as the limit lets through; what is drawn comes later."""
+    reporting = Reporting(limit, draw=lambda places: places, randomness=gv.seeded(seed))
+    placed = obfuscation.placed_rows(table, place, reporting, lambda _: advance())
+    return list(reporting.reports(placed)), reporting.spend
+
+
+def told_of_people(
+    spend: Spend | None, limit: PersonLimit | None, cost: gv.Guarantee | None, outside: OutsideCount
+) -> list[str]:
+    """What there is to say of the people of a simulation."""
+    told = []
+    if spend is not None and limit is not None:
+        told.append(f"Persons: {persons_in_words(spend, limit, cost)}.")
+    if outside.outside:
+        told.append(f"{outside.sentence()}.")
+    return told
 
 
 def _simulated(number: int, cell_km: float) -> TripPopulation:
