@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.campaign.against_fakes import held_to_seed, held_within
+from geoveil.campaign.seed_round import held_to_seed, held_within
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from geoveil.arrays import FloatArray, count, finite, positive
-from geoveil.campaign.against_fakes import averaged, held_to_seed
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
+from geoveil.campaign.seed_round import held_to_seed
+from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.document.wire import MOST_LEVELS
@@ -78,9 +79,9 @@ class PromiseRule:
     names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
     close. It costs some hundred estimates at every close.
     ``trusted_seed`` says that the reports of the first round are known to be honest: later estimates are
-    held to its error bars (:func:`~geoveil.campaign.against_fakes.held_to_seed`).
+    held to its error bars (:func:`~geoveil.campaign.seed_round.held_to_seed`).
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
-    (:func:`~geoveil.campaign.against_fakes.averaged`).
+    (:func:`~geoveil.campaign.steering.averaged`).
     ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without
     a rule of its own does on a map, and every campaign of the service.
     ``promises_per_km`` are several promises that people choose among, each with a mechanism of its own;
