@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.table.geojson import FeatureScanner
-from geoveil.table.locations import LocationTable
+from geoveil.table.locations import LocationTable, Reading
 from geoveil.table.reader import blocks_of_rows, format_of, open_table
 
 LAT = [48.85, -17.7, 0.0, 89.9]
@@ -32,9 +32,10 @@ def read(path: Path | str, **options: Any) -> tuple[list[float], list[float], li
     lat: list[float] = []
     lng: list[float] = []
     kept: list[dict[str, Any]] = []
+    keep = options.pop("keep", ())
     opening = {key: options.pop(key) for key in ("delimiter", "drop_bad") if key in options}
     with open_table(str(path), **opening) as reader:
-        for part in LocationTable(reader, **options):
+        for part in LocationTable(reader, Reading(**options), keep=keep):
             lat += part.lat.tolist()
             lng += part.lng.tolist()
             kept += part.kept.to_pylist()
@@ -180,7 +181,7 @@ def test_numbers_in_every_usual_spelling(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('lat,lng\n 1.5 ,+2\n"-3",.5\n1e1,5.\nbad,1\n')
     with open_table(str(path), drop_bad=True) as reader:
-        table = LocationTable(reader, bad_rows="drop")
+        table = LocationTable(reader, Reading(bad_rows="drop"))
         parts = list(table)
     assert np.concatenate([part.lat for part in parts]).tolist() == [1.5, -3.0, 10.0]
     assert np.concatenate([part.lng for part in parts]).tolist() == [2.0, 0.5, 5.0]
@@ -191,7 +192,7 @@ def test_dropping_counts_every_kind_of_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"who,lat,lng\na,1,2\nb,x,2\nc,1\nd,1,2,3\ne,91,0\nf,0,181\ng,\xff,1\nh,3,4\n")
     with open_table(str(path), drop_bad=True) as reader:
-        table = LocationTable(reader, bad_rows="drop", keep=["who"])
+        table = LocationTable(reader, Reading(bad_rows="drop"), keep=["who"])
         parts = list(table)
     assert np.concatenate([part.lat for part in parts]).tolist() == [1.0, 3.0]
     assert [row["who"] for part in parts for row in part.kept.to_pylist()] == ["a", "h"]

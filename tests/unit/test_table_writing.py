@@ -18,7 +18,7 @@ import pytest
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.files import replaced_file
-from geoveil.table.locations import LocationTable
+from geoveil.table.locations import LocationTable, Reading
 from geoveil.table.reader import open_table
 from geoveil.table.writer import check_target, create_table
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
     write(tmp_path / name)
     rows: list[tuple[Any, ...]] = []
     with open_table(str(tmp_path / name)) as reader:
-        for part in LocationTable(reader, keep=["cell", "who"]):
+        for part in LocationTable(reader, Reading(), keep=["cell", "who"]):
             kept = part.kept.to_pydict()
             rows += zip(part.lat, part.lng, map(int, kept["cell"]), kept["who"], strict=True)
     expected = [(1.5, -3.25, 3, "a"), (2.5, 4.0, 4, "b"), (3.5, 5.0, 5, 'c, "d"\ne')]

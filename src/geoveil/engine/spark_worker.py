@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from geoveil.engine.tallying import Counted, PartCounter
 from geoveil.errors import GeoveilError
-from geoveil.table.locations import BadRows, LocationTable
+from geoveil.table.locations import BadRows, LocationTable, Reading
 from geoveil.table.reader import BATCH_ROWS, TableReader
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def frame_locations(
     reader: ArrowReader, columns: tuple[str, str], bad_rows: BadRows
 ) -> LocationTable:
     """The places of a DataFrame, or of one of its partitions."""
-    return LocationTable(reader, lat=columns[0], lng=columns[1], bad_rows=bad_rows)
+    return LocationTable(reader, Reading(*columns, bad_rows))
 
 
 class _ArrowPart:

@@ -253,14 +253,12 @@ class LocationTable:
     def __init__(
         self,
         reader: TableReader,
+        reading: Reading,
         *,
-        lat: str | None = None,
-        lng: str | None = None,
-        to: TripEnd | None = None,
         keep: Sequence[str] = (),
         person: str | None = None,
-        bad_rows: BadRows = "raise",
     ) -> None:
+        lat, lng, to = reading.lat, reading.lng, reading.to
         self._reader = reader
         self.name = reader.name
         if reader.coordinates is not None and lat is None and lng is None:
@@ -289,7 +287,7 @@ class LocationTable:
                 f"columns to keep ({', '.join(sorted(true))}) must not be the true coordinates; "
                 "leave them out"
             )
-        self._drop = bad_rows == "drop"
+        self._drop = reading.bad_rows == "drop"
         self._bad = 0
         self._rows = 0
 
@@ -421,15 +419,7 @@ class Reading:
     ) -> LocationTable:
         """The places of an open file, with the columns to keep and the persons that are limited."""
         person = None if limit is None else limit.column
-        return LocationTable(
-            reader,
-            lat=self.lat,
-            lng=self.lng,
-            to=self.to,
-            keep=keep,
-            person=person,
-            bad_rows=self.bad_rows,
-        )
+        return LocationTable(reader, self, keep=keep, person=person)
 
     def box(
         self,

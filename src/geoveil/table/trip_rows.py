@@ -57,14 +57,7 @@ class ConsecutiveTrips:
         self._within_s = positive("within_hours", within_hours) * _HOUR_S
         self._drop = reading.bad_rows == "drop"
         self._untimed = 0
-        self._visits = LocationTable(
-            reader,
-            lat=reading.lat,
-            lng=reading.lng,
-            keep=[self._time],
-            person=person,
-            bad_rows=reading.bad_rows,
-        )
+        self._visits = LocationTable(reader, reading, keep=[self._time], person=person)
         self.name = reader.name
 
     @property
