@@ -40,6 +40,8 @@ _RANGE = 2.0**10
 _ALIKE, _NEAR, _CERTIFICATES = 0.03, 0.01, 8
 """Of many cells: up to this part apart two β share flat weights, so closely estimates are sought, and so many
 certificates are made at most."""
+_TRIES = 6
+"""Looks at the loss around the worst places between two certificates, at most."""
 
 
 class DesignedPositional(PositionalElastic):
@@ -133,6 +135,7 @@ class _Mixed:
         self, space: Placed, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
     ) -> None:
         self._space, self._prior = space, prior
+        self.cell_km = space.cell_km
         self._camouflage, self._stop = camouflage, stop
         self._rim = 1 if camouflage < _SHARP and isinstance(space, Grid) else 0
         if isinstance(space, Points):
@@ -186,7 +189,10 @@ def _by_estimates(
     epsilon_per_km: float,
     beta: float,
 ) -> DesignedPositional:
-    """The same where a certificate takes long: β is sought by an estimate of it, then by few certificates."""
+    """The same where a certificate takes long: β is sought by an estimate of it, then by few certificates.
+
+    Between two of them β is sought by the loss around the places that were the worst so far.
+    """
 
     def about(tried: DesignedPositional) -> float:
         return tried.law.estimate_per_km() / epsilon_per_km - 1.0
@@ -195,7 +201,7 @@ def _by_estimates(
     near = beta / (1.0 + about(build(beta)))
     within, start = (near * _RANGE, near / _RANGE), [near * (1.0 + _NEAR), near * (1.0 - _NEAR)]
     beta = safe_root(build, about, start, within=within, tolerance=_NEAR, stride=_NEAR).at
-    tried: list[tuple[float, float]] = []  # log β, log of certificate over promise
+    cell_km, worst = build.cell_km, []
     for number in range(_CERTIFICATES):
         if number < 2:
             build.settle(beta)
@@ -203,11 +209,31 @@ def _by_estimates(
         over = excess(made)
         if -_CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
             return made
-        tried.append((math.log(beta), math.log1p(over)))
-        (first, low), (last, high) = tried[-2:] if number else (tried[0], tried[0])
-        rises = (high - low) / (last - first) if last != first else 1.0
-        beta = math.exp(last - (high + _CLOSE / 3.0) / min(max(rises, 0.5), 2.0))
+        worst.append(made.certificate.worst_km)
+        seen = made.law.around_worst_per_km(worst, cell_km / 2.0)
+        above = math.log1p(over) - math.log(seen)  # of the certificate, over what is seen there
+        beta *= math.exp(-math.log1p(over) - _CLOSE / 2.0)
+        if number < 1:
+            build.settle(beta)
+        beta = _with_loss(build, beta, worst, math.exp(-above - _CLOSE / 2.0))
     raise SolverFailed(
         f"no mechanism of {build.centres.size:,} cells was certified within ε = {epsilon_per_km:g} per km; "
         "use larger cells"
     )
+
+
+def _with_loss(
+    build: _Mixed, beta: float, worst: list[tuple[float, float]], wanted: float
+) -> float:
+    """The β near another with the loss that is wanted around the worst places, or nearly."""
+    rises, before = 1.0, None
+    for _ in range(_TRIES):
+        loss = build(beta).law.around_worst_per_km(worst, build.cell_km / 2.0)
+        off = math.log(loss / wanted)
+        if abs(off) < _CLOSE / 10.0:
+            break
+        if before is not None:
+            rises = min(max((off - before[1]) / (math.log(beta) - before[0]), 0.5), 2.0)
+        before = math.log(beta), off
+        beta *= math.exp(-off / rises)
+    return beta

@@ -191,6 +191,12 @@ class Law:
             worst = max(worst, float(seen.max()))
         return worst
 
+    def worst_at(self, places_km: FloatArray) -> float:
+        """The worst loss at some places (k, 2) of the rectangle; no bound on anything, for a search."""
+        mean = self._mean_of(places_km, 0.0)
+        seen, _ = self._steepest.at(places_km, mean, 0.0)
+        return float(seen.max())
+
     @cached_property
     def _tolerance(self) -> float:
         return min(max(_TOLERANCE * self.cone.beta_per_km * self.side_km, 0.001), 0.02)

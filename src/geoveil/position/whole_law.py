@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +30,8 @@ LONGEST_TABLE = 1 << 14
 """Entries of the kernel, at most."""
 _OFF = 0.51
 """How far an entry may lie from the kernel, in units: half of one, and the last digit of a logarithm."""
+_AROUND = 9
+"""Places a side that are looked at around one that was the worst."""
 _ROWS = 1 << 22
 """How many entries of rows are held at once while drawing."""
 _BLOCK = 0.7
@@ -74,6 +77,17 @@ class WholeLaw:
     def estimate_per_km(self) -> float:
         """About what its certificate says, in some part of the time."""
         return Law(self.centres, self.weights.astype(np.float64), self.cone).estimate_per_km()
+
+    def around_worst_per_km(
+        self, worst_km: Sequence[tuple[float, float]], within_km: float
+    ) -> float:
+        """The worst loss around places that were the worst of laws much like this one: a lower bound."""
+        low, high = self.centres.rectangle_km
+        steps = np.linspace(-within_km, within_km, _AROUND)
+        around = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+        places = np.clip(np.concatenate([around + place for place in worst_km]), low, high)
+        law = Law(self.centres, self.weights.astype(np.float64), self.cone)
+        return law.worst_at(np.unique(places, axis=0))
 
     @property
     def slack(self) -> float:
