@@ -106,9 +106,14 @@ def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None
 
 
 def test_even_crowds_are_mapped_as_even_ones() -> None:
-    cells, _ = people_at_one_place(seed=21)
-    inside = np.random.default_rng(22).random((PEOPLE, 2)) - 0.5
-    found = estimated(cells, inside, seed=23, epsilon_per_km=4.0)
+    """Where there are cells enough for held-out reports to tell."""
+    grid, generator = gv.Grid(rows=12, columns=12, cell_km=1.0), np.random.default_rng(22)
+    cells = generator.choice(grid.size, PEOPLE, p=generator.dirichlet(np.full(grid.size, 0.5)))
+    mechanism = gv.elastic(grid, epsilon_per_km=4.0, camouflage=0.0, between="positions")
+    assert isinstance(mechanism, PositionalElastic)
+    places = grid.centres[cells] + generator.random((PEOPLE, 2)) - 0.5
+    reports = mechanism.sample_at_km(places, randomness=gv.seeded(23))
+    found = IterativeBayesianUpdate().fit(mechanism.tally(reports))
     assert "evenly" not in found.stopped
 
 

@@ -25,8 +25,9 @@ from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
 _LEAST_STEPS = 50
 """A bootstrap goes at least so far: an estimate that stayed at its start would seem certain."""
-_NOTICED = 3.0
-"""Nats over all reports by which people taken to stand evenly in their cells must predict better."""
+_NOTICED = 8.0
+"""Nats over all reports by which people taken to stand evenly in their cells must predict better: by chance
+alone two such fits differ by some nats."""
 
 
 class _Unknowns(NamedTuple):
