@@ -276,6 +276,7 @@ def release() -> Iterator[Figure]:
     """One release channel for each size, its certificate, the memory of it all, and personal leakages."""
     for people, places in SIZES:
         yield from _release_channel(people, places)
+    yield from _equal_places(20, 1000)
     yield from _memory()
     yield _personal()
 
@@ -287,6 +288,7 @@ def _release_channel(people: int, places: int) -> Iterator[Figure]:
     seconds = perf_counter() - began
     (design,) = made.designs
     what = f"{people} people × {places} places, {number_of_vectors(people, places):,} vectors"
+    assert isinstance(design, ReleaseDesign)
     products = design.ascent.products
     (bare,) = best_of(_bare_box(design), repeats=3)
     yardstick = f"{products} × (rfftn + irfftn)"
@@ -294,6 +296,23 @@ def _release_channel(people: int, places: int) -> Iterator[Figure]:
         f"release channel, {what}", seconds, seconds, "s", _SECONDS, yardstick, products * bare
     )
     yield Figure(f"its certificate, {what}", seconds, certificate, "nats", _NATS)
+
+
+def _equal_places(people: int, places: int) -> Iterator[Figure]:
+    """The same where places are equal and vectors too many: on orbits, what leaks about each included."""
+    began = perf_counter()
+    made = CountRelease(people=people, prior=np.full(places, 1 / places), multiplier=1.0)
+    certificate = made.certificate_nats
+    seconds = perf_counter() - began
+    what = (
+        f"{people} people × {places} equal places, {number_of_vectors(people, places):.2g} vectors"
+    )
+    yield Figure(f"release channel, {what}", seconds, seconds, "s", 2 * _SECONDS)
+    yield Figure(f"its certificate, {what}", seconds, certificate, "nats", _NATS)
+    began = perf_counter()
+    assert made.chain.holds
+    seconds = perf_counter() - began
+    yield Figure(f"what leaks about each person, {what}", seconds, seconds, "s", 5 * _SECONDS)
 
 
 def _bare_box(design: ReleaseDesign) -> Callable[[], None]:

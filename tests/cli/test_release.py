@@ -75,6 +75,25 @@ def test_the_report_is_that_of_the_library(folder: Path) -> None:
     assert values["released"] == {name: written[name] for name in ("09:00", "18:00")}
 
 
+def test_many_equal_places_are_exchanged(folder: Path) -> None:
+    names = [f"stop {number}" for number in range(120)]
+    counts = [1] * 6 + [0] * 114
+    rows = "".join(f"{name},{n}\n" for name, n in zip(names, counts, strict=True))
+    (folder / "many.csv").write_text(f"place,09:00\n{rows}")
+    (folder / "even.csv").write_text(
+        "place,share\n" + "".join(f"{name},{1 / 120!r}\n" for name in names)
+    )
+    asked = [folder / "many.csv", "--prior", folder / "even.csv"]
+    result = done(*asked, "--multiplier", 8, "-o", folder / "out.csv", "--json")
+    values = json.loads(result.stdout)
+    assert values["certificate_nats"] <= 1e-6
+    assert values["chain_holds"] is True
+    assert 0 < values["leakage_bits"] < values["unchanged_bits"]
+    assert valid(table((folder / "out.csv").read_text()), people=6)
+    beside = done(*asked, "--epsilon", 20, "-o", folder / "noisy.csv").stdout
+    assert "what this one tells on average is out of reach" in " ".join(beside.split())
+
+
 def test_personal_priors_name_the_people(folder: Path) -> None:
     asked = [folder / "counts.csv", "--prior", folder / "people.csv", "--leakage-bits", 1.0]
     result = done(*asked, "-o", folder / "out.parquet", "--personal", folder / "personal.csv")

@@ -120,7 +120,7 @@ def test_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run("table-2")
     assert found.agreement is Agreement.NO
     assert found.numbers["largest_count_vectors"] == 20_301
-    assert found.numbers["pairs_beyond_reach"] == 31
+    assert found.numbers["pairs_beyond_reach"] == 19
     assert all(row[7] <= 1e-3 for row in found.table.rows if row[7] is not None)
 
 

@@ -17,7 +17,7 @@ from contract.statistics import assert_follows
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge
 from geoveil.release import CountRelease, CountVectors, LeakageChain, Prior, merge_least_visited
 from geoveil.release import counts as box
-from geoveil.release.coarsening import within_reach
+from geoveil.release.coarsening import listed_within_reach, within_reach
 
 SKEWED = [0.8, 0.1, 0.1]
 FIVE = np.random.default_rng(2).dirichlet([1, 1, 1], size=5)
@@ -239,7 +239,8 @@ def test_nonsense_is_refused_in_one_line(asked: dict[str, Any], said: str) -> No
 
 
 def test_what_is_beyond_reach_says_what_would_fit() -> None:
-    prior = np.full(30, 1 / 30)
+    prior = np.arange(100.0, 130.0)
+    prior /= prior.sum()
     with pytest.raises(TooLarge) as refused:
         CountRelease(people=5, prior=prior, multiplier=1.0)
     text = str(refused.value)
@@ -277,16 +278,19 @@ TABLE_2 = [(1, 53), (2, 33), (3, 27), (4, 23), (5, 21), (10, 16), (20, 12), (35,
 
 @pytest.mark.parametrize(("people", "places"), TABLE_2)
 def test_the_pairs_of_table_2_fit_or_say_why_not(people: int, places: int) -> None:
-    """AGG Table 2: up to four people fit; the others are refused with their vectors and distances."""
+    """AGG Table 2: up to four people fit; the others are refused with their vectors and distances, unless
+    places are equal and people at most twenty."""
     prior = Prior.parse(np.full(places, 1 / places), people)
     vectors = math.comb(people + places - 1, places - 1)
-    assert within_reach(prior) is (vectors**2 <= box.ENTRY_LIMIT)
-    if not within_reach(prior):
+    assert listed_within_reach(prior) is (vectors**2 <= box.ENTRY_LIMIT)
+    assert within_reach(prior) is (people <= 20)
+    unequal = np.linspace(1.0, 1.1, places) / np.linspace(1.0, 1.1, places).sum()
+    if not listed_within_reach(prior):
         with pytest.raises(TooLarge, match=r"distances between them \(.*e\+.*transform"):
-            CountRelease(people=people, prior=prior.mean, multiplier=1.0)
+            CountRelease(people=people, prior=unequal, multiplier=1.0)
 
 
-@pytest.mark.parametrize(("people", "places"), [(1000, 6), (10**5, 4), (3, 400)])
+@pytest.mark.parametrize(("people", "places"), [(1000, 6), (10**5, 4), (30, 400)])
 def test_sizes_beyond_reach_are_refused_at_once(people: int, places: int) -> None:
     with pytest.raises(TooLarge, match=f"{people} people and {places} places"):
         CountRelease(people=people, prior=np.full(places, 1 / places), multiplier=1.0)

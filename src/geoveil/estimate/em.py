@@ -250,4 +250,5 @@ class _Model:
         law = theta[self.working] @ self.rows
         if law.min() <= 0:
             return -np.inf
-        return float(self.weights @ np.log1p((law - self.point.law) / self.point.law))
+        with np.errstate(divide="ignore"):  # next to nothing may round to nothing: then it is −∞
+            return float(self.weights @ np.log1p((law - self.point.law) / self.point.law))

@@ -23,6 +23,7 @@ from geoveil.arrays import IntArray, count
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.release import counts as counting
 from geoveil.release.prior import Prior
+from geoveil.release.symmetric_design import symmetric_within_reach
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,12 @@ def even_groups(people: int, groups: int) -> list[IntArray]:
 
 
 def within_reach(prior: Prior) -> bool:
-    """Whether a release for this prior can be designed: vectors to list and transforms to make."""
+    """Whether a release for this prior can be designed, on count vectors or on orbits of them."""
+    return listed_within_reach(prior) or symmetric_within_reach(prior)
+
+
+def listed_within_reach(prior: Prior) -> bool:
+    """Whether it can be designed on count vectors: these can be listed, and transforms made."""
     people, places = prior.people, prior.places
     lower, upper = prior.window()
     if not counting.within_products(people, lower, upper, counting.REACH):
@@ -101,9 +107,9 @@ def within_reach(prior: Prior) -> bool:
     return size <= counting.VECTOR_LIMIT
 
 
-def check_reach(prior: Prior) -> None:
+def check_reach(prior: Prior, *, listed: bool = False) -> None:
     """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
-    if within_reach(prior):
+    if listed_within_reach(prior) or (not listed and symmetric_within_reach(prior)):
         return
     lower, upper = prior.window()
     size = counting.CountVectors.estimated_size(prior.people, lower, upper)
@@ -111,7 +117,7 @@ def check_reach(prior: Prior) -> None:
     advice = []
 
     def merged_is_too_large(places: int) -> bool:
-        return not within_reach(prior.merged(merge_least_visited(prior, places).groups))
+        return not listed_within_reach(prior.merged(merge_least_visited(prior, places).groups))
 
     # the finest merging within reach: fewer places have fewer vectors
     places = 1 + bisect.bisect_left(range(2, prior.places), True, key=merged_is_too_large)
@@ -120,7 +126,7 @@ def check_reach(prior: Prior) -> None:
     groups = 2
     while groups <= prior.people:
         largest = -(-prior.people // groups)
-        if within_reach(Prior.parse(prior.mean, largest)):
+        if (listed_within_reach if listed else within_reach)(Prior.parse(prior.mean, largest)):
             advice.append(
                 f"split the people into {groups} groups of at most {largest} (GroupedRelease)"
             )

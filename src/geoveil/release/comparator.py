@@ -22,9 +22,8 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import mean_distance_km
 from geoveil.measure.information import mutual_information_bits
 from geoveil.randomness import Randomness, seeded
-from geoveil.release.count_release import CountRelease
+from geoveil.release.count_release import AnyDesign, CountRelease
 from geoveil.release.counts import CountVectors
-from geoveil.release.optimum import ReleaseDesign
 from geoveil.root import NeverSafe, safe_root
 
 BOX_LIMIT = 1 << 24
@@ -346,7 +345,7 @@ def leakage_curve(
     return points
 
 
-def _at_equal_distortion(kind: type[NoisyCounts], design: ReleaseDesign) -> float:
+def _at_equal_distortion(kind: type[NoisyCounts], design: AnyDesign) -> float:
     """What a comparator leaks at the distortion of a release of one timestamp, in bits."""
     law = design.law
     if not law.is_whole:

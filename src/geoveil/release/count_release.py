@@ -9,16 +9,16 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from scipy.special import rel_entr
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, positive
 from geoveil.errors import InvalidInput
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.release.coarsening import check_reach, even_groups
+from geoveil.release.coarsening import check_reach, even_groups, listed_within_reach
 from geoveil.release.counts import checked_counts
 from geoveil.release.optimum import ReleaseDesign, design, published_design
 from geoveil.release.prior import CountLaw, Prior
+from geoveil.release.symmetric_design import OrbitLaw, SymmetricDesign, symmetric_design
 from geoveil.root import NeverSafe, safe_root
 
 LARGEST, SMALLEST = 64.0, 1e-9
@@ -27,6 +27,8 @@ _CLOSE = 2e-4
 """How near the wanted distortion or leakage, and the answer, is sought, relative."""
 _NOTHING_BITS = 1e-9
 
+AnyLaw = CountLaw | OrbitLaw
+AnyDesign = ReleaseDesign | SymmetricDesign
 Thing = TypeVar("Thing")
 Made = TypeVar("Made")
 
@@ -69,7 +71,8 @@ class CountRelease:
     each person; in the worst case, whatever the prior, a person who is elsewhere changes the
     probability of a release by at most e^{ε}, ε = 2√2·λ for each timestamp (``epsilon``).
     Each ``sample`` is a release: releases of the same counts add up.
-    Cost: two FFT products in L − 1 dimensions a step; some 10⁵ to 10⁷ vectors in seconds.
+    Cost: two FFT products in L − 1 dimensions a step; some 10⁵ to 10⁷ vectors in seconds. Where there are
+    more, places with the same prior are exchanged: up to some twenty people, over any number of them.
     Units: bits, people. Reference: AGG Alg. 1, Thm 1.
 
     >>> release = CountRelease(people=20, prior=[0.8, 0.1, 0.1], multiplier=1.0)
@@ -81,8 +84,8 @@ class CountRelease:
     20
     """
 
-    designs: tuple[ReleaseDesign, ...]
-    """The release channel of each timestamp."""
+    designs: tuple[AnyDesign, ...]
+    """The release of each timestamp: a channel on count vectors, or on orbits of too many of them."""
 
     def __init__(
         self,
@@ -106,8 +109,8 @@ class CountRelease:
         wanted = positive(name, value)
         laws = _laws(prior, people, timestamps)
 
-        def build(rate: float) -> tuple[ReleaseDesign, ...]:
-            return _once_each(laws, lambda law: design(law, rate, stop=stop, progress=progress))
+        def build(rate: float) -> tuple[AnyDesign, ...]:
+            return _once_each(laws, lambda law: _design(law, rate, stop, progress))
 
         if multiplier is not None:
             self._take(wanted, build(wanted))
@@ -125,12 +128,15 @@ class CountRelease:
         timestamps: int | None = None,
     ) -> CountRelease:
         """The paper's Algorithm 1 as printed: stopped where the leakage falls by ``threshold`` nats."""
-        rate, laws = positive("multiplier", multiplier), _laws(prior, people, timestamps)
+        rate, priors = positive("multiplier", multiplier), _priors(prior, people, timestamps)
+        for one in dict.fromkeys(priors):
+            check_reach(one, listed=True)
+        laws = _once_each(priors, CountLaw.of)
         release = cls.__new__(cls)
         release._take(rate, _once_each(laws, lambda law: published_design(law, rate, threshold)))
         return release
 
-    def _take(self, multiplier: float, designs: tuple[ReleaseDesign, ...]) -> None:
+    def _take(self, multiplier: float, designs: tuple[AnyDesign, ...]) -> None:
         self.designs, self.multiplier, self.timestamps = designs, multiplier, len(designs)
         prior = designs[0].law.prior
         self.people, self.places = prior.people, prior.places
@@ -155,7 +161,7 @@ class CountRelease:
         Cost: one product for each place and kind of person; people with the same prior share theirs.
         Reference: AGG Def. 1 and §5.2.2.
         """
-        return np.sum(_once_each(self.designs, _personal_leakage_bits), axis=0)
+        return np.sum([one.personal_leakage_bits for one in self.designs], axis=0)
 
     @property
     def most_personal_leakage_bits(self) -> float:
@@ -214,29 +220,16 @@ class CountRelease:
         )
 
 
-def _personal_leakage_bits(release: ReleaseDesign) -> FloatArray:
-    """(people,): I(A_m; Ã) at one timestamp, in bits."""
-    prior = release.law.prior
-    by_kind = np.zeros(prior.rows.shape[0])
-    for kind, laws in prior.laws_given_place(release.vectors):
-        shares = prior.rows[kind][prior.rows[kind] > 0]
-        released = release.pushed(laws[prior.rows[kind] > 0])  # (places, vectors): r_l
-        released /= released.sum(axis=1, keepdims=True)
-        divergences = rel_entr(released, shares @ released).sum(axis=1)
-        by_kind[kind] = max(0.0, float(shares @ divergences)) / math.log(2)
-    return by_kind[prior.kind]
-
-
 def _calibrated(
-    build: Callable[[float], tuple[ReleaseDesign, ...]], wanted: float, *, limited: bool
-) -> tuple[float, tuple[ReleaseDesign, ...]]:
+    build: Callable[[float], tuple[AnyDesign, ...]], wanted: float, *, limited: bool
+) -> tuple[float, tuple[AnyDesign, ...]]:
     """The multiplier whose designs keep a limit on the leakage, or else on the distortion, and these.
 
     Leakage grows and distortion falls with the multiplier. On a straight piece of the curve one
     multiplier has many optimal releases; a target inside it is kept, not met.
     """
 
-    def excess(designs: tuple[ReleaseDesign, ...]) -> float:
+    def excess(designs: tuple[AnyDesign, ...]) -> float:
         leakage = sum(one.leakage_bits for one in designs)
         if limited:
             return leakage / wanted - 1
@@ -263,8 +256,27 @@ def _calibrated(
     return nearest.at, nearest.made
 
 
-def _laws(prior: ArrayLike, people: int, timestamps: int | None) -> tuple[CountLaw, ...]:
+def _laws(prior: ArrayLike, people: int, timestamps: int | None) -> tuple[AnyLaw, ...]:
     """The law of the counts at each timestamp; equal priors share one."""
+    priors = _priors(prior, people, timestamps)
+    for one in dict.fromkeys(priors):
+        check_reach(one)
+    return _once_each(priors, _law)
+
+
+def _law(prior: Prior) -> AnyLaw:
+    """On count vectors, or on orbits of them where they are too many to list."""
+    return CountLaw.of(prior) if listed_within_reach(prior) else OrbitLaw.of(prior)
+
+
+def _design(law: AnyLaw, rate: float, stop: Stop | None, progress: Progress | None) -> AnyDesign:
+    if isinstance(law, OrbitLaw):
+        return symmetric_design(law, rate, stop=stop, progress=progress)
+    return design(law, rate, stop=stop, progress=progress)
+
+
+def _priors(prior: ArrayLike, people: int, timestamps: int | None) -> list[Prior]:
+    """The prior of each timestamp; equal ones are one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
     try:
         dimensions = np.ndim(prior)
@@ -280,9 +292,7 @@ def _laws(prior: ArrayLike, people: int, timestamps: int | None) -> tuple[CountL
             )
         different = {layer.tobytes(): Prior.parse(layer, people) for layer in layers}
         priors = [different[layer.tobytes()] for layer in layers]
-    for one in dict.fromkeys(priors):
-        check_reach(one)
-    return _once_each(priors, CountLaw.of)
+    return priors
 
 
 def _once_each(things: Sequence[Thing], make: Callable[[Thing], Made]) -> tuple[Made, ...]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-from scipy.special import entr, softmax
+from scipy.special import entr, rel_entr, softmax
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive
 from geoveil.campaign.weights import rate_distortion_weights
@@ -236,6 +236,19 @@ class ReleaseDesign:
     def _ratio(self) -> FloatArray:
         """p/Z over the vectors of the window."""
         return self.law.probabilities * self._averages._inverse
+
+    @cached_property
+    def personal_leakage_bits(self) -> FloatArray:
+        """(people,): I(A_m; Ã), in bits."""
+        prior = self.law.prior
+        by_kind = np.zeros(prior.rows.shape[0])
+        for kind, laws in prior.laws_given_place(self.vectors):
+            shares = prior.rows[kind][prior.rows[kind] > 0]
+            released = self.pushed(laws[prior.rows[kind] > 0])  # (places, vectors): r_l
+            released /= released.sum(axis=1, keepdims=True)
+            divergences = rel_entr(released, shares @ released).sum(axis=1)
+            by_kind[kind] = max(0.0, float(shares @ divergences)) / math.log(2)
+        return by_kind[prior.kind]
 
     # -- single vectors --------------------------------------------------------------------------
 

@@ -97,6 +97,18 @@ class Prior:
         """The average row over the people: what share of them a place can expect."""
         return self.head_counts @ self.rows / self.people
 
+    @cached_property
+    def equal_places(self) -> tuple[tuple[int, ...], ...]:
+        """The places in classes: those of one class are as likely as each other for everybody.
+
+        >>> Prior.parse([0.5, 0.2, 0.1, 0.2], people=3).equal_places
+        ((0,), (1, 3), (2,))
+        """
+        classes: dict[bytes, list[int]] = {}
+        for place, column in enumerate(np.ascontiguousarray(self.rows.T)):
+            classes.setdefault(column.tobytes(), []).append(place)
+        return tuple(tuple(group) for group in classes.values())
+
     def merged(self, groups: Sequence[Sequence[int]]) -> Prior:
         """The same people on merged places: each group of places becomes one."""
         columns = [self.rows[:, list(group)].sum(axis=1) for group in groups]
@@ -216,7 +228,7 @@ class Crowd:
 
 TAIL = 1e-9
 """Vectors together less likely than this are left out of sums where there are more than 1,024."""
-_EQUALLY_LIKELY = 1e-9
+EQUALLY_LIKELY = 1e-9
 """Relative difference of two probabilities that is rounding."""
 
 
@@ -262,7 +274,7 @@ class CountLaw:
         if not self.vectors.holds(counts):
             return 0.0
         own = float(self.probabilities[self.vectors.index(counts)])
-        no_likelier = self.probabilities <= own * (1 + _EQUALLY_LIKELY)
+        no_likelier = self.probabilities <= own * (1 + EQUALLY_LIKELY)
         return float(self.probabilities[no_likelier].sum()) if own > 0 else 0.0
 
     @cached_property

@@ -1,0 +1,285 @@
+"""The release that leaks least where many places are equally likely: the same problem, on orbits of vectors.
+
+Whoever exchanges two places with the same prior changes neither the law of the counts nor distances. The
+problem is convex, so that some optimum is symmetric too: its weights are the same all over an orbit. On
+orbits the kernel is the mean of e^{−λ·d} over all exchanges, and weights and probabilities are sums. What
+comes out is the release of the whole lattice, with its certificate, its leakage and its draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+from scipy.special import entr, rel_entr
+
+from geoveil.arrays import FloatArray, IntArray, frozen, positive
+from geoveil.campaign.weights import rate_distortion_weights
+from geoveil.channel.channel import inverse_distribution
+from geoveil.channel.kernel import DenseKernel
+from geoveil.errors import TooLarge
+from geoveil.estimate.em import Ascent
+from geoveil.estimate.stopping import Progress, Stop
+from geoveil.randomness import SYSTEM, Randomness
+from geoveil.release.counts import CountVectors
+from geoveil.release.optimum import FINE, WorkingSetNewton
+from geoveil.release.orbits import MOST_WORK, Orbits
+from geoveil.release.prior import EQUALLY_LIKELY, Prior
+
+_MOST_PEOPLE = 100
+"""More are out of reach over two equal places already."""
+
+
+def symmetric_within_reach(prior: Prior) -> bool:
+    """Whether the release for a prior can be designed on orbits, what leaks about each person included."""
+    sizes = [len(group) for group in prior.equal_places]
+    if max(sizes) == 1 or prior.people > _MOST_PEOPLE:
+        return False
+    return all(Orbits.work(prior.people, each) <= MOST_WORK for each in _with_one_apart(sizes))
+
+
+def _with_one_apart(sizes: Sequence[int]) -> list[list[int]]:
+    """The classes, for each of several places with one of these as the last class."""
+    apart = [
+        [*sizes[:at], size - 1, *sizes[at + 1 :], 1] for at, size in enumerate(sizes) if size > 1
+    ]
+    return [list(sizes), *apart]
+
+
+@dataclass(frozen=True, eq=False)
+class OrbitLaw:
+    """P(the counts are one of an orbit), for all of them: nothing is left out."""
+
+    prior: Prior
+    groups: tuple[tuple[int, ...], ...]
+    """The places of each class."""
+    orbits: Orbits
+    probabilities: FloatArray
+    is_whole = True
+
+    @classmethod
+    def of(cls, prior: Prior) -> OrbitLaw:
+        """The law of the counts of people with this prior."""
+        return cls.of_classes(prior, prior.equal_places)
+
+    @classmethod
+    def of_classes(cls, prior: Prior, groups: tuple[tuple[int, ...], ...]) -> OrbitLaw:
+        """The same with classes of places that are equal under the prior."""
+        orbits = Orbits(prior.people, [len(group) for group in groups])
+        law = _on_orbits(orbits, _on_classes(prior, groups).law(_totals(orbits)))
+        return cls(prior, groups, orbits, frozen(law / law.sum()))
+
+    @property
+    def vectors(self) -> NoReturn:
+        """They are too many to list."""
+        raise _unlisted(self.prior)
+
+    @cached_property
+    def entropy_bits(self) -> float:
+        """H(A): what an unchanged release would tell about the counts, in bits."""
+        within = float(self.probabilities @ self.orbits.log_sizes)
+        return (float(entr(self.probabilities).sum()) + within) / math.log(2)
+
+    def by_class(self, counts: IntArray) -> list[IntArray]:
+        """Counts by place as an array for each class."""
+        return [counts[list(group)] for group in self.groups]
+
+    def surprise(self, counts: IntArray) -> float:
+        """P(p(A) ≤ p(a)) for valid counts a: how likely counts are that are no likelier than these."""
+        with np.errstate(divide="ignore"):
+            each = np.log(self.probabilities) - self.orbits.log_sizes
+        own = float(each[self.orbits.index(self.by_class(counts))])
+        if own == -math.inf:
+            return 0.0
+        return float(self.probabilities[each <= own + EQUALLY_LIKELY].sum())
+
+
+class SymmetricDesign:
+    """A :class:`ReleaseDesign` on orbits: ã instead of a with probability ∝ c(ã)·e^{−λ·d(a, ã)}, c symmetric.
+
+    Law: c maximises Σ_a p(a) log Z(a) over all weights; ``weights`` are sums of c over orbits.
+    Guarantee: that of every release of its form, e^{2√2·λ} for one person elsewhere, whatever the prior.
+    Cost: a matrix of means of the kernel for every two orbits. Units: d in people, λ per person.
+    """
+
+    def __init__(
+        self, law: OrbitLaw, multiplier: float, kernels: FloatArray, ascent: Ascent
+    ) -> None:
+        self.law, self.multiplier, self.ascent = law, multiplier, ascent
+        self.weights = ascent.distribution
+        self._kernel, self._weighted = kernels
+        """Means of e^{−λ·d} and of d·e^{−λ·d}."""
+
+    @property
+    def vectors(self) -> NoReturn:
+        """They are too many to list."""
+        raise _unlisted(self.law.prior)
+
+    @property
+    def channel(self) -> NoReturn:
+        """A channel needs them listed."""
+        raise _unlisted(self.law.prior)
+
+    @cached_property
+    def _total(self) -> FloatArray:
+        """Z, of every vector of an orbit."""
+        return self._kernel @ self.weights
+
+    @cached_property
+    def output(self) -> FloatArray:
+        """P(Ã in an orbit)."""
+        return frozen(self.weights * ((self.law.probabilities / self._total) @ self._kernel))
+
+    @cached_property
+    def distortion(self) -> float:
+        """E d(A, Ã), in people."""
+        return float((self.law.probabilities / self._total) @ (self._weighted @ self.weights))
+
+    @cached_property
+    def leakage_nats(self) -> float:
+        """I(A; Ã) = −λD − Σ p log Z − Σ P(ã) log g(ã), g = P(ã)/c(ã), in nats."""
+        seen, possible = self.law.probabilities > 0, self.output > 0
+        normaliser = float(self.law.probabilities[seen] @ np.log(self._total[seen]))
+        logs = np.log(self.output[possible] / self.weights[possible])
+        told = -self.multiplier * self.distortion - normaliser
+        return max(0.0, told - float(self.output[possible] @ logs))
+
+    @property
+    def leakage_bits(self) -> float:
+        """I(A; Ã) in bits."""
+        return self.leakage_nats / math.log(2)
+
+    @property
+    def certificate_nats(self) -> float:
+        """At most so many nats lie between the leakage and the least one possible at this distortion.
+
+        That of the loop: log max g over all orbits, which is the maximum over all vectors.
+        """
+        return self.ascent.certificate
+
+    # -- about one person --------------------------------------------------------------------------
+
+    @cached_property
+    def personal_leakage_bits(self) -> FloatArray:
+        """(people,): I(A_m; Ã) in bits.
+
+        Law: Σ_l θ_l·KL(r_l ‖ P(Ã)), r_l the law of Ã where m is at l; it is the same for all places of a
+        class. One of these is taken apart, so that releases are told apart by what that one has.
+        """
+        prior = self.law.prior
+        told = np.zeros(len(prior.rows))
+        for number, group in enumerate(self.law.groups):
+            likely = prior.rows[:, group[0]]
+            apart, place = (self, number)
+            if len(group) > 1:
+                apart, place = self._with_one_apart(number), len(self.law.groups)
+            for kind, laws in apart._merged.laws_given_place(_totals(apart.law.orbits)):
+                if likely[kind] > 0:
+                    law = _on_orbits(apart.law.orbits, laws[place])
+                    released = apart._released(law / law.sum())
+                    told[kind] += len(group) * likely[kind] * rel_entr(released, apart.output).sum()
+        return np.maximum(told, 0.0)[prior.kind] / math.log(2)
+
+    @property
+    def _merged(self) -> Prior:
+        return _on_classes(self.law.prior, self.law.groups)
+
+    def _released(self, law: FloatArray) -> FloatArray:
+        """P(Ã in an orbit) where the counts follow another law."""
+        released = self.weights * ((law / self._total) @ self._kernel)
+        return released / released.sum()
+
+    def _with_one_apart(self, number: int) -> SymmetricDesign:
+        """The same release, the last place of a class being one by itself."""
+        groups = list(self.law.groups)
+        *others, one = groups[number]
+        groups[number] = tuple(others)
+        law = OrbitLaw.of_classes(self.law.prior, (*groups, (one,)))
+        coarse = np.array(
+            [self.law.orbits.index(each) for each in self._counts_of(law.orbits, number)]
+        )
+        share = np.exp(law.orbits.log_sizes - self.law.orbits.log_sizes[coarse])
+        weights = self.weights[coarse] * share
+        kernels = law.orbits.means(_kernels(self.multiplier, law.prior.people))
+        return SymmetricDesign(
+            law, self.multiplier, kernels, replace(self.ascent, distribution=weights)
+        )
+
+    @staticmethod
+    def _counts_of(apart: Orbits, number: int) -> Iterator[list[IntArray]]:
+        """The counts of each orbit by class, the last class again part of its own."""
+        for at in range(apart.size):
+            counts = apart.counts(at)
+            counts[number] = np.append(counts[number], counts.pop())
+            yield counts
+
+    # -- single vectors ----------------------------------------------------------------------------
+
+    def row(self, counts: IntArray) -> FloatArray:
+        """The chances of the orbits when ``counts`` is the truth."""
+        own = self.law.orbits.index(self.law.by_class(counts))
+        row: FloatArray = self.weights * self._kernel[own]
+        return row / row.sum()
+
+    def sample(self, counts: IntArray, randomness: Randomness = SYSTEM) -> IntArray:
+        """One release for a valid vector: an orbit, then one of its vectors by its distance."""
+        (orbit,) = inverse_distribution(self.row(counts), randomness.uniform(1))
+        near = _kernels(self.multiplier, self.law.prior.people)[0]
+        classes = self.law.by_class(counts)
+        drawn = self.law.orbits.drawn_near(classes, int(orbit), near, randomness)
+        released = np.empty(self.law.prior.places, dtype=np.int64)
+        for group, held in zip(self.law.groups, drawn, strict=True):
+            released[list(group)] = held
+        return released
+
+
+def symmetric_design(
+    law: OrbitLaw, multiplier: float, *, stop: Stop | None = None, progress: Progress | None = None
+) -> SymmetricDesign:
+    """The channel with least leakage + λ·distortion, within 1e-6 nats or as the rule ``stop`` has it."""
+    rate = positive("multiplier", multiplier)
+    kernels = law.orbits.means(_kernels(rate, law.prior.people))
+    kernel = DenseKernel(kernels[0])
+    newton = WorkingSetNewton(kernel.rows)
+    ascent = rate_distortion_weights(
+        kernel,
+        law.probabilities,
+        FINE if stop is None else stop,
+        accelerate=newton,
+        progress=progress,
+    )
+    return SymmetricDesign(law, rate, kernels, ascent)
+
+
+def _unlisted(prior: Prior) -> TooLarge:
+    return TooLarge(
+        f"count vectors ({prior.people} people over {prior.places} places) must be fewer to be listed; "
+        "equal places were exchanged instead, and leakage, distortion and draws need no list"
+    )
+
+
+def _kernels(multiplier: float, people: int) -> FloatArray:
+    """(2, 2M² + 1): e^{−λ·d} and d·e^{−λ·d} by squared distance."""
+    distance = np.sqrt(np.arange(2.0 * people**2 + 1.0))
+    near = np.exp(-multiplier * distance)
+    return np.stack((near, distance * near))
+
+
+def _on_classes(prior: Prior, groups: Sequence[Sequence[int]]) -> Prior:
+    """The same people, the places of each class as one; kinds stay what they are."""
+    columns = [prior.rows[:, list(group)].sum(axis=1) for group in groups]
+    return Prior(np.stack(columns, axis=1), prior.kind)
+
+
+def _totals(orbits: Orbits) -> CountVectors:
+    """All ways to spread people over the classes."""
+    return CountVectors(orbits.people, len(orbits.sizes))
+
+
+def _on_orbits(orbits: Orbits, law: FloatArray) -> FloatArray:
+    """The law of orbits from that of how many people each class has: within one, all places are alike."""
+    return law[_totals(orbits).index(orbits.totals)] * np.exp(orbits.log_chances)
