@@ -6,7 +6,9 @@ import importlib.util
 import subprocess
 import sys
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoveil.cli.estimate_inputs import mechanism_of
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.mechanism import ContinuousLaplace, PlanarGeometric, RandomizedResponse, Rappor
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Line
-from geoveil.table.locations import Extent
+from geoveil.table.locations import Extent, Reading, TripEnd
 from geoveil.table.obfuscation import Reporter, obfuscate
+from geoveil.table.reader import TableReader
+from geoveil.table.reports import SlotColumn, count_by_slot, count_reports, read_persons
+from geoveil.table.trip_rows import count_trip_reports
 
 PARIS = Grid.from_box(south=48.82, west=2.28, north=48.88, east=2.40, cell_km=0.5)
 TRUTHFUL = RandomizedResponse(PARIS, epsilon=700.0)  # as good as no noise
@@ -306,3 +312,47 @@ def test_geometry_cannot_be_kept() -> None:
         for lat, lng in ((None, None), ("lat", "lon")):
             with pytest.raises(InvalidInput, match=r"\(geom\) must not be coordinates"):
                 obfuscate(frame, MECHANISM, keep=["geom"], lat=lat, lng=lng)
+
+
+# -- reports of a file, however they are counted ---------------------------------------------------
+
+COUNTS: dict[str, Any] = {
+    "plain": count_reports,
+    "slots": lambda reader, channel, reading: count_by_slot(
+        reader, channel, reading, SlotColumn("who")
+    ),
+    "persons": lambda reader, channel, reading: read_persons(reader, channel, reading, "who"),
+    "trips": count_trip_reports,
+}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+@pytest.mark.parametrize(
+    ("text", "channel", "error", "said"),
+    [
+        ("who,cell,to_cell\na,7,999\nb,999,7\n", MECHANISM, InvalidFile, r"row \d of .* a cell in 0 …"),
+        ("who,lat,lng,to_lat,to_lng\n", MECHANISM, InvalidFile, "at least one (report|trip)"),
+        ("who,lat,lng,to_lat,to_lng\na,x,2,48,2\n", MECHANISM, InvalidFile, "none of 1 rows has one"),
+        ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", MECHANISM, OutsideSpace, "lie outside"),
+        ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", Rappor(Line(3), epsilon=1.0), Unsupported,
+         "are not cells"),
+        ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", RandomizedResponse(Line(3), epsilon=1.0),
+         InvalidInput, r"must have (a column 'cell'|columns cell and to_cell), since .* has no map"),
+    ],
+)  # fmt: skip
+def test_files_without_reports_are_refused_alike_however_they_are_counted(
+    tmp_path: Path, kind: str, text: str, channel: Any, error: type[Exception], said: str
+) -> None:
+    path = tmp_path / "reports.csv"
+    path.write_text(text)
+    reading = Reading(bad_rows="drop", to=TripEnd() if kind == "trips" else None)
+    with reading.open(str(path)) as reader, pytest.raises(error, match=said):
+        COUNTS[kind](reader, channel, reading)
+
+
+@pytest.mark.parametrize("what", ["reports", "trips"])
+@pytest.mark.parametrize("carried", [{"estimate": 1}, {"flows": 1}])
+def test_what_was_estimated_is_not_taken_for_reports(what: str, carried: dict[str, int]) -> None:
+    reader = SimpleNamespace(name="flows.csv", metadata=carried)
+    with pytest.raises(InvalidFile, match=rf"flows.csv must hold noisy {what}; it is an estimate"):
+        mechanism_of(cast(TableReader, reader), None, what=what)
