@@ -241,7 +241,7 @@ def test_options_that_cannot_be(
 def test_beyond_reach_names_the_coarsening(folder: Path) -> None:
     places = "".join(f"p{k},{k % 2}\n" for k in range(30))
     (folder / "many.csv").write_text("place,now\n" + places)
-    shares = "".join(f"p{k},{1 / 30!r}\n" for k in range(30))
+    shares = "".join(f"p{k},{(100 + k) / 3435!r}\n" for k in range(30))
     (folder / "even.csv").write_text("place,share\n" + shares)
     result = run(folder / "many.csv", "--prior", folder / "even.csv", "--multiplier", 1)
     assert result.exit_code == 2

@@ -119,7 +119,7 @@ def test_draws_follow_the_law_of_the_vectors(name: str) -> None:
     away = np.linalg.norm(vectors.vectors - truth, axis=1)
     law = ours.weights[number] / np.bincount(number)[number] * np.exp(-0.8 * away)
     law /= law.sum()
-    source, draws = gv.seeded(3), 1500
+    source, draws = gv.seeded(3), 800
     drawn = np.stack([ours.sample(truth, source) for _ in range(draws)])
     seen = np.bincount(vectors.index(drawn), minlength=vectors.size)
     likely = law * draws >= 5
@@ -128,6 +128,26 @@ def test_draws_follow_the_law_of_the_vectors(name: str) -> None:
     keep = expected > 0
     assert chisquare(counted[keep], expected[keep]).pvalue > 1e-3
     assert seen[law == 0].sum() == 0
+
+
+@pytest.mark.parametrize("rate", [0.5, 3.0, 60.0, 300.0])
+@pytest.mark.parametrize("shares", [[0.5, 0.5, 0.0, 0.0], [0.25] * 4, [0.4, 0.2, 0.2, 0.2]])
+def test_unlikely_counts_and_sharp_releases(shares: list[float], rate: float) -> None:
+    """Nothing may be lost where e^{−λ·d} is next to nothing: counts that the prior does not know."""
+    law = OrbitLaw.of(Prior.parse(shares, 6))
+    made = symmetric_design(law, rate)
+    assert np.isfinite([made.leakage_nats, made.distortion, *made.personal_leakage_bits]).all()
+    vectors = CountVectors(6, 4)
+    number = np.array([law.orbits.index(law.by_class(each)) for each in vectors.vectors])
+    each = made.weights[number] / np.bincount(number)[number]
+    truth = np.array([0, 0, 2, 4])
+    with np.errstate(divide="ignore"):
+        logs = np.log(each) - rate * np.linalg.norm(vectors.vectors - truth, axis=1)
+    expected = np.bincount(number, np.exp(logs - logs.max()), minlength=law.orbits.size)
+    np.testing.assert_allclose(made.row(truth), expected / expected.sum(), atol=1e-9)
+    drawn = vectors.index(made.sample(truth, gv.seeded(4)))
+    assert logs[drawn] > logs.max() - 60
+    assert law.surprise(truth) == pytest.approx(0.0) if shares[3] == 0 else True
 
 
 def test_arrangements_count_all_ways() -> None:

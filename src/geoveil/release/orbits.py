@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
+from scipy.special import logsumexp
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import inverse_distribution
@@ -196,50 +197,77 @@ class Orbits:
                     found[:, row] += chances[number, product][:, None] * looked_up
         return found, {row: place for place, row in enumerate(after)}
 
-    # -- draws -----------------------------------------------------------------------------------
+    # -- single vectors --------------------------------------------------------------------------
+
+    def log_mean(self, counts: Sequence[IntArray], orbit: int, log_values: FloatArray) -> float:
+        """log of the mean of a function of the squared distance from ``counts`` over an orbit.
+
+        The function is given by its logarithms: right where it is next to nothing, too.
+        """
+        near = _Near(self, counts, orbit)
+        return _log_mean(log_values, near.squared, [each for *_, each in near.classes])
 
     def drawn_near(
-        self, counts: Sequence[IntArray], orbit: int, values: FloatArray, randomness: Randomness
+        self, counts: Sequence[IntArray], orbit: int, log_values: FloatArray, randomness: Randomness
     ) -> list[IntArray]:
         """A vector of an orbit, drawn in proportion to a function of its squared distance from ``counts``.
 
         Law: the inner products of the classes first, from whole numbers of ways; then one of the ways.
         """
-        drawn = [np.zeros(0, dtype=np.int64)] * len(self.sizes)
-        alone = self.alone[orbit]
-        squared = 0
-        for at, place in enumerate(self._alone):
-            drawn[place] = alone[at : at + 1].copy()
-            squared += int(alone[at] - counts[place][0]) ** 2
-        classes = []
-        for at, (place, equal) in enumerate(zip(self._several, self._equal, strict=True)):
-            order = np.argsort(-counts[place], kind="stable")
-            here = tuple(n for n in counts[place][order].tolist() if n)
-            there = equal.partitions[self.parts[orbit, at]]
-            classes.append((place, order, Arrangements(here, there, equal.places)))
-            squared += sum(n * n for n in here) + sum(n * n for n in there)
-        for at, (place, order, arrangements) in enumerate(classes):
-            later = [each for *_, each in classes[at + 1 :]]
-            options = list(arrangements.ways.items())
-            logs = np.array([math.log(ways) for _, ways in options])
-            with np.errstate(divide="ignore"):
-                logs += [np.log(_mean(values, squared - 2 * q, later)) for q, _ in options]
+        near = _Near(self, counts, orbit)
+        squared, drawn = near.squared, near.alone
+        for at, (place, order, arrangements) in enumerate(near.classes):
+            later = [each for *_, each in near.classes[at + 1 :]]
+            inner = list(arrangements.ways)
+            logs = np.array([math.log(ways) for ways in arrangements.ways.values()])
+            logs += [_log_mean(log_values, squared - 2 * product, later) for product in inner]
             shares = np.exp(logs - logs.max())
-            inner, _ = options[int(inverse_distribution(shares, randomness.uniform(1))[0])]
-            squared -= 2 * inner
+            product = inner[int(inverse_distribution(shares, randomness.uniform(1))[0])]
+            squared -= 2 * product
             held = np.empty(order.size, dtype=np.int64)
-            held[order] = arrangements.draw(inner, randomness)
+            held[order] = arrangements.draw(product, randomness)
             drawn[place] = held
         return drawn
 
 
-def _mean(values: FloatArray, squared: int, later: Sequence[Arrangements]) -> float:
-    """The function at a squared distance less what classes still to come make of it, on average."""
+class _Near:
+    """Counts beside an orbit: what its places of their own have, and in which ways the others may lie.
+
+    ``squared`` is the squared distance less twice the inner products of the classes of several places.
+    """
+
+    def __init__(self, orbits: Orbits, counts: Sequence[IntArray], orbit: int) -> None:
+        self.alone = [np.zeros(0, dtype=np.int64)] * len(orbits.sizes)
+        self.squared = 0
+        self.classes: list[tuple[int, IntArray, Arrangements]] = []
+        several = dict(zip(orbits._several, orbits._equal, strict=True))
+        for place, there in enumerate(orbits.counts(orbit)):
+            if place not in several:
+                self.alone[place] = there.copy()
+                self.squared += int(there[0] - counts[place][0]) ** 2
+                continue
+            order = np.argsort(-counts[place], kind="stable")
+            here = tuple(n for n in counts[place][order].tolist() if n)
+            moved = tuple(there.tolist())
+            arrangements = Arrangements(here, moved, several[place].places)
+            self.classes.append((place, order, arrangements))
+            self.squared += sum(n * n for n in (*here, *moved))
+
+
+def _log_mean(log_values: FloatArray, squared: int, later: Sequence[Arrangements]) -> float:
+    """log of the mean of the function over what the classes to come make of a squared distance."""
     if not later:
-        return float(values[squared])
+        return float(log_values[squared])
     ways = later[0].ways
-    whole = sum(ways.values())
-    return sum(n / whole * _mean(values, squared - 2 * q, later[1:]) for q, n in ways.items())
+    whole = math.log(sum(ways.values()))
+    return float(
+        logsumexp(
+            [
+                math.log(n) - whole + _log_mean(log_values, squared - 2 * q, later[1:])
+                for q, n in ways.items()
+            ]
+        )
+    )
 
 
 def _extended(parts: IntArray, left: IntArray, equal: EqualPlaces) -> tuple[IntArray, IntArray]:

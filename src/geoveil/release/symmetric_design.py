@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
-from scipy.special import entr, rel_entr
+from scipy.special import entr, rel_entr, softmax
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
 from geoveil.campaign.weights import rate_distortion_weights
@@ -30,6 +30,7 @@ from geoveil.release.optimum import FINE, WorkingSetNewton
 from geoveil.release.orbits import MOST_WORK, Orbits
 from geoveil.release.prior import EQUALLY_LIKELY, Prior
 
+_FAINT = 1e-250
 _MOST_PEOPLE = 100
 """More are out of reach over two equal places already."""
 
@@ -132,12 +133,16 @@ class SymmetricDesign:
     @cached_property
     def output(self) -> FloatArray:
         """P(Ã in an orbit)."""
-        return frozen(self.weights * ((self.law.probabilities / self._total) @ self._kernel))
+        return frozen(self._released(self.law.probabilities))
 
     @cached_property
     def distortion(self) -> float:
         """E d(A, Ã), in people."""
-        return float((self.law.probabilities / self._total) @ (self._weighted @ self.weights))
+        return float(self._ratio(self.law.probabilities) @ (self._weighted @ self.weights))
+
+    def _ratio(self, law: FloatArray) -> FloatArray:
+        """Its chances over Z, where there are any."""
+        return np.divide(law, self._total, out=np.zeros(law.size), where=law > 0)
 
     @cached_property
     def leakage_nats(self) -> float:
@@ -190,7 +195,7 @@ class SymmetricDesign:
 
     def _released(self, law: FloatArray) -> FloatArray:
         """P(Ã in an orbit) where the counts follow another law."""
-        released = self.weights * ((law / self._total) @ self._kernel)
+        released = self.weights * (self._ratio(law) @ self._kernel)
         return released / released.sum()
 
     def _with_one_apart(self, number: int) -> SymmetricDesign:
@@ -220,17 +225,28 @@ class SymmetricDesign:
     # -- single vectors ----------------------------------------------------------------------------
 
     def row(self, counts: IntArray) -> FloatArray:
-        """The chances of the orbits when ``counts`` is the truth."""
-        own = self.law.orbits.index(self.law.by_class(counts))
-        row: FloatArray = self.weights * self._kernel[own]
-        return row / row.sum()
+        """The chances of the orbits when ``counts`` is the truth, likely or not."""
+        classes = self.law.by_class(counts)
+        row: FloatArray = self.weights * self._kernel[self.law.orbits.index(classes)]
+        if row.sum() > _FAINT:
+            return row / row.sum()
+        # all that may be released is so far away that e^{−λ·d} is next to nothing
+        logs = np.full(row.size, -np.inf)
+        for orbit in np.flatnonzero(self.weights):
+            near = self.law.orbits.log_mean(classes, int(orbit), self._log_kernel)
+            logs[orbit] = near + math.log(self.weights[orbit])
+        return np.asarray(softmax(logs))
+
+    @property
+    def _log_kernel(self) -> FloatArray:
+        """−λ·d by squared distance."""
+        return -self.multiplier * np.sqrt(np.arange(2.0 * self.law.prior.people**2 + 1.0))
 
     def sample(self, counts: IntArray, randomness: Randomness = SYSTEM) -> IntArray:
         """One release for a valid vector: an orbit, then one of its vectors by its distance."""
         (orbit,) = inverse_distribution(self.row(counts), randomness.uniform(1))
-        near = _kernels(self.multiplier, self.law.prior.people)[0]
         classes = self.law.by_class(counts)
-        drawn = self.law.orbits.drawn_near(classes, int(orbit), near, randomness)
+        drawn = self.law.orbits.drawn_near(classes, int(orbit), self._log_kernel, randomness)
         released = np.empty(self.law.prior.places, dtype=np.int64)
         for group, held in zip(self.law.groups, drawn, strict=True):
             released[list(group)] = held
