@@ -19,8 +19,6 @@ interface Tile {
   readonly reach: number;
   readonly first: number;
   readonly end: number;
-  /** No |a_y − g| of its centres is larger, at q and within ρ. */
-  bounds: Pair;
 }
 
 /** g, ∇g (three) and how far g may be from that within ρ. */
@@ -31,6 +29,9 @@ export class Steepest {
   private readonly east: Float64Array;
   private readonly north: Float64Array;
   private readonly tiles: Tile[] = [];
+  /** Of every tile, what no |a_y − g| of its centres exceeds, at q and within ρ. */
+  private readonly atMost: Float64Array;
+  private readonly withinMost: Float64Array;
   /** The largest so far: at q, squared, and within ρ. */
   private seen = 0;
   private most = 0;
@@ -50,12 +51,14 @@ export class Steepest {
         cut(centres);
       } else {
         const middle = { east: west + width / 2, north: south + height / 2, reach: length(width, height) / 2 };
-        this.tiles.push({ ...middle, first: order.length, end: order.push(...centres), bounds: [0, 0] });
+        this.tiles.push({ ...middle, first: order.length, end: order.push(...centres) });
       }
     };
     cut([...east.keys()]);
     this.east = Float64Array.from(order, (centre) => east[centre]!);
     this.north = Float64Array.from(order, (centre) => north[centre]!);
+    this.atMost = new Float64Array(this.tiles.length);
+    this.withinMost = new Float64Array(this.tiles.length);
   }
 
   /**
@@ -63,27 +66,27 @@ export class Steepest {
    * with that, and are not looked at.
    */
   at(place: Pair, mean: Mean, rho: number, enough = 0): Pair {
-    const { tiles } = this;
+    const { tiles, atMost, withinMost } = this;
     const steep = length(mean[0], mean[1]);
     const change = rho * norm(mean[2], mean[3], mean[4]);
-    let first = tiles[0]!;
-    for (const tile of tiles) {
-      tile.bounds = this.bound(tile, place, mean, steep, change, rho);
-      if (tile.bounds[1] > first.bounds[1]) first = tile;
+    let first = 0;
+    for (let tile = 0; tile < tiles.length; tile++) {
+      this.bound(tile, place, mean, steep, change, rho);
+      if (withinMost[tile]! > withinMost[first]!) first = tile;
     }
     [this.seen, this.most] = [0, 0];
-    const look = (tile: Tile): void => {
-      const [, within] = tile.bounds;
-      if (within * (1 + 1e-12) + mean[5] > enough) this.walk(tile, place, mean, rho);
-      else this.most = Math.max(this.most, within);
-    };
-    look(first);
-    for (const tile of tiles) {
-      const [at, within] = tile.bounds;
-      const none = at * at <= this.seen && within <= this.most; // is larger
-      if (!none && tile !== first) look(tile);
+    this.look(first, place, mean, rho, enough);
+    for (let tile = 0; tile < tiles.length; tile++) {
+      const none = atMost[tile]! ** 2 <= this.seen && withinMost[tile]! <= this.most; // is larger
+      if (!none && tile !== first) this.look(tile, place, mean, rho, enough);
     }
     return [Math.sqrt(this.seen), this.most * (1 + 1e-12) + mean[5]];
+  }
+
+  private look(tile: number, place: Pair, mean: Mean, rho: number, enough: number): void {
+    const within = this.withinMost[tile]!;
+    if (within * (1 + 1e-12) + mean[5] > enough) this.walk(this.tiles[tile]!, place, mean, rho);
+    else this.most = Math.max(this.most, within);
   }
 
   /**
@@ -92,11 +95,13 @@ export class Steepest {
    * (the largest, where it is below 0); and a convex function of α is largest at one of its ends. Within ρ it grows by
    * ρ(‖∇²φ‖ + ‖∇g‖) + ρ²/2·‖∇³φ‖, where ‖∇²φ‖ ≤ ψ′/r + s(1 − s)·β².
    */
-  private bound(tile: Tile, place: Pair, mean: Mean, steep: number, change: number, rho: number): Pair {
+  private bound(number: number, place: Pair, mean: Mean, steep: number, change: number, rho: number): void {
     const { cone } = this;
     const { beta } = cone;
+    const tile = this.tiles[number]!;
     const { reach } = tile;
-    const [east, north] = [place[0] - tile.east, place[1] - tile.north];
+    const east = place[0] - tile.east;
+    const north = place[1] - tile.north;
     const r = length(east, north);
     const low = Math.max(r - reach, 0);
     const near = Math.exp(-cone.decay(low));
@@ -106,7 +111,8 @@ export class Steepest {
     const at = Math.sqrt(steep * steep + Math.max(alpha * (alpha + 2 * lead), 0));
     const bend = cone.rate(low) + cone.fades(r + reach) * beta * beta;
     const within = at + rho * bend + change + ((rho * rho) / 2) * cone.bendChange(r, reach + rho);
-    return [at * MARGIN, within * MARGIN];
+    this.atMost[number] = at * MARGIN;
+    this.withinMost[number] = within * MARGIN;
   }
 
   /** Every centre of a tile. */

@@ -6,6 +6,8 @@ import type { Pair } from "./plane.ts";
 
 const FADED = 40; // from where on all that lies farther counts as if it lay here
 const REACH = 12; // centres up to so many 1/β away are summed one by one
+const FARTHER = 13; // the same of many cells, where 12 would nearly always be doubled
+const MANY = 4096;
 
 export class Windows {
   private readonly lattice: Lattice;
@@ -14,6 +16,8 @@ export class Windows {
   private readonly low: Pair;
   private readonly weights: Float64Array;
   private readonly below: Float64Array;
+  /** The first and the last column of every row that have a weight. */
+  private readonly spans: [number, number][];
   /** What lies beyond the window, by how often it was doubled. */
   private readonly beyond: Float64Array[] = [];
   /** The kernel and its derivatives in the window, likewise; those of this place are the first `filled`. */
@@ -22,22 +26,30 @@ export class Windows {
   private inner: Pair = [0, 0];
   private shift: Pair = [0, 0];
   private rho = 0;
+  private readonly first: number;
 
   constructor(lattice: Lattice, weights: Float64Array, cone: RoundedCone, side: number, low: Pair) {
     this.lattice = lattice;
     this.cone = cone;
     this.side = side;
     this.low = low;
-    const { rows, columns, at } = lattice;
+    const { rows, columns, rim, at } = lattice;
+    this.first = at.length - 2 * rim * (rows + columns - 2) > MANY ? FARTHER : REACH;
     this.weights = new Float64Array(rows * columns);
-    at.forEach((cell, index) => (this.weights[cell] = weights[index]!));
+    this.spans = Array.from({ length: rows }, () => [columns, -1]);
+    at.forEach((cell, index) => {
+      this.weights[cell] = weights[index]!;
+      const span = this.spans[Math.floor(cell / columns)]!;
+      span[0] = Math.min(span[0], cell % columns);
+      span[1] = Math.max(span[1], cell % columns);
+    });
     this.below = sumsBelow(this.weights, rows, columns);
   }
 
-  /** How many cells a window has. */
+  /** How many cells a window has, which all that check a document agree on. */
   get size(): number {
     const { rows, columns } = this.lattice;
-    const reach = this.reach(0);
+    const reach = this.cells(REACH);
     return (2 * Math.min(reach, rows - 1) + 1) * (2 * Math.min(reach, columns - 1) + 1);
   }
 
@@ -56,10 +68,10 @@ export class Windows {
     const [column, row] = [node[0] + this.shift[0] + rim, node[1] + this.shift[1] + rim];
     const grows = Math.exp(2 * this.cone.beta * this.rho);
     for (let doubled = 0; ; doubled++) {
-      const cells = this.reach(doubled);
+      const cells = this.cells(this.first * 2 ** doubled);
       const [up, across] = [Math.min(cells, rows - 1), Math.min(cells, columns - 1)];
       if (doubled === this.filled) this.fill(up, across);
-      addUp(this.weights, rows, columns, row, column, up, across, this.terms[doubled]!, sums);
+      addUp(this.weights, this.spans, columns, row, column, up, across, this.terms[doubled]!, sums);
       sums[0]! += floor;
       const beyond = (this.beyond[doubled] ??= this.beyondOf(cells));
       const share = (beyond[row * columns + column]! * grows) / sums[0]!;
@@ -67,9 +79,9 @@ export class Windows {
     }
   }
 
-  /** How many cells of the window lie on every side. */
-  private reach(doubled: number): number {
-    return Math.ceil((REACH * 2 ** doubled) / (this.cone.beta * this.side) + 0.5);
+  /** How many cells of a window that reaches so many 1/β lie on every side. */
+  private cells(reach: number): number {
+    return Math.ceil(reach / (this.cone.beta * this.side) + 0.5);
   }
 
   private fill(up: number, across: number): void {
@@ -128,10 +140,10 @@ function sumsBelow(weights: Float64Array, rows: number, columns: number): Float6
   return below;
 }
 
-/** Σ weight × each of the terms over a window: most of the time goes here. */
+/** Σ weight × each of the terms over a window: most of the time goes here. Cells without a weight add nothing. */
 function addUp(
   weights: Float64Array,
-  rows: number,
+  spans: readonly Pair[],
   columns: number,
   row: number,
   column: number,
@@ -140,8 +152,7 @@ function addUp(
   terms: Float64Array,
   sums: Float64Array,
 ): void {
-  const [west, east] = [Math.max(column - across, 0), Math.min(column + across, columns - 1)];
-  const last = Math.min(row + up, rows - 1);
+  const last = Math.min(row + up, spans.length - 1);
   let s0 = 0,
     s1 = 0,
     s2 = 0,
@@ -154,6 +165,8 @@ function addUp(
     s9 = 0,
     s10 = 0;
   for (let r = Math.max(row - up, 0); r <= last; r++) {
+    const west = Math.max(column - across, spans[r]![0]);
+    const east = Math.min(column + across, spans[r]![1]);
     let term = ((r - row + up) * (2 * across + 1) + west - column + across) * TERMS;
     for (let cell = r * columns + west; cell <= r * columns + east; cell++, term += TERMS) {
       const weight = weights[cell]!;

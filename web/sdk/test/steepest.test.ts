@@ -94,9 +94,9 @@ it("bounds a tile that is a single centre, near and far, where nothing is to spa
     const ahead = beta * Math.max(next() - 0.5, 0);
     const mean: Mean = [0, -ahead, 0, 0, 0, 0];
     steepest.at([0, far], mean, rho);
-    const { bounds } = steepest["tiles"].find((tile) => tile.east === 0)!;
+    const tile = steepest["tiles"].findIndex(({ east }) => east === 0);
     const [seen, most] = overAll(east.subarray(0, 1), north, cone, [0, far], mean, rho);
-    expect(bounds[0]).toBeGreaterThanOrEqual(seen);
-    expect(bounds[1]).toBeGreaterThanOrEqual(most);
+    expect(steepest["atMost"][tile]).toBeGreaterThanOrEqual(seen);
+    expect(steepest["withinMost"][tile]).toBeGreaterThanOrEqual(most);
   }
 });
