@@ -214,6 +214,7 @@ class Outcome:
     fakes_named: int
     """Fakes among the reports named: what the range is about."""
     plain_up: float
+    """Farthest up that the plain estimate of the same reports moves a cell or block, in units of α."""
     plain_down: float
     guarded_up: float
     guarded_down: float
@@ -224,6 +225,15 @@ class Outcome:
     """Crowds that the plain estimate of the same reports has inside their intervals, the guarded one not."""
     pushed_below: int
     """Crowds whose guarded interval lies below the truth."""
+    apart: float
+    """How far a plain campaign of its own moves a cell or block; of mechanisms that follow the estimates
+    other people draw other reports, so that chance differs."""
+
+    @property
+    def excess(self) -> float:
+        """The largest movement of the guarded estimate less that of the plain one, of the same reports."""
+        plain = max(self.plain_up, -self.plain_down)
+        return max(self.guarded_up, -self.guarded_down) - plain
 
 
 def counted(
@@ -270,44 +280,45 @@ def closing(
     return Closing(rounds, inspected.estimate, inspected), sent_fakes
 
 
-def outcome(setting: Setting, attack: str, share: float, seed: int) -> Outcome:
+def outcome(setting: Setting, attack: str, share: float, seed: int, limits: bool = True) -> Outcome:
     """Both estimates under one attack; ``attack`` is ``nobody`` for honest people."""
     where, fakes = setting.place, round(share * REPORTS / ROUNDS)
     sent = None if attack == "nobody" else dict(attacks(setting, share, seed))[attack]
-    plain, _ = closing(setting, sent, fakes, seed, guarded=False)
     kept, sent_fakes = closing(setting, sent, fakes, seed, guarded=True)
-    inspected = kept.inspected
-    moved = [
-        where.targets @ (each.estimate.distribution - where.truth) / (share or 1.0)
-        for each in (plain, kept)
-    ]
+    tallies = [tally for done in kept.rounds for tally in done.tallies]
+    plain = Closing(kept.rounds, setting.rule(guarded=False).estimate(tallies, where.truth))
+
+    def moved(by: Closing) -> FloatArray:
+        away = by.estimate.distribution - where.truth
+        return np.asarray(where.targets @ away / (share or 1.0))
+
+    inspected, by_plain, by_kept = kept.inspected, moved(plain), moved(kept)
+    apart = np.abs(by_plain).max()
+    if setting.adaptive and share:
+        apart = np.abs(moved(closing(setting, sent, fakes, seed, guarded=False)[0])).max()
     crowds = np.argsort(-where.truth)[:CROWDS]
     truth = where.truth[crowds]
-    tallies = [tally for done in kept.rounds for tally in done.tallies]
-    unguarded = Closing(kept.rounds, setting.rule(guarded=False).estimate(tallies, where.truth))
-    (low, high), (kept_low, kept_high) = (  # of the same reports: chance is the same for both
-        (end[crowds] for end in each.error_bars()[0].interval(LEVEL)) for each in (unguarded, kept)
+    (low, high), (kept_low, kept_high) = (
+        (end[crowds] for end in each.error_bars()[0].interval(LEVEL)) for each in (plain, kept)
     )
     inside = (low <= truth) & (truth <= high)
     kept_inside = (kept_low <= truth) & (truth <= kept_high)
-    up, down = int(np.argmax(moved[0])), int(np.argmin(moved[0]))
-    limits = [
-        _limit(setting, where.targets[up], share),
-        _limit(setting, -where.targets[down], share),
-    ]
+    limit_up = limit_down = 0.0
+    if limits and share:
+        limit_up = _limit(setting, where.targets[np.argmax(by_plain)], share)
+        limit_down = -_limit(setting, -where.targets[np.argmin(by_plain)], share)
     named = list(inspected.named)
     removed, most = inspected.fake_range
     return Outcome(
         str(setting), attack, share, seed, fakes * ROUNDS, inspected.alarms[0].raised, len(named),
         removed, most, int(sum(each[named].sum() for each in sent_fakes)),
-        float(moved[0].max()), float(moved[0].min()), float(moved[1].max()), float(moved[1].min()),
-        limits[0], -limits[1], int((inside & ~kept_inside).sum()), int((kept_high < truth).sum()),
+        float(by_plain.max()), float(by_plain.min()), float(by_kept.max()), float(by_kept.min()),
+        limit_up, limit_down, int((inside & ~kept_inside).sum()), int((kept_high < truth).sum()),
+        float(apart),
     )  # fmt: skip
 
 
 def _limit(setting: Setting, target: FloatArray, share: float) -> float:
-    if not share:
-        return 0.0
     truth = setting.place.truth
     there = farthest(setting.foreseen, truth, target, share)
     return float(target @ (there - truth)) / share
@@ -363,17 +374,19 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     )
     left = sum(each.left_interval for each in attacked)
     yield f"crowds that left the interval which the plain estimate kept them in: {left} (line 0)"
-    excess = np.array(
-        [
-            max(each.guarded_up, -each.guarded_down) - max(each.plain_up, -each.plain_down)
-            for each in attacked
-        ]
-        or [0.0]
-    )
+    excess = np.array([each.excess for each in attacked] or [0.0])
     yield (
         f"largest movement, guarded less plain: at most {excess.max():+.2f} α (line +0.1); "
         f"above it in {(excess > 0.1).sum()} of {excess.size}; mean {excess.mean():+.2f}"
     )
+    following = [each for each in attacked if "adaptive" in each.setting]
+    if following:
+        apart = [max(each.guarded_up, -each.guarded_down) - each.apart for each in following]
+        spread = np.std(apart, ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else np.nan
+        yield (
+            f"the same against a plain campaign of its own, where mechanisms follow the estimates: "
+            f"{np.mean(apart):+.2f} ± {spread:.2f} α in the mean of {len(apart)}"
+        )
     named = [each for each in attacked if each.named]
     held = sum(each.removed <= each.fakes_named <= each.most for each in named)
     held_all = sum(each.removed <= each.fakes <= each.most for each in named)
@@ -403,13 +416,14 @@ def chosen_settings(
 
 
 def jobs(
-    settings: Sequence[Setting], shares: Sequence[float], seeds: int, honest: int
+    settings: Sequence[Setting], shares: Sequence[float], seeds: Sequence[int], honest: int
 ) -> Iterator[tuple[Setting, str, float, int]]:
     """Everything to be measured; honest campaigns first."""
     for setting in settings:
-        yield from ((setting, "nobody", 0.0, 500 + seed) for seed in range(honest))
+        first = 500 + honest * seeds[0]
+        yield from ((setting, "nobody", 0.0, first + number) for number in range(honest))
         for share in shares:
-            for seed in range(seeds):
+            for seed in seeds:
                 yield from (
                     (setting, name, share, seed) for name, _ in attacks(setting, share, seed)
                 )
@@ -424,7 +438,10 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--share", action="append", type=float, help="of fakes, such as 0.01")
     parser.add_argument("--between", choices=["cells", "positions"], default="cells")
     parser.add_argument("--seeds", type=int, default=1, help="runs of every attack")
+    parser.add_argument("--first-seed", type=int, default=0, help="other cells and reports (0)")
     parser.add_argument("--honest", type=int, default=5, help="honest campaigns a setting")
+    parser.add_argument("--attack", action="append", help="such as 'one cell'; all unless named")
+    parser.add_argument("--no-limits", action="store_true", help="leave the linear programs out")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a file for the outcomes, JSON by line")
     parser.add_argument(
@@ -441,7 +458,12 @@ def main(given: Sequence[str] | None = None) -> int:
         asked.epsilon or EPSILONS,
         asked.between,
     )
-    work = list(jobs(settings, asked.share or SHARES, asked.seeds, asked.honest))
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    work = [
+        (*job, not asked.no_limits)
+        for job in jobs(settings, asked.share or SHARES, seeds, asked.honest)
+        if asked.attack is None or job[1] in asked.attack
+    ]
     outcomes = []
     with ProcessPoolExecutor(asked.workers) as pool:
         for number, found in enumerate(pool.map(outcome, *zip(*work, strict=True)), start=1):

@@ -77,6 +77,9 @@ EQUIVALENT: dict[str, str] = {
     "geoveil.channel.certificate, pairwise_losses: table > 0 → Gt → GtE": (
         "a report that nobody makes then adds a loss of 0, which is never the largest"
     ),
+    "geoveil.channel.certificate, enumerated: 1.0 → 2.0": (
+        "what stands for the distance of a cell from itself, where nothing is lost: any positive number does"
+    ),
     "geoveil.position.whole_law, WholeLaw.slack_at: 1e-06 → 2e-06": (
         "a margin for the last digit before rounding up: the promise is as true, and the same but where the "
         "sum lies within 10⁻¹⁰ of a tenth of a thousandth"

@@ -55,10 +55,10 @@ def test_a_shape_of_the_inverse_pushes_its_crowd_down() -> None:
     assert unbiased[crowd] < -1  # each fake takes more than a person out of it
 
 
-def outcome(**changed: float) -> Outcome:
+def outcome(**changed: float | str) -> Outcome:
     plain = Outcome(
         "somewhere", "one cell", 0.01, 0, 1000, True, 1, 900, 1100, 1000,
-        5.0, -2.0, 1.0, -0.5, 3.0, -1.0, 0, 0,
+        5.0, -2.0, 1.0, -0.5, 3.0, -1.0, 0, 0, 5.0,
     )  # fmt: skip
     return replace(plain, **changed)  # type: ignore[arg-type]
 
@@ -74,6 +74,8 @@ def test_the_lines_say_what_was_missed(capsys: pytest.CaptureFixture[str]) -> No
     assert bad[1].endswith("in: 2 (line 0)")
     assert "at most +4.00 α (line +0.1); above it in 1 of 1" in bad[2]
     assert "in 0 of 1" in bad[3]
+    followed = [outcome(setting="x adaptive", apart=apart) for apart in (1.5, 2.5)]
+    assert "-1.00 ± 0.50 α in the mean of 2" in list(attacks.lines(followed))[3]
     attacks.tables(
         [outcome(), outcome(fakes=0, share=0.0, attack="nobody", raised=False, removed=0)]
     )

@@ -122,6 +122,14 @@ def test_a_cell_and_itself_never_break_a_claim(loss: float) -> None:
     assert gv.certify(same, claim=gv.GeoIndistinguishability(0.0)).holds
 
 
+def test_a_claim_of_just_the_loss_holds_and_one_of_less_does_not() -> None:
+    """However small the loss: what rounding adds counts for nothing, in neither direction."""
+    for share in (0.5001, 0.51, 0.75):
+        table, loss = [[share, 1 - share], [1 - share, share]], math.log(share / (1 - share))
+        assert dense(table, gv.LocalDifferentialPrivacy(loss)).holds
+        assert not dense(table, gv.LocalDifferentialPrivacy(loss - 1e-6)).holds
+
+
 def test_a_broken_claim_is_named_where_the_loss_has_a_closed_form() -> None:
     channel = gv.LinearGeometric(gv.Line(100_000), epsilon_per_unit=0.1)
     found = gv.certify(channel, claim=gv.GeoIndistinguishability(0.05))

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from geoveil.campaign.elastic_design import elastic
+from geoveil.campaign.rounds import Closing, Round
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate import IterativeBayesianUpdate
+from geoveil.estimate import IterativeBayesianUpdate, Steps
+from geoveil.estimate import fakes as fakes_module
+from geoveil.randomness import seeded
 from geoveil.space.grid import Grid
 from geoveil.verify import guard as guard_module
 from geoveil.verify.alarm import PoisoningAlarm
-from geoveil.verify.guard import GuardedUpdate, Suspicion
+from geoveil.verify.guard import GuardedUpdate, Suspicion, cells_and_blocks
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
@@ -87,6 +90,102 @@ def test_several_kinds_are_named_and_fitted_together(mechanism: Channel, opening
     assert [taken.sum() > 600 for taken in guarded.taken] == [True, True]
 
 
+def test_the_next_report_need_not_stand_out_as_far_as_the_first(
+    mechanism: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all that are named a share of 2 % is named by chance, however many there are."""
+    first, eighth = (guard_module._standing_out_from(1, 0.02 * k / GRID.size) for k in (1, 8))
+    between = (first + eighth) / 2
+    assert eighth + 3 < first
+    tally = counted(mechanism, 4, 20_000, at25=400)
+
+    def named_with(others: list[int]) -> tuple[int, ...]:
+        out = np.zeros(GRID.size)
+        out[others], out[17] = 100.0, between
+        monkeypatch.setattr(guard_module.MapAndFakes, "standing_out", lambda self: out)
+        return GuardedUpdate(QUICK, passes=1).inspect(tally).named
+
+    assert named_with([]) == (25,)
+    assert set(named_with([4, 11, 30, 2, 33, 9])) == {25, 4, 11, 30, 2, 33, 9, 17}
+
+
+def test_where_more_stand_out_than_may_be_named_nothing_is_taken(
+    mechanism: Channel, opening: Channel
+) -> None:
+    """Those that are left would weigh more without the others."""
+    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
+    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    guarded = GuardedUpdate(QUICK, most=2).inspect(tallies)
+    assert len(guarded.named) == 2
+    fewest, most = guarded.fake_range
+    assert fewest == 0
+    assert most > 1_500
+    assert "took nothing out: more than 2 reports stand out" in guarded.summary()
+    plain = UPDATE.fit(tallies).distribution
+    np.testing.assert_array_equal(guarded.estimate.distribution, plain)
+
+
+def test_no_place_is_raised_farther_than_is_sure(mechanism: Channel, opening: Channel) -> None:
+    """Fakes may be where nobody named any: taking others out must not make these weigh more."""
+    sent = {"at4": 500, "at11": 500, "at25": 500, "at30": 500}
+    tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+    guarded = GuardedUpdate(QUICK).inspect(tallies)
+    plain, found = UPDATE.fit(tallies), guarded.estimate
+    free = IterativeBayesianUpdate(stop=Steps(plain.steps)).fit(guarded.left)
+    regions = np.zeros((72, 36))
+    for number, region in enumerate(cells_and_blocks(GRID)):
+        regions[number, region] = 1.0
+    assert sorted({int(size) for size in regions.sum(axis=1)}) == [1, 4, 6, 9]
+    before, after, freely = (regions @ each.distribution for each in (plain, found, free))
+    most = np.maximum(before + 0.1 * guarded.fake_range[0] / 40_000, (before - freely).max())
+    most = np.maximum(most, free.errors.interval(0.95, regions)[0])
+    assert (freely > most + 1e-6).any()  # or it would show nothing
+    assert (after <= most + 1e-9).all()
+    assert "no place raised farther than is sure" in found.stopped
+    assert np.abs(found.distribution - town()).sum() < np.abs(plain.distribution - town()).sum()
+
+
+def test_bars_hold_what_all_reports_say_where_several_are_named(
+    mechanism: Channel, opening: Channel
+) -> None:
+    """What is sure of several is sure of their sum; any one of them may be honest people's."""
+    for sent in ({"at25": 500}, {"at4": 500, "at25": 500}):
+        tallies = [counted(opening, 1, 20_000, **sent), counted(mechanism, 2, 20_000, **sent)]
+        guarded = GuardedUpdate(QUICK).inspect(tallies)
+        assert len(guarded.named) == len(sent)
+        rounds = tuple(Round(n, (tally,)) for n, tally in enumerate(tallies, start=1))
+        low, high = Closing(rounds, guarded.estimate, guarded).error_bars()[0].interval(0.95)
+        plain = Closing(rounds, UPDATE.fit(tallies)).error_bars()[0].interval(0.95)
+        held = (low <= plain[0] + 1e-12) & (plain[1] <= high + 1e-12)
+        unsure = [cell for cell in range(GRID.size) if len(sent) > 1 or cell != 25]
+        assert held[unsure].all()
+        assert held[25] == (len(sent) > 1)
+        assert low[25] <= town()[25] <= high[25]
+
+
+def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fakes are sure at one cell, and everybody else stands at one place in their cell."""
+    wide = Grid(rows=5, columns=6, cell_km=1.0)
+    generator = np.random.default_rng(3)
+    crowd = generator.dirichlet(np.full(wide.size, 0.5))
+    cells = generator.choice(wide.size, 40_000, p=crowd)
+    at_km = wide.centres[cells] + generator.random((wide.size, 2))[cells] - 0.5
+    quiet, tallies = int(np.argmin(crowd)), []
+    for seed, prior in enumerate((None, crowd)):
+        mechanism = elastic(wide, prior, epsilon_per_km=2.0, between="positions")
+        reports = mechanism.sample_at_km(at_km, randomness=seeded(seed))
+        tallies.append(mechanism.tally(np.append(reports, np.full(1_000, quiet))))
+    guarded = GuardedUpdate(QUICK).inspect(tallies)
+    fewest, most = guarded.fake_range
+    assert guarded.named == (quiet,)
+    assert 1_000 < fewest <= 2_000 <= most
+    assert guarded.estimate.uneven
+    monkeypatch.setattr(fakes_module, "honest_operator", lambda given: given.operator)
+    assert (
+        GuardedUpdate(QUICK).inspect(tallies).fake_range[0] > 2_200
+    )  # people taken as standing evenly
+
+
 def test_fakes_of_one_round_stay_fakes_of_that_round(mechanism: Channel, opening: Channel) -> None:
     tallies = [counted(opening, 1, 8_000), counted(mechanism, 2, 12_000, at25=300)]
     guarded = GuardedUpdate(QUICK).inspect(tallies)
@@ -146,6 +245,20 @@ def test_too_many_cells_are_said_to_be_so(
     assert guarded.alarms[0].raised
     assert guarded.fake_range == (0, 0)
     assert "over 36 cells would take too long" in guarded.summary()
+
+
+@pytest.mark.parametrize("remembered", [False, True])
+def test_fits_that_take_too_long_are_given_up_and_that_is_said(
+    mechanism: Channel, monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    monkeypatch.setattr(guard_module, "_MOST_PRODUCTS", 1_000)
+    tally = counted(mechanism, 4, 20_000, at25=400)
+    known = [Suspicion(mechanism, 25, 300, 400)] if remembered else []
+    guarded = GuardedUpdate(QUICK).inspect(tally, remembered=known)
+    assert guarded.alarms[0].raised
+    assert (guarded.fake_range, guarded.named, guarded.possible) == ((0, 0), (), [])
+    assert "took nothing out: counting the fakes" in guarded.summary()
+    np.testing.assert_array_equal(guarded.estimate.distribution, UPDATE.fit(tally).distribution)
 
 
 def test_a_fit_takes_as_many_rounds_as_it_can() -> None:

@@ -313,6 +313,8 @@ def test_positions_are_moved_into_the_rectangle_of_the_cells_that_exist(rim: int
     assert spread.shape == (1, 5, 7)
     assert (spread[0, 1, 3], spread[0, 3, 2], spread.sum()) == (5.0, 6.0, 11.0)
     assert lattice.gather_inner(spread).tolist() == [[5.0, 6.0]]
+    several = lattice.spread_inner(np.array([[5.0, 6.0], [7.0, 8.0]]))
+    assert (several[1, 1, 3], several[1, 3, 2], several.sum()) == (7.0, 8.0, 26.0)
 
 
 def test_a_grid_that_is_whole_needs_no_numbers_of_its_cells() -> None:
@@ -322,6 +324,8 @@ def test_a_grid_that_is_whole_needs_no_numbers_of_its_cells() -> None:
     values = np.arange(6.0)
     assert lattice.spread_inner(values).tolist() == [[0, 1, 2], [3, 4, 5]]
     assert lattice.gather_inner(lattice.spread_inner(values)).tolist() == values.tolist()
+    several = np.stack((values, values + 6))
+    assert lattice.spread_inner(several).tolist()[1] == [[6, 7, 8], [9, 10, 11]]
 
 
 def test_a_mask_that_leaves_nothing_is_refused() -> None:
@@ -487,11 +491,16 @@ def test_sums_by_fft_bound_as_those_one_by_one_do(
     assert after.seen_per_km == pytest.approx(before.seen_per_km, rel=1e-4)
     assert worst_found(law, 3, 500) <= after.epsilon_per_km
     assert law.estimate_per_km() <= after.epsilon_per_km
+    inside = np.clip(law.centres.points_km, *law.centres.rectangle_km)
+    at_centres = losses_at(law, inside[(inside == law.centres.points_km).all(axis=1)])
+    assert law.estimate_per_km() >= at_centres.max() * (1 - 1e-6)  # the steepest first
     squares = law._first()
     rho = law._half_diagonal_km / squares.parts
     mean, places = law._mean(squares, rho, 0.004), law._places_km(squares)
     exact = slopes_and_means(law, places)[1]
     assert (np.hypot(mean.east - exact[:, 0], mean.north - exact[:, 1]) <= mean.rest).all()
+    listed = Law(replace(law.centres, lattice=None), law.weights, law.cone)
+    assert (mean.rest >= listed._mean_of(places, rho).rest * (1 - 1e-6)).all()
 
 
 @pytest.mark.parametrize(

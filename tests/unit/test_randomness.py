@@ -197,3 +197,10 @@ def test_what_is_no_source_is_refused_in_one_voice(draw, source) -> None:
         InvalidInput, match=r"randomness \(.*\) must be a source .* gv\.seeded\(7\)"
     ):
         draw(source)
+
+
+def test_any_seed_from_zero_on_will_do() -> None:
+    assert gv.seeded(0).seed == 0
+    assert gv.seeded(0).below(100, 50).tolist() != gv.seeded(1).below(100, 50).tolist()
+    with pytest.raises(InvalidInput, match="seed"):
+        gv.seeded(-1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.document import exact as exact_module
 from geoveil.document.exact import integer_rows, scan
 from geoveil.errors import InvalidInput, TooLarge
 
@@ -147,6 +148,17 @@ def test_every_draw_falls_where_the_integers_say() -> None:
             assert scan(cumulative[None], np.array([last])).item() == report
 
 
+def test_a_table_has_at_most_as_many_cells_as_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_module, "MATRIX_LIMIT", 5)
+    for size in (5, 6):
+        mechanism = gv.RandomizedResponse(gv.Line(size), epsilon=1.0)
+        if size == 5:
+            assert gv.ExactTable(mechanism).integers.shape == (5, 5)
+            continue
+        with pytest.raises(TooLarge, match="6 × 6"):
+            gv.ExactTable(mechanism)
+
+
 def test_integer_rows_close_what_rounding_leaves() -> None:
     for seed in range(40):
         generator = np.random.default_rng(seed)
@@ -156,6 +168,11 @@ def test_integer_rows_close_what_rounding_leaves() -> None:
         assert min(map(min, rows)) > 0
         blended = (1 - 2.0**-20) * matrix + 2.0**-20 / matrix.shape[1]
         np.testing.assert_allclose(np.array(rows, dtype=np.float64) / TOTAL, blended, rtol=1e-9)
+        np.testing.assert_array_equal(integer_rows(4.0 * matrix), rows)  # whatever the rows sum to
+    (small,) = integer_rows(np.array([[1.0 - 3e-7, 1e-7, 2e-7]]))
+    exact = [((1 - 2.0**-20) * share + 2.0**-20 / 3) * 2.0**62 for share in (1e-7, 2e-7)]
+    assert all(value % 1 for value in exact)
+    assert small[1:].tolist() == [int(value) for value in exact]  # the largest alone is rounded up
     for wrong in ([[np.nan, 1.0]], [[-0.5, 1.5]], [[np.inf, 0.0]]):
         with pytest.raises(InvalidInput):
             integer_rows(np.array(wrong))

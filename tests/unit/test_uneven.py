@@ -105,6 +105,20 @@ def test_uneven_crowds_are_noticed_and_mapped_better_than_as_even_ones() -> None
     assert wrong < 0.9 * even
 
 
+def test_as_many_steps_with_uneven_crowds_are_the_same_estimate() -> None:
+    cells, inside = people_at_one_place(seed=11)
+    mechanism = law()
+    reports = mechanism.sample_at_km(GRID.centres[cells] + inside, randomness=gv.seeded(12))
+    tally = mechanism.tally(reports)
+    found = IterativeBayesianUpdate().fit(tally)
+    assert found.uneven
+    for uneven in (True, False):
+        stop = gv.Steps(found.steps, "as before", uneven)
+        again = IterativeBayesianUpdate(stop=stop).fit(tally)
+        same = np.allclose(again.distribution, found.distribution, atol=1e-12)
+        assert (again.uneven, same) == (uneven, uneven)
+
+
 def test_even_crowds_are_mapped_as_even_ones() -> None:
     """Where there are cells enough for held-out reports to tell."""
     grid, generator = gv.Grid(rows=12, columns=12, cell_km=1.0), np.random.default_rng(22)

@@ -120,6 +120,10 @@ def test_slack_is_what_rounding_adds_rounded_up() -> None:
     assert exact < law.slack_at(3.0) < exact + 1e-4
     assert law.slack_at(3.0) * 1e4 == pytest.approx(round(law.slack_at(3.0) * 1e4), abs=1e-9)
     assert law.slack == law.slack_at(law.certificate.epsilon_per_km)
+    steep = some_law(20.0)  # the smallest number of its table is small, and its rounding counts
+    exact = math.sqrt(2) * PITCH_KM * 3.0 + 2 * PITCH_KM * 20.0 + 4 * 0.51 / int(steep.table.min())
+    assert int(steep.table.min()) < 2_000
+    assert exact < steep.slack_at(3.0) < exact + 1e-4
 
 
 def test_a_promise_is_kept_from_its_own_numbers_on() -> None:

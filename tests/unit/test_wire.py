@@ -255,3 +255,28 @@ def test_reports_as_texts_have_ids_of_their_own() -> None:
     assert len(ids) == 4
     assert {len(bytes.fromhex(each)) for each in ids} == {16}
     assert all(set(report) == {"mechanism", "id", "cell"} for report in reports)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_a_collector_keeps_is_read_again(number: int) -> None:
+    one = paris()
+    documents = [
+        replace(one, level=n, promise=BetweenPositions(2.0 + n / 1000, one.promise.slack))
+        for n in range(number)
+    ]
+    kept = wire.kept_levels(documents)
+    assert [each.id for each in wire.read_kept(kept)] == [each.id for each in documents]
+    assert (b'"id"' in kept) == (number > 1)
+
+
+def test_a_promise_just_as_steep_as_may_be_is_taken() -> None:
+    values = paris().to_dict()
+    side_km = values["space"]["cell_km"]
+    for factor, taken in ((1.0, True), (1.0 + 1e-6, False)):
+        steep = {**values, "epsilon_per_km": factor * wire.STEEPEST_CELL / side_km}
+        if taken:
+            _, _, promise = wire.stated_law(steep)
+            assert promise.epsilon_per_km * side_km == pytest.approx(wire.STEEPEST_CELL)
+            continue
+        with pytest.raises(RefusedDocument, match="times the side of a cell is above"):
+            wire.stated_law(steep)

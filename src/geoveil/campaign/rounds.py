@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.campaign.one_map import NO_ROUNDS, Choices, Standing, average_of_levels, by_promise
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import Unsupported
@@ -267,10 +267,10 @@ class Closing:
     def error_bars(self) -> tuple[ErrorBars, list[Round]]:
         """Error bars of the estimate, and the rounds they are made from: all, or the largest.
 
-        Bars from some of the rounds are wider than they could be, and hold what they claim. Where fakes
-        were named, those of the named cells run from the low end without the most fakes to the high end
-        without the fewest; all others hold also what would be said with all reports. Where newer rounds
-        disagree, every interval holds also what they say.
+        Bars from some of the rounds are wider than they could be, and hold what they claim. Where one
+        report was named, those of its cell run from the low end without the most fakes to the high end
+        without the fewest; all others, and all of them where several were named, hold also what would be
+        said with all reports. Where newer rounds disagree, every interval holds also what they say.
         """
         bars, chosen = self._agreeing_bars()
         if not self.waiting:
@@ -297,9 +297,18 @@ class Closing:
             if counted:
                 estimate = IterativeBayesianUpdate(stop=steps).fit(counted)
                 parts.append(self._bars(left, self.rounds, estimate.distribution)[0])
-        named = np.array([y for y in guard.named if y < self.estimate.space.size], dtype=np.int64)
+        named = self._wrong_with_all
         ways = f"; whatever the bars of {len(parts)} ways to count fakes hold"
         return EitherErrors.of(self.estimate.distribution, parts, named, ways), chosen
+
+    @property
+    def _wrong_with_all(self) -> IntArray:
+        """Cells about which all reports together are known to be wrong: that of the one report named.
+
+        What is sure of several is sure of their sum: any one of them may be sent by honest people.
+        """
+        named = self.inspected.named if len(self.inspected.named) == 1 else ()
+        return np.array([y for y in named if y < self.estimate.space.size], dtype=np.int64)
 
     def _bars(
         self, left: Iterable[Tally], rounds: Sequence[Round], distribution: FloatArray

@@ -40,6 +40,11 @@ class _Unknowns(NamedTuple):
     """(…, unknowns) → (…, cells)."""
 
 
+def _uneven(stop: stopping.Stop) -> bool:
+    """Whether the ascent moves the places in the cells."""
+    return isinstance(stop, stopping.Steps) and stop.uneven
+
+
 @dataclass(frozen=True, eq=False)
 class IterativeBayesianUpdate:
     """Maximum likelihood by expectation–maximisation, stopped where new reports are predicted best.
@@ -103,6 +108,7 @@ class IterativeBayesianUpdate:
             find_errors=lambda: self._errors(observations, unknowns, ascent),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
             find_promises=lambda: fitted.promises_of(observations.tallies),
+            uneven=_uneven(unknowns.stop),
         )
 
     def fit_slots(
@@ -144,11 +150,16 @@ class IterativeBayesianUpdate:
         operator = self.moved(observations.operator)
         cells = _Unknowns(operator, first, self.stop, lambda found: found)
         places = PlacesOfAll.of(observations, shows=MAP_SHOWS)
-        if places is None or not isinstance(self.stop, stopping.CrossValidated):
+        if places is None or not (
+            _uneven(self.stop) or isinstance(self.stop, stopping.CrossValidated)
+        ):
             return cells
+        anywhere = self.moved(places.operator), places.spread(first)
+        if not isinstance(self.stop, stopping.CrossValidated):
+            return _Unknowns(*anywhere, self.stop, places.by_cell)
         meter = stopping.Meter(self.progress)
         halves = meter.first(0.5), lambda done, of: meter.at(0.5 + 0.5 * done / of)
-        starts = (operator, first), (self.moved(places.operator), places.spread(first))
+        starts = (operator, first), anywhere
         even, free = (
             self.stop.found(operator, observations.counts, start, half)
             for (operator, start), half in zip(starts, halves, strict=True)
@@ -157,7 +168,7 @@ class IterativeBayesianUpdate:
         if even.held_out > free.held_out + _NOTICED:
             return cells._replace(stop=even.rule)
         words = f"{free.rule.words}, people not taken to stand evenly in their cells"
-        return _Unknowns(*starts[1], replace(free.rule, words=words), places.by_cell)
+        return _Unknowns(*anywhere, replace(free.rule, words=words, uneven=True), places.by_cell)
 
     def _errors(
         self, observations: fitted.Observations, unknowns: _Unknowns, ascent: Ascent

@@ -15,11 +15,12 @@ from scipy.special import ndtri
 from geoveil.arrays import FloatArray, IntArray, indices
 from geoveil.channel.channel import Tally
 from geoveil.channel.operator import DenseOperator, Operator
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.em import ActiveSetNewton, Ascent, maximise
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.stopping import CertifiedWithin
+from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 from geoveil.root import NeverSafe, safe_root
 
 Suspect = tuple[int, int]
@@ -37,6 +38,8 @@ _DROP_TOLERANCE = 0.02
 """A bound lies where the log-likelihood has dropped by what it should, or this share more."""
 _RIDGE, _FOLLOWED = 1e-9, 1e-4
 """Added to an information that may be singular; and what is left of one where the map can follow."""
+_ACROSS = 2
+"""Places a side of a cell where people may stand, as many as the alarm's."""
 _LEAST_PRICE, _MOST_PRICE, _MOST_GIFT = 1e-4, 1e6, 1 - 1e-4
 """Between these λ and −λ are sought."""
 
@@ -81,6 +84,7 @@ class FakesFit:
     """A map of honest people and a number of fakes for every suspect, fitted together."""
 
     distribution: FloatArray
+    """Of honest people, by cell; by place in the cells where these are wide for their promise."""
     numbers: FloatArray
     """Fakes of each suspect; not whole."""
     log_likelihood: float
@@ -108,6 +112,12 @@ class FakesRange:
         return self.least.total > 0
 
 
+def honest_operator(observations: Observations) -> Operator:
+    """Rows are the cells, or the places in them where it matters where people stand."""
+    places = PlacesOfAll.of(observations, _ACROSS, shows=MAP_SHOWS)
+    return observations.operator if places is None else places.operator
+
+
 class MapAndFakes:
     """The likelihood of some tallies, in each of which some reports may be sent by fakes.
 
@@ -118,7 +128,10 @@ class MapAndFakes:
     fits, each with the tangent of the last, never lower the likelihood and settle.
     ``price`` λ adds −λ·Σ_r n_r·s_r, which makes the sources' rows weaker (λ > 0) or stronger (λ < 0); the
     fits along λ are those with the least and the most fakes at their likelihood.
-    Cost: s²·n for each step of Newton's method, s cells and suspects and n reports of all tallies.
+    Where a cell is wide for its promise (ε·cell above 0.75, between positions), θ leaves open where in their
+    cells people stand: a crowd at an edge of its cell is no fakes.
+    Cost: s²·n products for each step of Newton's method, s cells (or places) and suspects and n reports of
+    all tallies; :class:`~geoveil.errors.TooLarge` where all fits together need more than ``most_products``.
 
     >>> import numpy as np
     >>> import geoveil as gv
@@ -131,19 +144,27 @@ class MapAndFakes:
     True
     """
 
-    def __init__(self, tallies: Sequence[Tally], suspects: Sequence[Suspect]) -> None:
+    def __init__(
+        self,
+        tallies: Sequence[Tally],
+        suspects: Sequence[Suspect],
+        *,
+        most_products: float = np.inf,
+    ) -> None:
         observations = Observations(tallies)
         if len(observations.tallies) != len(tallies):
             raise InvalidInput("tallies must come from mechanisms that all differ; add equal ones")
         self._counts = observations.counts.astype(np.float64)
         self._seen = np.flatnonzero(self._counts)
-        self._cells = observations.space.size
+        people = honest_operator(observations)
+        self._rows = people.shape[0]
         sizes = [tally.counts.size for tally in tallies]
         self._round = np.repeat(np.arange(len(sizes)), sizes)
         self._totals = np.array([float(tally.total) for tally in tallies])
-        self._honest = DenseOperator(observations.operator.columns(self._seen))
+        self._honest = DenseOperator(people.columns(self._seen))
         self._starts, self._sizes = np.cumsum([0, *sizes[:-1]]), sizes
         self._null: FakesFit | None = None
+        self._products, self._most_products = 0.0, most_products
         # Where the last fit ended, and T_r = Σ_y t_{r,y} there: the next one starts from it.
         self._point: FloatArray | None = None
         self._excess: FloatArray = np.zeros(self._totals.size)
@@ -161,7 +182,7 @@ class MapAndFakes:
         self._of_round = self._round[sources]
         self._sources = np.searchsorted(self._seen, sources)
         if self._point is not None:
-            new = len(self.suspects) - (self._point.size - self._cells)
+            new = len(self.suspects) - (self._point.size - self._rows)
             self._point = np.concatenate((self._point, np.zeros(new)))
 
     def numbers_by_tally(self, numbers: FloatArray) -> list[FloatArray]:
@@ -186,27 +207,27 @@ class MapAndFakes:
         """The likeliest map and fakes, at a price for every fake (or a gift, below zero)."""
         reports = float(self._totals.sum())
         excess = self._excess
-        share = 1.0 if self._point is None else float(self._point[: self._cells].sum())  # q
+        share = 1.0 if self._point is None else float(self._point[: self._rows].sum())  # q
         for _ in range(_MOST_PASSES):
             honest = 1 / (1 + excess)
             cost = np.maximum(self._totals, 1.0) * honest * (1 + price * honest)  # p_r
             scales = share * reports / cost
             ascent = self._maximised(self._sources, scales[self._of_round], self._point)
             point = ascent.distribution
-            share = max(float(point[: self._cells].sum()), _BARELY)
-            sent = np.bincount(self._of_round, point[self._cells :], self._totals.size)
+            share = max(float(point[: self._rows].sum()), _BARELY)
+            sent = np.bincount(self._of_round, point[self._rows :], self._totals.size)
             before, excess = excess, scales * sent / share
             self._point, self._excess = point, excess
             if np.abs(excess - before).max() <= _SETTLED * (1 + excess.max()):
                 break
-        fakes = scales[self._of_round] * point[self._cells :] / share  # t
+        fakes = scales[self._of_round] * point[self._rows :] / share  # t
         of_all = self._totals / (1 + excess)
-        law = self._honest._push(point[: self._cells] / share)
+        law = self._honest._push(point[: self._rows] / share)
         law[self._sources] += fakes
         of_seen = self._round[self._seen]
         total = float(self._counts[self._seen] @ np.log(law / (1 + excess[of_seen])))
         return FakesFit(
-            point[: self._cells] / share, fakes * of_all[self._of_round], total,
+            point[: self._rows] / share, fakes * of_all[self._of_round], total,
             ascent.certificate * reports,
         )  # fmt: skip
 
@@ -254,13 +275,21 @@ class MapAndFakes:
 
     def _maximised(self, sources: IntArray, scales: FloatArray, start: FloatArray | None) -> Ascent:
         near = None if start is None else (start + _BARELY) / (start + _BARELY).sum()
-        return maximise(
+        ascent = maximise(
             WithFakes(self._honest, sources, scales),
             self._counts[self._seen],
             start=near,
             stop=CertifiedWithin(_TOLERANCE, _MOST_STEPS),
             accelerate=ActiveSetNewton() if start is None else ActiveSetNewton(_WARM_STEPS),
         )
+        unknowns = self._rows + sources.size
+        self._products += float(ascent.steps) * unknowns**2 * self._seen.size
+        if self._products > self._most_products:
+            raise TooLarge(
+                f"suspects ({len(self.suspects)}) must be fewer to be fitted within "
+                f"{self._most_products:.2g} products; name fewer, or give fewer tallies"
+            )
+        return ascent
 
     def range(self, level: float = 0.95) -> FakesRange:
         """The bounds of the number of fakes, each one-sided at ``level``.

@@ -180,12 +180,15 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
         find_errors: Callable[[], ErrorBars],
         find_identifiability: Callable[[], Identifiability],
         find_promises: Callable[[], tuple[str, ...]] = tuple,
+        uneven: bool = False,
     ) -> None:
         self.space = space
         self.distribution: FloatArray = arrays.frozen(np.array(distribution, dtype=np.float64))
         self.total = total
         self.steps = steps
         self.stopped = stopped
+        self.uneven = uneven
+        """Whether people were not taken to stand evenly in their cells."""
         self._find_fit = find_fit
         self._find_errors = find_errors
         self._find_identifiability = find_identifiability

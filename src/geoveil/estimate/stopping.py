@@ -117,6 +117,8 @@ class Steps(StoppingRule):
 
     number: int
     words: str = "as asked"
+    uneven: bool = False
+    """Whether people are not taken to stand evenly in their cells, where that matters."""
     maximum: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,18 +13,23 @@ from scipy.special import gammaincc, gammaln
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
+from geoveil.errors import TooLarge
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
-from geoveil.estimate.fakes import FakesRange, MapAndFakes
+from geoveil.estimate.fakes import FakesRange, MapAndFakes, Suspect, honest_operator
 from geoveil.estimate.fitted import Observations
+from geoveil.estimate.held import held, held_below
+from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 
 LEVEL = 0.99
 """Of each end of the range of fakes: 99 in 100 lie above the fewest, and 99 in 100 below the most."""
 MOST_NAMED = 40
 """Reports that are named at one close, at most."""
+_MAY_RISE, _BARS_LEVEL = 0.1, 0.95
+"""Of the share that is taken out: a cell or block may be raised so far, sure or not; and of the bars."""
 _MOST_TALLIES = 8
-_FIT_PRODUCTS = 1_200_000_000
-"""Of one step of a fit, cells and suspects squared times reports: some 0.1 s on one core."""
+_FIT_PRODUCTS, _MOST_PRODUCTS = 1_200_000_000, 300_000_000_000
+"""Of one step of a fit, cells and suspects squared times reports: some 0.1 s on one core; and of all."""
 
 
 class Alarm(Protocol):
@@ -128,13 +133,15 @@ class GuardedUpdate:
     Law: estimate; where the alarm names a report, give it an unknown number of fakes in every round and
     fit map and fakes together (:class:`~geoveil.estimate.fakes.MapAndFakes`); name what stands out from
     both, up to ``most`` reports, and ask the alarm again about what is left. Then take out the *fewest* fakes
-    that explain the reports, a one-sided 99 % bound, and estimate from the rest. Where honest people
-    alone explain them nothing is taken out. ``most = 0`` only looks.
+    that explain the reports, a one-sided 99 % bound, and estimate from the rest; where several are named, no
+    place is raised by that farther than is sure. Where honest people alone explain them, or where more
+    stand out than may be named, nothing is taken out. ``most = 0`` only looks.
     Guarantee: fewer reports are taken out than there are fakes, but for one time in a hundred where the named
     are the guilty; without an alarm it is the plain update. Fakes that honest people could have sent
     stay, and so does some of every crowd of fakes beside people: docs/robustness.md measures it.
-    Cost: one alarm and some ten fits for up to ``most`` reports, of the newest tallies that a fit can
-    take (up to eight; none above some thousand cells, where nothing is taken out, which is said).
+    Cost: one alarm and some thirty fits for up to ``most`` reports, of the newest tallies that a fit can
+    take (up to eight; none above some thousand cells). Where they take more than a minute or so nothing is
+    taken out, which is said.
 
     >>> import numpy as np
     >>> import geoveil as gv
@@ -176,14 +183,18 @@ class GuardedUpdate:
         fakes are counted again; of older ones they stay out as they were; others are passed over.
         """
         inspection = _Inspection(self, Observations(tallies).tallies, list(remembered))
-        while inspection.named_more():
-            pass
-        return inspection.result()
+        try:
+            while inspection.named_more():
+                pass
+            return inspection.result()
+        except TooLarge:
+            return inspection.given_up()
 
-    def fitted_tallies(self, cells: int, tallies: int) -> int:
-        """How many of the newest tallies a fit can take."""
+    def fitted_tallies(self, cells: int, tallies: int, rows: int | None = None) -> int:
+        """How many of the newest tallies a fit can take, of people in so many cells or ``rows`` of places."""
         for number in range(min(tallies, _MOST_TALLIES), 0, -1):
-            if (cells + self.most * number) ** 2 * cells * number <= _FIT_PRODUCTS:
+            unknowns = (rows or cells) + self.most * number
+            if unknowns**2 * cells * number <= _FIT_PRODUCTS:
                 return number
         return 0
 
@@ -198,7 +209,8 @@ class _Inspection:
         self.received = tuple(received)
         places = {tally.channel: place for place, tally in enumerate(received)}
         here = [each for each in remembered if each.mechanism in places]
-        fitted = guard.fitted_tallies(received[0].space.size, len(received))
+        rows = honest_operator(Observations(received)).shape[0]
+        fitted = guard.fitted_tallies(received[0].space.size, len(received), rows)
         self.first = len(received) - fitted
         """The place of the oldest tally that is fitted."""
         self.least, self.most = (_zeros(received) for _ in range(2))  # of those before that
@@ -213,9 +225,11 @@ class _Inspection:
                 self.most[place][report] = min(most, received[place].counts[report])
         self.known = list(dict.fromkeys(each.report for each in here))
         self.named: list[int] = []
+        self.too_many = False
+        """Whether more reports stand out than may be named."""
         self.model: MapAndFakes | None = None
         if suspects:
-            self.model = MapAndFakes(self.received[self.first :], suspects)
+            self.model = self._modelled(suspects)
         self.alarms: list[AlarmResult] = []
         self.plain = guard.estimator.fit(self.received)
 
@@ -234,22 +248,40 @@ class _Inspection:
     def _name(self, alarm: AlarmResult) -> bool:
         """Name the worst report, then all that stand out from map and fakes, fitted again after a few."""
         before = len(self.named)
-        few = [y for y in alarm.suspicious.tolist() if y not in self.named][:1]
-        while few and len(self.named) < self.guard.most:
+        above = [y for y in alarm.suspicious.tolist() if y not in self.named][:1]
+        while few := above[: self._room]:
             self._suspect(few)
-            assert self.model is not None
-            out = self.model.standing_out()
-            line = _standing_out_from(len(self.received) - self.first, alarm.false_alarm / out.size)
-            worst = np.argsort(-out, kind="stable")
-            above = [int(y) for y in worst if out[y] > line and y not in self.named]
-            few = above[: min(1 + len(self.named) // 4, self.guard.most - len(self.named))]
+            above = self._standing_out(alarm.false_alarm)
+        self.too_many = bool(above)
         return len(self.named) > before
+
+    @property
+    def _room(self) -> int:
+        """How many reports may be named before map and fakes are fitted again."""
+        return min(1 + len(self.named) // 4, self.guard.most - len(self.named))
+
+    def _standing_out(self, false_alarm: float) -> list[int]:
+        """The reports that stand out from map and fakes, the worst first.
+
+        Where some are named already the next one need not stand out as far: of all that are named, a share
+        ``false_alarm`` is named by chance (Benjamini and Hochberg's line).
+        """
+        assert self.model is not None
+        out = self.model.standing_out()
+        already = len({*self.known, *self.named})
+        chance = min(0.5, false_alarm * (already + 1) / out.size)
+        line = _standing_out_from(len(self.received) - self.first, chance)
+        worst = np.argsort(-out, kind="stable")
+        return [int(y) for y in worst if out[y] > line and y not in self.named]
+
+    def _modelled(self, suspects: list[Suspect]) -> MapAndFakes:
+        return MapAndFakes(self.received[self.first :], suspects, most_products=_MOST_PRODUCTS)
 
     def _suspect(self, reports: list[int]) -> None:
         fitted = self.received[self.first :]
         suspects = [(place, y) for y in reports for place in range(len(fitted))]
         if self.model is None:
-            self.model = MapAndFakes(fitted, suspects)
+            self.model = self._modelled(suspects)
         else:
             self.model.suspect(suspects)
         self.named += reports
@@ -275,12 +307,52 @@ class _Inspection:
             taken, most = self._bounds(found)
             if not found.sure:
                 why_not = "honest people alone explain these reports well enough"
+            elif self.too_many:
+                why_not = (
+                    f"more than {self.guard.most} reports stand out, and those that are left would only "
+                    "weigh more"
+                )
+                taken = _zeros(self.received)
             elif self._too_few(taken):
                 why_not = f"fewer than {self.guard.least} reports of a round would be left"
                 taken = _zeros(self.received)
         return Guarded(
-            self._estimated(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
+            self._unraised(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
             tuple(dict.fromkeys([*self.known, *self.named])), why_not,
+        )  # fmt: skip
+
+    def _unraised(self, taken: Sequence[IntArray]) -> Estimate:
+        """The estimate without the fewest fakes, no place raised farther than is sure.
+
+        Where several reports are named the fakes are spread, and some may be where nothing shows them: they
+        would weigh more when the others are taken out. So a cell, or a cell with those around it, gets no
+        more than the plain estimate says and a tenth of what was taken out; or, if that
+        is more, the low end of its own bars, or the largest fall of one, which is about as far as the plain
+        estimate was moved.
+        """
+        found = self._estimated(taken)
+        if found is self.plain or len({*self.known, *self.named}) == 1:
+            return found
+        share = sum(int(each.sum()) for each in taken) / self.plain.total
+        regions = cells_and_blocks(found.space)
+        members = np.zeros((len(regions), found.space.size))
+        for number, region in enumerate(regions):
+            members[number, region] = 1.0
+        before, after = (members @ each.distribution for each in (self.plain, found))
+        low, _ = found.errors.interval(_BARS_LEVEL, members)
+        most = np.maximum(before + _MAY_RISE * share, np.maximum(low, (before - after).max()))
+        nearest = held_below(found.distribution, members, most, self.plain.distribution)
+        words = "no place raised farther than is sure where others hold fakes"
+        return held(found, _less(self.received, taken), nearest, words)
+
+    def given_up(self) -> Guarded:
+        """The plain estimate: how many fakes there are is not known in time."""
+        if not self.alarms:
+            self.alarms.append(self.guard.alarm.check(self.received, self.plain))
+        nothing = tuple(_zeros(self.received))
+        return Guarded(
+            self.plain, tuple(self.alarms), self.received, nothing, nothing,
+            why_not="counting the fakes among the reports that stand out takes too long",
         )  # fmt: skip
 
     def _estimated(self, apart: Sequence[IntArray]) -> Estimate:
@@ -289,7 +361,8 @@ class _Inspection:
             return self.plain
         estimator = self.guard.estimator
         if isinstance(estimator, IterativeBayesianUpdate) and estimator.accelerate is None:
-            steps = Steps(max(1, self.plain.steps), "as many as with the reports left out")
+            words = "as many as with the reports left out"
+            steps = Steps(max(1, self.plain.steps), words, uneven=self.plain.uneven)
             estimator = replace(estimator, stop=steps)
         return estimator.fit(_less(self.received, apart))
 
@@ -316,6 +389,14 @@ class _Inspection:
             cells = self.received[0].space.size
             return f"fitting map and fakes together over {cells:,} cells would take too long"
         return "it only looks" if not self.guard.most else ""
+
+
+def cells_and_blocks(space: Space) -> list[IntArray]:
+    """Every cell, then every cell with those around it: 3 × 3 on a grid."""
+    near_km = 1.5 * space.least_distance_km
+    cells = range(space.size)
+    blocks = [np.flatnonzero(space.distances_from_km(cell) <= near_km) for cell in cells]
+    return [*(np.array([cell]) for cell in cells), *blocks]
 
 
 @cache

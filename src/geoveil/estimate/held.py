@@ -1,0 +1,96 @@
+"""Estimates held to bounds: the nearest distribution within them, and the estimate that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from geoveil.arrays import FloatArray
+from geoveil.channel.channel import Tally
+from geoveil.estimate.fitted import Estimate, Observations, fit_of
+from geoveil.estimate.uncertainty import FisherInformation
+
+_STEPS = 200
+_MOST_SWEEPS, _SETTLED = 300, 1e-6
+_TINY = 1e-300
+
+
+def held(
+    estimate: Estimate, tallies: Sequence[Tally], distribution: FloatArray, words: str
+) -> Estimate:
+    """An estimate from these tallies with another distribution; itself where that is the same."""
+    if np.abs(distribution - estimate.distribution).max() <= 1e-12:
+        return estimate
+    observations = Observations(tallies)
+    return Estimate(
+        space=estimate.space,
+        distribution=distribution,
+        total=estimate.total,
+        steps=estimate.steps,
+        stopped=f"{estimate.stopped}; then {words}",
+        find_fit=lambda: fit_of(observations, distribution),
+        find_errors=lambda: FisherInformation().errors(
+            observations, distribution, lambda counts, _: counts, None
+        ),
+        find_identifiability=lambda: estimate.identifiable,
+        find_promises=lambda: estimate.promises,
+        uneven=estimate.uneven,
+    )
+
+
+def held_within(distribution: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """The distribution within bounds that is nearest by Kullback–Leibler divergence.
+
+    Law: min(max(τ·θ, low), high) with the τ for which it sums to one; Σ low ≤ 1 ≤ Σ high must hold.
+
+    >>> held_within(np.array([0.7, 0.2, 0.1]), np.zeros(3), np.array([0.4, 1.0, 1.0])).round(2).tolist()
+    [0.4, 0.4, 0.2]
+    """
+    given = np.maximum(distribution, np.finfo(float).tiny)
+    below, above = 0.0, 1.0
+    while np.clip(above * given, low, high).sum() < 1.0 and above < 1e300:
+        above *= 2.0
+    for _ in range(_STEPS):
+        middle = (below + above) / 2
+        if np.clip(middle * given, low, high).sum() < 1.0:
+            below = middle
+        else:
+            above = middle
+    found = np.clip(above * given, low, high)
+    return np.asarray(found / found.sum())
+
+
+def held_below(
+    distribution: FloatArray, members: FloatArray, most: FloatArray, allowed: FloatArray
+) -> FloatArray:
+    """The distribution in which no region has more than ``most``, nearest by Kullback–Leibler divergence.
+
+    ``members`` (regions, cells) are one where a cell is in a region. Law: Bregman's projections, one region
+    at a time, each with a multiplier that a later sweep gives back as far as it may; then as far on the way
+    from ``allowed``, which keeps to all bounds, as these let it.
+
+    >>> pairs = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    >>> thirds = np.full(3, 1 / 3)
+    >>> held_below(np.array([0.6, 0.3, 0.1]), pairs, np.array([0.7, 0.7]), thirds).round(2).tolist()
+    [0.47, 0.23, 0.3]
+    """
+    found = np.maximum(distribution, _TINY)
+    lowered = np.zeros(len(members))  # the multipliers, ≥ 0
+    regions = [np.flatnonzero(row) for row in members]
+    for _ in range(_MOST_SWEEPS):
+        over = members @ found > most * (1 + _SETTLED)
+        if not over.any():
+            break
+        for number in np.flatnonzero(over | (lowered > 0)).tolist():
+            region = regions[number]
+            room = np.log(max(most[number], _TINY) / max(found[region].sum(), _TINY))
+            change = min(float(lowered[number]), float(room))
+            lowered[number] -= change
+            found[region] *= np.exp(change)
+        found /= found.sum()
+    away = members @ (found - allowed)
+    room_left = np.maximum(most - members @ allowed, 0.0)
+    beyond = away > room_left + 1e-12
+    shares = np.divide(room_left, away, out=np.ones_like(away), where=beyond)
+    return np.asarray(allowed + float(shares.min(initial=1.0)) * (found - allowed))
