@@ -411,7 +411,7 @@ def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanis
         for city in (honest, guarded, plain)
     ]
     # the averaged estimate that designs are made from hardly moves, guarded or not
-    assert max(weights) / min(weights) < 1.01
+    assert max(weights) / min(weights) < 1.02
 
 
 def test_fakes_of_a_round_long_past_stay_out() -> None:

@@ -177,7 +177,7 @@ def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(monkeypatch: pytest.Mo
         tallies.append(mechanism.tally(np.append(reports, np.full(1_000, quiet))))
     guarded = GuardedUpdate(QUICK).inspect(tallies)
     fewest, most = guarded.fake_range
-    assert guarded.named == (quiet,)
+    assert guarded.named[0] == quiet
     assert 1_000 < fewest <= 2_000 <= most
     assert guarded.estimate.uneven
     monkeypatch.setattr(fakes_module, "honest_operator", lambda given: given.operator)
