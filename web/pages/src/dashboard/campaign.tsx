@@ -98,7 +98,9 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
             <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
           )}
           <div class="two">
-            {rounds && <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />}
+            {rounds && rounds.rounds.length > 0 && (
+              <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />
+            )}
             <Alarms state={state} />
             <Contributions choices={state.choices} />
           </div>
