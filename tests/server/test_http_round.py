@@ -23,12 +23,13 @@ def report_all(server: Live, campaign: str, number: int) -> None:
     ]
     centres = law.centres.points
     half = abs(int((centres[1] - centres[0]).max())) // 2
-    drawn = [  # people stand anywhere in their cells
+    drawn = [  # people stand anywhere in their cells, the crowd of cell 7 around the middle of it
         law.draw(
-            centres[cell] + [source.randint(-half, half), source.randint(-half, half)],
+            centres[cell] + [source.randint(-far, far), source.randint(-far, far)],
             source.randbytes(16),
         )
         for cell in cells
+        for far in [half // 2 if cell == 7 else half]
     ]
     reports = [{"mechanism": document.id, "id": new_id(), "cell": cell} for cell in drawn]
     with server.client() as client:

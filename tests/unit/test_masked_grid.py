@@ -149,7 +149,8 @@ def test_a_campaign_estimates_nobody_in_the_sea() -> None:
     estimate = campaign.estimate
     assert estimate is not None
     assert estimate.space == CITY
-    assert gv.total_variation(estimate.distribution, truth) < 0.15
+    # people stand evenly here, which an estimate at ε·cell = 2.4 does not take for granted
+    assert gv.total_variation(estimate.distribution, truth) < 0.2
     low, high = estimate.interval(0.95)
     assert ((low <= truth) & (truth <= high)).mean() > 0.85
 

@@ -23,6 +23,9 @@ from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
 _ACROSS = 2
 """Places a side of a cell where people may stand: enough for all that reports tell of it."""
+_FARTHER = 1.5
+"""So many more steps than the map takes where those places are open: crowds that it stopped short of would
+stand out, and honest people with them."""
 _CHUNK_ENTRIES = 1 << 22
 
 
@@ -147,7 +150,7 @@ class PoisoningAlarm:
         places = PlacesOfAll.of(observations, _ACROSS, shows=MAP_SHOWS)
         operator, model = observations.operator, estimate.distribution
         if places is not None:  # honest people stand anywhere in their cells
-            operator = places.operator
+            operator, steps = places.operator, math.ceil(_FARTHER * steps)
             model = after_steps(operator, observations.counts[None, :].astype(np.float64), steps)[0]
         drawn = self._drawn(observations, operator._push(model))
         fitted = (after_steps(operator, drawn[k], steps) for k in batches(len(drawn), operator))
