@@ -272,3 +272,20 @@ def test_the_alarm_still_names_a_cell_that_fakes_send() -> None:
     found = PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally))
     assert found.raised
     assert lonely in found.suspicious
+
+
+@pytest.mark.parametrize("wide", [0.5, 1.0])
+def test_a_crowd_in_one_cell_raises_no_alarm(wide: float) -> None:
+    """Seven in ten people in the middle of a cell, or all over it, at ε·cell = 3, in honest rounds."""
+    grid = gv.Grid(rows=7, columns=8, cell_km=1.0)
+    mechanism = gv.elastic(grid, epsilon_per_km=3.0, camouflage=0.5, between="positions")
+    assert isinstance(mechanism, PositionalElastic)
+    raised = []
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        cells = np.where(generator.random(4000) < 0.7, 7, generator.integers(grid.size, size=4000))
+        inside = (generator.random((4000, 2)) - 0.5) * np.where(cells == 7, wide, 1.0)[:, None]
+        reports = mechanism.sample_at_km(grid.centres[cells] + inside, randomness=gv.seeded(seed))
+        tally = mechanism.tally(reports)
+        raised.append(PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised)
+    assert not any(raised)

@@ -39,7 +39,7 @@ _DROP_TOLERANCE = 0.02
 _RIDGE, _FOLLOWED = 1e-9, 1e-4
 """Added to an information that may be singular; and what is left of one where the map can follow."""
 _ACROSS = 2
-"""Places a side of a cell where people may stand, as many as the alarm's."""
+"""Places a side of a cell where people may stand: more would take Newton's method too long."""
 _LEAST_PRICE, _MOST_PRICE, _MOST_GIFT = 1e-4, 1e6, 1 - 1e-4
 """Between these λ and −λ are sought."""
 

@@ -21,8 +21,6 @@ from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
-_ACROSS = 2
-"""Places a side of a cell where people may stand: enough for all that reports tell of it."""
 _FARTHER = 1.5
 """So many more steps than the map takes where those places are open: crowds that it stopped short of would
 stand out, and honest people with them."""
@@ -147,7 +145,8 @@ class PoisoningAlarm:
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
         steps = max(1, estimate.steps)
-        places = PlacesOfAll.of(observations, _ACROSS, shows=MAP_SHOWS)
+        across = max(tally.channel.positions_across for tally in observations.tallies)
+        places = PlacesOfAll.of(observations, across, shows=MAP_SHOWS)
         operator, model = observations.operator, estimate.distribution
         if places is not None:  # honest people stand anywhere in their cells
             operator, steps = places.operator, math.ceil(_FARTHER * steps)
