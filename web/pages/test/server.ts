@@ -6,6 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 
+import { leave } from "./browser.ts";
+
 export const TOKEN = "a-token-for-tests-only";
 
 /** `geoveil serve` over a database of its own, which can be stopped and started again at the same address. */
@@ -116,7 +118,7 @@ export async function openTab(browser: Browser, address: string, options: Browse
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (line) => line.type() === "error" && complaints.push(line.text()));
   await page.goto(address);
-  return { page, asked, complaints, close: () => context.close() };
+  return { page, asked, complaints, close: () => leave(context) };
 }
 
 /** The dashboard, signed in, at a place of it. */
