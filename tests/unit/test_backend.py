@@ -18,6 +18,9 @@ from geoveil.errors import InvalidInput, MissingExtra, TooLarge, Unsupported
 from geoveil.estimate.em import Squarem
 from geoveil.mechanism import elastic
 from geoveil.mechanism.elastic import exponential_kernel
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+from geoveil.position.spread import SpreadKernel, layers_of
 from geoveil.space import MaskedGrid
 
 GRID = gv.Grid(rows=24, columns=31, cell_km=0.5)  # above the size where matrices are used
@@ -39,6 +42,12 @@ def stacked() -> StackedOperator:
     return StackedOperator(both, [0.25, 0.75])
 
 
+def many() -> SpreadKernel:
+    """More cells than 4,096, and a kernel that falls faster than they reach."""
+    centres = Centres.of_grid(66, 70, step=10, pitch_km=0.1, rim=1)
+    return SpreadKernel(centres, RoundedCone(3.0, 0.87), layers_of(centres, 2))
+
+
 OPERATORS = {
     "exponential": lambda: gv.Exponential(GRID, epsilon_per_km=2.0),
     "elastic": lambda: gv.Elastic(GRID, beta_per_km=1.0, weights=crowd(GRID.size)),
@@ -57,6 +66,7 @@ OPERATORS = {
     "city": lambda: gv.elastic(
         MaskedGrid(MAP, np.arange(MAP.size) % 7 != 3), epsilon_per_km=1.0, camouflage=1.0
     ),
+    "many": many,
     "matrix": lambda: DenseOperator(np.random.default_rng(1).random((5, 7))),
     "stacked": stacked,
 }

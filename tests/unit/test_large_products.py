@@ -12,6 +12,9 @@ from geoveil.channel.truncated import TruncatedOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.mechanism.planar import geometric_tables
+from geoveil.position.centres import Centres
+from geoveil.position.cone import RoundedCone
+from geoveil.position.spread import SpreadKernel, layers_of
 
 
 @pytest.mark.parametrize(("rows", "columns", "decay"), [(40, 50, 3.0), (1, 60, 2.0), (45, 2, 4.0)])
@@ -33,6 +36,39 @@ def test_rows_of_a_kernel_are_windows_of_its_table() -> None:
     wanted = signed[offsets[..., 0] + 2, offsets[..., 1] + 4]
     np.testing.assert_array_equal(kernel.rows(np.arange(15)), wanted)
     np.testing.assert_allclose(kernel.apply(np.arange(15.0)), wanted @ np.arange(15.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sides", "beta", "rim", "share"),
+    [((80, 70), 1.5, 1, 1.0), ((90, 150), 0.7, 0, 0.6), ((66, 66), 8.0, 0, 1.0), ((300, 16), 0.3, 1, 1.0)],
+)  # fmt: skip
+def test_the_law_of_many_cells_takes_no_room_for_what_has_faded(
+    sides: tuple[int, int], beta: float, rim: int, share: float
+) -> None:
+    generator = np.random.default_rng(1)
+    mask = None if share == 1.0 else generator.random(sides[0] * sides[1]) < share
+    centres = Centres.of_grid(*sides, step=10, pitch_km=0.1, rim=rim, mask=mask)
+    kernel = SpreadKernel(centres, RoundedCone(beta, 0.87), layers_of(centres, 2))
+    assert centres.lattice is not None
+    assert np.prod(kernel._shape) < 0.75 * np.prod(centres.lattice.shape)
+    # every entry is right to 1e-9 of itself, the floor of the kernel far away included
+    ends = np.array([0, 5, centres.size // 2, centres.size - 1])
+    columns = generator.integers(0, kernel.shape[1], 200)
+    exact = np.stack([kernel._column(int(column)) for column in columns])
+    pushed = kernel._push(np.eye(centres.size)[ends])
+    np.testing.assert_allclose(pushed[:, columns], exact[:, ends].T, rtol=1e-9)
+    values = np.zeros((2, kernel.shape[1]))
+    values[0, columns[0]] = values[1, columns[1]] = 1.0
+    np.testing.assert_allclose(kernel._pull(values), exact[:2], rtol=1e-9)
+    back, forth = generator.normal(size=centres.size), generator.normal(size=kernel.shape[1])
+    assert kernel._push(back) @ forth == pytest.approx(back @ kernel._pull(forth), rel=1e-9)
+
+
+def test_up_to_4096_cells_the_law_has_room_for_all_of_its_kernel() -> None:
+    centres = Centres.of_grid(64, 64, step=10, pitch_km=0.1)
+    kernel = SpreadKernel(centres, RoundedCone(8.0, 0.87), layers_of(centres, 2))
+    assert centres.lattice is not None
+    assert kernel._shape == centres.lattice.shape == (128, 128)
 
 
 def test_the_preconditioner_is_near_the_inverse_and_positive() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from geoveil.errors import InvalidInput
 from geoveil.position import whole_law
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
+from geoveil.position.position_certificate import Law, PositionCertificate
 from geoveil.position.whole_law import WholeLaw, below_each, whole_weights
 from geoveil.randomness import Randomness, seeded
 
@@ -134,6 +136,27 @@ def test_a_promise_is_kept_from_its_own_numbers_on() -> None:
     assert law.keeps(BetweenPositions(1.1 * epsilon, law.slack_at(1.1 * epsilon)))
     assert not law.keeps(BetweenPositions(epsilon, slack - 1e-4))
     assert not law.keeps(BetweenPositions(0.9 * epsilon, slack))
+
+
+def test_a_certificate_that_is_known_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    law, asked = some_law(), []
+    epsilon = law.certificate.epsilon_per_km
+    certify = Law.certify
+
+    def counted(self: Law, claim_per_km: float = 0.0) -> PositionCertificate:
+        asked.append(claim_per_km)
+        return certify(self, claim_per_km)
+
+    monkeypatch.setattr(Law, "certify", counted)
+    assert law.keeps(BetweenPositions(epsilon, law.slack_at(epsilon)))
+    assert asked == []
+    assert not law.keeps(
+        BetweenPositions(0.9 * epsilon, law.slack_at(epsilon))
+    )  # looked at by itself
+    assert asked == [0.9 * epsilon]
+    other = replace(law, weights=law.weights[::-1].copy())  # knows nothing of the first
+    assert other.keeps(BetweenPositions(1.5 * epsilon, other.slack_at(1.5 * epsilon)))
+    assert asked == [0.9 * epsilon, 1.5 * epsilon]
 
 
 # -- draws -----------------------------------------------------------------------------------------

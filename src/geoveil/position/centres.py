@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -149,14 +150,27 @@ class Lattice:
         flat = array.reshape(*array.shape[:-2], -1)
         return flat if self.inner_places is None else flat[..., self.inner_places]
 
-    def offsets(self, east: float, north: float) -> tuple[FloatArray, FloatArray]:
-        """East and north, in cells, from the centres to places so far from a node, in the order of FFTs."""
-        ranges = [
-            np.where(np.arange(length) <= size, np.arange(length), np.arange(length) - length) + at
-            for length, size, at in zip(
-                self.shape, (self.rows, self.columns), (north, east), strict=True
-            )
-        ]
+    def shape_for(self, reach_cells: float) -> tuple[int, int]:
+        """The same for what is nothing beyond a reach: room for that, where it takes less."""
+        rows, columns = (
+            min(padded, fft.next_fast_len(size + math.ceil(reach_cells) + 2, real=True))
+            for size, padded in zip((self.rows, self.columns), self.shape, strict=True)
+        )
+        return rows, columns
+
+    def offsets(
+        self, east: float, north: float, shape: tuple[int, int] | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """East and north, in cells, from the centres to places so far from a node, in the order of FFTs.
+
+        Of arrays of a ``shape`` that :meth:`shape_for` gives, the farther of two offsets at one entry is left
+        out.
+        """
+        ranges = []
+        sides = zip(shape or self.shape, (self.rows, self.columns), (north, east), strict=True)
+        for length, size, at in sides:
+            steps = np.arange(length)
+            ranges.append(np.where(steps <= min(size, length // 2), steps, steps - length) + at)
         up, right = np.meshgrid(*ranges, indexing="ij")
         return right, up
 

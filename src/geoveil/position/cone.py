@@ -49,6 +49,11 @@ class RoundedCone:
         inside = self.radius_km / 24.0 * t * (15.0 - t * t)
         return self.beta_per_km * (inside + np.maximum(distance_km - self.radius_km, 0.0))
 
+    def reach_km(self, decay: float) -> float:
+        """Where ψ is so much, at least the radius of the tip."""
+        tip = float(self.decay(np.array(self.radius_km)))
+        return self.radius_km + max(decay - tip, 0.0) / self.beta_per_km
+
     def values(self, distance_km: FloatArray) -> FloatArray:
         """k(r)."""
         return np.exp(-self.decay(distance_km)) + self.floor

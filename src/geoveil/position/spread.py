@@ -19,6 +19,8 @@ from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
 from geoveil.space import Points, Space
 
+_FADED = 40.0
+"""ψ from where on f = e^{−ψ} counts as nothing beside the floor of the kernel."""
 _NOISE = 1e-15
 """What an FFT product may be off by, in units of the norms of its factors."""
 
@@ -58,6 +60,8 @@ def layers_of(centres: Centres, across: int) -> list[Layer]:
 class SpreadKernel(Operator):
     """K[y, (l, x)] = k(|x + o_l − y|): rows are centres, columns the positions of every layer in every cell.
 
+    Above 4,096 cells K = f + τ: the floor τ is added to products by itself, and FFTs need no room for
+    f = e^{−ψ} beyond ψ = 40, where it is less than 10⁻¹¹ of the floor.
     Cost: one FFT for each layer and one more, for a product.
     """
 
@@ -68,6 +72,10 @@ class SpreadKernel(Operator):
         self.lattice = centres.lattice
         self.cell_km = self.lattice.step * centres.pitch_km
         self.cells = self.lattice.inner
+        self._shape, self._apart = self.lattice.shape, 0.0
+        if self.lattice.many and cone.floor:
+            self._shape = self.lattice.shape_for(cone.reach_km(_FADED) / self.cell_km)
+            self._apart = cone.floor
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,8 +87,10 @@ class SpreadKernel(Operator):
         return np.stack([fft.rfft2(self._values(layer)) for layer in self.layers])
 
     def _values(self, layer: Layer) -> FloatArray:
-        east, north = self.lattice.offsets(layer.east, layer.north)
-        return self.cone.values(self.cell_km * np.hypot(east, north))
+        """The kernel without what is added by itself."""
+        east, north = self.lattice.offsets(layer.east, layer.north, self._shape)
+        away = self.cell_km * np.hypot(east, north)
+        return np.exp(-self.cone.decay(away)) if self._apart else self.cone.values(away)
 
     @cached_property
     def _norm(self) -> float:
@@ -91,7 +101,7 @@ class SpreadKernel(Operator):
 
     def _push(self, theta: FloatArray) -> FloatArray:
         """(…, centres) → (…, layers · cells)."""
-        lattice, (height, width) = self.lattice, self.lattice.shape
+        lattice, (height, width) = self.lattice, self._shape
         workers = fft_workers(height * width)
         spectrum = fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
         spectrum = fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
@@ -103,11 +113,13 @@ class SpreadKernel(Operator):
             part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
             law = fft.irfft(part, width, axis=-1, workers=workers)
             laws[..., number, :] = lattice.gather_inner(law[..., columns])
+        if self._apart:
+            laws += self._apart * theta.sum(axis=-1)[..., None, None]
         return laws.reshape(*theta.shape[:-1], -1)
 
     def _pull(self, values: FloatArray) -> FloatArray:
         """(…, layers · cells) → (…, centres)."""
-        lattice, (height, width) = self.lattice, self.lattice.shape
+        lattice, (height, width) = self.lattice, self._shape
         workers = fft_workers(height * width)
         total = np.zeros((*values.shape[:-1], height, width // 2 + 1), dtype=np.complex128)
         layered = values.reshape(*values.shape[:-1], len(self.layers), self.cells)
@@ -127,10 +139,13 @@ class SpreadKernel(Operator):
         rows, columns = (np.arange(size) - lattice.rim for size in (lattice.rows, lattice.columns))
         total = total[..., rows, :] if lattice.rim else total[..., : lattice.rows, :]
         product = fft.irfft(total, width, axis=-1, workers=workers)
-        return lattice.gather(product[..., columns] if lattice.rim else product)
+        found = lattice.gather(product[..., columns] if lattice.rim else product)
+        if self._apart:
+            found = found + self._apart * values.sum(axis=-1, keepdims=True)
+        return found
 
     def _products_on(self, backend: Backend) -> ProductsOn:
-        xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self.lattice.shape)
+        xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self._shape)
         spectra = [torus.held(own) for own in self._spectra]
         turned = [xp.conj(own) for own in spectra]
         places = lattice.cells[:, 0] * lattice.columns + lattice.cells[:, 1]
@@ -141,7 +156,7 @@ class SpreadKernel(Operator):
         # Values begin where the inner cells do, so that the rim before them comes out at the far end.
         down, right = (
             backend.put_places((np.arange(size) - lattice.rim) % padded)
-            for size, padded in zip((lattice.rows, lattice.columns), lattice.shape, strict=True)
+            for size, padded in zip((lattice.rows, lattice.columns), self._shape, strict=True)
         )
 
         there, wide = None, None
@@ -157,7 +172,8 @@ class SpreadKernel(Operator):
             stacked = xp.reshape(xp.stack(laws, axis=-3), layers)
             if there is not None:
                 stacked = xp.take(stacked, there, axis=-1)
-            return xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
+            found = xp.reshape(stacked, (*theta.shape[:-1], self.shape[1]))
+            return found + self._apart * xp.sum(theta, axis=-1, keepdims=True)
 
         def pull(values: Array) -> Array:
             layered = xp.reshape(values, (*values.shape[:-1], len(spectra), self.cells))
@@ -169,7 +185,8 @@ class SpreadKernel(Operator):
             )
             whole = xp.take(xp.take(torus.values(total), down, axis=-2), right, axis=-1)
             flat = xp.reshape(whole, (*values.shape[:-1], lattice.rows * lattice.columns))
-            return xp.take(flat, taken, axis=-1)
+            found = xp.take(flat, taken, axis=-1)
+            return found + self._apart * xp.sum(values, axis=-1, keepdims=True)
 
         def noise(values: Array) -> Array:
             return _NOISE * self._norm * length(backend, values)
