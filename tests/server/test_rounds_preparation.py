@@ -27,6 +27,7 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import first_documents
 from geoveil.server.logs import Trace
 from geoveil.server.preparation import GIVEN_UP, Prepared, Preparing, prepare
+from geoveil.server.settings_of_campaign import InvalidSetting
 from geoveil.server.worker import CLAIM_S, MOST_FAILURES, Estimator, EstimatorFailed, Worker
 from geoveil.space import MaskedGrid
 from geoveil.space.outline import Outline
@@ -181,28 +182,43 @@ def test_another_process_takes_over_from_one_that_died(
     store.close()
 
 
-def test_what_cannot_be_made_ends_the_campaign_and_says_why(few_at_once: None) -> None:
-    campaigns = waiting_campaigns(epsilon_per_km=9.0)
+def test_what_cannot_be_made_ends_the_campaign_and_says_why(
+    few_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geoveil.document.wire.MOST_WORK", 1000)
+    campaigns = waiting_campaigns()
     watched = Watched(campaigns)
     assert watched.submit()
     assert watched.next() == "preparation-refused"
     campaigns.clock.now += 2  # type: ignore[attr-defined]
     state = campaigns.state("paris")
     assert state["state"] == "ended"
-    assert "must be at most 8" in state["preparation"]["problem"]
+    assert "must be fewer at ε × cell" in state["preparation"]["problem"]
     with raises_problem("campaign-ended"):
         campaigns.mechanism("paris")
     with raises_problem("campaign-ended"):
         campaigns.draw("paris", [WEST])
     assert campaigns.tick() == []
     with pytest.raises(
-        InvalidInput, match="at most 8"
+        InvalidInput, match="must be fewer at ε"
     ):  # a small one is refused with the same words
-        Campaigns(MemoryStore(), clock=Clock()).create(
-            campaign_settings(cell_km=2.0, epsilon_per_km=9.0)
-        )
+        Campaigns(MemoryStore(), clock=Clock()).create(campaign_settings(cell_km=2.0))
     campaigns.delete("paris")
     assert watched.worker.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("promise", "field"),
+    [({"epsilon_per_km": 9.0}, "epsilon_per_km"),
+     ({"epsilon_per_km": None, "promises_per_km": (1.0, 9.0)}, "promises_per_km")],
+)  # fmt: skip
+def test_cells_too_wide_for_a_promise_are_refused_at_once_beside_it(
+    few_at_once: None, promise: dict[str, Any], field: str
+) -> None:
+    for cell_km in (1.0, 2.0):  # many cells, which would be prepared, and few
+        with pytest.raises(InvalidSetting, match=r"× cell_km \(\d\) must be at most 8;") as refusal:
+            waiting_campaigns(cell_km=cell_km, **promise)
+        assert refusal.value.field == field
 
 
 def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:

@@ -17,6 +17,7 @@ from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import MOST_SLOTS, Every, Slots
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
+from geoveil.position.positional import STEEPEST_CELL
 from geoveil.server.problem import Problem
 from geoveil.space import MOST_CELLS, Box, Grid
 from geoveil.store import RoundRecord
@@ -252,6 +253,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 f"({self.minimum_reports}); raise one or lower the other",
             )
         self._check_grid()
+        self._check_steepness()
         self._check_slots()
         self._check_counts()
         if self.trips:
@@ -325,6 +327,18 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 "promises_per_km",
                 f"promises_per_km ({', '.join(f'{each:.6g}' for each in promises[:9])}) must be 2 to "
                 f"{MOST_LEVELS} different numbers between {low:.6g} and {high:.6g}",
+            )
+
+    def _check_steepness(self) -> None:
+        """What no mechanism between positions is made for, however many cells there are."""
+        field = "epsilon_per_km" if self.promises_per_km is None else "promises_per_km"
+        promise = max(self.promises_per_km or (self.epsilon_per_km or 0.0,))
+        steep = promise * self.cell_km
+        if steep > STEEPEST_CELL * (1.0 + 1e-9):
+            raise InvalidSetting(
+                field,
+                f"{field} ({promise:.6g}) × cell_km ({self.cell_km:.6g}) must be at most "
+                f"{STEEPEST_CELL:g}; make the cells smaller, or the promise stronger",
             )
 
     def _check_grid(self) -> None:
