@@ -79,6 +79,20 @@ def test_the_p_value_is_a_rank(mechanism: Channel) -> None:
     assert again.p_value == result.p_value
 
 
+def test_what_is_clearly_chance_is_not_simulated_further(mechanism: Channel) -> None:
+    """Where something looks odd all replicates are drawn, and the first of them stay the same."""
+    tally = counted(mechanism, 3, 4_000)
+    estimate = UPDATE.fit(tally)
+    first, all_of_them = QUICK.check(tally, estimate), PoisoningAlarm().check(tally, estimate)
+    assert min(first.p_value, first.overall_p_value) > 0.2
+    assert first.replicates == all_of_them.replicates == 49
+    poisoned = counted(mechanism, 3, 4_000, fakes=200, fake=5)
+    odd = PoisoningAlarm().check(poisoned, UPDATE.fit(poisoned))
+    assert (odd.raised, odd.replicates) == (True, 199)
+    assert "of 199 simulated campaigns" in odd.summary()
+    assert "of 49 simulated campaigns" in all_of_them.summary()
+
+
 # -- power and false alarms ------------------------------------------------------------------------
 
 
