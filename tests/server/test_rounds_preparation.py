@@ -377,14 +377,8 @@ def test_promises_times_cells_are_bounded() -> None:
 # --- A real server
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        signal.SIGTERM,
-        # whoever died has its work for a minute yet
-        pytest.param(signal.SIGKILL, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_that_ends_while_it_prepares_goes_on_at_its_next_start(
     end: int, tmp_path: Path
 ) -> None:
