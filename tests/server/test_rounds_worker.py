@@ -24,16 +24,19 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
+from geoveil.server import preparation
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
 from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.server.logs import Log, Trace, trace_of
+from geoveil.server.preparation import Preparing, prepare
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
     CLAIM_S,
     ELSEWHERE_S,
     KEEP_EVERY_S,
+    LARGE_LIMIT_S,
     LIMIT_S,
     MOST_FAILURES,
     QUICK_S,
@@ -64,6 +67,7 @@ class Watched:
             fault=self._fault,
             estimator=estimator,
             patient=estimator,
+            large=estimator,
             uptime=campaigns.clock,
         )
         self.worker.start()
@@ -205,7 +209,7 @@ def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> 
     other, taken = Campaigns(city.store, clock=city.clock), []
     slow = Slow(city.clock, lambda: taken.append(other.claim(work, for_s=CLAIM_S)))
     watched = Watched(city.campaigns, slow)
-    watched.worker._slow.add("paris")
+    watched.worker._slow["paris"] = watched.worker._patient
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     assert taken == [0] * int(LIMIT_S / KEEP_EVERY_S)
@@ -289,6 +293,48 @@ def test_a_large_campaign_keeps_no_small_one_waiting(city: City) -> None:
     estimator.gate.set()
     assert watched.next() == "estimate-made"
     assert city.store.estimate("paris") is not None
+    assert watched.worker.stop(PATIENCE_S)
+
+
+def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
+    city: City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paris has many cells and is never done, Lyon takes longer than others may wait, Nice is prepared."""
+    seen: dict[str, list[float]] = {"paris": [], "lyon": [], "nice": []}
+
+    class Busy(Here):
+        def conclude(self, work: Any, **asked: Any) -> Any:
+            campaign = work.wanted.campaign if isinstance(work, Preparing) else work.campaign
+            seen[campaign].append(asked["limit_s"])
+            if campaign == "nice":
+                return prepare(work)
+            if campaign == "lyon" and asked["limit_s"] <= QUICK_S:
+                raise EstimatorLate("an estimate must be made in time")
+            return super().conclude(work) if campaign == "paris" else conclude(work)
+
+    monkeypatch.setattr(Work, "large", property(lambda work: work.campaign == "paris"))
+    estimator = Busy()
+    estimator.gate.clear()
+    watched = Watched(city.campaigns, estimator)
+    assert watched.worker.submit(closed(city))
+    while not seen["paris"]:
+        time.sleep(0.001)
+    lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
+    lyon.report(100)
+    lyon.campaigns.close("lyon")
+    (closing,) = (each for each in lyon.campaigns.tick() if each.campaign == "lyon")
+    assert watched.worker.submit(closing)
+    assert watched.next() == "estimate-made"
+    assert lyon.campaigns.estimate("lyon").round == 1
+    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", 20)
+    city.campaigns.create(campaign_settings(id="nice"))
+    (wanted,) = city.campaigns.preparations.waiting()
+    assert watched.worker.submit(wanted)
+    assert watched.next() == "campaign-prepared"
+    assert city.store.estimate("paris") is None
+    estimator.gate.set()
+    assert watched.next() == "estimate-made"
+    assert seen == {"paris": [LARGE_LIMIT_S], "lyon": [QUICK_S, LIMIT_S], "nice": [LARGE_LIMIT_S]}
     assert watched.worker.stop(PATIENCE_S)
 
 
@@ -473,7 +519,8 @@ async def _failing_service(city: City, said: StringIO, estimator: Estimator) -> 
     service = Service(
         city.store, Settings(tick_s=3600.0), log=Log("info", stream=said), clock=city.clock
     )
-    service.worker._quick.estimator = service.worker._patient.estimator = estimator
+    for lane in service.worker._lanes:
+        lane.estimator = estimator
     await service.start()
     outcomes = service.metrics.estimates
     for outcome in ("failed", "made"):

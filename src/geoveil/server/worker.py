@@ -133,7 +133,11 @@ class WorkedElsewhere(GeoveilError):
 
 
 class _TooLongHere(GeoveilError):
-    """The estimate keeps others waiting."""
+    """The work keeps others waiting, and belongs to another lane."""
+
+    def __init__(self, lane: _Lane) -> None:
+        super().__init__(lane.name)
+        self.lane = lane
 
 
 class Desk(Protocol):
@@ -201,7 +205,8 @@ class Worker:
     ``submit`` what ``Campaigns.tick`` and ``Preparations.waiting`` return, as often as they return it: what
     waits, runs or failed a moment ago is not taken twice. Estimates are made one after another; one that
     takes longer than ``QUICK_S`` is left to a second process, as are the next ones of its campaign, so that
-    a large campaign keeps no small one waiting; what has many cells begins there.
+    a large campaign keeps no small one waiting. Preparations are made there too. Estimates of many cells,
+    which may take ``LARGE_LIMIT_S``, have a third process, and keep nobody waiting but each other.
 
     ``event`` is told "estimate-made", "campaign-prepared" or "preparation-refused"; ``fault`` is told
     "estimate-unfinished", "estimate-given-up", "estimate-failed", "estimator-lost", "estimator-late",
@@ -217,6 +222,7 @@ class Worker:
         fault: Callable[[str, Trace], None],
         estimator: Estimator | None = None,
         patient: Estimator | None = None,
+        large: Estimator | None = None,
         uptime: Callable[[], float] = uptime_s,
     ) -> None:
         self._campaigns = campaigns
@@ -225,8 +231,9 @@ class Worker:
         self._fault = fault
         self._quick = _Lane("geoveil-worker", estimator or Estimator(), QUICK_S)
         self._patient = _Lane("geoveil-patient-worker", patient or Estimator(), LIMIT_S)
-        self._slow: set[str] = set()
-        """Campaigns whose last estimate took long."""
+        self._large = _Lane("geoveil-large-worker", large or Estimator(), LARGE_LIMIT_S)
+        self._slow: dict[str, _Lane] = {}
+        """Campaigns whose last work took long → where the next of it begins."""
         self._attempts: dict[tuple[str, int], _Attempts] = {}
         self._lock = Lock()
         self._stopping = Event()
@@ -239,12 +246,16 @@ class Worker:
     @property
     def pid(self) -> int | None:
         """The number of the process that estimates; ``None`` before the first closing."""
-        return self._quick.estimator.pid or self._patient.estimator.pid
+        return next((lane.estimator.pid for lane in self._lanes if lane.estimator.pid), None)
+
+    @property
+    def _lanes(self) -> tuple[_Lane, ...]:
+        return self._quick, self._patient, self._large
 
     def start(self) -> None:
         """Begin to work; a process is started with its first closing."""
-        self._quick.start(self._run)
-        self._patient.start(self._run)
+        for lane in self._lanes:
+            lane.start(self._run)
 
     def submit(self, job: Job) -> bool:
         """Take a job, unless it is being worked on or must wait; whether it was taken."""
@@ -257,19 +268,17 @@ class Worker:
             if attempts.queued or now < attempts.not_before_s:
                 return False
             attempts.queued, attempts.job = True, job
-        lane = self._patient if job.campaign in self._slow else self._quick
-        lane.queue.put(job)
+        self._slow.get(job.campaign, self._quick).queue.put(job)
         return True
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Stop now: a closing under way is left for the next start. Whether all ended in time."""
         self._stopping.set()
         until_s = time.monotonic() + timeout_s
-        lanes = (self._quick, self._patient)
-        for lane in lanes:
+        for lane in self._lanes:
             lane.queue.put(None)
             lane.estimator.stop()
-        ended = [lane.stop(until_s) for lane in lanes]
+        ended = [lane.stop(until_s) for lane in self._lanes]
         if not all(ended):
             return False
         # what was taken and not finished is free at once, not when its time is up
@@ -299,9 +308,9 @@ class Worker:
             told = self._published(lane, job, attempts)
         except WorkedElsewhere:
             self._put_off(attempts, ELSEWHERE_S)
-        except _TooLongHere:
-            self._slow.add(job.campaign)
-            self._patient.queue.put(job)
+        except _TooLongHere as elsewhere:
+            self._slow[job.campaign] = elsewhere.lane
+            elsewhere.lane.queue.put(job)
         except Exception as error:
             if not self._stopping.is_set():
                 name = _FAULTS.get(type(error), "estimate-not-kept")
@@ -310,8 +319,8 @@ class Worker:
         else:
             with self._lock:
                 del self._attempts[job.campaign, job.round]
-            if lane is self._patient and time.monotonic() - began_s < QUICK_S / 2:
-                self._slow.discard(job.campaign)
+            if lane is not self._quick and time.monotonic() - began_s < QUICK_S / 2:
+                self._slow.pop(job.campaign, None)
             if told and not self._stopping.is_set():
                 self._event(told)
 
@@ -320,20 +329,21 @@ class Worker:
         self._claim(job, attempts)
         desk = self._desk(job)
         work: AnyWork = desk.work(job)
-        if work.large and lane is self._quick:
-            raise _TooLongHere
-        limit_s = max(lane.limit_s, LARGE_LIMIT_S) if work.large else lane.limit_s
+        long = self._patient if isinstance(work, Preparing) else self._large
+        if work.large and lane is not long:
+            raise _TooLongHere(long)
+        limit_s = LARGE_LIMIT_S if work.large else lane.limit_s
         try:
             outcome = lane.estimator.conclude(
                 work, limit_s=limit_s, keep=lambda: self._keep(job, attempts)
             )
         except EstimatorLate:
             if lane is self._quick:
-                raise _TooLongHere from None
+                raise _TooLongHere(self._patient) from None
             raise
         if outcome.unfinished:
             if lane is self._quick:
-                raise _TooLongHere
+                raise _TooLongHere(self._patient)
             self._fault("estimate-unfinished", Trace("Unfinished", outcome.unfinished))
         while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
             self._keep(job, attempts)  # no round opens while nobody knows the time
