@@ -19,6 +19,8 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.elastic_design import elastic
+from geoveil.campaign.one_map import Standing
+from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.position.positional import PositionalElastic
 from geoveil.position.whole_law import whole_weights
@@ -88,7 +90,15 @@ def work_of(document: MechanismDocument, rounds: int, reports: int) -> Work:
         cell_km=space.cell_km,
         epsilon_per_km=EPSILON_PER_KM,
     )
-    return Work("country", rounds, 1_000_000_000, settings, documents, counts)
+    before = (rounds - 1, _said_before(people / people.sum(), rounds)) if rounds > 1 else None
+    return Work("country", rounds, 1_000_000_000, settings, documents, counts, before)
+
+
+def _said_before(people: FloatArray, rounds: int) -> bytes:
+    """What the close of the round before would have said, as far as the next one asks: the people themselves
+    in the place of their estimate, and that all rounds agreed."""
+    standing = Standing(tuple(range(1, rounds)), looks=rounds - 2)
+    return canonical_bytes({"distribution": people.tolist(), "drift": standing.to_dict()})
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from geoveil.estimate import (
     IterativeBayesianUpdate,
     Steps,
     maximise,
+    stopping,
 )
 from geoveil.measure.distance import earth_movers_distance_km
 
@@ -53,9 +54,9 @@ def test_parts_are_dealt_evenly() -> None:
     assert len(np.unique(parts)) > 10  # and not all alike
 
 
-def by_hand(counts: IntArray, rule: CrossValidated) -> int:
-    """The same choice, fold by fold and step by step."""
-    parts = rule.parts(counts)
+def by_hand(counts: IntArray, rule: CrossValidated, used: int = 10) -> int:
+    """The same choice, fold by fold and step by step, from the first parts."""
+    parts = rule.parts(counts)[:used]
     steps = 300
     curve = np.zeros(2 * steps)
     for held_out in parts:
@@ -69,7 +70,7 @@ def by_hand(counts: IntArray, rule: CrossValidated) -> int:
     while tried[-1] < steps:
         tried.append(tried[-1] + 1 + tried[-1] // 50)
         half = curve[[step for step in tried if step <= tried[-1] // 2]].max()
-        if tried[-1] >= 40 and curve[tried].max() - half < 0.5 * rule.repeats:
+        if tried[-1] >= 40 and curve[tried].max() - half < 0.5 * used / rule.folds:
             break
     best = max(tried, key=lambda step: float(curve[step]))
     return round(best * rule.folds / (rule.folds - 1))
@@ -86,6 +87,22 @@ def test_the_step_of_the_best_held_out_likelihood_is_chosen(seed: int) -> None:
     assert ascent.stopped == (
         f"after {ascent.steps} steps, chosen by cross-validation (5 folds, 2 times)"
     )
+
+
+@pytest.mark.parametrize(("entries", "used"), [(12 * 7, 7), (12 * 5, 5), (12 * 3, 3), (1, 2)])
+def test_of_very_many_observations_fewer_parts_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, entries: int, used: int
+) -> None:
+    monkeypatch.setattr(stopping, "_MOST_ENTRIES", entries)
+    rule, counts = CrossValidated(), noisy_counts(400)
+    found = rule.found(DenseOperator(BLUR), counts, np.full(12, 1 / 12), None)
+    assert found.rule.number == by_hand(counts, rule, used)
+    said = f"chosen by cross-validation ({used} parts left out, each one in 5 of the reports)"
+    assert found.rule.words == said
+    monkeypatch.undo()
+    whole = rule.found(DenseOperator(BLUR), counts, np.full(12, 1 / 12), None)
+    # still nats over all reports, which estimates compare
+    assert found.held_out == pytest.approx(whole.held_out, rel=0.1)
 
 
 def test_the_choice_depends_on_the_seed_alone() -> None:

@@ -81,12 +81,20 @@ class Excerpt(NamedTuple):
 class Places(Operator):
     """P(report | place): rows are places in the cells, whose mean by ``share`` is the row of the cell."""
 
-    cell: IntArray
-    """(places,): the cell that each is in."""
-    share: FloatArray
-    """(places,): how many of the people of its cell stand there, spread evenly."""
-    offset: FloatArray
-    """(places, 2): east and north of the centre of its cell, in cells."""
+    @property
+    @abstractmethod
+    def cell(self) -> IntArray:
+        """(places,): the cell that each is in."""
+
+    @property
+    @abstractmethod
+    def share(self) -> FloatArray:
+        """(places,): how many of the people of its cell stand there, spread evenly."""
+
+    @property
+    @abstractmethod
+    def offset(self) -> FloatArray:
+        """(places, 2): east and north of the centre of its cell, in cells."""
 
 
 class Channel(Promising, Shown, Operator):

@@ -267,11 +267,11 @@ class StackedOperator(Operator):
 
     def _pull(self, values: FloatArray) -> FloatArray:
         own = zip(self.parts, self.split(values), strict=True)
-        return self._summed([part._pull(part_values) for part, part_values in own])
+        return self._summed(part._pull(part_values) for part, part_values in own)
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         own = zip(self.parts, self.split(values), strict=True)
-        return self._summed([part._pull_noise(part_values) for part, part_values in own])
+        return self._summed(part._pull_noise(part_values) for part, part_values in own)
 
     def _products_on(self, backend: Backend) -> ProductsOn:
         xp, parts = backend.xp, [part.products_on(backend) for part in self.parts]
@@ -308,15 +308,16 @@ class StackedOperator(Operator):
             None if exact else lambda values: summed(values, [part.pull_noise for part in parts]),
         )
 
-    def _scaled(self, parts: list[FloatArray]) -> list[FloatArray]:
+    def _scaled(self, parts: Iterable[FloatArray]) -> Iterable[FloatArray]:
         if (self.scales == 1).all():  # as in every loop of an estimator: spare it the copies
             return parts
-        return [scale * part for scale, part in zip(self.scales, parts, strict=True)]
+        return (scale * part for scale, part in zip(self.scales, parts, strict=True))
 
     def _side_by_side(self, laws: list[FloatArray]) -> FloatArray:
-        return np.concatenate(self._scaled(laws), axis=-1)
+        return np.concatenate([*self._scaled(laws)], axis=-1)
 
-    def _summed(self, parts: list[FloatArray]) -> FloatArray:
+    def _summed(self, parts: Iterable[FloatArray]) -> FloatArray:
+        """One after another, so that not all of them are held at once."""
         return np.asarray(sum(self._scaled(parts)))
 
     def _row(self, row: int) -> FloatArray:

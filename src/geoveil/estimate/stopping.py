@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -219,7 +219,9 @@ class CrossValidated:
     than ``least_gain`` nats over all reports and will not before ``maximum``.
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
-    million cells on they take turns, and one vector of each is held beside one ascent).
+    million cells on they take turns, and one vector of each is held beside one ascent). Of maps so large, or
+    of so many rounds, that parts × observations exceed 2²¹, fewer parts are left out, at least two: over so
+    many observations each of them says nearly the same.
     ``seed`` makes the result reproducible.
 
     Reference: docs/estimation.md and docs/decisions/0006-stopping.md.
@@ -264,7 +266,10 @@ class CrossValidated:
                 "weights must be one vector of whole counts to be cross-validated; "
                 "use CertifiedWithin or Steps for probabilities"
             )
-        held_out = self.parts(counts)
+        used = self.folds * self.repeats
+        used = min(used, max(_FEWEST_PARTS, _MOST_ENTRIES // counts.size))
+        dealt = replace(self, repeats=-(-used // self.folds)).parts(counts)
+        held_out = dealt if used == len(dealt) else dealt[:used].copy()
         left_out = held_out.sum(axis=-1)
         usable = (left_out > 0) & (left_out < counts.sum())
         if not usable.any():
@@ -272,9 +277,12 @@ class CrossValidated:
         held_out = held_out if usable.all() else held_out[usable]
         apart = counts.size >= _LARGE_SIZE and operator.observed(given).xp is np
         scores = (_apart if apart else _together)(operator, counts, held_out, start)
-        search, ended = self._best(scores, progress)
+        search, ended = self._best(scores, used / self.folds, progress)
         chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
-        how = f"chosen by cross-validation ({self.folds} folds, {self.repeats} times)"
+        times = f"{self.folds} folds, {self.repeats} times"
+        if used < self.folds * self.repeats:
+            times = f"{used} parts left out, each one in {self.folds} of the reports"
+        how = f"chosen by cross-validation ({times})"
         limit = f", whose search reached its limit of {self.maximum} steps"
         return Found(Steps(chosen, how if ended else how + limit), search.best_value)
 
@@ -305,14 +313,15 @@ class CrossValidated:
         return gain * growth**doublings < self.least_gain
 
     def _best(
-        self, scores: Iterator[Callable[[], float]], progress: Progress | None
+        self, scores: Iterator[Callable[[], float]], times: float, progress: Progress | None
     ) -> tuple[Search, bool]:
-        """The search for the best held-out likelihood, and whether it ended before the limit."""
+        """The search for the best held-out likelihood, where every report is left out so many times, and
+        whether it ended before the limit."""
         search = Search()
         for step, score in enumerate(scores):
             if step < search.due and step < self.maximum:
                 continue
-            search.add(step, score() / self.repeats)
+            search.add(step, score() / times)
             end = self.patience * search.best + self.beyond
             if progress is not None:
                 progress(step, max(step, min(self.maximum, int(end) + 1)))
@@ -322,6 +331,8 @@ class CrossValidated:
         raise AssertionError("the path has no end")
 
 
+_MOST_ENTRIES, _FEWEST_PARTS = 1 << 21, 2
+"""Parts × observations, at most, but for so many parts."""
 _LARGE_SIZE = 1 << 22
 """From so many observations on, the complements of parts take turns, in the memory of one ascent."""
 

@@ -254,29 +254,59 @@ class PlacesInCells(Places):
     """
 
     def __init__(self, spread: SpreadKernel, weights: FloatArray) -> None:
-        shares = np.concatenate([layer.share for layer in spread.layers])
-        offsets = np.repeat([(at.east, at.north) for at in spread.layers], spread.cells, axis=0)
-        self._kept: IntArray = np.flatnonzero(shares)  # at an edge, several places are moved to one
         self._spread, self._weights = spread, weights
-        self.cell = self._kept % spread.cells
-        self.share = shares[self._kept]
-        self.offset = offsets[self._kept]
-        self._total = spread.push(weights)[self._kept]  # Z
+        kept: IntArray = np.flatnonzero(self._shares)  # at an edge, several places are moved to one
+        self._kept = None if kept.size == spread.shape[1] else kept
+        """Which places there are; ``None`` for all."""
+        self._total = self._there(spread.push(weights))  # Z
+
+    # Asked for once, and large: made when they are asked for, not kept for every round of a campaign.
+
+    @property
+    def _shares(self) -> FloatArray:
+        return np.concatenate([layer.share for layer in self._spread.layers])
+
+    @property
+    def cell(self) -> IntArray:
+        return self._numbers % self._spread.cells
+
+    @property
+    def share(self) -> FloatArray:
+        return self._there(self._shares)
+
+    @property
+    def offset(self) -> FloatArray:
+        offsets = np.array([(at.east, at.north) for at in self._spread.layers])
+        return offsets[self._numbers // self._spread.cells]
+
+    @property
+    def _numbers(self) -> IntArray:
+        """(places,): of the columns of the kernel."""
+        return np.arange(self._spread.shape[1]) if self._kept is None else self._kept
+
+    def _there(self, values: FloatArray) -> FloatArray:
+        """(…, columns of the kernel) → (…, places)."""
+        return values if self._kept is None else values[..., self._kept]
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._kept.size, self._weights.size
+        return self._total.size, self._weights.size
 
     def _push(self, theta: FloatArray) -> FloatArray:
-        everywhere = np.zeros((*theta.shape[:-1], self._spread.shape[1]))
-        everywhere[..., self._kept] = theta / self._total
+        scaled = theta / self._total
+        everywhere = scaled
+        if self._kept is not None:
+            everywhere = np.zeros((*theta.shape[:-1], self._spread.shape[1]))
+            everywhere[..., self._kept] = scaled
         return self._spread._pull(everywhere) * self._weights
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         return self._spread._pull_noise(theta / self._total) * self._weights
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        return self._spread._push(values * self._weights)[..., self._kept] / self._total
+        laws = self._there(self._spread._push(values * self._weights))
+        laws /= self._total
+        return laws
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         return self._spread._push_noise(values * self._weights) / self._total
@@ -284,8 +314,8 @@ class PlacesInCells(Places):
     def _products_on(self, backend: Backend) -> ProductsOn:
         kernel, take = self._spread.products_on(backend), backend.xp.take
         weights, total = backend.put(self._weights), backend.put(self._total)
-        kept = backend.put_places(self._kept)
-        spread = scattered(backend, self._kept, self._spread.shape[1])
+        kept = backend.put_places(self._numbers)
+        spread = scattered(backend, self._numbers, self._spread.shape[1])
         noise = kernel.push_noise
         assert noise is not None
         return ProductsOn(
@@ -297,8 +327,9 @@ class PlacesInCells(Places):
         )
 
     def _row(self, row: int) -> FloatArray:
-        return self._spread._column(int(self._kept[row])) * self._weights / self._total[row]
+        column = row if self._kept is None else int(self._kept[row])
+        return self._spread._column(column) * self._weights / self._total[row]
 
     def _column(self, column: int) -> FloatArray:
-        near = self._spread._row(column)[self._kept]
+        near = self._there(self._spread._row(column))
         return near * float(self._weights[column]) / self._total
