@@ -29,7 +29,7 @@ def built() -> Path:
     return node_tools.BUILT
 
 
-LONGER = ("campaign_choices", "districts", "flows", "tiles", "times")
+LONGER = ("campaign_choices", "districts", "flows", "places", "tiles", "times")
 """Files of browser tests that run with the long ones: ``make promises``."""
 
 

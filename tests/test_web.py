@@ -30,11 +30,18 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     corpus.write_text(json.dumps(_hostile()), encoding="utf-8")
     with Live(tmp_path) as server:
         campaign = server.campaign()
+        places = server.campaign(id="places")
+        with server.operator() as operator:
+            at = [[4.81, 45.73], [4.83, 45.76], [4.84, 45.75], [4.86, 45.74], [4.87, 45.77]]
+            points = {"type": "MultiPoint", "coordinates": at}
+            assert operator.put("/api/campaigns/places/area", json=points).status_code == 204
         given = {"GEOVEIL_HOSTILE": str(corpus), "GEOVEIL_LINK": f"{server.url}/c/{campaign}"}
+        given["GEOVEIL_PLACES"] = f"{server.url}/c/{places}"
         done = node_tools.run(node_tools.SDK, "vitest", "run", "--no-color", **given)
         assert done.returncode == 0, done.stdout[-6000:]
         server.stop()
         assert stored(server.database, campaign).total() in (2, 3)  # with a browser, three devices
+        assert stored(server.database, places).total() == 1
     passed = re.search(r"Tests +(\d+) passed", done.stdout)
     assert passed is not None, done.stdout[-2000:]
     assert int(passed[1]) > 90 + len(HOSTILE)

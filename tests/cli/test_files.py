@@ -42,6 +42,8 @@ WRITERS = {
     "design": {"output"},
     "release": {"output", "personal"},
     "demo": {"output"},
+    # points for the service, which takes them in the tests of its own
+    "hexagons": {"output"},
     # a copy of a database, pages and figures of papers: see their own tests
     "backup": {"target"},
     "reproduce": {"out"},

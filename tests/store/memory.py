@@ -123,9 +123,8 @@ def _add_round(tables: dict[str, list[Row]], campaign_key: int, kept: KeptRound)
     r = kept.record
     facts = (r.number, r.mechanism, r.document, r.cells)
     times = (r.opened_at_s, r.expires_at_s, r.accept_until_s, kept.closed_at_s)
-    tables["round"].append(
-        (kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped, r.levels, r.slots, r.ends)
-    )
+    kinds = (r.levels, r.slots, r.ends, r.around)
+    tables["round"].append((kept.key, campaign_key, *facts, *times, 2 * kept.ids_dropped, *kinds))
     tables["level"] += [(mechanism, kept.key) for mechanism in r.levels.split()]
     if total := int(kept.counts.sum()):
         tables["round_total"].append((kept.key, total))
@@ -157,9 +156,11 @@ def read_tables(snapshot: Snapshot) -> tuple[Campaigns, Tokens]:
         wanted = PreparationRecord(owner.record.id, number, space, failures, problem)
         owner.preparation, owner.claimed_until_s = wanted, claimed_until_s
     rounds: dict[int, KeptRound] = {}
-    for key, campaign_key, *facts, closed_at_s, dropped, levels, slots, ends in tables["round"]:
+    for key, campaign_key, *row in tables["round"]:
+        *facts, closed_at_s, dropped, levels, slots, ends, around = row
         owner = campaigns[campaign_key]
-        record = RoundRecord(owner.record.id, *facts, levels=levels, slots=slots, ends=ends)
+        kinds = {"levels": levels, "slots": slots, "ends": ends, "around": around}
+        record = RoundRecord(owner.record.id, *facts, **kinds)
         counts = np.zeros(record.cells, dtype=np.int64)
         rounds[key] = KeptRound(key, record, counts, closed_at_s, ids_dropped=bool(dropped))
         owner.rounds.append(rounds[key])

@@ -58,7 +58,7 @@ def eventful(store: Store) -> Store:
     store.add([Upload("paris", 1, device_id(n), n) for n in range(300)])
     store.close_round("paris", 1, minimum=1, at_s=500)
     levels = f"{64 * 'c'} {64 * 'd'}"
-    several = replace(a_round(number=2, until_s=700), levels=levels, slots=2, ends=2)
+    several = replace(a_round(number=2, until_s=700), levels=levels, slots=2, ends=2, around=1)
     store.publish(EstimateRecord("paris", 1, 600, 300, b'{"a":1}'), several)
     store.add([Upload("paris", 2, device_id(300 + n), 5) for n in range(10)])
     store.close_round("paris", 2, minimum=1, at_s=650)

@@ -15,7 +15,8 @@ from geoveil.errors import MissingExtra
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import mutual_information_bits
-from geoveil.space import AnyGrid, Grid, MaskedGrid
+from geoveil.position.positional import Placed
+from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""
@@ -31,8 +32,8 @@ _SEED = 1
 class Outlook:
     """The first round of a campaign, played with an example city in the place of the real one."""
 
-    grid: AnyGrid
-    """The cells it was worked out on."""
+    grid: Placed
+    """The cells or places it was worked out on."""
     cells: int
     """How many the campaign itself would have."""
     people: int
@@ -63,10 +64,11 @@ class Outlook:
     def sentences(self) -> list[str]:
         """What it means, in words, the consequence for a person first."""
         bits = f"{self.leakage_bits:.2g} of the {_bits(self.city):.2g} bits"
+        there = "place a person is at" if self._at_places else "cell a person is in"
         said = [
             explain(self.mechanism.guarantee, None, NEARBY_KM),
             f"A report lands {self.mean_distance_km:.2g} km from its person on average.",
-            f"It tells {bits} of which cell a person is in.",
+            f"It tells {bits} of which {there}.",
         ]
         if self.error_km is not None and self.reported_error_km is not None:
             said.append(
@@ -93,6 +95,10 @@ class Outlook:
             *self._on_what(),
         ]
 
+    @property
+    def _at_places(self) -> bool:
+        return isinstance(self.grid, Points) and not self.grid.around
+
     def _on_what(self) -> list[str]:
         """On which cells this was worked out, where they are not those of the campaign."""
         if not self.coarser:
@@ -118,14 +124,14 @@ def _metres(km: float) -> str:
 
 
 @one_blas_thread()
-def outlook(grid: AnyGrid, *, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
+def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
     """What a campaign's opening mechanism makes of an example city of so many people.
 
     The mechanism is the one a campaign opens with, which believes that people may be anywhere; the city
     has three crowds and people in between. The same question has the same answer. Of a box with more
     than 160 cells larger ones are looked at: distances and errors hardly depend on cells
     that are smaller than the noise. Where those would be too large for that, a part in the middle is, with
-    as many of the people.
+    as many of the people. Of more than 160 places it is the cells that have one.
 
     >>> import geoveil as gv
     >>> box = gv.Grid.from_box(south=45.72, west=4.8, north=45.78, east=4.88, cell_km=1.0)
@@ -177,18 +183,35 @@ def _shares(counts: IntArray) -> FloatArray:
     return counts / total if total else even
 
 
-def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: AnyGrid) -> float | None:
+def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: Placed) -> float | None:
     try:
         return float(np.mean([earth_movers_distance_km(each, city, grid) for each in maps]))
     except MissingExtra:
         return None
 
 
-def coarsened(grid: AnyGrid, widest_km: float = math.inf) -> AnyGrid:
+def coarsened(space: Placed, widest_km: float = math.inf) -> Placed:
     """The same box, or the same city, in cells so large that there are at most 160 of them.
 
-    Or in cells of ``widest_km``, where those are more; no cell gets smaller.
+    Or in cells of ``widest_km``, where those are more; no cell gets smaller. Of more places than that it is
+    the cells, as large as places are apart, that have one.
     """
+    if isinstance(space, Points):
+        return space if space.size <= MOST_CELLS else _larger_cells(_cells_with(space), widest_km)
+    return _larger_cells(space, widest_km)
+
+
+def _cells_with(places: Points) -> MaskedGrid:
+    """Cells as large as places are apart: those that have one."""
+    lat, lng = places.centres_latlng()
+    south, west, north, east = Box.around(lat=lat, lng=lng).widened(places.cell_km / 2.0)
+    whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=places.cell_km)
+    there = np.zeros(whole.size, dtype=np.bool_)
+    there[whole.locate(lat=lat, lng=lng, outside="clamp")] = True
+    return MaskedGrid(whole, there)
+
+
+def _larger_cells(grid: AnyGrid, widest_km: float) -> AnyGrid:
     coarse, cell_km = grid, grid.cell_km
     while coarse.size > MOST_CELLS and grid.box is not None and cell_km < widest_km:
         cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
@@ -203,8 +226,10 @@ def coarsened(grid: AnyGrid, widest_km: float = math.inf) -> AnyGrid:
     return coarse
 
 
-def middle_of(space: AnyGrid) -> AnyGrid:
+def middle_of(space: Placed) -> Placed:
     """At most 160 cells or so around the middle of an area; all of it where it has no more."""
+    if isinstance(space, Points):
+        return space
     base = space if isinstance(space, Grid) else space.grid
     if space.size <= MOST_CELLS or base.box is None:
         return space
@@ -229,7 +254,7 @@ def middle_of(space: AnyGrid) -> AnyGrid:
     return part
 
 
-def example_city(grid: AnyGrid) -> FloatArray:
+def example_city(grid: Placed) -> FloatArray:
     """Shares of the cells in a city of three crowds, with a fifth of the people in between."""
     low, high = grid.centres.min(axis=0), grid.centres.max(axis=0)
     size = np.maximum(high - low, grid.cell_km)

@@ -23,6 +23,7 @@ from geoveil.position.positional import (
     Placed,
     PositionalElastic,
     centres_over,
+    check_steepness,
     lattice_step,
     step_among,
 )
@@ -103,12 +104,7 @@ def positional(
 def _promising(
     space: Placed, prior: FloatArray, epsilon_per_km: float, camouflage: float, stop: Stop
 ) -> DesignedPositional:
-    steepness = epsilon_per_km * space.cell_km
-    if steepness > STEEPEST_CELL * (1.0 + 1e-9):
-        raise InvalidInput(
-            f"epsilon_per_km × cell ({steepness:.4g}) must be at most {STEEPEST_CELL:g} for a promise "
-            "between positions; make the cells smaller"
-        )
+    check_steepness(space, epsilon_per_km)
     build = _Mixed(space, prior, epsilon_per_km, camouflage, stop)
 
     def excess(tried: DesignedPositional) -> float:

@@ -122,7 +122,10 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
     row = law.rows_at(law.steps_of(middle)[None])[0].astype(float)
     away = law.centres.points_km - middle
     mean_km = float(row @ np.hypot(away[:, 0], away[:, 1]) / row.sum())
+    sides = f"{1000 * document.area.cell_km:.0f} m"
+    listed = f"{cells} places about {sides} apart"
     around = " or of a ring around them" if document.rim else ""
+    named = listed if document.area.points is not None else f"{cells} cells of {sides}{around}"
     when = ""
     if document.slots is not None and slot is not None:
         when = (
@@ -131,16 +134,14 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
         )
     if document.trips:
         return (
-            f"{explain_trip(document.promise, None, NEARBY_KM)} Two of {cells} cells of "
-            f"{1000 * document.area.cell_km:.0f} m{around} would be sent, one drawn at random around "
-            "where your trip began and one around where it ended, with a random number and the id of the "
-            f"rule they were drawn by{when}; nothing else. From the middle of the map each lies "
-            f"{mean_km:.2g} km away on average. That both ends are one person's is known, and is why a trip "
-            "costs twice."
+            f"{explain_trip(document.promise, None, NEARBY_KM)} Two of {named} would be sent, one drawn at "
+            "random around where your trip began and one around where it ended, with a random number and "
+            f"the id of the rule they were drawn by{when}; nothing else. From the middle of the map each "
+            f"lies {mean_km:.2g} km away on average. That both ends are one person's is known, and is why a "
+            "trip costs twice."
         )
     return (
-        f"{explain(document.promise, None, NEARBY_KM)} One of {cells} cells of "
-        f"{1000 * document.area.cell_km:.0f} m{around} would be sent, drawn at random around where you "
-        f"stand, with a random number and the id of the rule it was drawn by{when}; nothing else. "
+        f"{explain(document.promise, None, NEARBY_KM)} One of {named} would be sent, drawn at random around "
+        f"where you stand, with a random number and the id of the rule it was drawn by{when}; nothing else. "
         f"From the middle of the map it lies {mean_km:.2g} km away on average."
     )

@@ -48,6 +48,8 @@ class Area:
     grid: Grid | None = None
     mask: BoolArray | None = None
     points: IntArray | None = None
+    around: bool = False
+    """Whether people of a place of a list are taken to stand around it; no device needs to know."""
 
     @classmethod
     def of_grid(cls, grid: Grid, mask: BoolArray | None = None) -> Area:
@@ -69,7 +71,7 @@ class Area:
     def of_space(cls, space: AnyGrid | Points, centres: Centres) -> Area:
         """The cells of a space on a map; those of a list as their centres lie on the lattice."""
         if isinstance(space, Points):
-            return cls.of_places(space.plane, centres.points, space.cell_km)
+            return cls.of_places(space.plane, centres.points, space.cell_km, around=space.around)
         return cls.of_squares(space)
 
     @classmethod
@@ -80,11 +82,14 @@ class Area:
         return cls.of_grid(space)
 
     @classmethod
-    def of_places(cls, plane: TangentPlane, points: IntArray, cell_km: float) -> Area:
+    def of_places(
+        cls, plane: TangentPlane, points: IntArray, cell_km: float, *, around: bool = False
+    ) -> Area:
         """A list of places, each once."""
         if not 2 <= len(points) <= MATRIX_LIMIT or len(np.unique(points, axis=0)) < len(points):
             raise InvalidInput(f"centres must be 2 to {MATRIX_LIMIT} different places")
-        return cls(plane, positive("cell_km", cell_km), points=frozen(points.copy()))
+        side_km = positive("cell_km", cell_km)
+        return cls(plane, side_km, points=frozen(points.copy()), around=around)
 
     @property
     def many(self) -> bool:
@@ -107,14 +112,13 @@ class Area:
         return MaskedGrid(self.grid, self.mask)
 
     def space(self, step: int) -> AnyGrid | Points:
-        """The cells as a space, where ``step`` steps of the lattice make a cell.
-
-        People of a list are taken to be at its places.
-        """
+        """The cells as a space, where ``step`` steps of the lattice make a cell."""
         if self.squares is not None:
             return self.squares
         assert self.points is not None
-        return Points.on_plane(self.plane, self.points * (self.cell_km / step), self.cell_km)
+        return Points.on_lattice(
+            self.plane, self.points, step=step, cell_km=self.cell_km, around=self.around
+        )
 
     def centres(self, *, step: int, rim: int) -> Centres:
         """Where reports lie, in steps of the lattice: ``step`` of them make a cell."""

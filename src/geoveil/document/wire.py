@@ -200,11 +200,18 @@ def kept_levels(documents: Sequence[MechanismDocument]) -> bytes:
     return documents[0].to_bytes() if len(documents) == 1 else served_levels(documents)
 
 
-def read_kept(kept: bytes) -> tuple[MechanismDocument, ...]:
-    """The documents that :func:`kept_levels` wrote; they were certified then."""
+def read_kept(kept: bytes, *, around: bool = False) -> tuple[MechanismDocument, ...]:
+    """The documents that :func:`kept_levels` wrote; they were certified then.
+
+    ``around`` says that people stand around the places of a list, which no document does.
+    """
     if f'"kind":"{LEVELS}"'.encode() in kept:
-        return MechanismDocument.read_levels(kept, certified=True)
-    return (MechanismDocument.read(kept, certified=True),)
+        read = MechanismDocument.read_levels(kept, certified=True)
+    else:
+        read = (MechanismDocument.read(kept, certified=True),)
+    if not around:
+        return read
+    return tuple(replace(each, area=replace(each.area, around=True)) for each in read)
 
 
 def served_levels(documents: Sequence[MechanismDocument]) -> bytes:
@@ -267,7 +274,7 @@ def publish(
     )
     read = MechanismDocument.read(document.to_bytes(), certified=True)
     document.check_promise()
-    return replace(read, law=mechanism.law)
+    return replace(read, area=document.area, law=mechanism.law)
 
 
 # --- Entries of a document that may come from anybody: each is checked, or refused by name

@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, ReadOnly, frozen, indices
 from geoveil.errors import InvalidInput, Unsupported, require
 from geoveil.estimate.bars import ErrorBars
-from geoveil.space import Grid, Hexagons, MapSpace, MaskedGrid, Space
+from geoveil.space import Grid, MapSpace, MaskedGrid, Points, Space
 from geoveil.space.outline import Outline, read_outlines
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _part(space: Space, outline: Outline) -> FloatArray:
         return outline.coverage(space.grid)[space.cells]
     if isinstance(space, Grid):
         return outline.coverage(space)
-    if isinstance(space, Hexagons):
+    if isinstance(space, Points) and space.around:
         return outline.coverage_of(space.boundaries_km, space.plane)
     if not isinstance(space, MapSpace):
         raise Unsupported(f"{space!r} has no map; give regions as {{name: cells}}")

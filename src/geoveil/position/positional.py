@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -359,16 +359,50 @@ def origin_km(space: Placed) -> FloatArray:
     return grid.centres[0]
 
 
+def check_steepness(space: Placed, epsilon_per_km: float) -> None:
+    """Raise where cells are so large, or places so far apart, that no law keeps this promise among them."""
+    steepness = epsilon_per_km * space.cell_km
+    if steepness <= STEEPEST_CELL * (1.0 + 1e-9):
+        return
+    if isinstance(space, Points) and not space.around:
+        raise InvalidInput(
+            f"places must be closer together, {STEEPEST_CELL / epsilon_per_km:.3g} km and not "
+            f"{space.cell_km:.3g}, at ε = {epsilon_per_km:g} per km; add some between, or lower ε"
+        )
+    raise InvalidInput(
+        f"epsilon_per_km × cell ({steepness:.4g}) must be at most {STEEPEST_CELL:g} for a promise "
+        "between positions; make the cells smaller"
+    )
+
+
 def lattice_step(epsilon_per_km: float, cell_km: float) -> int:
     """How many steps of the lattice make a cell: an even number, fine enough for the promise."""
     return max(2, 2 * math.ceil(epsilon_per_km * cell_km / _FINE / 2.0))
 
 
+def on_one_lattice(places: Points, promises_per_km: Sequence[float]) -> Points:
+    """The places on a lattice that is fine enough for each of several promises, and stays the same.
+
+    A mechanism for any of them, whatever it is designed for, then has its reports at the same whole numbers.
+    Raises as :func:`step_among`.
+    """
+    step = max(step_among(places, each) for each in promises_per_km)
+    points = centres_over(places, step=step, rim=0).points
+    settled = Points.on_lattice(
+        places.plane, points, step=step, cell_km=places.cell_km, around=places.around
+    )
+    for each in promises_per_km:
+        step_among(settled, each)
+    return settled
+
+
 def step_among(places: Points, epsilon_per_km: float) -> int:
     """The same for a list of places, as fine as it must be to tell all of them apart.
 
+    Places that lie on a lattice already keep it where it is fine enough.
     Raises where they are closer than a metre, or too close for a kernel that reaches so far.
     """
+    check_steepness(places, epsilon_per_km)
     closest = places.least_distance_km
     if closest < LEAST_APART_KM:
         one, other = places.closest_cells or (0, 0)
@@ -376,8 +410,11 @@ def step_among(places: Points, epsilon_per_km: float) -> int:
             f"places must be at least a metre apart; those at positions {one} and {other} are closer: "
             "merge them"
         )
-    wanted = max(lattice_step(epsilon_per_km, places.cell_km), 3.0 * places.cell_km / closest)
-    step = 2 * math.ceil(wanted / 2.0)
+    least = lattice_step(epsilon_per_km, places.cell_km)
+    if places.step is not None and places.step >= least:
+        step = places.step
+    else:
+        step = 2 * math.ceil(max(least, 3.0 * places.cell_km / closest) / 2.0)
     reach_km = min(
         _LONGEST_REACH / epsilon_per_km, float(np.hypot(*np.ptp(places.centres, axis=0)))
     )

@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from geoveil.errors import InvalidInput
 from geoveil.server.campaign_advice import Advice, AreaLeft, AreaQuestion, Question, advise
+from geoveil.server.drawn_area import read_area, space_within
 from geoveil.server.flow_handlers import OPERATIONS
 from geoveil.server.handlers import answer, operation
 from geoveil.server.openapi import JSON, Audience
 from geoveil.server.problem import Problem, decode
 from geoveil.server.settings_of_campaign import CampaignSettings, refused
-from geoveil.server.shapes import BACKDROP_BYTES, read_regions
+from geoveil.server.shapes import BACKDROP_BYTES
 from geoveil.space import MaskedGrid
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ __all__ = ["OPERATIONS"]
 
 ADVICE_S = 60.0
 """How long an operator waits at most, turns of others included."""
+ADVICE_BYTES = 512 << 10
+"""Longest question: 4,096 places have up to 200 kB."""
 _QUESTION = msgspec.json.Decoder(Question)
 _AREA = msgspec.json.Decoder(AreaQuestion)
 _AROUND_BYTES = 1024
@@ -41,7 +44,8 @@ _AROUND_BYTES = 1024
 )
 async def advice(service: Service, request: Request) -> Response:
     """The outlook of a campaign that does not exist yet; settings that cannot be are refused as there."""
-    asked = decode(_QUESTION, await service.body(request.scope, request.receive))
+    body = await service.body(request.scope, request.receive, limit_bytes=ADVICE_BYTES)
+    asked = decode(_QUESTION, body)
     try:
         asked.problems()
         asked.space  # noqa: B018 — raises where the mask is none
@@ -55,7 +59,7 @@ async def advice(service: Service, request: Request) -> Response:
 
 @operation(
     "POST /api/advice/area",
-    "Which cells of a box city limits leave, before a campaign is made",
+    "Which cells of a box city limits leave, or which places there are, before a campaign is made",
     Audience.OPERATOR,
     {200: ("How many, and which.", {JSON: AreaLeft})},
     problems=("invalid-geojson", "invalid-campaign", "overloaded"),
@@ -71,8 +75,9 @@ async def area(service: Service, request: Request) -> Response:
     )
     try:
         settings.problems()
-        outlines = await service.working(read_regions, bytes(asked.area))
-        left = await service.working(MaskedGrid.covered, settings.grid, outlines)
+        drawn = await service.working(read_area, bytes(asked.area))
+        left = await service.working(space_within, settings, drawn)
     except InvalidInput as error:
         raise refused(error) from None
-    return answer(AreaLeft(left.size, settings.grid.size, left.parts, left.to_dict()))
+    of, parts = (settings.grid.size, left.parts) if isinstance(left, MaskedGrid) else (left.size, 1)
+    return answer(AreaLeft(left.size, of, parts, left.to_dict()))

@@ -15,8 +15,10 @@ from msgspec import Meta
 from geoveil.campaign.outlook import Outlook, outlook
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError
+from geoveil.position.positional import Placed
+from geoveil.server.drawn_area import space_of
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
-from geoveil.space import AnyGrid, MaskedGrid
+from geoveil.space import MaskedGrid, Points
 
 Send = Callable[[Any], None]
 
@@ -29,14 +31,22 @@ class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_onl
     mask: Annotated[
         str | None, Meta(description="The cells inside city limits, as POST /api/advice/area says.")
     ] = None
+    places: Annotated[
+        dict[str, Any] | None,
+        Meta(description="The places, as POST /api/advice/area says: its space."),
+    ] = None
 
     @property
-    def space(self) -> AnyGrid:
-        """The cells of the campaign; ``InvalidSetting`` where the mask is none of its box."""
-        if self.mask is None:
-            return self.grid
+    def space(self) -> Placed:
+        """The cells of the campaign; ``InvalidInput`` where mask or places are none of its box."""
         try:
+            if self.places is not None:
+                return space_of(self, Points.from_dict(self.places))
+            if self.mask is None:
+                return self.grid
             return MaskedGrid.from_dict({**self.grid.to_dict(), "mask": self.mask})
+        except InvalidSetting:
+            raise
         except GeoveilError as problem:
             raise InvalidSetting("mask", str(problem)) from None
 
@@ -70,15 +80,20 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class AreaQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """City limits over the box of a campaign that might be made."""
+    """City limits over the box of a campaign that might be made, or places in it."""
 
     box: tuple[float, float, float, float]
     cell_km: float
-    area: Annotated[msgspec.Raw, Meta(description="GeoJSON: Polygons and MultiPolygons.")]
+    area: Annotated[
+        msgspec.Raw, Meta(description="GeoJSON: Polygons and MultiPolygons, or points.")
+    ]
 
 
 class AreaLeft(msgspec.Struct, frozen=True):
-    """What city limits leave of a box: so many of its cells, in so many parts that do not touch."""
+    """What city limits leave of a box: so many of its cells, in so many parts that do not touch.
+
+    Of places how many there are, in one part.
+    """
 
     cells: int
     of: int
@@ -133,7 +148,7 @@ def advise(send: Send, asked: Question) -> dict[str, Any] | str:
 
 
 @lru_cache(64)
-def _outlook(space: AnyGrid, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
+def _outlook(space: Placed, epsilon_per_km: float, camouflage: float, people: int) -> Outlook:
     return outlook(space, epsilon_per_km=epsilon_per_km, camouflage=camouflage, people=people)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -13,12 +12,11 @@ import msgspec
 from geoveil.document.campaign_ids import new_id
 from geoveil.server import conclusion as conclusions
 from geoveil.server import preparation as preparing
+from geoveil.server.drawn_area import Drawn, space_of
 from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock, TrustedClock
-from geoveil.space import MaskedGrid
-from geoveil.space.outline import Outline
 from geoveil.store import (
     CampaignRecord,
     ClosingRecord,
@@ -83,7 +81,7 @@ class Campaigns:
         settings = msgspec.structs.replace(settings, id=campaign)
         now = int(self.clock())
         first = None
-        if settings.grid.size <= preparing.AT_ONCE_CELLS:
+        if preparing.at_once(settings.grid):
             documents = conclusions.first_documents(settings, campaign, now)
             first = conclusions.record_of(documents, settings, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
@@ -91,10 +89,10 @@ class Campaigns:
             raise exists
         return record
 
-    def draw(self, campaign: str, outlines: Sequence[Outline]) -> None:
-        """Keep only the cells of a box that city limits cover, before anybody has reported.
+    def draw(self, campaign: str, drawn: Drawn) -> None:
+        """Keep only the cells of a box that city limits cover, or places in it, before anybody has reported.
 
-        A round with mechanisms for those cells follows the open one, or is prepared where they are many. A
+        A round with mechanisms for those follows the open one, or is prepared where they are many. A
         report that was drawn under the box and comes later is counted in its own round, and enters no map.
         Raises ``unknown-campaign``, ``campaign-ended``, ``area-fixed`` or ``invalid-campaign``.
         """
@@ -104,10 +102,10 @@ class Campaigns:
         waits, last = self._store.preparation(campaign), self._store.last_round(campaign)
         after = 0 if last is None else last.number
         number = after + 1 if waits is None else waits.round
-        space = MaskedGrid.covered(settings.grid, outlines)
+        space = space_of(settings, drawn)
         self._check_unreported(campaign)
-        if space.size > preparing.AT_ONCE_CELLS:
-            drawn = self._store.prepare(preparing.wanted_area(campaign, number, space))
+        if not preparing.at_once(space):
+            kept = self._store.prepare(preparing.wanted_area(campaign, number, space))
         else:
             documents = tuple(
                 replace(document, round=number)
@@ -116,11 +114,11 @@ class Campaigns:
             following = conclusions.record_of(documents, settings, now)
             self._check_unreported(campaign)  # nobody has meanwhile
             if waits is None:
-                drawn = self._store.replace_document(following, after=after, at_s=now)
+                kept = self._store.replace_document(following, after=after, at_s=now)
             else:
-                drawn = self._store.finish_preparation(waits, following, at_s=now)
+                kept = self._store.finish_preparation(waits, following, at_s=now)
         self._forget(campaign)
-        if not drawn:
+        if not kept:
             raise _area_fixed()
 
     def _check_unreported(self, campaign: str) -> None:
@@ -235,12 +233,10 @@ class Campaigns:
         used = {each["round"] for each in body["rounds"]}
         used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
         counts = self._store.closing_counts(campaign, record.round)
-        documents = {
-            each.number: each.document
-            for each in self._store.rounds(campaign)
-            if each.number in used
-        }
-        return Evidence(record.body, documents, {each: counts[each] for each in documents})
+        rounds = [each for each in self._store.rounds(campaign) if each.number in used]
+        documents = {each.number: each.document for each in rounds}
+        around = any(each.around for each in rounds)
+        return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -498,11 +494,8 @@ class Campaigns:
         counts = counted(campaign, closing.round)
         filled = [number for number in sorted(counts) if counts[number].any()]
         newest = set(filled[-max(1, len(filled) >> 2 * max(0, closing.failures - 1)) :])
-        documents = {
-            each.number: each.document
-            for each in self._store.rounds(campaign)
-            if each.number in newest
-        }
+        rounds = [each for each in self._store.rounds(campaign) if each.number in newest]
+        documents = {each.number: each.document for each in rounds}
         before = self._store.estimate(campaign)
         return conclusions.Work(
             campaign,
@@ -513,6 +506,7 @@ class Campaigns:
             {number: counts[number] for number in documents},
             None if before is None else (before.round, before.body),
             settings.ends_with(self._store.rounds_concluded(campaign)),
+            bool(rounds and rounds[-1].around),
         )
 
 

@@ -30,10 +30,10 @@ from geoveil.document.wire import (
 )
 from geoveil.errors import GeoveilError, InvalidInput, SolverFailed, Unsupported
 from geoveil.estimate.bars import ErrorBars
-from geoveil.position.positional import PositionalElastic
+from geoveil.position.positional import Placed, PositionalElastic, on_one_lattice
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, told_slots
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, Space
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, Points, Space
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 
 VERSION = 1
@@ -41,6 +41,8 @@ LEVEL = 0.95
 """Of the intervals."""
 BLOCKS = (2, 4, 8)
 """Sides, in cells, of the blocks whose intervals are released beside those of cells."""
+LISTED = b'"kind":"centres"'
+"""In documents whose cells are a list of places."""
 SLOW_CLOCKS_S = 300
 """Documents begin to hold this long before they are published, for devices whose clocks are slow."""
 
@@ -69,11 +71,14 @@ class Work:
     """The last round that has an estimate, and the body of that."""
     last: bool = False
     """Whether the campaign ends with this round."""
+    around: bool = False
+    """Whether people stand around the places that its cells are."""
 
     @property
     def large(self) -> bool:
-        """Whether it takes long: more cells than a matrix is made of."""
-        return self.settings.grid.size > MATRIX_LIMIT
+        """Whether it takes long: more cells than a matrix is made of, or places, which are on no grid."""
+        listed = any(LISTED in document for document in self.documents.values())
+        return listed or self.settings.grid.size > MATRIX_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,10 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     """
     settings, last = work.settings, work.last
     documents = in_one_space(
-        {number: read_kept(work.documents[number]) for number in sorted(work.documents)}
+        {
+            number: read_kept(work.documents[number], around=work.around)
+            for number in sorted(work.documents)
+        }
     )
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
@@ -171,18 +179,22 @@ def _remember(rounds: Iterable[Round], number: int, body: bytes) -> None:
 
 
 def first_documents(
-    settings: CampaignSettings, campaign: str, now_s: int, space: AnyGrid | None = None
+    settings: CampaignSettings, campaign: str, now_s: int, space: Placed | None = None
 ) -> Documents:
     """Those of the first round: nothing is believed yet, every cell is as likely as any other.
 
-    The cells are those of the box, or of ``space``, which an operator drew.
+    The cells are those of the box, or of ``space``, which an operator drew. Places keep the lattice that they
+    are laid on here in all rounds and for all promises: it is what tells devices that they are the same.
     """
+    rule = settings.rule
     try:
-        begun = Campaign(settings.grid if space is None else space, rule=settings.rule)
+        if isinstance(space, Points):
+            space = on_one_lattice(space, rule.promises)
+        begun = Campaign(settings.grid if space is None else space, rule=rule)
         return _published(begun, settings, campaign, now_s)
     except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
-            f"epsilon_per_km ({settings.rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
+            f"epsilon_per_km ({rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
 
 
@@ -218,7 +230,8 @@ def renewed(
 
     What is believed has not changed, and a design is a function of what is believed.
     """
-    return record_of(renewed_documents(current.document, settings, now_s, number), settings, now_s)
+    documents = renewed_documents(current.document, settings, now_s, number)
+    return replace(record_of(documents, settings, now_s), around=current.around)
 
 
 def renewed_documents(
@@ -261,6 +274,7 @@ def record_of(documents: Documents, settings: CampaignSettings, opened_at_s: int
         levels=" ".join(document.id for document in documents) if several else "",
         slots=slots,
         ends=ends,
+        around=int(first.area.around),
     )
 
 
@@ -296,7 +310,7 @@ def _body(
             "slack_nats": max(
                 level.promise.slack for done in closing.rounds for level in documents[done.number]
             ),
-            "space": newest[0].area.to_dict(),
+            "space": _space(newest[0]),
             "reports": closing.reports,
             "rounds": [
                 {
@@ -316,6 +330,11 @@ def _body(
             **parts,
         }
     )
+
+
+def _space(document: MechanismDocument) -> dict[str, Any]:
+    """The cells of a map as files and pages read them: places in degrees."""
+    return document.area.space(document.step).to_dict()
 
 
 def _choices(closing: Closing) -> dict[str, Any]:
@@ -350,17 +369,21 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     return {
         "standard_error": errors,
         "interval": {**interval, "rounds": [done.number for done in rounds]},
-        "blocks": [block_bars(bars, closing.estimate.space, side) for side in BLOCKS],
+        "blocks": _blocks(bars, closing.estimate.space),
     }
 
 
-def block_bars(bars: ErrorBars, space: Space, side: int) -> dict[str, Any]:
+def _blocks(bars: ErrorBars, space: Space) -> list[dict[str, Any]]:
+    """Those of every side; a list of places has no rows and columns, and no blocks."""
+    return [block_bars(bars, space, side) for side in BLOCKS if isinstance(space, AnyGrid)]
+
+
+def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
     """Standard errors and intervals of blocks of side × side cells, from the south-west, row by row.
 
     A crowd is known far better than each of its cells; intervals of cells do not add up. A block without
     a cell that exists has nobody.
     """
-    assert isinstance(space, AnyGrid)
     grid, cells = (
         (space, np.arange(space.size)) if isinstance(space, Grid) else (space.grid, space.cells)
     )
@@ -423,7 +446,7 @@ def _slots(
     about = {
         "campaign": work.campaign,
         "round": work.round,
-        "space": documents[work.round][0].area.to_dict(),
+        "space": _space(documents[work.round][0]),
     }
     return {"slots": told}, kept_maps(about, told, maps, LEVEL)
 

@@ -19,6 +19,7 @@ from geoveil.server import questions
 from geoveil.server.advice_routes import OPERATIONS
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.conclusion import LEVEL, read_body
+from geoveil.server.drawn_area import read_area
 from geoveil.server.estimate_routes import QUERY, asked_round
 from geoveil.server.handlers import HELD, answer, operation
 from geoveil.server.openapi import JSON, Audience
@@ -193,28 +194,28 @@ def _space(evidence: Evidence) -> Space:
     return space_from_dict(read_body(evidence.body)["space"])
 
 
-# --- The area: city limits
+# --- The area: city limits, or places
 
 
 @operation(
     "PUT /api/campaigns/{campaign}/area",
-    "City limits: the cells of the box outside of them do not exist",
+    "City limits: the cells of the box outside of them do not exist. Or places in the place of cells",
     Audience.OPERATOR,
     {
         204: (
-            "A mechanism for the cells inside is published, or is being made where they are many.",
+            "A mechanism for those cells or places is published, or is being made where they are many.",
             {},
         )
     },
     problems=("invalid-geojson", "invalid-campaign", "area-fixed", "campaign-ended", "overloaded"),
-    body=api.GEOJSON_SCHEMA,
+    body=api.AREA_SCHEMA,
 )
 async def put_area(service: Service, request: Request) -> Response:
-    """Keep only the cells that polygons cover, before the first report; up to 4 MiB of GeoJSON."""
+    """Keep the cells that polygons cover, or take points, before the first report; up to 4 MiB of GeoJSON."""
     campaign = service.campaign_id(request.path_params["campaign"])
     await service.blocking(service.campaigns.settings, campaign)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
-    given = await service.working(read_regions, body)
+    given = await service.working(read_area, body)
     try:
         await service.working(service.campaigns.draw, campaign, given)
     except InvalidInput as problem:

@@ -306,6 +306,12 @@ GEOJSON_SCHEMA = {
     "required": ["type"],
     "properties": {"type": {"type": "string"}},
 }
+AREA_SCHEMA = {
+    **GEOJSON_SCHEMA,
+    "title": "DrawnArea",
+    "description": "RFC 7946: areas, which are city limits, or points, which are places (2 to 4,096); in "
+    "degrees. Points that all have an area_km2 are the middles of cells.",
+}
 MECHANISM_SCHEMA = {
     "type": "object",
     "title": "MechanismDocument",

@@ -14,15 +14,18 @@ from typing import Any
 from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
+from geoveil.position.positional import Placed
 from geoveil.server.conclusion import first_documents, opened, record_of
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock
-from geoveil.space import MATRIX_LIMIT, AnyGrid, MaskedGrid
+from geoveil.space import MATRIX_LIMIT, Points, space_from_dict
 from geoveil.store import PreparationRecord, RoundRecord, Store
 
 AT_ONCE_CELLS = MATRIX_LIMIT
 """Up to so many cells a mechanism is made while the operator waits, in some seconds."""
+AT_ONCE_PLACES = 256
+"""Of a list of places, which are on no grid."""
 GIVEN_UP = "its mechanism could not be made; make another campaign of fewer cells"
 
 
@@ -40,10 +43,12 @@ class Preparing:
         return True
 
     @property
-    def space(self) -> AnyGrid | None:
+    def space(self) -> Placed | None:
         """The cells that an operator drew; ``None`` for all of the box."""
         kept = self.wanted.space
-        return MaskedGrid.from_dict(json.loads(kept)) if kept else None
+        space = space_from_dict(json.loads(kept)) if kept else None
+        assert space is None or isinstance(space, Placed)
+        return space
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,12 @@ def prepare(work: Preparing) -> Prepared:
     return Prepared(record_of(documents, settings, work.now_s))
 
 
-def wanted_area(campaign: str, number: int, space: MaskedGrid) -> PreparationRecord:
+def at_once(space: Placed) -> bool:
+    """Whether a mechanism is made while the operator waits."""
+    return space.size <= (AT_ONCE_PLACES if isinstance(space, Points) else AT_ONCE_CELLS)
+
+
+def wanted_area(campaign: str, number: int, space: Placed) -> PreparationRecord:
     """A round of a campaign over the cells that an operator drew."""
     return PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
 

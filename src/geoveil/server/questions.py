@@ -36,6 +36,8 @@ class Evidence:
     """Round number → its document."""
     counts: Mapping[int, IntArray]
     """Round number → counts by report, as of the close that the estimate was made at."""
+    around: bool = False
+    """Whether people stand around the places that its cells are."""
 
     def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
         """Reports by cell over all its rounds as they were received, and those beyond the map."""
@@ -54,7 +56,8 @@ class Evidence:
 
     def round(self, number: int) -> Round:
         """One of its rounds."""
-        return round_of(number, read_kept(self.documents[number]), self.counts[number])
+        documents = read_kept(self.documents[number], around=self.around)
+        return round_of(number, documents, self.counts[number])
 
 
 class RegionAnswer(NamedTuple):

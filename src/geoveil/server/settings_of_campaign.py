@@ -255,7 +255,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         self._check_grid()
         self._check_steepness()
         self._check_slots()
-        self._check_counts()
+        self.check_counts(self.grid.size, "cells")
         if self.trips:
             self._check_trips()
 
@@ -298,17 +298,19 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 "slots", "slots must be at least 2; leave them out where there is one"
             )
 
-    def _check_counts(self) -> None:
+    def check_counts(self, cells: int, called: str) -> None:
+        """Raise ``InvalidInput`` where a round would count more different reports than are kept."""
         slots = self.time_slots
         number = 1 if slots is None else len(slots.names)
-        levels, cells = len(self.promises_per_km or (0,)), self.grid.size
+        levels = len(self.promises_per_km or (0,))
         if levels * number * cells > MOST_COUNTS:
             slotted = "" if slots is None else f"slots ({number}) × "
             fewer = "promises" if slots is None else "slots"
+            smaller = "larger cells" if called == "cells" else f"fewer {called}"
             raise InvalidSetting(
                 "promises_per_km" if slots is None else "slots",
-                f"{slotted}promises ({levels}) × cells ({cells:,}) must be at most {MOST_COUNTS:,}; choose "
-                f"fewer {fewer} or larger cells",
+                f"{slotted}promises ({levels}) × {called} ({cells:,}) must be at most {MOST_COUNTS:,}; "
+                f"choose fewer {fewer} or {smaller}",
             )
 
     def _check_promises(self) -> None:

@@ -34,7 +34,7 @@ _COORDINATES: dict[str, Any] = {
     "Polygon": _Area,
     "MultiPolygon": list[_Area],
 }
-_LEFT_OUT = ("Point", "MultiPoint")
+POINTS = ("Point", "MultiPoint")
 _ANY = msgspec.json.Decoder()
 
 
@@ -53,7 +53,7 @@ def read_shapes(body: bytes) -> list[Shape]:
     """
     shapes: list[Shape] = []
     positions = 0
-    for geometry, properties in _geometries(decode(_ANY, body)):
+    for geometry, properties in geometries_of(body):
         shape = _shape(geometry, properties)
         if shape is None:
             continue
@@ -73,8 +73,15 @@ def _invalid(detail: str) -> Problem:
     return Problem("invalid-geojson", detail)
 
 
-def _geometries(document: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Every geometry with the properties of its feature; collections are opened, one inside another too."""
+def geometries_of(body: bytes) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every geometry of a GeoJSON text with the properties of its feature, in their order.
+
+    Collections are opened, one inside another too; raises ``malformed-body`` or ``invalid-geojson``.
+    """
+    return list(_geometries(decode(_ANY, body)))
+
+
+def _geometries(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     waiting: list[tuple[Any, dict[str, Any]]] = [(document, {})]
     while waiting:
         found, properties = waiting.pop()
@@ -98,7 +105,7 @@ def _geometries(document: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> Shape | None:
     kind = geometry.get("type")
-    if kind in _LEFT_OUT:
+    if kind in POINTS:
         return None
     if not isinstance(kind, str) or kind not in _COORDINATES:
         raise _invalid(f"a geometry must be one of {', '.join(_COORDINATES)}")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _FINEST = 15
 _MOST = 1 << 16
 """Hexagons, at most."""
-_SPREAD = math.sqrt(5.0 / 12.0) * math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
-"""How far from the middle three places stand for a hexagon of area 1: its second moments are theirs."""
 
 
 class Hexagons(Points):
@@ -69,6 +67,7 @@ class Hexagons(Points):
         self.ids = tuple(ids)
         lat, lng = np.array([h3.cell_to_latlng(each) for each in ids]).T
         super().__init__(lat=lat, lng=lng)
+        self.around = True
 
     @property
     def resolution(self) -> int:
@@ -84,15 +83,18 @@ class Hexagons(Points):
     @cached_property
     def cell_km(self) -> float:
         """The side of a square of their mean area."""
-        areas = [_area(corners) for corners in self.boundaries_km]
-        return math.sqrt(float(np.mean(areas)))
+        return math.sqrt(float(self.areas_km2.mean()))
+
+    @property
+    def areas_km2(self) -> FloatArray:
+        """(size,): the area of each."""
+        return np.array([_area(corners) for corners in self.boundaries_km])
 
     @property
     def standing(self) -> FloatArray:
         """Three places that stand for all in a hexagon, in cells from its middle."""
         away = self.boundaries_km[0][0] - self.centres[0]
-        turns = math.atan2(away[1], away[0]) + np.arange(3) * 2.0 * math.pi / 3.0
-        return _SPREAD * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
+        return self._around(math.atan2(away[1], away[0]))
 
     def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         """(k, 2): a place in each cell, even over its area, from two even numbers (k, 2), from its centre."""
@@ -131,6 +133,11 @@ class Hexagons(Points):
         h3 = _h3()
         shapes = (h3.cells_to_geo([each]) for each in self.ids)
         return feature_collection(shapes, self.size, properties)
+
+    def middles_to_geojson(self) -> dict[str, Any]:
+        """The middles of the hexagons as points, each with its area and its H3 id, for the service."""
+        said = {"area_km2": self.areas_km2, "h3": np.array(self.ids)}
+        return Points.to_geojson(self, said)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind, and the ids of the cells."""

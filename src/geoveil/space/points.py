@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 _FARTHEST_KM = 1e9
+_SPREAD = math.sqrt(5.0 / 12.0) * math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
+"""How far from the middle three places stand for a hexagon of area 1: its second moments are theirs."""
+_CORNERS = 24
+"""Of the shape that is taken for the round cell around a place."""
 
 
 class Points(MapSpace):
@@ -29,7 +33,9 @@ class Points(MapSpace):
     only. No two places may be the same, or the distance would be no metric.
 
     Units: kilometres, degrees. Cost: locating n points among m places is O(n log m) (a k-d tree).
-    A person is taken to be at a place: whoever is elsewhere moves to the nearest, however far.
+    A person is taken to be at a place: whoever is elsewhere moves to the nearest, however far. With
+    ``cell_km`` a place is the middle of a cell instead, as large as a square of that side, and people stand
+    evenly around it; so are hexagons given by their centres.
 
     >>> places = Points(lat=[48.8584, 48.8606], lng=[2.2945, 2.3376])
     >>> places.distance_km(0, 1).round(2).item()
@@ -45,6 +51,7 @@ class Points(MapSpace):
         lng: Degrees = None,
         lon: Degrees = None,
         xy_km: ArrayLike | None = None,
+        cell_km: float | None = None,
     ) -> None:
         if (lat is None) == (xy_km is None) or (lat is None) != (lng is None and lon is None):
             raise InvalidInput("places must be given as lat and lng, or as xy_km, and not as both")
@@ -56,13 +63,22 @@ class Points(MapSpace):
             xy_km = self._plane.to_plane(lat=latitude, lng=longitude)
         self.centres = frozen(_distinct(xy_km))
         self.size = len(self.centres)
+        self.around = cell_km is not None
+        """Whether people stand around a place, in its cell, and not at it."""
+        self.step: int | None = None
+        """How many steps of the lattice that the places lie on make a cell; ``None`` without one."""
+        if cell_km is not None:
+            vars(self)["cell_km"] = positive("cell_km", cell_km)
 
     @classmethod
-    def on_plane(cls, plane: TangentPlane, xy_km: ArrayLike, cell_km: float) -> Points:
-        """Places given in a plane of the map, as a document has them, with how far apart they are."""
-        made = cls(xy_km=xy_km)
+    def on_lattice(
+        cls, plane: TangentPlane, points: IntArray, *, step: int, cell_km: float, around: bool
+    ) -> Points:
+        """Places on a lattice in a plane of the map, as a document has them: ``step`` steps make a cell."""
+        made = Points(xy_km=points * (cell_km / step))
         lat, lng = plane.to_latlng(made.centres)
         made._degrees, made._plane = (frozen(lat), frozen(lng)), plane
+        made.around, made.step = around, step
         vars(made)["cell_km"] = cell_km
         return made
 
@@ -88,12 +104,30 @@ class Points(MapSpace):
 
     @property
     def standing(self) -> FloatArray:
-        """(any, 2): where people of a place stand, in cells from it: at the place itself."""
-        return np.zeros((1, 2))
+        """(any, 2): where people of a place stand, in cells from it: at it, or three places around it."""
+        return self._around(0.0) if self.around else np.zeros((1, 2))
+
+    @staticmethod
+    def _around(turned: float) -> FloatArray:
+        """Three places that stand for all in a cell, in cells from its middle."""
+        turns = turned + np.arange(3) * 2.0 * math.pi / 3.0
+        return _SPREAD * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
 
     def somewhere_km(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
-        """(k, 2): where somebody of each cell stands, from its centre: at the place itself."""
-        return np.zeros((cells.size, 2))
+        """(k, 2): where somebody of each cell stands, from its centre; from two even numbers (k, 2)."""
+        if not self.around:
+            return np.zeros((cells.size, 2))
+        away, turn = np.sqrt(uniform[:, 0] / math.pi) * self.cell_km, 2.0 * math.pi * uniform[:, 1]
+        return np.stack([away * np.cos(turn), away * np.sin(turn)], axis=-1)
+
+    @property
+    def boundaries_km(self) -> list[FloatArray]:
+        """(corners, 2) of the cell around each place, in the plane: round, of the area of a cell."""
+        part = 2.0 * math.pi / _CORNERS
+        radius_km = self.cell_km / math.sqrt(_CORNERS / 2.0 * math.sin(part))
+        turns = part * np.arange(_CORNERS)
+        ring = radius_km * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
+        return list(self.centres[:, None] + ring)
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -115,21 +149,25 @@ class Points(MapSpace):
         return feature_collection(geometries, self.size, properties)
 
     def to_dict(self) -> dict[str, Any]:
-        """Kind, and the places: lat and lng, or xy_km."""
+        """Kind, and the places: lat and lng, or xy_km; the side of a cell where people stand around them."""
+        size = {"cell_km": self.cell_km} if self.around else {}
         if self._degrees is None:
-            return {"kind": "points", "xy_km": self.centres.tolist()}
+            return {"kind": "points", "xy_km": self.centres.tolist(), **size}
         lat, lng = self._degrees
-        return {"kind": "points", "lat": lat.tolist(), "lng": lng.tolist()}
+        return {"kind": "points", "lat": lat.tolist(), "lng": lng.tolist(), **size}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Points:
         """The places that ``to_dict`` described."""
         in_plane = kind_of(values) == "points" and "xy_km" in values
-        names = ("xy_km",) if in_plane else ("lat", "lng")
+        names: tuple[str, ...] = ("xy_km",) if in_plane else ("lat", "lng")
+        if kind_of(values) == "points" and "cell_km" in values:
+            names = (*names, "cell_km")
         return cls(**dict(zip(names, entries(values, "points", *names), strict=True)))
 
     def __repr__(self) -> str:
-        return f"Points(size={self.size})"
+        around = f", cell_km={self.cell_km:.3g}" if self.around else ""
+        return f"Points(size={self.size}{around})"
 
 
 def _distinct(xy_km: Any) -> FloatArray:

@@ -74,6 +74,8 @@ class RoundRecord:
     """How many slots of time its reports tell apart."""
     ends: int = 1
     """How many places a report names: 2 where it is a trip."""
+    around: int = 0
+    """1 where its cells are a list of places and people stand around each, in a cell, instead of at it."""
 
     @property
     def cells_each(self) -> int:
@@ -157,7 +159,7 @@ class PreparationRecord:
 _COLUMNS = {
     "campaign": "key id name settings created_at_s state published_at_s backdrop",
     "round": "key campaign_key number mechanism document cells opened_at_s expires_at_s"
-    " accept_until_s closed_at_s ids_dropped levels slots ends",
+    " accept_until_s closed_at_s ids_dropped levels slots ends around",
     "level": "mechanism round_key",
     "report": "campaign_key id round_key",
     "tally": "round_key cell count",
@@ -196,7 +198,7 @@ def migrations(database: str) -> tuple[Migration, ...]:
     """All steps for ``sqlite`` or ``postgres``, in order.
 
     >>> [step.number for step in migrations("sqlite")]
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
     """
     folder = files("geoveil.store") / "schema" / database
     found = [match for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]

@@ -20,7 +20,7 @@ _TOTAL = """
 """
 ROUND = f"""
     SELECT c.id, r.number, r.mechanism, r.document, r.cells, r.opened_at_s, r.expires_at_s,
-           r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots, r.ends
+           r.accept_until_s, r.closed_at_s, {_TOTAL}, r.levels, r.slots, r.ends, r.around
     FROM round r JOIN campaign c ON c.key = r.campaign_key
 """
 LAST_ROUND = f"""
@@ -120,12 +120,14 @@ def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None
     )
     if not new:
         raise InvalidInput("mechanism must not be published twice; make a document of its own")
-    if (opened.levels, opened.slots, opened.ends) != ("", 1, 1):
+    if (opened.levels, opened.slots, opened.ends, opened.around) != ("", 1, 1, 0):
         run(
-            "UPDATE round SET levels = :levels, slots = :slots, ends = :ends WHERE key = :key",
+            "UPDATE round SET levels = :levels, slots = :slots, ends = :ends, around = :around"
+            " WHERE key = :key",
             levels=opened.levels,
             slots=opened.slots,
             ends=opened.ends,
+            around=opened.around,
             key=new[0][0],
         )
     for mechanism in opened.levels.split():

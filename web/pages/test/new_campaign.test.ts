@@ -43,7 +43,7 @@ test("a wish becomes settings, and trips leave out what they cannot have", () =>
   const trips = settingsOf({ ...wish, trips: true });
   expect(trips).toMatchObject({ epsilon_per_km: 2, trips: true, guarded: false });
   expect("slots" in trips || "promises_per_km" in trips || "zone" in trips).toBe(false);
-  expect("name" in questionOf(wish, "AA==")).toBe(false);
+  expect("name" in questionOf(wish, { kind: "points", lat: [45, 46], lng: [4, 5] })).toBe(false);
 });
 
 test("own times become minutes and seconds, across the change of clocks", () => {
@@ -77,7 +77,10 @@ const HOSTILE = "<img src=x onerror='window.hacked=1'>";
 
 test("files with shapes are read strictly, and nothing else of them is kept", () => {
   const feature = { type: "Feature", properties: { name: HOSTILE, kind: 7, more: 1 }, geometry: LIMITS };
-  const read = shapesOf({ type: "FeatureCollection", features: [feature, { type: "Point", coordinates: "x" }] }, true);
+  const read = shapesOf(
+    { type: "FeatureCollection", features: [feature, { type: "Point", coordinates: "x" }] },
+    "areas",
+  );
   expect(read.features).toEqual([{ properties: { name: HOSTILE }, geometry: LIMITS }]);
   expect(boundsOf(read)).toEqual([45.72, 4.8, 45.78, 4.86]);
   let deep: unknown = 1;
@@ -89,7 +92,7 @@ test("files with shapes are read strictly, and nothing else of them is kept", ()
     { type: "FeatureCollection", features: {} }, { type: "FeatureCollection", features: [] }, { type: "Feature" },
     { type: "FeatureCollection", features: [null] }, { type: "__proto__", coordinates: [[0, 0]] },
   ]; // prettier-ignore
-  for (const each of bad) expect(() => shapesOf(each, true), JSON.stringify(each)?.slice(0, 80)).toThrow(/must/);
+  for (const each of bad) expect(() => shapesOf(each, "areas"), JSON.stringify(each)?.slice(0, 80)).toThrow(/must/);
 });
 
 // --- In a browser
@@ -102,8 +105,8 @@ const file = (content: unknown, name = "city.geojson") => ({
 test("city limits are seen on the map, leave so many cells, and hold from the first report on", async () => {
   const { page, complaints, close } = await form(browser, service);
   await small(page);
-  await page.getByText("City limits, streets and coast").click();
-  const limits = page.getByLabel("City limits (GeoJSON, optional)");
+  await page.getByText("City limits or places, streets and coast").click();
+  const limits = page.getByLabel("City limits, or places (GeoJSON, optional)");
   const hostile: [unknown, RegExp][] = [
     ["{", /this one is no JSON/],
     [{ type: "Polygon", coordinates: [[["x"]]] }, /longitudes within/],
@@ -145,8 +148,8 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
   const { page, close } = await form(browser, service);
   await small(page);
   await page.getByLabel("Name, as people will see it").fill("Kept");
-  await page.getByText("City limits, streets and coast").click();
-  await page.getByLabel("City limits (GeoJSON, optional)").setInputFiles(file(LIMITS));
+  await page.getByText("City limits or places, streets and coast").click();
+  await page.getByLabel("City limits, or places (GeoJSON, optional)").setInputFiles(file(LIMITS));
   await page.locator("#left", { hasText: "remain" }).waitFor({ timeout: 20_000 });
   await page.route("**/area", (route) =>
     route.request().method() === "PUT" ? route.fulfill({ status: 503, json: {} }) : route.continue(),

@@ -125,13 +125,16 @@ export function meanDistanceKm({ law }: MechanismDocument): number {
 
 /** What a report tells about two people, what is sent (the slot among it), and how far from the truth it lies. */
 export function explainDocument(document: MechanismDocument, slot?: number): string {
-  const { area, rim, promise, slots, trips } = document;
+  const { area, rim, law, promise, slots, trips } = document;
   const when =
     slots && slot !== undefined
       ? `, and the slot of now (${slotInWords(slots, slot)}), which says when, not where, and is not changed by chance`
       : "";
   const meanKm = general(meanDistanceKm(document), 2);
-  const cells = `${area.size} cells of ${(1000 * area.cellKm).toFixed(0)} m${rim ? " or of a ring around them" : ""}`;
+  const side = `${(1000 * area.cellKm).toFixed(0)} m`;
+  const cells = law.centres.lattice
+    ? `${area.size} cells of ${side}${rim ? " or of a ring around them" : ""}`
+    : `${area.size} places about ${side} apart`;
   if (trips)
     return (
       `${explainTrip(promise)} Two of ${cells} would be sent, one drawn at random around where your trip began and ` +

@@ -8,6 +8,7 @@ import { bundled } from "./bundle.ts";
 import { FakeCollector } from "./collector.ts";
 
 const link = process.env["GEOVEIL_LINK"] ?? "";
+const places = process.env["GEOVEIL_PLACES"] ?? "";
 const HERE = { lat: 45.75, lng: 4.84 };
 
 describe.skipIf(!link)(link ? "the service" : "the service (started by tests/test_web.py)", () => {
@@ -22,6 +23,14 @@ describe.skipIf(!link)(link ? "the service" : "the service (started by tests/tes
       reports.add(receipt.report);
     }
     expect(reports.size).toBe(2);
+  });
+
+  it("counts the report of one of a list of places", async () => {
+    const device = await Device.open(places, { maxEpsilonPerKm: 2, budgetPerKm: 10, ledger: new MemoryStorage() });
+    expect(await device.explain()).toContain("One of 5 places about ");
+    const receipt = await device.report(HERE);
+    expect(receipt).toMatchObject({ round: 2, acknowledged: true });
+    expect(receipt.cell).toBeLessThan(5);
   });
 
   it.skipIf(!executablePath)("counts the report of a page of another origin", async () => {

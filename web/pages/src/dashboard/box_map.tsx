@@ -5,9 +5,10 @@ import { rectangleKm } from "../../../sdk/src/area.ts";
 import { type Backdrop, bordersOf } from "../map/backdrop.ts";
 import { MapCanvas, type Rectangle } from "../map/canvas.ts";
 import type { Colour } from "../map/colours.ts";
-import { type Box, Cells, planeOf, type Space } from "../map/grid.ts";
+import { type Box, Cells, planeOf } from "../map/grid.ts";
+import { type AnyCells, type AnySpace, isPlaces, Places } from "../map/places.ts";
 import { useDark } from "../map/map_view.tsx";
-import { boundsOf } from "../map/read_shapes.ts";
+import { arePoints, boundsOf } from "../map/read_shapes.ts";
 import { Tiles } from "../map/tiles.ts";
 import { about, Said } from "./fields.tsx";
 import { say } from "./form_texts.ts";
@@ -62,8 +63,8 @@ interface Drawn {
   readonly box: Box;
   readonly streets: Backdrop | undefined;
   readonly limits: Backdrop | undefined;
-  /** The cells that the limits leave, where that is known. */
-  readonly left: Space | undefined;
+  /** The cells that the limits leave, or the places, where that is known. */
+  readonly left: AnySpace | undefined;
   readonly onBox: (box: Box) => void;
 }
 
@@ -75,7 +76,9 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
   const [around, setAround] = useState(box); // what the map was laid over
   const drawn = useRef(false);
   const behind = useMemo(
-    () => ({ features: [...(streets?.features ?? []), ...bordersOf(limits).features] }),
+    () => ({
+      features: [...(streets?.features ?? []), ...(limits && !arePoints(limits) ? bordersOf(limits).features : [])],
+    }),
     [streets, limits],
   );
 
@@ -88,7 +91,7 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
     if (bounds && drawable(bounds)) setAround(bounds);
   }, [streets]);
   useEffect(() => {
-    if (left) setAround(left.box); // cells lie in the plane of their own box
+    if (left && !isPlaces(left)) setAround(left.box); // cells lie in the plane of their own box
   }, [left]);
   useEffect(() => {
     const plane = planeOf(around);
@@ -106,7 +109,7 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
   }, [around]);
   useEffect(() => map.current!.behind(behind), [behind, around]);
   useEffect(() => {
-    const shown = left && String(left.box) === String(around) ? new Cells(left) : undefined;
+    const shown = left && shownOver(left, around, map.current!.plane);
     if (shown) map.current!.show(shown, () => INSIDE[dark ? "dark" : "light"]);
     else map.current!.showNothing();
   }, [left, around, dark]);
@@ -136,6 +139,12 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
       </div>
     </div>
   );
+}
+
+/** Cells as a map over a box shows them; undefined where they are not of that box. */
+function shownOver(left: AnySpace, around: Box, plane: MapCanvas["plane"]): AnyCells | undefined {
+  if (isPlaces(left)) return new Places(left, plane);
+  return String(left.box) === String(around) ? new Cells(left) : undefined;
 }
 
 /** A rectangle of the plane in degrees, to about a metre. */

@@ -13,6 +13,7 @@ import { TimeChoice, timeWords, useTimes } from "../map/times.tsx";
 import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";
+import { wordsFor } from "../map/texts.ts";
 import { address, listen, Refusal, type Rounds, service, type State } from "./service.ts";
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
@@ -265,8 +266,8 @@ function Map({ state, round }: { state: State; round: number }) {
       </div>
       <TimeChoice estimate={drawn.estimate} times={times} />
       {shows === "counts" && <p class="small soft">{say.countsNote}</p>}
-      {shows === "doubt" && <p class="small soft">{say.doubtNote}</p>}
-      {shows === "districts" && <p class="small soft">{districtWords.note}</p>}
+      {shows === "doubt" && <p class="small soft">{wordsFor(estimated.cells).doubtNote}</p>}
+      {shows === "districts" && <p class="small soft">{wordsFor(estimated.cells).districtNote}</p>}
       <div class={beside ? "two" : ""}>
         <div>
           {beside && <h3>{say.beside}</h3>}

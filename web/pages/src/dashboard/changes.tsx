@@ -75,7 +75,7 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
           id="new-districts"
           label={say.districts}
           hint={say.districtsWhy}
-          areas
+          wanted="areas"
           chosen={undefined}
           refusal={refusals.districts}
           onChosen={(file) => file && draw("districts", file)}

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { colour } from "../map/colours.ts";
 import { largest, onScale } from "../map/estimate.ts";
-import { Cells } from "../map/grid.ts";
+import { cellsOf } from "../map/places.ts";
 import { useDark } from "../map/map_view.tsx";
 import { Stamp } from "../map/stamp.tsx";
 import { distance, number } from "../texts/language.ts";
@@ -120,7 +120,7 @@ function Choices({ advice: { choices } }: { advice: Advice }) {
 
 function Example({ example }: { example: NonNullable<Advice["example"]> }) {
   const dark = useDark();
-  const cells = useMemo(() => new Cells(example.space), [example]);
+  const cells = useMemo(() => cellsOf(example.space), [example]);
   const most = largest(example.people);
   const maps = [
     [example.people, say.exampleTruth],

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { boundsOf, type ShapeFile } from "../map/read_shapes.ts";
+import { isPlaces } from "../map/places.ts";
 import { ShapeFileField } from "../map/shape_file.tsx";
 import type { Box } from "../map/grid.ts";
 import { number } from "../texts/language.ts";
@@ -29,7 +30,7 @@ export function NewCampaign() {
   const [busy, setBusy] = useState(false);
   const [open, setOpen] = useState(() => wantsMore(wish));
   const area = useAreaLeft(wish, limits);
-  const answered = useAdvice(questionOf(wish, area.left?.space.mask));
+  const answered = useAdvice(questionOf(wish, area.left?.space));
   const change = (changes: Partial<Wish>): void => {
     setRefusal(undefined);
     setProblem("");
@@ -135,14 +136,14 @@ export function NewCampaign() {
                   id="limits"
                   label={say.limits}
                   hint={say.limitsWhy}
-                  areas
+                  wanted="areas or points"
                   chosen={limits}
                   refusal={area.problem || refused("mask")}
                   onChosen={chooseLimits}
                 />
                 <p role="status" class="small" id="left">
                   {area.busy && say.limitsWait}
-                  {area.left && say.limitsLeft(number(area.left.cells, 9), number(area.left.of, 9))}
+                  {area.left && leftInWords(area.left)}
                   {area.left && area.left.parts > 1 && ` ${say.limitsParts(number(area.left.parts, 9))}`}
                 </p>
                 <ShapeFileField
@@ -258,6 +259,12 @@ export function NewCampaign() {
   );
 }
 
+/** What a file leaves of the box: so many cells of it, or places in their place. */
+function leftInWords({ cells, of, space }: AreaLeft): string {
+  if (!isPlaces(space)) return say.limitsLeft(number(cells, 9), number(of, 9));
+  return (space.cell_km === undefined ? say.placesLeft : say.cellsLeft)(number(cells, 9));
+}
+
 interface Area {
   readonly left: AreaLeft | undefined;
   readonly problem: string;
@@ -266,7 +273,7 @@ interface Area {
 
 const NOTHING: Area = { left: undefined, problem: "", busy: false };
 
-/** What city limits leave of the box, asked of the service whenever either changes. */
+/** What city limits leave of the box, or which places there are, asked of the service whenever either changes. */
 function useAreaLeft({ box, cellKm }: Wish, limits: ShapeFile | undefined): Area {
   const [area, setArea] = useState(NOTHING);
   const latest = useRef(0);

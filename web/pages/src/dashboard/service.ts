@@ -2,7 +2,8 @@
 
 import type { Backdrop } from "../map/backdrop.ts";
 import type { Alarm, Choices, Estimate } from "../map/estimate.ts";
-import type { Box, Space } from "../map/grid.ts";
+import type { Box } from "../map/grid.ts";
+import type { AnySpace } from "../map/places.ts";
 import type { RegionShares } from "../map/region.tsx";
 import type { SlotMaps } from "../map/times.tsx";
 
@@ -76,7 +77,7 @@ export interface Advice {
   readonly sentences: readonly string[];
   /** Nothing for trips. */
   readonly example: {
-    readonly space: Space;
+    readonly space: AnySpace;
     readonly people: readonly number[];
     readonly reports: readonly number[];
     readonly map: readonly number[];
@@ -88,7 +89,7 @@ export interface AreaLeft {
   readonly cells: number;
   readonly of: number;
   readonly parts: number;
-  readonly space: Space;
+  readonly space: AnySpace;
 }
 
 /** An answer that is an error: the name of the problem and its sentence. */

@@ -51,8 +51,6 @@ export const say = texts(
     doubt: "how sure",
     counts: "noisy counts",
     countsNote: "What was received, before anything was reconstructed. This is what a map of raw reports would show.",
-    doubtNote:
-      "As fine as it is known: every colour stands for the smallest square around a place whose share has an error of at most half of it.",
     truth: "Simulated truth",
     truthNote:
       "These people do not exist. The demo drew them and knows where they are; the service never learnt it, and this page has it from the link alone.",
@@ -155,8 +153,6 @@ export const say = texts(
     doubt: "wie sicher",
     counts: "verrauschte Zahlen",
     countsNote: "Was empfangen wurde, bevor etwas rekonstruiert war. So sähe eine Karte der rohen Meldungen aus.",
-    doubtNote:
-      "So fein, wie es bekannt ist: Jede Farbe steht für das kleinste Quadrat um einen Ort, dessen Anteil auf die Hälfte genau ist.",
     truth: "Simulierte Wahrheit",
     truthNote:
       "Diese Menschen gibt es nicht. Die Vorführung hat sie ausgelost und weiß, wo sie sind; der Dienst hat es nie erfahren, und diese Seite weiß es allein aus dem Link.",

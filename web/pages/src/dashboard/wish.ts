@@ -1,6 +1,7 @@
 /** A campaign that an operator is about to make: what the form holds, kept in this tab until it exists. */
 
 import type { Box } from "../map/grid.ts";
+import { type AnySpace, isPlaces } from "../map/places.ts";
 import { type SlotWish, FIRST_SLOTS, slotsOf } from "./slot_wish.ts";
 
 export interface Wish {
@@ -63,9 +64,10 @@ export function settingsOf(wish: Wish): Record<string, unknown> {
 }
 
 /** What the service is asked before anything is made; the name makes no difference. */
-export function questionOf(wish: Wish, mask: string | undefined): Record<string, unknown> {
+export function questionOf(wish: Wish, left: AnySpace | undefined): Record<string, unknown> {
   const { name: _, ...settings } = settingsOf(wish);
-  return { ...settings, people: Math.round(wish.people), mask: mask ?? null };
+  const drawn = left && isPlaces(left) ? { places: left } : { mask: left?.mask ?? null };
+  return { ...settings, people: Math.round(wish.people), ...drawn };
 }
 
 /** Where in the form a setting of the service stands. */

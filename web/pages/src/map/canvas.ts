@@ -1,14 +1,14 @@
 /**
  * A map on a canvas: cells as one picture that is moved and scaled, lines behind them, scale bar, north, coordinates.
  *
- * The cells are painted once for every change of value, one pixel each; moving the map draws that picture again, so
- * that a frame costs the same for ten cells as for sixty-five thousand.
+ * Square cells are painted once for every change of value, one pixel each; moving the map draws that picture again, so
+ * that a frame costs the same for ten cells as for sixty-five thousand. Places, at most 4,096, have a path each.
  */
 
 import type { Pair, TangentPlane } from "../../../sdk/src/plane.ts";
 import { type Backdrop, COVERING, drawOutlines, type Outline, outlinesOf } from "./backdrop.ts";
 import { type Colour, css } from "./colours.ts";
-import type { Cells } from "./grid.ts";
+import { type AnyCells, Places, type Shape } from "./places.ts";
 import { paintCells } from "./stamp.tsx";
 import type { Tiles } from "./tiles.ts";
 
@@ -42,7 +42,8 @@ export class MapCanvas {
   private readonly context: CanvasRenderingContext2D;
   private readonly watcher: ResizeObserver;
   private readonly fit: Rectangle;
-  private cells: Cells | undefined;
+  private cells: AnyCells | undefined;
+  private parts: readonly Area[] = []; // of places, which no picture of squares shows
   private picture: HTMLCanvasElement | undefined;
   private outlines: readonly Outline[] = [];
   private tiles: Tiles | undefined;
@@ -80,8 +81,13 @@ export class MapCanvas {
   // --- What is shown
 
   /** Paint every cell anew; `paint` gives the colour of each, undefined for none. */
-  show(cells: Cells, paint: (cell: number) => Colour | undefined): void {
-    this.picture = paintCells(document.createElement("canvas"), cells, paint);
+  show(cells: AnyCells, paint: (cell: number) => Colour | undefined): void {
+    const places = cells instanceof Places ? cells : undefined;
+    this.picture = places ? undefined : paintCells(document.createElement("canvas"), cells, paint);
+    this.parts = (places?.shapes ?? []).flatMap((shape, place) => {
+      const colour = paint(place);
+      return colour ? [{ path: pathOf(shape), colour }] : [];
+    });
     this.cells = cells;
     this.draw();
   }
@@ -89,6 +95,7 @@ export class MapCanvas {
   /** No cells. */
   showNothing(): void {
     this.cells = this.picture = undefined;
+    this.parts = [];
     this.draw();
   }
 
@@ -217,8 +224,8 @@ export class MapCanvas {
       height,
     );
     drawOutlines(context, this.outlines, "areas", this.pixelOf([0, 0]), this.perKm);
-    if (this.areas.length) this.drawAreas(look);
-    else this.drawCells();
+    if (this.areas.length) this.drawAreas(look, this.areas, 1.2);
+    else this.drawCells(look);
     drawOutlines(context, this.outlines, "lines", this.pixelOf([0, 0]), this.perKm);
     this.drawMarkedArea(look);
     this.drawCoordinates(width, height, ink);
@@ -227,8 +234,13 @@ export class MapCanvas {
     drawNorth(context, width, ink, look.backgroundColor);
   }
 
-  private drawCells(): void {
+  private drawCells(look: CSSStyleDeclaration): void {
     const { cells, picture, context } = this;
+    if (this.parts.length) {
+      context.globalAlpha = this.tiles || this.outlines.length ? COVERING : 1;
+      this.drawAreas(look, this.parts, 0.5);
+      context.globalAlpha = 1;
+    }
     if (!cells || !picture) return;
     const [x, y] = this.pixelOf([cells.corner[0], cells.corner[1] + cells.heightKm]);
     context.imageSmoothingEnabled = false;
@@ -237,12 +249,12 @@ export class MapCanvas {
     context.globalAlpha = 1;
   }
 
-  private drawAreas(look: CSSStyleDeclaration): void {
-    const { context, areas, perKm } = this;
+  private drawAreas(look: CSSStyleDeclaration, areas: readonly Area[], edge: number): void {
+    const { context, perKm } = this;
     context.save();
     context.transform(perKm, 0, 0, -perKm, ...this.pixelOf([0, 0]));
     context.lineJoin = "round";
-    context.lineWidth = 1.2 / perKm;
+    context.lineWidth = edge / perKm;
     context.strokeStyle = look.backgroundColor;
     for (const { path, colour } of areas) {
       context.fillStyle = css(colour);
@@ -254,14 +266,17 @@ export class MapCanvas {
 
   private drawMarkedArea(look: CSSStyleDeclaration): void {
     const marked = this.markedArea === undefined ? undefined : this.areas[this.markedArea];
-    if (!marked) return;
+    if (marked) this.outline(marked.path, look, 4);
+  }
+
+  private outline(path: Path2D, look: CSSStyleDeclaration, width: number): void {
     const { context, perKm } = this;
     context.save();
     context.transform(perKm, 0, 0, -perKm, ...this.pixelOf([0, 0]));
     context.lineJoin = "round";
-    context.lineWidth = 4 / perKm;
+    context.lineWidth = width / perKm;
     context.strokeStyle = look.getPropertyValue("--map-selection") || look.color;
-    context.stroke(marked.path);
+    context.stroke(path);
     context.restore();
   }
 
@@ -320,7 +335,9 @@ export class MapCanvas {
       context.strokeRect(x, y, ...size);
     };
     if (this.rectangle) outline(this.rectangle, true);
-    if (this.marked !== undefined && cells) {
+    if (this.marked !== undefined && cells instanceof Places) {
+      this.outline(pathOf(cells.shapes[this.marked]!), look, 2.5);
+    } else if (this.marked !== undefined && cells) {
       const [east, north] = cells.centreKm(this.marked);
       const half = cells.cellKm / 2;
       outline([east - half, north - half, east + half, north + half], false);
@@ -433,6 +450,13 @@ export class MapCanvas {
     const [one, other] = [...this.pointers.values()];
     return one && other ? Math.hypot(one[0] - other[0], one[1] - other[1]) : 0;
   }
+}
+
+function pathOf(shape: Shape): Path2D {
+  const path = new Path2D();
+  shape.forEach(([east, north], at) => (at ? path.lineTo(east, north) : path.moveTo(east, north)));
+  path.closePath();
+  return path;
 }
 
 function rectangleOf([a, b]: Pair, [c, d]: Pair): Rectangle {

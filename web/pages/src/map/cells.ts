@@ -1,13 +1,14 @@
 /** Cells on a canvas: one shade for each, from nothing to the accent of the page. */
 
+import type { Shape } from "./places.ts";
 import { toScreen, type View } from "./view.ts";
 
-/** Where cells lie, in km; squares on a grid, discs where there is none. */
+/** Where cells lie, in km; squares on a grid, and elsewhere their shapes. */
 export interface CellMap {
   readonly east: ArrayLike<number>;
   readonly north: ArrayLike<number>;
   readonly cellKm: number;
-  readonly onGrid: boolean;
+  readonly shapes?: readonly Shape[] | undefined;
 }
 
 /** Colours as CSS writes them, read from the page so that light and dark are its own. */
@@ -39,11 +40,19 @@ export function drawCells(
     const [x, y] = toScreen(view, [cells.east[cell]!, cells.north[cell]!]);
     if (x < -side || y < -side || x > view.width + side || y > view.height + side) continue;
     const path = new Path2D();
-    if (cells.onGrid) {
+    const shape = cells.shapes?.[cell];
+    if (!shape) {
       const [left, top] = [edge(x - side / 2), edge(y - side / 2)];
       path.rect(left, top, edge(x + side / 2) - left - gap, edge(y + side / 2) - top - gap);
     } else {
-      path.arc(x, y, Math.max(side / 2 - gap, 1), 0, 2 * Math.PI);
+      const inner = Math.max(0.5, 1 - gap / side);
+      shape.forEach((corner, at) => {
+        const [right, down] = toScreen(view, corner);
+        const to = [x + (right - x) * inner, y + (down - y) * inner] as const;
+        if (at) path.lineTo(...to);
+        else path.moveTo(...to);
+      });
+      path.closePath();
     }
     if (inside(cell)) {
       context.globalAlpha = covering;

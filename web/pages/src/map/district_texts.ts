@@ -4,9 +4,7 @@ import { texts } from "../texts/language.ts";
 export const say = texts(
   {
     districts: "districts",
-    note: "Every district in the shade of its people for each cell of its area. Its interval is its own: those of cells do not add up.",
     wait: "Working out the districts …",
-    perCell: (cell: string) => `share of the people for each ${cell} of a district`,
     unknown: "too little is known here: the error is more than half of the value",
     hover: "Point at a district, or go through the table, to see its share.",
     table: "Districts",
@@ -22,9 +20,7 @@ export const say = texts(
   },
   {
     districts: "Bezirke",
-    note: "Jeder Bezirk im Ton seiner Menschen je Zelle seiner Fläche. Sein Intervall ist sein eigenes: Die der Zellen lassen sich nicht zusammenzählen.",
     wait: "Die Bezirke werden berechnet …",
-    perCell: (cell: string) => `Anteil der Menschen je ${cell} eines Bezirks`,
     unknown: "hier ist zu wenig bekannt: Der Fehler ist mehr als die Hälfte des Werts",
     hover: "Zeigen Sie auf einen Bezirk, oder gehen Sie durch die Tabelle, um seinen Anteil zu sehen.",
     table: "Bezirke",

@@ -2,7 +2,7 @@
 
 import { type Colour, colour, unknownColour } from "./colours.ts";
 import type { Flows } from "./flows.ts";
-import { Cells, type Space } from "./grid.ts";
+import { type AnyCells, type AnySpace, cellsOf, Places } from "./places.ts";
 
 export interface Alarm {
   readonly raised: boolean;
@@ -18,7 +18,7 @@ export interface Estimate {
   readonly epsilon_per_km: number;
   /** Of the promise between positions; campaigns of old promised between cells, and have none. */
   readonly slack_nats?: number;
-  readonly space: Space;
+  readonly space: AnySpace;
   readonly reports: number;
   readonly rounds: readonly { readonly round: number; readonly mechanism: string; readonly reports: number }[];
   readonly distribution: readonly number[];
@@ -80,7 +80,7 @@ export const LOOKED_FOR = 2048;
 export type Showing = "estimate" | "doubt" | "counts" | "truth" | "districts";
 
 export interface Values {
-  readonly cells: Cells;
+  readonly cells: AnyCells;
   /** Share of every cell, of people or of reports. */
   readonly shares: readonly number[];
   readonly errors: readonly (number | null)[] | undefined;
@@ -105,7 +105,7 @@ export interface Known {
 const KNOWN_WITHIN = 0.5;
 
 export function valuesOf(estimate: Estimate): Values {
-  const cells = new Cells(estimate.space);
+  const cells = cellsOf(estimate.space);
   return {
     cells,
     known: knownSquares(estimate, cells),
@@ -118,7 +118,7 @@ export function valuesOf(estimate: Estimate): Values {
 }
 
 /** For every cell the finest square around it that is known: from the cell itself to the largest block. */
-export function knownSquares(estimate: Estimate, cells: Cells): readonly (Known | undefined)[] | undefined {
+export function knownSquares(estimate: Estimate, cells: AnyCells): readonly (Known | undefined)[] | undefined {
   const { distribution: shares, standard_error: errors, interval, blocks } = estimate;
   if (!errors || !interval || !blocks) return undefined;
   const single: Blocks = { side: 1, columns: cells.columns, standard_error: errors, ...interval };
@@ -127,7 +127,7 @@ export function knownSquares(estimate: Estimate, cells: Cells): readonly (Known 
     const sums = new Float64Array(level.low.length);
     const sizes = new Uint32Array(level.low.length);
     const squareOf = (cell: number): number => {
-      if (level === single) return cell;
+      if (level === single || cells instanceof Places) return cell; // places have no blocks
       const [row, column] = cells.placeOf(cell);
       return Math.floor(row / level.side) * level.columns + Math.floor(column / level.side);
     };

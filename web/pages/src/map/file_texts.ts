@@ -13,6 +13,8 @@ export const say = texts(
     noDegrees: "The file must have longitudes within ±180 and latitudes within ±90 degrees (WGS 84).",
     noArea: "The file must hold areas (Polygon or MultiPolygon).",
     nothing: "The file must hold lines or areas.",
+    noAreaNorPoint: "The file must hold areas (Polygon or MultiPolygon), or points.",
+    mixed: "The file must hold areas only, or points only: city limits, or places.",
   },
   {
     drop: "Wählen Sie eine Datei, oder legen Sie sie hier ab.",
@@ -27,5 +29,7 @@ export const say = texts(
     noDegrees: "Die Datei muss Längen zwischen ±180 und Breiten zwischen ±90 Grad haben (WGS 84).",
     noArea: "Die Datei muss Flächen enthalten (Polygon oder MultiPolygon).",
     nothing: "Die Datei muss Linien oder Flächen enthalten.",
+    noAreaNorPoint: "Die Datei muss Flächen (Polygon oder MultiPolygon) oder Punkte enthalten.",
+    mixed: "Die Datei muss nur Flächen oder nur Punkte enthalten: Stadtgrenzen oder Orte.",
   },
 );

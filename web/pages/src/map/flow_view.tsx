@@ -6,7 +6,7 @@ import { colour, css } from "./colours.ts";
 import { type Estimate, largest, onScale } from "./estimate.ts";
 import { say } from "./flow_texts.ts";
 import { arrow, districtsOf, type Flow, type Flows, largestFlows, middleKm, sure } from "./flows.ts";
-import { Cells } from "./grid.ts";
+import { Cells, type Space } from "./grid.ts";
 import { useDark } from "./map_view.tsx";
 import { fitted, toScreen } from "./view.ts";
 import "./flow.css";
@@ -26,7 +26,7 @@ interface Shown {
 }
 
 export function FlowView({ estimate, flows, files }: Shown) {
-  const cells = useMemo(() => new Cells(estimate.space), [estimate]);
+  const cells = useMemo(() => new Cells(estimate.space as Space), [estimate]);
   const [from, setFrom] = useState<number>();
   const nameOf = (district: number): string =>
     say.district(String(district), degrees(...cells.plane.toLatLng(middleKm(flows, cells, district)), 2));

@@ -9,7 +9,7 @@ import { fromScale, painter, type Showing, type Values } from "./estimate.ts";
 import { areasOf, densest, type Districts, districtInWords } from "./districts.tsx";
 import { say as districtWords } from "./district_texts.ts";
 import type { Region } from "./region.tsx";
-import { say } from "./texts.ts";
+import { say, sizeOf, wordsFor } from "./texts.ts";
 import { Tiles } from "./tiles.ts";
 import "./map.css";
 
@@ -46,6 +46,7 @@ export function MapView(props: MapProps) {
   const dark = useDark();
   const [cell, setCell] = useState<number>();
   const { cells } = values;
+  const words = wordsFor(cells);
 
   useEffect(() => {
     const [west, south] = cells.corner;
@@ -69,7 +70,7 @@ export function MapView(props: MapProps) {
   useEffect(() => {
     map.current!.drawing = drawing;
     map.current!.onArea = (area) => painted?.mark(area);
-    map.current!.onRectangle = (rectangle) => region?.choose(rectangle, cells.plane);
+    map.current!.onRectangle = (rectangle) => region?.choose(rectangle, cells);
   });
 
   const keys = (event: KeyboardEvent): void => {
@@ -86,7 +87,7 @@ export function MapView(props: MapProps) {
           class="map-canvas"
           tabIndex={0}
           role="img"
-          aria-label={say.map(name, number(cells.size, 6))}
+          aria-label={words.map(name, number(cells.size, 6))}
           onKeyDown={keys}
         />
         <div class="map-buttons">
@@ -111,7 +112,7 @@ export function MapView(props: MapProps) {
           {painted ? (
             districtInWords(painted)
           ) : cell === undefined ? (
-            <span class="soft">{say.hover}</span>
+            <span class="soft">{words.hover}</span>
           ) : (
             <Reading values={values} cell={cell} showing={showing} />
           )}
@@ -134,6 +135,7 @@ const KEYS: Readonly<Record<string, (map: MapCanvas) => void>> = {
 
 function Reading({ values, cell, showing }: { values: Values; cell: number; showing: Showing }) {
   const [lat, lng] = values.cells.centre(cell);
+  const words = wordsFor(values.cells);
   const place = <span class="soft"> · {degrees(lat, lng, 3)}</span>;
   if (showing === "doubt") {
     const square = values.known?.[cell];
@@ -145,10 +147,10 @@ function Reading({ values, cell, showing }: { values: Values; cell: number; show
             <strong>
               {percent(square.share)} {say.of}
             </strong>
-            {` ${say.inSquare(side!)}, ${say.between(percent(square.low), percent(square.high))}`}
+            {` ${words.inSquare(side!)}, ${say.between(percent(square.low), percent(square.high))}`}
           </>
         ) : (
-          say.unknown
+          words.unknown
         )}
         {place}
       </>
@@ -167,24 +169,25 @@ function Reading({ values, cell, showing }: { values: Values; cell: number; show
 }
 
 /** The interval of a cell, in words. */
-export function intervalOf({ low, high, errors }: Values, cell: number): string {
-  if (errors && errors[cell] === null) return say.nothing;
+export function intervalOf({ cells, low, high, errors }: Values, cell: number): string {
+  if (errors && errors[cell] === null) return wordsFor(cells).nothing;
   if (!low || !high) return say.noInterval;
   return say.between(percent(low[cell]!), percent(high[cell]!));
 }
 
 function Legend({ values, showing, dark }: { values: Values; showing: Showing; dark: boolean }) {
-  const cell = `${distance(values.cells.cellKm)} × ${distance(values.cells.cellKm)}`;
+  const words = wordsFor(values.cells);
+  const cell = sizeOf(values.cells);
   const titles: Partial<Record<Showing, (cell: string) => string>> = {
-    counts: say.perCellReports,
-    districts: districtWords.perCell,
+    counts: words.perCellReports,
+    districts: words.perDistrict,
   };
-  const unknown = { doubt: say.unknown, districts: districtWords.unknown }[showing as string];
+  const unknown = { doubt: words.unknown, districts: districtWords.unknown }[showing as string];
   const parts = [0, 0.25, 0.5, 0.75, 1];
   const scale = Array.from({ length: 33 }, (_, n) => css(colour(n / 32, dark))).join(", ");
   return (
     <div class="legend">
-      <p class="small legend-title">{titles[showing]?.(cell) ?? say.perCell(cell)}</p>
+      <p class="small legend-title">{titles[showing]?.(cell) ?? words.perCell(cell)}</p>
       <div class="legend-scale" aria-hidden="true" style={{ background: `linear-gradient(to right, ${scale})` }} />
       <p class="small soft numbers legend-ends">
         {parts.map((part) => (
@@ -211,18 +214,19 @@ export function CellTable({ values, level }: { values: Values; level: number | u
     [values],
   );
   const shown = order.slice(from, from + PAGE);
+  const words = wordsFor(values.cells);
   return (
     <details class="cell-table">
       <summary>{say.table}</summary>
       <div class="scrolls" tabIndex={0} role="region" aria-label={say.table}>
         <table class="numbers">
           <caption class="small soft">
-            {say.rows(number(from + 1, 6), number(from + shown.length, 6), number(order.length, 6))}
+            {words.rows(number(from + 1, 6), number(from + shown.length, 6), number(order.length, 6))}
           </caption>
           <thead>
             <tr>
-              <th scope="col">{say.cell}</th>
-              <th scope="col">{say.place}</th>
+              <th scope="col">{words.cell}</th>
+              <th scope="col">{words.place}</th>
               <th scope="col">{say.share}</th>
               {level !== undefined && <th scope="col">{say.interval(`${number(100 * level)} %`)}</th>}
             </tr>
@@ -244,10 +248,10 @@ export function CellTable({ values, level }: { values: Values; level: number | u
       </div>
       <div class="row">
         <button type="button" disabled={!from} onClick={() => setFrom(Math.max(0, from - PAGE))}>
-          {say.before}
+          {words.before}
         </button>
         <button type="button" disabled={from + PAGE >= order.length} onClick={() => setFrom(from + PAGE)}>
-          {say.next}
+          {words.next}
         </button>
       </div>
     </details>

@@ -8,9 +8,18 @@ import type { Box } from "./grid.ts";
 const MOST_BYTES = 4 << 20;
 const MOST_POSITIONS = 400_000;
 /** Levels of brackets around a position. */
-const DEPTH: Readonly<Record<string, number>> = { LineString: 1, MultiLineString: 2, Polygon: 2, MultiPolygon: 3 };
+const DEPTH: Readonly<Record<string, number>> = {
+  Point: 0,
+  MultiPoint: 1,
+  LineString: 1,
+  MultiLineString: 2,
+  Polygon: 2,
+  MultiPolygon: 3,
+};
 const AREAS = ["Polygon", "MultiPolygon"];
-const LEFT_OUT = ["Point", "MultiPoint"];
+const POINTS = ["Point", "MultiPoint"];
+/** Lines and areas, points left out; areas only; or areas only, or points only. */
+export type Wanted = "shapes" | "areas" | "areas or points";
 const NAME_LENGTH = 200;
 
 /** A file that was read: its text as the service gets it, and its shapes as a map draws them. */
@@ -25,8 +34,8 @@ export class UnusableFile extends Error {}
 
 type Feature = Backdrop["features"][number];
 
-/** Read a file; with `areas` its shapes must be areas, as those of city limits and districts are. */
-export async function readShapes(file: File, { areas = false } = {}): Promise<ShapeFile> {
+/** Read a file; districts are areas, and the area of a campaign is areas too, or points. */
+export async function readShapes(file: File, wanted: Wanted = "shapes"): Promise<ShapeFile> {
   if (file.size > MOST_BYTES) throw new UnusableFile(say.tooLarge);
   const text = await file.text();
   let given: unknown;
@@ -35,12 +44,13 @@ export async function readShapes(file: File, { areas = false } = {}): Promise<Sh
   } catch {
     throw new UnusableFile(say.noJson);
   }
-  return { name: file.name, text, shapes: shapesOf(given, areas) };
+  return { name: file.name, text, shapes: shapesOf(given, wanted) };
 }
 
-/** The lines and areas of parsed GeoJSON. */
-export function shapesOf(given: unknown, areas: boolean): Backdrop {
+/** The shapes of parsed GeoJSON. */
+export function shapesOf(given: unknown, wanted: Wanted): Backdrop {
   const features: Feature[] = [];
+  const kinds = new Set<boolean>(); // whether points
   let positions = 0;
   const waiting: [unknown, unknown][] = [[given, undefined]];
   while (waiting.length) {
@@ -54,15 +64,17 @@ export function shapesOf(given: unknown, areas: boolean): Backdrop {
       for (let at = several.length - 1; at >= 0; at--) waiting.push([several[at], properties]);
     } else if (type === "Feature") {
       if (found["geometry"] !== null) waiting.push([found["geometry"], found["properties"]]);
-    } else if (!LEFT_OUT.includes(type)) {
+    } else if (wanted === "areas or points" || !POINTS.includes(type)) {
       if (!Object.hasOwn(DEPTH, type)) throw new UnusableFile(say.noGeoJson);
-      if (areas && !AREAS.includes(type)) throw new UnusableFile(say.noArea);
+      const point = POINTS.includes(type);
+      if (wanted !== "shapes" && !point && !AREAS.includes(type)) throw new UnusableFile(missing(wanted));
+      if (kinds.add(point).size > 1) throw new UnusableFile(say.mixed);
       positions += countOf(found["coordinates"], DEPTH[type]!);
       if (positions > MOST_POSITIONS) throw new UnusableFile(say.tooMany);
       features.push({ properties: said(properties), geometry: { type, coordinates: found["coordinates"] } });
     }
   }
-  if (!features.length) throw new UnusableFile(areas ? say.noArea : say.nothing);
+  if (!features.length) throw new UnusableFile(missing(wanted));
   return { features };
 }
 
@@ -91,6 +103,15 @@ function countOf(part: unknown, depth: number): number {
   }
   if (!part.length) throw new UnusableFile(say.noGeoJson);
   return part.reduce((sum: number, each: unknown) => sum + countOf(each, depth - 1), 0);
+}
+
+function missing(wanted: Wanted): string {
+  return { shapes: say.nothing, areas: say.noArea, "areas or points": say.noAreaNorPoint }[wanted];
+}
+
+/** Whether the shapes are places, and no areas. */
+export function arePoints({ features }: Backdrop): boolean {
+  return POINTS.includes(features[0]!.geometry.type);
 }
 
 function said(properties: unknown): Feature["properties"] {

@@ -1,10 +1,10 @@
 /** A region of a map, drawn by the reader, and its share of the people with an interval of its own. */
 
 import { useRef, useState } from "preact/hooks";
-import type { TangentPlane } from "../../../sdk/src/plane.ts";
 import { number, percent } from "../texts/language.ts";
 import type { Rectangle } from "./canvas.ts";
-import { say } from "./texts.ts";
+import type { AnyCells } from "./places.ts";
+import { say, wordsFor } from "./texts.ts";
 
 /** What the service says of regions, in their order. */
 export interface RegionShares {
@@ -28,9 +28,10 @@ export interface Region {
   readonly selecting: boolean;
   readonly selected: Rectangle | undefined;
   readonly words: string;
-  readonly known: boolean;
+  /** What is to be known about the interval, where there is one. */
+  readonly note: string;
   toggle(): void;
-  choose(rectangle: Rectangle, plane: TangentPlane): void;
+  choose(rectangle: Rectangle, cells: AnyCells): void;
 }
 
 /** `ask` asks the service about a GeoJSON shape, and `inWords` tells what came instead of an answer. */
@@ -38,17 +39,18 @@ export function useRegion(ask: (zone: object) => Promise<RegionShares>, inWords:
   const [selecting, setSelecting] = useState(false);
   const [selected, setSelected] = useState<Rectangle>();
   const [words, setWords] = useState("");
-  const [known, setKnown] = useState(false);
+  const [note, setNote] = useState("");
   const latest = useRef(0);
   const toggle = (): void => {
     latest.current++;
     setSelected(undefined);
-    setKnown(false);
+    setNote("");
     setSelecting(!(selecting || selected));
     setWords(selecting || selected ? "" : say.selecting);
   };
-  const choose = (rectangle: Rectangle, plane: TangentPlane): void => {
+  const choose = (rectangle: Rectangle, cells: AnyCells): void => {
     const turn = ++latest.current;
+    const words = wordsFor(cells);
     setSelected(rectangle);
     setSelecting(false);
     setWords(say.regionWait);
@@ -60,17 +62,17 @@ export function useRegion(ask: (zone: object) => Promise<RegionShares>, inWords:
       [west, north],
       [west, south],
     ] as const;
-    const ring = corners.map((corner) => [...plane.toLatLng(corner)].reverse());
+    const ring = corners.map((corner) => [...cells.plane.toLatLng(corner)].reverse());
     ask({ type: "Polygon", coordinates: [ring] })
       .then(({ level, regions }) => {
         if (turn !== latest.current) return;
-        const { share, low, high, cells } = regions[0]!;
-        setWords(say.region(percent(share), percent(low), percent(high), percent(level), number(cells, 9)));
-        setKnown(true);
+        const { share, low, high, cells: inside } = regions[0]!;
+        setWords(words.region(percent(share), percent(low), percent(high), percent(level), number(inside, 9)));
+        setNote(words.regionNote);
       })
       .catch((error: unknown) => turn === latest.current && setWords(inWords(error)));
   };
-  return { selecting, selected, words, known, toggle, choose };
+  return { selecting, selected, words, note, toggle, choose };
 }
 
 export function RegionButton({ region: { selecting, selected, toggle } }: { region: Region }) {
@@ -81,11 +83,11 @@ export function RegionButton({ region: { selecting, selected, toggle } }: { regi
   );
 }
 
-export function RegionWords({ region: { words, known } }: { region: Region }) {
+export function RegionWords({ region: { words, note } }: { region: Region }) {
   return (
     <p aria-live="polite" class="region">
       {words}
-      {known && <span class="small soft"> {say.regionNote}</span>}
+      {note && <span class="small soft"> {note}</span>}
     </p>
   );
 }

@@ -2,21 +2,21 @@
 
 import { useRef, useState } from "preact/hooks";
 import { say } from "./file_texts.ts";
-import { readShapes, type ShapeFile, UnusableFile } from "./read_shapes.ts";
+import { readShapes, type ShapeFile, UnusableFile, type Wanted } from "./read_shapes.ts";
 
 export interface ShapeFileProps {
   readonly id: string;
   readonly label: string;
   readonly hint?: string;
-  /** Whether only areas will do. */
-  readonly areas?: boolean;
+  /** What the file may hold. */
+  readonly wanted?: Wanted;
   readonly chosen: ShapeFile | undefined;
   /** What the service says against it. */
   readonly refusal?: string | undefined;
   readonly onChosen: (file: ShapeFile | undefined) => void;
 }
 
-export function ShapeFileField({ id, label, hint, areas = false, chosen, refusal, onChosen }: ShapeFileProps) {
+export function ShapeFileField({ id, label, hint, wanted = "shapes", chosen, refusal, onChosen }: ShapeFileProps) {
   const input = useRef<HTMLInputElement>(null);
   const latest = useRef(0);
   const [over, setOver] = useState(false);
@@ -26,7 +26,7 @@ export function ShapeFileField({ id, label, hint, areas = false, chosen, refusal
     const turn = ++latest.current;
     setProblem("");
     try {
-      const read = await readShapes(file, { areas });
+      const read = await readShapes(file, wanted);
       if (turn === latest.current) onChosen(read);
     } catch (error) {
       if (turn !== latest.current) return;

@@ -183,7 +183,7 @@ function Participation() {
   const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
-      {made && <Made charge={made} fresh={fresh} flush={flush} />}
+      {made && <Made charge={made} {...{ rule, fresh, flush }} />}
       {rule && !made && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
@@ -277,7 +277,7 @@ function Proof({ fingerprint }: { fingerprint: string | undefined }) {
 
 /** For whoever asks: the letters of the papers. */
 function Numbers({ rule }: { rule: Rule }) {
-  const { numbers } = say;
+  const numbers = rule.onGrid ? say.numbers : { ...say.numbers, ...say.listed.numbers };
   const { epsilonPerKm, slackNats } = rule.promise;
   return (
     <details id="numbers">

@@ -5,7 +5,7 @@ import type { Backdrop } from "../map/backdrop.ts";
 import { degrees, distance, number } from "../texts/language.ts";
 import type { Cloud, Fix, Rule } from "./device.ts";
 import { Ground, PlaceMap } from "./place_map.tsx";
-import { say } from "./texts.ts";
+import { placeWords, say } from "./texts.ts";
 
 const PATIENCE_MS = 30_000;
 const words = say.place;
@@ -25,6 +25,7 @@ interface Shown {
 
 export function PlaceChoice({ which, rule, backdrop, fix, cloud, open, sent, choose }: Shown) {
   const ground = new Ground(rule);
+  const words = placeWords(rule);
   const chosen = fix && ground.placeOf(fix.lat, fix.lng);
   return (
     <section class="card stack" aria-labelledby={named(which, "place")}>
@@ -75,6 +76,7 @@ function titleOf(which: Shown["which"], sent: boolean): string {
 function FromHere({ fix, cloud, rule }: { fix: Fix; cloud: Cloud; rule: Rule }) {
   const most = 100 * cloud.shares.reduce((one, other) => Math.max(one, other), 0);
   const { accuracyKm } = fix;
+  const words = placeWords(rule);
   return (
     <>
       <p>

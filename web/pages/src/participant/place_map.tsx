@@ -4,10 +4,11 @@ import { TangentPlane } from "@geoveil/client";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Backdrop, drawOutlines, type Outline, outlinesOf, THIN } from "../map/backdrop.ts";
 import { drawCells, paletteOf } from "../map/cells.ts";
+import { type Shape, shapesAround } from "../map/places.ts";
 import { fitted, type Place, scaleBarKm, toPlace, toScreen, type View, zoomed } from "../map/view.ts";
 import { degrees, distance } from "../texts/language.ts";
 import type { Cloud, Rule } from "./device.ts";
-import { say } from "./texts.ts";
+import { placeWords, say } from "./texts.ts";
 
 const MARGIN = 10;
 const DEEPEST = 32;
@@ -18,7 +19,6 @@ const STEPS: Record<string, Place> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
 };
-const words = say.place;
 
 /** Degrees and kilometres of a rule's map. */
 export class Ground {
@@ -66,6 +66,8 @@ interface Shown {
 export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) {
   const ground = useMemo(() => new Ground(rule), [rule]);
   const outlines = useMemo(() => ground.outlines(backdrop), [ground, backdrop]);
+  const shapes = useMemo(() => (rule.onGrid ? undefined : shapesAround(rule.east, rule.north, rule.cellKm)), [rule]);
+  const words = placeWords(rule);
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
@@ -81,7 +83,7 @@ export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) 
   }, []);
   useEffect(() => setView(undefined), [whole]);
   useEffect(() => {
-    if (view && canvas.current) paint(canvas.current, view, rule, cloud, outlines, ground);
+    if (view && canvas.current) paint(canvas.current, view, { ...rule, shapes }, cloud, outlines, ground);
   }, [view, rule, cloud, outlines, dark]);
 
   const zoom = (times: number): void => {
@@ -121,7 +123,7 @@ export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) 
         {...drag}
       >
         <canvas ref={canvas} aria-hidden="true" />
-        {view && <Overlay view={view} rule={rule} place={place} sent={sent} ground={ground} />}
+        {view && <Overlay {...{ view, rule, place, sent, ground, shapes }} />}
         {choose && !place && view && <p class="map-hint">{words.tap}</p>}
       </div>
       <div class="map-tools">
@@ -143,7 +145,13 @@ function Overlay({
   place,
   sent,
   ground,
-}: Omit<Shown, "backdrop" | "cloud" | "choose"> & { view: View; ground: Ground }) {
+  shapes,
+}: Omit<Shown, "backdrop" | "cloud" | "choose"> & {
+  view: View;
+  ground: Ground;
+  shapes: readonly Shape[] | undefined;
+}) {
+  const words = say.place;
   const barKm = scaleBarKm(view, Math.min(140, view.width / 3));
   const bar = barKm * view.pixelsPerKm;
   const at = place && toScreen(view, place);
@@ -155,7 +163,11 @@ function Overlay({
     <svg class="map-over" viewBox={`0 0 ${width} ${height}`} width={width} height={height} aria-hidden="true">
       {cell && (
         <g class="map-sent">
-          <rect x={cell[0] - side / 2} y={cell[1] - side / 2} width={side} height={side} rx={2} />
+          {shapes ? (
+            <polygon points={shapes[sent!]!.map((corner) => toScreen(view, corner).join()).join(" ")} />
+          ) : (
+            <rect x={cell[0] - side / 2} y={cell[1] - side / 2} width={side} height={side} rx={2} />
+          )}
           <text
             x={Math.min(Math.max(cell[0], 40), width - 40)}
             y={cell[1] < 50 ? cell[1] + side / 2 + 15 : cell[1] - side / 2 - 6}
@@ -245,7 +257,7 @@ function within(view: View, place: Place): boolean {
 function paint(
   canvas: HTMLCanvasElement,
   view: View,
-  rule: Rule,
+  rule: Rule & { readonly shapes: readonly Shape[] | undefined },
   cloud: Cloud | undefined,
   outlines: readonly Outline[],
   ground: Ground,

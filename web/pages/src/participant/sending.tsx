@@ -30,9 +30,11 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
         <>
           <h3>{words.leaves}</h3>
           <ul class="list">
-            {(rule.trips ? say.trip.leavesList : words.leavesList)(number(rule.east.length, 6)).map((line) => (
-              <li>{line}</li>
-            ))}
+            {(rule.trips ? say.trip : rule.onGrid ? words : say.listed.send)
+              .leavesList(number(rule.east.length, 6))
+              .map((line) => (
+                <li>{line}</li>
+              ))}
             {rule.slot && <li id="slot">{words.slot(rule.slot.name, number(rule.slot.of), rule.slot.zone)}</li>}
           </ul>
           <p>{words.notSent}</p>
@@ -95,22 +97,30 @@ export function Failed({ failure: { reason, detail, sent } }: { failure: Failure
   );
 }
 
+interface MadeOf {
+  readonly charge: Charge;
+  /** That of now, where it is known. */
+  readonly rule: Rule | undefined;
+  readonly fresh: boolean;
+  readonly flush: () => void;
+}
+
 /** The report that was made, now or on an earlier visit. */
-export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean; flush: () => void }) {
+export function Made({ charge, rule, fresh, flush }: MadeOf) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     if (!fresh) return;
     title.current?.focus();
     performance.mark("receipt shown");
   }, [fresh]);
-  const { receipt } = say;
+  const receipt = rule?.onGrid ? say.receipt : { ...say.receipt, ...say.listed.receipt };
   const counted = charge.state === "acknowledged";
   return (
     <section class={`card stack receipt${counted ? " receipt-good" : ""}`} id="act" aria-labelledby="receipt">
       <h2 id="receipt" ref={title} tabIndex={-1}>
         {counted ? receipt.title : charge.state === "sent" ? words.waiting : words.refusedSent}
       </h2>
-      <p class="lead">{sentInWords(charge)}</p>
+      <p class="lead">{sentInWords(charge, receipt)}</p>
       <p>
         {charge.to
           ? say.trip.where(degrees(charge.lat, charge.lng), degrees(charge.to.lat, charge.to.lng))
@@ -140,10 +150,9 @@ export function Made({ charge, fresh, flush }: { charge: Charge; fresh: boolean;
   );
 }
 
-/** What was sent: a square, with its slot where there is one, or the two of a trip. */
-function sentInWords({ cell, slot, to }: Charge): string {
-  const { receipt, trip } = say;
+/** What was sent: a square or a place, with its slot where there is one, or the two of a trip. */
+function sentInWords({ cell, slot, to }: Charge, receipt: typeof say.receipt): string {
   const sent = number(cell, 6);
-  if (to) return trip.cells(sent, number(to.cell, 6));
+  if (to) return say.trip.cells(sent, number(to.cell, 6));
   return slot === undefined ? receipt.cell(sent) : receipt.cellAndSlot(sent, String(slot));
 }

@@ -174,6 +174,37 @@ export const say = texts(
       round: (round: number) => `round ${round}`,
     },
 
+    /** Where reports name one of a list of places, or of hexagons, instead of a square. */
+    listed: {
+      place: {
+        how: "Choose a place. The map shows how often each place of the campaign would be reported from there; the stronger the colour, the more often. One of them is drawn at random, in your browser.",
+        map: "Map of the campaign. Arrow keys move the place by a quarter of the way between two places of the campaign, with Shift by four times that way.",
+        half: (half: string, most: string) =>
+          `of 100 reports about 50 name a place within ${half}, about 90 one within ${most}.`,
+        most: (percent: string) => `The place that is named most often: ${percent} of 100.`,
+        sentHow: "The place with the thick edge. The others are all that might have been drawn.",
+        tooCoarse: (accuracy: string, apart: string) =>
+          `Your browser knows where you are only to within ${accuracy}, and the places of the campaign are about ${apart} apart. Such a report would spoil the map. Measure again, or choose on the map.`,
+      },
+      send: {
+        leavesList: (places: string) => [
+          `the number of one place out of ${places}, drawn at random`,
+          "a random number, so that it is counted once",
+          "the fingerprint of the rule it was drawn by, the same for everybody",
+        ],
+      },
+      receipt: {
+        cell: (place: string) => `Place ${place} was sent. Nothing else left your browser.`,
+        cellAndSlot: (place: string, slot: string) =>
+          `Place ${place} and slot ${slot} of time were sent. Nothing else left your browser.`,
+        where: (place: string) => `It lies at ${place}. It was drawn at random.`,
+      },
+      numbers: {
+        cells: "Places",
+        cellsValue: (places: string, apart: string) => `${places}, about ${apart} apart`,
+      },
+    },
+
     ledger: {
       title: "What was ever sent from here",
       where: (host: string) => `From this browser to ${host}. The list is kept in this browser only.`,
@@ -184,7 +215,7 @@ export const say = texts(
         `All ${reports} together: between two places 200 m apart, for somebody who does not move, a guess is right at most ${guessed} times in 100.`,
       day: "Day",
       campaign: "Campaign",
-      cell: "Square",
+      cell: "Reported",
       cost: "Cost per km",
       state: "State",
       states: { sent: "not confirmed", acknowledged: "counted", refused: "refused" },
@@ -386,6 +417,36 @@ export const say = texts(
       round: (round: number) => `Runde ${round}`,
     },
 
+    listed: {
+      place: {
+        how: "Wählen Sie einen Ort. Die Karte zeigt, wie oft jeder Ort der Kampagne von dort gemeldet würde; je kräftiger die Farbe, desto öfter. Einer davon wird in Ihrem Browser nach dem Zufall gezogen.",
+        map: "Karte der Kampagne. Pfeiltasten verschieben den Ort um ein Viertel des Wegs zwischen zwei Orten der Kampagne, mit Umschalt um das Vierfache dieses Wegs.",
+        half: (half: string, most: string) =>
+          `von 100 Meldungen nennen etwa 50 einen Ort innerhalb von ${half}, etwa 90 einen innerhalb von ${most}.`,
+        most: (percent: string) => `Der am häufigsten genannte Ort: ${percent} von 100.`,
+        sentHow: "Der Ort mit dem dicken Rand. Die anderen sind alle, die hätten gezogen werden können.",
+        tooCoarse: (accuracy: string, apart: string) =>
+          `Ihr Browser weiß nur auf ${accuracy} genau, wo Sie sind, und die Orte der Kampagne liegen etwa ${apart} auseinander. Eine solche Meldung verdürbe die Karte. Messen Sie noch einmal, oder wählen Sie auf der Karte.`,
+      },
+      send: {
+        leavesList: (places: string) => [
+          `die Nummer eines von ${places} Orten, nach dem Zufall gezogen`,
+          "eine Zufallszahl, damit sie einmal gezählt wird",
+          "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
+        ],
+      },
+      receipt: {
+        cell: (place: string) => `Ort ${place} wurde gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        cellAndSlot: (place: string, slot: string) =>
+          `Ort ${place} und Zeitabschnitt ${slot} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
+        where: (place: string) => `Er liegt bei ${place}. Er wurde nach dem Zufall gezogen.`,
+      },
+      numbers: {
+        cells: "Orte",
+        cellsValue: (places: string, apart: string) => `${places}, etwa ${apart} auseinander`,
+      },
+    },
+
     ledger: {
       title: "Was von hier je gesendet wurde",
       where: (host: string) => `Von diesem Browser an ${host}. Die Liste liegt nur in diesem Browser.`,
@@ -396,7 +457,7 @@ export const say = texts(
         `Alle ${reports} zusammen: Zwischen zwei Orten im Abstand von 200 m wird, wer sich nicht bewegt, höchstens ${guessed} von 100 Mal richtig geraten.`,
       day: "Tag",
       campaign: "Kampagne",
-      cell: "Feld",
+      cell: "Gemeldet",
       cost: "Kosten je km",
       state: "Stand",
       states: { sent: "nicht bestätigt", acknowledged: "gezählt", refused: "abgelehnt" },
@@ -467,3 +528,8 @@ export const say = texts(
     reasons: GERMAN_REASONS,
   },
 );
+
+/** The words about places on the map of a rule: squares, or a list of places. */
+export function placeWords({ onGrid }: { readonly onGrid: boolean }): typeof say.place {
+  return onGrid ? say.place : { ...say.place, ...say.listed.place };
+}

@@ -1,0 +1,1 @@
+ALTER TABLE round DROP COLUMN around;
