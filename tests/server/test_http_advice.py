@@ -125,7 +125,8 @@ def test_of_trips_it_says_that_they_cost_twice_and_nothing_of_an_error() -> None
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("box", {"box": [1, 2, 1, 2]}),
-    ("cell_km", {"cell_km": 0.02}),
+    ("cell_km", {"cell_km": 0.015}),
+    ("epsilon_per_km", {"epsilon_per_km": 17.0, "cell_km": 0.5}),
     ("cell_km", {"trips": True, "cell_km": 0.25}),
     ("cell_km", {"cell_km": -1.0}),
     ("camouflage", {"camouflage": 2.0}),
@@ -150,6 +151,10 @@ def test_a_refusal_names_the_setting_it_is_about(service: InProcess) -> None:
         assert answer.json()["field"] == field, changes
         made = ask(service, "POST", "/api/campaigns", json={**QUESTION, "name": "x"} | changes)
         assert made.json() == answer.json()
+    # a campaign of so many cells waits for city limits; without them there is nothing to say about it
+    answer = ask(service, "POST", "/api/advice", json=QUESTION | {"cell_km": 0.02})
+    assert answer.json()["field"] == "cell_km"
+    assert "or city limits that leave no more" in answer.json()["detail"]
     answer = ask(service, "POST", "/api/advice", json=QUESTION | {"mask": "AAAA"})
     assert answer.json()["field"] == "mask"
 

@@ -109,7 +109,7 @@ def test_a_campaign_of_many_cells_says_that_it_is_being_prepared(campaigns: Camp
     state = campaigns.state("paris")
     assert (state["state"], state["round"]) == ("preparing", 0)
     assert (state["mechanism"], state["expires"]) == (None, None)
-    assert state["preparation"] == {"round": 1, "problem": None}
+    assert state["preparation"] == {"round": 1, "problem": None, "needs_area": False}
     for ask in (campaigns.mechanism, campaigns.close, campaigns.next_round):
         with raises_problem("campaign-preparing", "try again later"):
             ask("paris")
@@ -237,7 +237,8 @@ def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
         campaigns.clock.now += 1  # type: ignore[attr-defined]
     assert told == ["preparation-failed"] * MOST_FAILURES + ["preparation-given-up"]
     assert campaigns.preparations.waiting() == []
-    assert campaigns.state("paris")["preparation"] == {"round": 1, "problem": GIVEN_UP}
+    said = {"round": 1, "problem": GIVEN_UP, "needs_area": False}
+    assert campaigns.state("paris")["preparation"] == said
     assert watched.worker.stop(PATIENCE_S)
 
 
@@ -361,10 +362,62 @@ def test_what_travels_to_the_process_is_plain() -> None:
 # --- Bounds
 
 
-def test_a_box_has_at_most_65536_cells() -> None:
-    campaign_settings(box=(48.0, 2.0, 50.2, 5.2)).problems()
-    with pytest.raises(InvalidInput, match="2 to 65,536 cells, not 87,009"):
-        campaign_settings(box=(48.0, 1.2, 50.6, 5.2)).problems()
+def test_a_box_has_at_most_twice_the_cells_that_city_limits_may_leave() -> None:
+    assert not campaign_settings(box=(48.0, 2.0, 50.2, 5.2)).needs_area
+    wide = campaign_settings(box=(48.0, 1.2, 50.6, 5.2))
+    wide.problems()
+    assert wide.needs_area
+    with pytest.raises(
+        InvalidSetting, match=r"up to 131,072 of which .* no more, not 132,"
+    ) as refusal:
+        campaign_settings(box=(48.0, 0.2, 51.15, 5.2)).problems()
+    assert refusal.value.field == "cell_km"
+
+
+@pytest.fixture
+def few_in_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty cells are as many as a mechanism has, and Paris has more."""
+    monkeypatch.setattr("geoveil.server.drawn_area.MOST_CELLS", 30)
+    monkeypatch.setattr("geoveil.server.settings_of_campaign.MOST_CELLS", 30)
+
+
+@pytest.mark.parametrize("at_once", [40, 20])
+def test_a_box_of_too_many_cells_waits_for_city_limits(
+    few_in_a_mechanism: None, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", 20)
+    campaigns = waiting_campaigns()
+    assert campaigns.settings("paris").grid.size > 40
+    state = campaigns.state("paris")
+    assert (state["state"], state["preparation"]["needs_area"]) == ("preparing", True)
+    assert campaigns.preparations.waiting() == [], "nothing is made, and nothing is refused"
+    with raises_problem("campaign-preparing", "waits for the city limits"):
+        campaigns.mechanism("paris")
+    assert campaigns.tick() == []
+    corners = [(2.28, 48.82), (2.41, 48.82), (2.41, 48.89), (2.28, 48.89), (2.28, 48.82)]
+    everywhere = Outline("everywhere", ((np.array(corners),),))
+    with pytest.raises(InvalidInput, match="the area must leave at most 30 cells of 1 km, not"):
+        campaigns.draw("paris", [everywhere])
+    assert campaigns.preparations.waiting() == []
+    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", at_once)
+    campaigns.draw("paris", [WEST])
+    assert 20 < MaskedGrid.covered(campaigns.settings("paris").grid, [WEST]).size <= 30
+    if at_once == 20:  # many, so that the worker makes the mechanism
+        campaigns.clock.now += 2  # type: ignore[attr-defined]
+        assert campaigns.state("paris")["preparation"]["needs_area"] is False
+        prepared(campaigns)
+    (document,) = read_kept(campaigns.mechanism("paris").document)
+    assert 20 < document.area.size <= 30
+    campaigns.clock.now += 2  # type: ignore[attr-defined]
+    assert campaigns.state("paris")["state"] == "open"
+
+
+def test_a_campaign_that_is_deleted_meanwhile_is_not_prepared(few_in_a_mechanism: None) -> None:
+    campaigns = waiting_campaigns()
+    kept = campaigns._store.preparations()
+    campaigns.delete("paris")
+    campaigns._store.preparations = lambda: kept  # type: ignore[method-assign]
+    assert campaigns.preparations.waiting() == []
 
 
 def test_promises_times_cells_are_bounded() -> None:

@@ -44,7 +44,7 @@ def test_the_body_of_the_interface_page_is_read() -> None:
         {"box": (48.9, 2.2, 48.8, 2.4)}, {"box": (48.8, 2.2, 48.8, 2.4)}, {"box": (0.0, 0.0, 50.0, 9.0)},
         {"box": (math.nan, 2.2, 48.9, 2.4)}, {"box": (89.0, 0.0, 90.0, 10.0)},
         {"cell_km": 0.0}, {"cell_km": -1.0}, {"cell_km": math.nan}, {"cell_km": math.inf},
-        {"cell_km": 0.02}, {"cell_km": 50.0},
+        {"cell_km": 0.015}, {"cell_km": 50.0},
         {"epsilon_per_km": 0.0}, {"epsilon_per_km": 1e9}, {"epsilon_per_km": math.nan},
         {"camouflage": -0.01}, {"camouflage": 1.01}, {"most_leverage": 0.9},
         {"round_size": 0}, {"round_size": 99}, {"round_size": 10**30}, {"minimum_reports": 0},

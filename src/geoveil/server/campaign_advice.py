@@ -16,9 +16,9 @@ from geoveil.campaign.outlook import Outlook, outlook
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError
 from geoveil.position.positional import Placed
-from geoveil.server.drawn_area import space_of
+from geoveil.server.drawn_area import checked_area, space_of
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
-from geoveil.space import MaskedGrid, Points
+from geoveil.space import MOST_CELLS, MaskedGrid, Points
 
 Send = Callable[[Any], None]
 
@@ -42,9 +42,17 @@ class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_onl
         try:
             if self.places is not None:
                 return space_of(self, Points.from_dict(self.places))
-            if self.mask is None:
+            if self.mask is not None:
+                return checked_area(
+                    MaskedGrid.from_dict({**self.grid.to_dict(), "mask": self.mask})
+                )
+            if not self.needs_area:
                 return self.grid
-            return MaskedGrid.from_dict({**self.grid.to_dict(), "mask": self.mask})
+            raise InvalidSetting(
+                "cell_km",
+                f"the box ({self.grid.size:,} cells) must have at most {MOST_CELLS:,}, or city limits that "
+                "leave no more",
+            )
         except InvalidSetting:
             raise
         except GeoveilError as problem:

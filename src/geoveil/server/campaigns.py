@@ -200,7 +200,7 @@ class Campaigns:
         every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
         concluded = self._store.rounds_concluded(campaign)
         waits = preparing.described_preparation(
-            self._store.preparation(campaign), ended=record.state == "ended"
+            self._store.preparation(campaign), settings, ended=record.state == "ended"
         )
         state = conclusions.described(record, settings, every, latest, concluded, int(now), waits)
         with self._lock:  # what was read before a change, or before another's look, is not kept
@@ -420,7 +420,7 @@ class Campaigns:
     def _prepared(self, campaign: str) -> RoundRecord:
         """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
         if self._record(campaign).state != "ended":
-            preparing.check_prepared(self._store.preparation(campaign))
+            preparing.check_prepared(self._store.preparation(campaign), self.settings(campaign))
         return self._look(campaign)
 
     def _forget(self, campaign: str) -> None:

@@ -16,7 +16,7 @@ from geoveil.position.positional import on_one_lattice
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
 from geoveil.server.shapes import POINTS, geometries_of, read_regions
-from geoveil.space import MATRIX_LIMIT, Box, MaskedGrid, Points
+from geoveil.space import MATRIX_LIMIT, MOST_CELLS, Box, MaskedGrid, Points
 from geoveil.space.outline import Outline
 
 MOST_PLACES = MATRIX_LIMIT
@@ -115,7 +115,7 @@ def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Point
             "leave the area as it is, or make a campaign without trips",
         )
     if not isinstance(drawn, Points):
-        return MaskedGrid.covered(settings.grid, drawn)
+        return checked_area(MaskedGrid.covered(settings.grid, drawn))
     settings.check_counts(drawn.size, "places")
     lat, lng = drawn.centres_latlng()
     outside = np.flatnonzero(~_in_box(Box.from_list(settings.box), lat, lng))
@@ -124,6 +124,16 @@ def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Point
             f"places must lie in the box of the campaign; that at position {outside[0]} does not"
         )
     return drawn
+
+
+def checked_area(space: MaskedGrid) -> MaskedGrid:
+    """The cells that city limits leave, unless they are more than a mechanism is made for."""
+    if space.size > MOST_CELLS:
+        raise InvalidInput(
+            f"the area must leave at most {MOST_CELLS:,} cells of {space.cell_km:g} km, not {space.size:,}; "
+            "choose larger cells or a smaller area"
+        )
+    return space
 
 
 def _in_box(box: Box, lat: FloatArray, lng: FloatArray) -> Any:

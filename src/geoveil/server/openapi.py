@@ -205,10 +205,14 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Preparation(msgspec.Struct, frozen=True):
-    """A round whose mechanism is being made, or the reason why it cannot be."""
+    """A round whose mechanism is being made, or the reason why it cannot be.
+
+    ``needs_area``: its box has more cells than a mechanism is made for, and waits for city limits.
+    """
 
     round: int
     problem: str | None
+    needs_area: bool
 
 
 class State(msgspec.Struct, frozen=True):

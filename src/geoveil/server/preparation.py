@@ -91,25 +91,33 @@ def wanted_area(campaign: str, number: int, space: Placed) -> PreparationRecord:
     return PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
 
 
+def lacks_area(wanted: PreparationRecord, settings: CampaignSettings) -> bool:
+    """Whether there are more cells than a mechanism is made for until an operator draws city limits."""
+    return not wanted.space and settings.needs_area
+
+
 def described_preparation(
-    wanted: PreparationRecord | None, *, ended: bool
+    wanted: PreparationRecord | None, settings: CampaignSettings, *, ended: bool
 ) -> dict[str, Any] | None:
-    """What everybody may know: that a round is being prepared, or why it cannot be.
+    """What everybody may know: that a round is being prepared, what it waits for, or why it cannot be.
 
     Of a campaign that its operator ended meanwhile there is nothing to say.
     """
     if wanted is None or (ended and not wanted.problem):
         return None
-    return {"round": wanted.round, "problem": wanted.problem or None}
+    lacks = lacks_area(wanted, settings)
+    return {"round": wanted.round, "problem": wanted.problem or None, "needs_area": lacks}
 
 
-def check_prepared(wanted: PreparationRecord | None) -> None:
+def check_prepared(wanted: PreparationRecord | None, settings: CampaignSettings) -> None:
     """Raise ``campaign-preparing`` where a campaign waits for its mechanism."""
-    if wanted is not None and not wanted.problem:
-        raise Problem(
-            "campaign-preparing",
-            "the mechanism of this campaign is being made, which takes a minute or more; try again later",
-        )
+    if wanted is None or wanted.problem:
+        return
+    if lacks_area(wanted, settings):
+        sentence = "this campaign waits for the city limits that its operator draws"
+    else:
+        sentence = "the mechanism of this campaign is being made, which takes a minute or more"
+    raise Problem("campaign-preparing", f"{sentence}; try again later")
 
 
 class Preparations:
@@ -125,8 +133,14 @@ class Preparations:
         self._store, self._clock, self._settings, self._forget = store, clock, settings, forget
 
     def waiting(self) -> list[PreparationRecord]:
-        """What is to be prepared."""
-        return self._store.preparations()
+        """What can be prepared now; a box of too many cells waits for city limits."""
+        return [each for each in self._store.preparations() if self._can_begin(each)]
+
+    def _can_begin(self, wanted: PreparationRecord) -> bool:
+        try:
+            return not lacks_area(wanted, self._settings(wanted.campaign))
+        except Problem:  # deleted meanwhile
+            return False
 
     def claim(self, wanted: PreparationRecord, *, for_s: int, held_until_s: int = 0) -> int:
         """Take a preparation for a while, or have it longer: until when; 0 where another process has it."""

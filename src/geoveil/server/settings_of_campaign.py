@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from geoveil.campaign.campaign import MINIMUM_REPORTS
 from geoveil.campaign.rules import PromiseRule
+from geoveil.document.area import WIDEST_GRID
 from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import MOST_SLOTS, Every, Slots
@@ -173,6 +174,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         return Grid.from_box(south=south, west=west, north=north, east=east, cell_km=self.cell_km)
 
     @property
+    def needs_area(self) -> bool:
+        """Whether the box has more cells than a mechanism is made for: city limits must leave fewer."""
+        return self.grid.size > MOST_CELLS
+
+    @property
     def mechanism_s(self) -> int:
         """Validity of a document in whole seconds."""
         return round(self.mechanism_hours * 3600)
@@ -255,7 +261,7 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
         self._check_grid()
         self._check_steepness()
         self._check_slots()
-        self.check_counts(self.grid.size, "cells")
+        self.check_counts(min(self.grid.size, MOST_CELLS), "cells")
         if self.trips:
             self._check_trips()
 
@@ -349,11 +355,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             cells = self.grid.size
         except GeoveilError as problem:
             raise InvalidSetting("box", str(problem)) from None
-        if not 2 <= cells <= MOST_CELLS:
+        if not 2 <= cells <= WIDEST_GRID:
             raise InvalidSetting(
                 "cell_km",
-                f"the box must have 2 to {MOST_CELLS:,} cells, not {cells:,}; change the box or the size "
-                "of its cells",
+                f"the box must have 2 to {MOST_CELLS:,} cells, or up to {WIDEST_GRID:,} of which city limits "
+                f"leave no more, not {cells:,}; change the box or the size of its cells",
             )
 
 

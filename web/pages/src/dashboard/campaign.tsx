@@ -91,7 +91,11 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
           <Head state={state} live={live && !problem} />
           {state.preparation ? (
             <p class="card lead" role="status">
-              {state.preparation.problem ? say.notPrepared(state.preparation.problem) : say.preparing}
+              {state.preparation.problem
+                ? say.notPrepared(state.preparation.problem)
+                : state.preparation.needs_area
+                  ? say.needsArea
+                  : say.preparing}
             </p>
           ) : shown === undefined ? (
             <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>

@@ -37,7 +37,11 @@ export interface State {
   readonly published: boolean;
   readonly settings: CampaignSettings;
   /** A round whose mechanism is being made, or why it cannot be. */
-  readonly preparation: { readonly round: number; readonly problem: string | null } | null;
+  readonly preparation: {
+    readonly round: number;
+    readonly problem: string | null;
+    readonly needs_area: boolean;
+  } | null;
   readonly round: number;
   readonly mechanism: string | null;
   readonly expires: number | null;
