@@ -19,7 +19,7 @@ from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism.planar import PlanarGeometric
 from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded
-from geoveil.space import MOST_CELLS, Grid, Hexagons, MapSpace, MaskedGrid
+from geoveil.space import MOST_CELLS, Grid, Hexagons, MapSpace, MaskedGrid, Points
 from geoveil.space.outline import Outline
 
 _RUNS = 60
@@ -32,6 +32,7 @@ def areas() -> Iterator[Figure]:
     yield districts_of_many_cells()
     yield from coverage()
     yield from hexagons()
+    yield from places()
     yield from many_cells()
 
 
@@ -103,6 +104,19 @@ def hexagons() -> Iterator[Figure]:
         spent = process_time() - before
         name = f"error of hexagons, camouflage {camouflage:g}, over that of squares"
         yield Figure(name, spent, ours / theirs, "×", 1.2)
+
+
+def places() -> Iterator[Figure]:
+    """What it takes to design for a list of places 0.7 km apart, on no grid, at ε = 1 per km."""
+    for number, most_s in ((400, 10.0), (1024, 60.0)):
+        generator = np.random.default_rng(number)
+        side_km = 0.7 * np.sqrt(number)
+        lat, lng = 48.0 + generator.random(number) * side_km / 111.2, generator.random(number)
+        listed = Points(lat=lat, lng=2.0 + lng * side_km / 74.4)
+        before = process_time()
+        elastic(listed, epsilon_per_km=1.0, camouflage=0.5, between="positions")
+        spent = process_time() - before
+        yield Figure(f"design of {number:,} places, camouflage 0.5", spent, spent, "s", most_s)
 
 
 def many_cells() -> Iterator[Figure]:

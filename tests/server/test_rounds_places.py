@@ -14,8 +14,9 @@ import geoveil as gv
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.estimate.regions import members_of
-from geoveil.server import preparation
+from geoveil.server import conclusion, preparation
 from geoveil.server.campaigns import Campaigns
+from geoveil.server.conclusion import conclude
 from geoveil.server.drawn_area import read_area, space_of
 from geoveil.server.preparation import prepare
 from geoveil.server.questions import shares_of
@@ -71,7 +72,9 @@ def test_two_rounds_over_places(make: Callable[[], Points], tmp_path: Path) -> N
         areas.append(read_kept(record.document)[0].area.to_dict())
         assert (record.number, record.around) == (number, int(space.around))
         city.campaigns.close("paris")
-        city.work()
+        (work,) = city.due()
+        assert not work.large
+        assert city.campaigns.publish(work, conclude(work))
         store.close()  # as after a kill: nothing is known but what the store has
         store = city.store = open_store(address)
         city.campaigns = Campaigns(store, clock=city.clock)
@@ -167,6 +170,12 @@ def test_many_places_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     record = city.campaigns.mechanism("paris")
     assert (record.number, record.around) == (2, 1)
     assert read_kept(record.document)[0].area.size == space.size
+    people_at(city, space, 200, 2)
+    city.campaigns.close("paris")
+    (closing,) = city.due()
+    assert not closing.large
+    monkeypatch.setattr(conclusion, "MANY_PLACES", 8)
+    assert closing.large
 
 
 def test_an_expired_round_over_cells_is_renewed_with_them() -> None:

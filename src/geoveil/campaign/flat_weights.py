@@ -41,11 +41,12 @@ def flat_weights(centres: Centres, cone: RoundedCone, cell_km: float) -> FloatAr
 
     Among places the positions are those at every half cell (whole cell, where places are many) of the
     rectangle that have a place within a cell.
-    Cost: some hundred products with a matrix of 12 (or 3) entries for every two places.
+    Cost: one product of a matrix of about 12 (or 6) entries for every two places with itself, then some
+    hundred with one of an entry for every two.
     """
     if centres.lattice is not None:
         return flat_on_grid(centres, cone)
-    return _Around(centres, cone, cell_km).flat()
+    return _Around(centres, cone, cell_km, ways=0).flat()
 
 
 def least_loss_weights(
@@ -59,14 +60,17 @@ def least_loss_weights(
     quarter of one; in 32 directions of y. ``start`` are weights of a similar β, if any.
     Cost: at most a hundred times six products with such a matrix.
     """
-    around = _Around(centres, cone, cell_km)
+    around = _Around(centres, cone, cell_km, ways=_WAYS)
     return around.of_least_loss(around.flat() if start is None else start)
 
 
 class _Around:
-    """Positions around places, with k(x − y) and k·a_y/β for each position x (rows) and place y."""
+    """Positions around places, with k(x − y) and k·a_y/β for each position x (rows) and place y.
 
-    def __init__(self, centres: Centres, cone: RoundedCone, cell_km: float) -> None:
+    Without ``ways``, in which the loss is looked at, there are the positions near places only.
+    """
+
+    def __init__(self, centres: Centres, cone: RoundedCone, cell_km: float, *, ways: int) -> None:
         self._centres, self._cone, self._cell_km = centres, cone, cell_km
         pitch_km = cell_km * (0.5 if centres.size <= _FEW_PLACES else 1.0)
         tree = cKDTree(centres.points_km)
@@ -78,10 +82,11 @@ class _Around:
         near, far = tree.query(fine)[0] <= cell_km, tree.query(coarse)[0] > cell_km
         close = np.concatenate((centres.points_km, fine[near]))
         self._close = len(close)
-        self._places = np.concatenate((close, coarse[far], self._edge(along_km)))
+        beyond = (coarse[far], self._edge(along_km)) if ways else ()
+        self._places = np.concatenate((close, *beyond))
         size = len(self._places), centres.size
         self._near, self._east, self._north = (np.empty(size) for _ in range(3))
-        self._ways = np.zeros((2, len(self._places), _WAYS))
+        self._ways = np.zeros((2, len(self._places), ways))
         step = max(1, _ENTRIES // centres.size)
         for start in range(0, len(self._places), step):
             self._fill(slice(start, start + step))
@@ -105,6 +110,8 @@ class _Around:
         east, north = steep * away[..., 0], steep * away[..., 1]
         self._near[part] = slopes.value
         self._east[part], self._north[part] = slopes.value * east, slopes.value * north
+        if not self._ways.shape[-1]:
+            return
         # of the centres in every direction, the one whose slope is steepest
         turn = (np.arctan2(north, east) / (2.0 * np.pi) + 0.5) * _WAYS
         way, size = np.minimum(turn.astype(np.int64), _WAYS - 1), np.hypot(east, north)
@@ -119,19 +126,17 @@ class _Around:
     def flat(self) -> FloatArray:
         """By least squares: Z = 1 and ∇Z = 0 at the positions near places."""
         mean = 2.0 * np.pi / (self._cone.beta_per_km * self._cell_km) ** 2 + 1.0
-        parts = (
-            (self._near[: self._close], 1.0 / mean, 1.0),
-            (self._east[: self._close], _SLOPE_WEIGHT / mean, 0.0),
-            (self._north[: self._close], _SLOPE_WEIGHT / mean, 0.0),
-        )
+        near = self._near[: self._close]
+        squares = near.T @ near
+        for slope in (self._east[: self._close], self._north[: self._close]):
+            squares += _SLOPE_WEIGHT**2 * (slope.T @ slope)
+        squares /= mean**2
+        wanted = near.sum(axis=0) / mean
 
         def loss(weights: FloatArray) -> tuple[float, FloatArray]:
-            total, gradient = 0.0, np.zeros(weights.size)
-            for rows, scale, target in parts:
-                off = scale * (rows @ weights) - target
-                total += float(off @ off)
-                gradient += 2.0 * scale * (off @ rows)
-            return total, gradient
+            found = squares @ weights
+            value = float(weights @ found - 2.0 * (wanted @ weights)) + self._close
+            return value, 2.0 * (found - wanted)
 
         return _least(loss, self._centres.size)
 

@@ -41,6 +41,8 @@ LEVEL = 0.95
 """Of the intervals."""
 BLOCKS = (2, 4, 8)
 """Sides, in cells, of the blocks whose intervals are released beside those of cells."""
+MANY_PLACES = 512
+"""Of a list: more take long to design for."""
 LISTED = b'"kind":"centres"'
 """In documents whose cells are a list of places."""
 SLOW_CLOCKS_S = 300
@@ -76,9 +78,10 @@ class Work:
 
     @property
     def large(self) -> bool:
-        """Whether it takes long: more cells than a matrix is made of, or places, which are on no grid."""
-        listed = any(LISTED in document for document in self.documents.values())
-        return listed or self.settings.grid.size > MATRIX_LIMIT
+        """Whether it takes long: more cells than a matrix is made of, or many places on no grid."""
+        listed = [self.counts[each].size for each, kept in self.documents.items() if LISTED in kept]
+        most = max(listed, default=0)
+        return most > MANY_PLACES or (not listed and self.settings.grid.size > MATRIX_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

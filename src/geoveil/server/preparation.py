@@ -15,7 +15,7 @@ from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.position.positional import Placed
-from geoveil.server.conclusion import first_documents, opened, record_of
+from geoveil.server.conclusion import MANY_PLACES, first_documents, opened, record_of
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock
@@ -24,7 +24,7 @@ from geoveil.store import PreparationRecord, RoundRecord, Store
 
 AT_ONCE_CELLS = MATRIX_LIMIT
 """Up to so many cells a mechanism is made while the operator waits, in some seconds."""
-AT_ONCE_PLACES = 256
+AT_ONCE_PLACES = MANY_PLACES
 """Of a list of places, which are on no grid."""
 GIVEN_UP = "its mechanism could not be made; make another campaign of fewer cells"
 

@@ -111,7 +111,8 @@ test("city limits are seen on the map, leave so many cells, and hold from the fi
     ["{", /this one is no JSON/],
     [{ type: "Polygon", coordinates: [[["x"]]] }, /longitudes within/],
     [{ type: HOSTILE }, /no shape of it/],
-    [{ type: "Point", coordinates: [4.8, 45.7] }, /must hold areas/],
+    [{ type: "LineString", coordinates: ring(4.8, 45.7, 4.9, 45.8) }, /must hold areas .* or points/],
+    [{ type: "Point", coordinates: [4.8, 45.7] }, /must be at least 2/],
     [" ".repeat((4 << 20) + 1), /at most 4 MiB/],
     [{ type: "Polygon", coordinates: [[[4.8, 45.72], [4.86, 45.78], [4.86, 45.72], [4.8, 45.78], [4.8, 45.72]]] }, /must/],
     [{ type: "Polygon", coordinates: [[...ring(4.8, 45.7, 4.8, 45.7)]] }, /must/],
@@ -175,7 +176,7 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
 test("the form fits a phone in the dark with all of it open, and speaks German", async () => {
   const { page, close } = await operator(browser, service, "new", { ...PHONE, colorScheme: "dark", locale: "de-DE" });
   await page.getByText("Mehr: Wahl, Zeiten, Wege").click();
-  await page.getByText("Stadtgrenzen, Straßen und Küsten").click();
+  await page.getByText("Stadtgrenzen oder Orte, Straßen und Küsten").click();
   await page.getByRole("button", { name: "Versprechen hinzufügen" }).click();
   await page.getByLabel("Karten einzelner Zeiten").selectOption("week");
   expect(await page.getByLabel("Name der Zeit 2").inputValue()).toBe("Wochenende");

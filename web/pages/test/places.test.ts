@@ -90,7 +90,9 @@ test("a person takes part in a campaign over places, and sees which one was sent
   await page.locator("#send-now").click();
   await page.locator(".receipt-good").waitFor({ timeout: 60_000 });
   expect(await page.locator(".receipt").innerText()).toMatch(/Place [0-6] was sent/);
-  expect(await page.locator(".map-sent polygon").count()).toBe(1);
+  const sent = page.locator(".map-sent polygon");
+  expect(await sent.count()).toBe(1);
+  expect(await sent.evaluate((shape) => getComputedStyle(shape).fill)).toBe("none"); // only its edge
   expect(await findings(page)).toEqual([]);
   expect(await fits(page)).toBeLessThanOrEqual(0);
   expect(complaints).toEqual([]);

@@ -299,19 +299,19 @@ function Map({ state, round }: { state: State; round: number }) {
       )}
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={shows === "counts" ? undefined : drawn.estimate.interval?.level} />
-      <Behind estimate={drawn.estimate} />
+      <Behind estimate={drawn.estimate} words={wordsFor(estimated.cells)} />
       <Exports state={state} round={round} map={map} slot={slot ? times.slot : undefined} />
     </section>
   );
 }
 
-function Behind({ estimate }: { estimate: Estimate }) {
+function Behind({ estimate, words }: { estimate: Estimate; words: ReturnType<typeof wordsFor> }) {
   const lost = unknown(estimate);
   const apart = lost
-    ? say.notToldApart(number(lost, 9))
+    ? words.notToldApart(number(lost, 9))
     : estimate.distribution.length > LOOKED_FOR
-      ? say.notLooked
-      : say.toldApart;
+      ? words.notLooked
+      : words.toldApart;
   return (
     <details open>
       <summary>{say.words}</summary>

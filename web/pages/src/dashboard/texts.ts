@@ -64,9 +64,6 @@ export const say = texts(
     certificate: (nats: string) =>
       `Certificate: no other map explains the reports better by more than ${nats} nats a report.`,
     stopped: "It stopped here:",
-    toldApart: "The reports tell all cells apart.",
-    notToldApart: (cells: string) => `Of ${cells} cells the reports say nothing: their interval is everything.`,
-    notLooked: "Whether the reports tell all cells apart was not looked into: there are too many cells.",
     noBars: "Error bars are missing: there was no time to make them.",
     mechanism: "Certificate of the mechanism",
     mechanismWhy: "A public page that anybody can check in the browser.",
@@ -168,9 +165,6 @@ export const say = texts(
     certificate: (nats: string) =>
       `Zertifikat: Keine andere Karte erklärt die Meldungen um mehr als ${nats} Nat je Meldung besser.`,
     stopped: "Hier wurde angehalten:",
-    toldApart: "Die Meldungen unterscheiden alle Zellen.",
-    notToldApart: (cells: string) => `Über ${cells} Zellen sagen die Meldungen nichts: Ihr Intervall ist alles.`,
-    notLooked: "Ob die Meldungen alle Zellen unterscheiden, wurde nicht untersucht: Es sind zu viele.",
     noBars: "Fehlerbalken fehlen: Für sie war keine Zeit.",
     mechanism: "Zertifikat des Mechanismus",
     mechanismWhy: "Eine öffentliche Seite, die jeder im Browser nachprüfen kann.",

@@ -39,6 +39,9 @@ export const say = texts(
     region: (share: string, low: string, high: string, level: string, cells: string) =>
       `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${cells} cells).`,
     regionNote: "The interval is that of the region: the intervals of its cells do not add up.",
+    toldApart: "The reports tell all cells apart.",
+    notToldApart: (cells: string) => `Of ${cells} cells the reports say nothing: their interval is everything.`,
+    notLooked: "Whether the reports tell all cells apart was not looked into: there are too many cells.",
     ofSize: (cell: string) => `${cell} × ${cell}`,
     ofArea: (area: string) => `${area} km²`,
     rounded: {
@@ -55,6 +58,9 @@ export const say = texts(
       districtNote:
         "Every district in the shade of its people for each place in it. Its interval is its own: those of places do not add up.",
       nothing: "the reports say nothing about this place",
+      toldApart: "The reports tell all places apart.",
+      notToldApart: (places: string) => `Of ${places} places the reports say nothing: their interval is everything.`,
+      notLooked: "Whether the reports tell all places apart was not looked into: there are too many.",
       cell: "Place",
       place: "Where it is",
       rows: (from: string, to: string, all: string) => `Places ${from} to ${to} of ${all}, the largest first`,
@@ -103,6 +109,9 @@ export const say = texts(
     region: (share: string, low: string, high: string, level: string, cells: string) =>
       `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${cells} Zellen).`,
     regionNote: "Das Intervall gilt dem Gebiet: Die Intervalle seiner Zellen lassen sich nicht zusammenzählen.",
+    toldApart: "Die Meldungen unterscheiden alle Zellen.",
+    notToldApart: (cells: string) => `Über ${cells} Zellen sagen die Meldungen nichts: Ihr Intervall ist alles.`,
+    notLooked: "Ob die Meldungen alle Zellen unterscheiden, wurde nicht untersucht: Es sind zu viele.",
     ofSize: (cell: string) => `${cell} × ${cell}`,
     ofArea: (area: string) => `${area} km²`,
     rounded: {
@@ -119,6 +128,9 @@ export const say = texts(
       districtNote:
         "Jeder Bezirk im Ton seiner Menschen je Ort darin. Sein Intervall ist sein eigenes: Die der Orte lassen sich nicht zusammenzählen.",
       nothing: "die Meldungen sagen nichts über diesen Ort",
+      toldApart: "Die Meldungen unterscheiden alle Orte.",
+      notToldApart: (places: string) => `Über ${places} Orte sagen die Meldungen nichts: Ihr Intervall ist alles.`,
+      notLooked: "Ob die Meldungen alle Orte unterscheiden, wurde nicht untersucht: Es sind zu viele.",
       cell: "Ort",
       place: "Wo er liegt",
       rows: (from: string, to: string, all: string) => `Orte ${from} bis ${to} von ${all}, die größten zuerst`,
