@@ -12,7 +12,7 @@ from geoveil.arrays import FloatArray
 from geoveil.campaign.seed_round import held_to_seed
 from geoveil.channel.channel import Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate.held import held_below, held_within
+from geoveil.estimate.held import held_between, held_within
 
 TOWN = gv.Grid(rows=6, columns=6, cell_km=1.0)
 
@@ -99,28 +99,32 @@ def test_bounds_are_kept_and_the_nearest_is_found(size: int, seed: int) -> None:
 
 
 @given(st.integers(2, 30), st.integers(0, 10_000))
-def test_held_below_keeps_every_region_to_its_bound(size: int, seed: int) -> None:
+def test_held_between_keeps_every_region_to_its_bounds(size: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     theta, allowed = generator.dirichlet(np.full(size, 0.3), 2)
     regions = (generator.random((12, size)) < 0.4).astype(float)
-    most = regions @ allowed + 0.02
-    found = held_below(theta, regions, most, allowed)
+    least, most = regions @ allowed - 0.01, regions @ allowed + 0.02
+    found = held_between(theta, regions, least, most, allowed)
     assert found.sum() == pytest.approx(1.0)
     assert found.min() >= 0
     assert (regions @ found <= most + 1e-9).all()
-    free = held_below(theta, regions, np.ones(12), allowed)
+    assert (regions @ found >= least - 1e-9).all()
+    free = held_between(theta, regions, np.zeros(12), np.ones(12), allowed)
     np.testing.assert_allclose(free, theta, atol=1e-9)
 
 
-def test_held_below_is_the_nearest() -> None:
-    """As Karush, Kuhn and Tucker say: log θ'/θ is constant but for the regions that are full."""
+def test_held_between_is_the_nearest() -> None:
+    """As Karush, Kuhn and Tucker say: log θ'/θ is constant but for the regions at a bound."""
     theta = np.array([0.4, 0.3, 0.1, 0.1, 0.1])
     regions = np.array([[1.0, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 0]])
-    most = np.array([0.5, 0.3, 0.9])
-    found = held_below(theta, regions, most, np.full(5, 0.2))
+    least, most = np.array([0.0, 0.0, 0.2]), np.array([0.5, 0.3, 0.9])
+    allowed = np.array([0.2, 0.1, 0.1, 0.4, 0.2])
+    found = held_between(theta, regions, least, most, allowed)
     assert found[:2].sum() == pytest.approx(0.5, abs=1e-5)
     assert found[1:3].sum() <= 0.3 + 1e-5
     change = np.log(found / theta)
-    assert change[3] == pytest.approx(change[4], abs=1e-6)
-    assert (change[:2] <= change[3] + 1e-6).all()
-    assert change[2] <= change[3] + 1e-6
+    assert (change[:3] <= change[4] + 1e-5).all()
+    assert found[3] >= 0.2 - 1e-5
+    free = held_between(theta, regions, np.zeros(3), most, allowed)
+    change = np.log(free / theta)
+    assert change[3] == pytest.approx(change[4], abs=1e-5)

@@ -61,36 +61,45 @@ def held_within(distribution: FloatArray, low: FloatArray, high: FloatArray) -> 
     return np.asarray(found / found.sum())
 
 
-def held_below(
-    distribution: FloatArray, members: FloatArray, most: FloatArray, allowed: FloatArray
+def held_between(
+    distribution: FloatArray,
+    members: FloatArray,
+    least: FloatArray,
+    most: FloatArray,
+    allowed: FloatArray,
 ) -> FloatArray:
-    """The distribution in which no region has more than ``most``, nearest by Kullback–Leibler divergence.
+    """The nearest distribution, by Kullback–Leibler divergence, that gives each region least to most.
 
     ``members`` (regions, cells) are one where a cell is in a region. Law: Bregman's projections, one region
     at a time, each with a multiplier that a later sweep gives back as far as it may; then as far on the way
     from ``allowed``, which keeps to all bounds, as these let it.
 
     >>> pairs = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
-    >>> thirds = np.full(3, 1 / 3)
-    >>> held_below(np.array([0.6, 0.3, 0.1]), pairs, np.array([0.7, 0.7]), thirds).round(2).tolist()
+    >>> nothing, thirds = np.zeros(2), np.full(3, 1 / 3)
+    >>> most = np.array([0.7, 0.7])
+    >>> held_between(np.array([0.6, 0.3, 0.1]), pairs, nothing, most, thirds).round(2).tolist()
     [0.47, 0.23, 0.3]
     """
     found = np.maximum(distribution, _TINY)
-    lowered = np.zeros(len(members))  # the multipliers, ≥ 0
+    moved = np.zeros(len(members))  # what each region was multiplied by, its logarithm
     regions = [np.flatnonzero(row) for row in members]
+    lowest, highest = np.log(np.maximum(least, _TINY)), np.log(np.maximum(most, _TINY))
     for _ in range(_MOST_SWEEPS):
-        over = members @ found > most * (1 + _SETTLED)
-        if not over.any():
+        shares = members @ found
+        outside = (shares > most * (1 + _SETTLED)) | (shares < least * (1 - _SETTLED))
+        if not outside.any():
             break
-        for number in np.flatnonzero(over | (lowered > 0)).tolist():
+        for number in np.flatnonzero(outside | (moved != 0)).tolist():
             region = regions[number]
-            room = np.log(max(most[number], _TINY) / max(found[region].sum(), _TINY))
-            change = min(float(lowered[number]), float(room))
-            lowered[number] -= change
+            free = np.log(max(found[region].sum(), _TINY)) - moved[number]
+            target = min(max(free, float(lowest[number])), float(highest[number]))
+            change = target - free - moved[number]
+            moved[number] = target - free
             found[region] *= np.exp(change)
         found /= found.sum()
     away = members @ (found - allowed)
-    room_left = np.maximum(most - members @ allowed, 0.0)
-    beyond = away > room_left + 1e-12
-    shares = np.divide(room_left, away, out=np.ones_like(away), where=beyond)
+    there = members @ allowed
+    room = np.maximum(np.where(away > 0, most - there, there - least), 0.0)
+    beyond = np.abs(away) > room + 1e-12
+    shares = np.divide(room, np.abs(away), out=np.ones_like(away), where=beyond)
     return np.asarray(allowed + float(shares.min(initial=1.0)) * (found - allowed))

@@ -17,7 +17,7 @@ from geoveil.errors import TooLarge
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fakes import FakesRange, MapAndFakes, Suspect, honest_operator
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.held import held, held_below
+from geoveil.estimate.held import held, held_between
 from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 
@@ -25,8 +25,9 @@ LEVEL = 0.99
 """Of each end of the range of fakes: 99 in 100 lie above the fewest, and 99 in 100 below the most."""
 MOST_NAMED = 40
 """Reports that are named at one close, at most."""
-_MAY_RISE, _BARS_LEVEL = 0.1, 0.95
-"""Of the share that is taken out: a cell or block may be raised so far, sure or not; and of the bars."""
+_MAY_MOVE, _UNSURE = 0.1, 0.05
+"""Of the share that is taken out: a cell or block may move so far, sure or not; and the chance that
+anything said to be sure of any of them is not."""
 _MOST_TALLIES = 8
 _FIT_PRODUCTS, _MOST_PRODUCTS = 1_200_000_000, 300_000_000_000
 """Of one step of a fit, cells and suspects squared times reports: some 0.1 s on one core; and of all."""
@@ -134,7 +135,7 @@ class GuardedUpdate:
     fit map and fakes together (:class:`~geoveil.estimate.fakes.MapAndFakes`); name what stands out from
     both, up to ``most`` reports, and ask the alarm again about what is left. Then take out the *fewest* fakes
     that explain the reports, a one-sided 99 % bound, and estimate from the rest; where several are named, no
-    place is raised by that farther than is sure. Where honest people alone explain them, or where more
+    place is moved by that farther than is sure. Where honest people alone explain them, or where more
     stand out than may be named, nothing is taken out. ``most = 0`` only looks.
     Guarantee: fewer reports are taken out than there are fakes, but for one time in a hundred where the named
     are the guilty; without an alarm it is the plain update. Fakes that honest people could have sent
@@ -317,32 +318,33 @@ class _Inspection:
                 why_not = f"fewer than {self.guard.least} reports of a round would be left"
                 taken = _zeros(self.received)
         return Guarded(
-            self._unraised(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
+            self._moved_surely(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),
             tuple(dict.fromkeys([*self.known, *self.named])), why_not,
         )  # fmt: skip
 
-    def _unraised(self, taken: Sequence[IntArray]) -> Estimate:
-        """The estimate without the fewest fakes, no place raised farther than is sure.
+    def _moved_surely(self, taken: Sequence[IntArray]) -> Estimate:
+        """The estimate without the fewest fakes, no place moved farther than is sure.
 
         Where several reports are named the fakes are spread, and some may be where nothing shows them: they
-        would weigh more when the others are taken out. So a cell, or a cell with those around it, gets no
-        more than the plain estimate says and a tenth of what was taken out; or, if that
-        is more, the low end of its own bars, or the largest fall of one, which is about as far as the plain
-        estimate was moved.
+        would weigh more when the others are taken out. So a cell, or a cell with those around it, moves by
+        a tenth of what was taken out; or, if that is more, up to the low end of its own bars or down to the
+        high end, both wide enough for all places at once; or up by the largest fall of one,
+        which is about as far as the plain estimate was moved.
         """
         found = self._estimated(taken)
         if found is self.plain or len({*self.known, *self.named}) == 1:
             return found
-        share = sum(int(each.sum()) for each in taken) / self.plain.total
+        may = _MAY_MOVE * sum(int(each.sum()) for each in taken) / self.plain.total
         regions = cells_and_blocks(found.space)
         members = np.zeros((len(regions), found.space.size))
         for number, region in enumerate(regions):
             members[number, region] = 1.0
         before, after = (members @ each.distribution for each in (self.plain, found))
-        low, _ = found.errors.interval(_BARS_LEVEL, members)
-        most = np.maximum(before + _MAY_RISE * share, np.maximum(low, (before - after).max()))
-        nearest = held_below(found.distribution, members, most, self.plain.distribution)
-        words = "no place raised farther than is sure where others hold fakes"
+        low, high = found.errors.interval(1 - _UNSURE / len(regions), members)
+        least = np.minimum(before - may, high)
+        most = np.maximum(before + may, np.maximum(low, (before - np.maximum(after, least)).max()))
+        nearest = held_between(found.distribution, members, least, most, self.plain.distribution)
+        words = "no place moved farther than is sure where others hold fakes"
         return held(found, _less(self.received, taken), nearest, words)
 
     def given_up(self) -> Guarded:
