@@ -15,7 +15,8 @@ from geoveil.server.campaigns import (
     QUEUED_S,
     Campaigns,
 )
-from geoveil.server.conclusion import SLOW_CLOCKS_S, NothingToRelease, conclude, served
+from geoveil.server.conclusion import NothingToRelease, conclude
+from geoveil.server.round_documents import SLOW_CLOCKS_S, served
 from geoveil.store import RoundRecord
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any

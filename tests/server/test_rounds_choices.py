@@ -12,8 +12,9 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
-from geoveil.server.conclusion import conclude, served
+from geoveil.server.conclusion import conclude
 from geoveil.server.questions import recalled, shares_of
+from geoveil.server.round_documents import served
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings
 

@@ -24,9 +24,9 @@ from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server import preparation
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import first_documents
 from geoveil.server.logs import Trace
 from geoveil.server.preparation import GIVEN_UP, Prepared, Preparing, prepare
+from geoveil.server.round_documents import first_documents
 from geoveil.server.settings_of_campaign import InvalidSetting
 from geoveil.server.worker import CLAIM_S, MOST_FAILURES, Estimator, EstimatorFailed, Worker
 from geoveil.space import MaskedGrid
@@ -36,7 +36,7 @@ from server.live import Live, new_id
 from server.rounds_support import HOUR, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 WEST = Outline(
     "west",
     ((np.array([(2.28, 48.82), (2.34, 48.82), (2.34, 48.89), (2.28, 48.89), (2.28, 48.82)]),),),

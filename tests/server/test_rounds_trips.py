@@ -14,8 +14,9 @@ from flow_files import read_flows
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
-from geoveil.server.conclusion import Conclusion, NothingToRelease, served
+from geoveil.server.conclusion import Conclusion, NothingToRelease
 from geoveil.server.estimate_files import VIEWS
+from geoveil.server.round_documents import served
 from geoveil.server.trip_conclusion import conclude_trips, flow_file, side_of, table_of
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings, raises_problem

@@ -27,10 +27,11 @@ from geoveil.errors import InvalidFile
 from geoveil.server import preparation
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import SLOW_CLOCKS_S, Conclusion, Work, conclude
+from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.estimate_files import VIEWS, rendered
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.preparation import Preparing, prepare
+from geoveil.server.round_documents import SLOW_CLOCKS_S
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
     CLAIM_S,
@@ -51,7 +52,7 @@ from geoveil.store import ClosingRecord, StoreFailed
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """Longer than anything here takes; only a fault runs into it."""
 
 

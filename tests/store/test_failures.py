@@ -19,7 +19,7 @@ from geoveil.store.sqlite import SqliteStore
 from store.devices import assert_explained, device_id, start, upload
 from store.disk import Disk, FailingCall, remains
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 @pytest.fixture

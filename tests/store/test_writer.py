@@ -13,7 +13,7 @@ from geoveil.store import GroupWriter, Overloaded, StoreFailed, Upload
 from store.devices import start, totals, upload
 from store.memory import MemoryStore
 
-PATIENCE_S = 30
+PATIENCE_S = 300
 
 
 class GatedStore(MemoryStore):

@@ -12,6 +12,7 @@ import msgspec
 from geoveil.document.campaign_ids import new_id
 from geoveil.server import conclusion as conclusions
 from geoveil.server import preparation as preparing
+from geoveil.server import round_documents
 from geoveil.server.drawn_area import Drawn, space_of
 from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
@@ -82,8 +83,8 @@ class Campaigns:
         now = int(self.clock())
         first = None
         if preparing.at_once(settings.grid):
-            documents = conclusions.first_documents(settings, campaign, now)
-            first = conclusions.record_of(documents, settings, now)
+            documents = round_documents.first_documents(settings, campaign, now)
+            first = round_documents.record_of(documents, settings, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
         if not self._store.create_campaign(record, first):
             raise exists
@@ -109,9 +110,9 @@ class Campaigns:
         else:
             documents = tuple(
                 replace(document, round=number)
-                for document in conclusions.first_documents(settings, campaign, now, space)
+                for document in round_documents.first_documents(settings, campaign, now, space)
             )
-            following = conclusions.record_of(documents, settings, now)
+            following = round_documents.record_of(documents, settings, now)
             self._check_unreported(campaign)  # nobody has meanwhile
             if waits is None:
                 kept = self._store.replace_document(following, after=after, at_s=now)
@@ -392,7 +393,7 @@ class Campaigns:
         estimate = EstimateRecord(
             work.campaign, work.round, now, conclusion.reports, conclusion.body, conclusion.slots
         )
-        following = conclusion.following and conclusions.opened(
+        following = conclusion.following and round_documents.opened(
             conclusion.following, work.settings, now
         )
         published = self._store.publish(estimate, following)
@@ -444,7 +445,9 @@ class Campaigns:
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = int(self.clock())
-        ahead = current.opened_at_s > now + conclusions.SLOW_CLOCKS_S  # the clock was wrong then
+        ahead = (
+            current.opened_at_s > now + round_documents.SLOW_CLOCKS_S
+        )  # the clock was wrong then
         if (
             current.closed_at_s is not None
         ):  # nobody need wait for the estimate with a document of no use
@@ -462,7 +465,7 @@ class Campaigns:
     def _renew(self, current: RoundRecord, settings: CampaignSettings, number: int) -> None:
         """Open a round from now on with the mechanism of the last."""
         now = int(self.clock())
-        record = conclusions.renewed(current, settings, now, number)
+        record = round_documents.renewed(current, settings, now, number)
         self._store.replace_document(record, after=current.number, at_s=now)
         self._forget(current.campaign)
 
@@ -477,7 +480,7 @@ class Campaigns:
         """
         current, settings = self._look(closing.campaign), self.settings(closing.campaign)
         now = int(self.clock())
-        record = conclusions.renewed(current, settings, now, current.number + 1)
+        record = round_documents.renewed(current, settings, now, current.number + 1)
         given_up = self._store.give_up(closing.campaign, closing.round, record, at_s=now)
         self._forget(closing.campaign)
         return given_up

@@ -15,11 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from geoveil.errors import InvalidInput
 from geoveil.server import openapi as api
-from geoveil.server.conclusion import served
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.pages import HTML, PARTICIPANT
 from geoveil.server.problem import Problem, decode, tagged
+from geoveil.server.round_documents import served
 from geoveil.server.settings_of_campaign import CampaignSettings, refused
 from geoveil.store import Overloaded, StoreFailed
 

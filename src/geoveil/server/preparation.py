@@ -15,8 +15,9 @@ from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import InvalidInput
 from geoveil.position.positional import Placed
-from geoveil.server.conclusion import MANY_PLACES, first_documents, opened, record_of
+from geoveil.server.conclusion import MANY_PLACES
 from geoveil.server.problem import Problem
+from geoveil.server.round_documents import first_documents, opened, record_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.trusted_clock import Clock
 from geoveil.space import MATRIX_LIMIT, Points, space_from_dict

@@ -14,18 +14,10 @@ import numpy as np
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, read_kept, tag_of
-from geoveil.server.conclusion import (
-    LEVEL,
-    VERSION,
-    Conclusion,
-    NothingToRelease,
-    Work,
-    read_body,
-    record_of,
-    renewed_documents,
-)
+from geoveil.server.conclusion import LEVEL, VERSION, Conclusion, NothingToRelease, Work, read_body
 from geoveil.server.estimate_files import VIEWS
 from geoveil.server.problem import Problem
+from geoveil.server.round_documents import record_of, renewed_documents
 from geoveil.space import Grid, space_from_dict
 from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
