@@ -540,6 +540,32 @@ class TestDraws:
         assert drawn.region(range(20)).interval() == pytest.approx((1, 1))
 
     @pytest.mark.parametrize("name", MECHANISMS)
+    def test_those_of_some_regions_are_solved_without_draws(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tally = drawn_tally(MECHANISMS[name], 40_000, np.random.default_rng(5))
+        estimate, observations = WAYS["Fisher information"].fit(tally), Observations(tally)
+        regions = np.zeros((3, 20))
+        regions[0, [0, 5, 6]], regions[1, :10], regions[1, 10], regions[2] = 1.0, 1.0, 0.5, 1.0
+        solved = FisherInformation().about(observations, estimate.distribution, regions)
+        assert "solved for each region by conjugate gradients" in solved.method
+        assert "draws" not in solved.method
+        monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 2_048)
+        inverted = FisherInformation().about(observations, estimate.distribution, regions)
+        np.testing.assert_allclose(
+            solved.standard_error(regions), inverted.standard_error(regions), rtol=0.02, atol=1e-12
+        )
+        for one, other in zip(
+            solved.interval(0.9, regions), inverted.interval(0.9, regions), strict=True
+        ):
+            np.testing.assert_allclose(one, other, atol=0.003)
+        for others in (None, regions[:1]):
+            with pytest.raises(Unsupported, match="those of the regions they were made for"):
+                solved.standard_error(others)
+        with pytest.raises(Unsupported, match="know nothing of cells"):
+            solved.of_groups(np.zeros(20, dtype=np.int64))
+
+    @pytest.mark.parametrize("name", MECHANISMS)
     def test_they_hold_what_they_claim_and_never_close_on_nothing(self, name: str) -> None:
         for people in (1, 60, 2_000):
             tally = drawn_tally(MECHANISMS[name], people, np.random.default_rng(6))

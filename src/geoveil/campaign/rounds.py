@@ -264,30 +264,31 @@ class Closing:
         return cls(rounds, estimate, guard, waiting=waiting, choices=choices)
 
     @one_blas_thread()
-    def error_bars(self) -> tuple[ErrorBars, list[Round]]:
+    def error_bars(self, about: FloatArray | None = None) -> tuple[ErrorBars, list[Round]]:
         """Error bars of the estimate, and the rounds they are made from: all, or the largest.
 
         Bars from some of the rounds are wider than they could be, and hold what they claim. Where one
         report was named, those of its cell run from the low end without the most fakes to the high end
         without the fewest; all others, and all of them where several were named, hold also what would be
         said with all reports. Where newer rounds disagree, every interval holds also what they say.
+        With ``about``, parts of every cell in some regions (k, cells), there need be bars of those alone.
         """
-        bars, chosen = self._agreeing_bars()
+        bars, chosen = self._agreeing_bars(about)
         if not self.waiting:
             return bars, chosen
         newer = [tally for done in self.waiting for tally in done.counted]
         estimate = IterativeBayesianUpdate().fit(newer)
-        others, _ = self._bars(newer, self.waiting, estimate.distribution)
+        others, _ = self._bars(newer, self.waiting, estimate.distribution, about)
         nobody = np.zeros(0, dtype=np.int64)
         either = "; whatever these and the bars of the newer rounds that disagree hold"
         return EitherErrors.of(self.estimate.distribution, [bars, others], nobody, either), chosen
 
-    def _agreeing_bars(self) -> tuple[ErrorBars, list[Round]]:
+    def _agreeing_bars(self, about: FloatArray | None) -> tuple[ErrorBars, list[Round]]:
         """Error bars from the rounds that the estimate is made from."""
         if self.depends:
             return self.estimate.errors, list(self.rounds)
         guard = self.inspected
-        bars, chosen = self._bars(guard.left, self.rounds, self.estimate.distribution)
+        bars, chosen = self._bars(guard.left, self.rounds, self.estimate.distribution, about)
         if not any(most.any() for most in guard.most):
             return bars, chosen
         steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
@@ -296,7 +297,7 @@ class Closing:
             counted = [tally for tally in left if tally.total]
             if counted:
                 estimate = IterativeBayesianUpdate(stop=steps).fit(counted)
-                parts.append(self._bars(left, self.rounds, estimate.distribution)[0])
+                parts.append(self._bars(left, self.rounds, estimate.distribution, about)[0])
         named = self._wrong_with_all
         ways = f"; whatever the bars of {len(parts)} ways to count fakes hold"
         return EitherErrors.of(self.estimate.distribution, parts, named, ways), chosen
@@ -311,13 +312,19 @@ class Closing:
         return np.array([y for y in named if y < self.estimate.space.size], dtype=np.int64)
 
     def _bars(
-        self, left: Iterable[Tally], rounds: Sequence[Round], distribution: FloatArray
+        self,
+        left: Iterable[Tally],
+        rounds: Sequence[Round],
+        distribution: FloatArray,
+        about: FloatArray | None,
     ) -> tuple[ErrorBars, list[Round]]:
         """Bars around a distribution, from what is left of the largest rounds."""
         most = max(1, _BAR_PRODUCTS // distribution.size**3)
         largest = sorted(without(rounds, left), key=lambda done: -done.total)[:most]
         chosen = sorted(largest, key=lambda done: done.number)
         observations = Observations(tally for done in chosen for tally in done.counted)
+        if about is not None:
+            return FisherInformation().about(observations, distribution, about), chosen
         bars = FisherInformation().errors(
             observations, distribution, lambda counts, _: counts, None
         )

@@ -299,6 +299,28 @@ class DrawnErrors(ErrorBars):
 
 
 @dataclass(frozen=True, eq=False)
+class SolvedErrors(ErrorBars):
+    """Error bars of some combinations alone: no matrix and no draws, any number of cells."""
+
+    combinations: FloatArray
+    """(k, cells): those that can be asked for."""
+    variance: FloatArray
+    """(k,)."""
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        if combinations is None or not np.array_equal(combinations, self.combinations):
+            raise Unsupported(
+                "these error bars are those of the regions they were made for; ask the estimate for others"
+            )
+        spread = np.sqrt(np.maximum(self.variance, 0.0))
+        errors = np.maximum(spread, self._poll_error(combinations))
+        return np.where(self._certain(combinations), 0.0, errors)
+
+    def _summed(self, groups: _Groups) -> dict[str, Any]:
+        raise Unsupported("these error bars are those of regions, and know nothing of cells")
+
+
+@dataclass(frozen=True, eq=False)
 class BootstrapErrors(ErrorBars):
     """Error bars from estimates of resampled data; the centre is the estimate carried on.
 

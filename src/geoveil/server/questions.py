@@ -19,7 +19,10 @@ from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.regions import RegionShares
 from geoveil.server.conclusion import LEVEL, read_body, round_of
+from geoveil.space import MATRIX_LIMIT
 
+FEW_REGIONS = 16
+"""Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
 Send = Callable[[Any], None]
 
 
@@ -71,10 +74,12 @@ class RegionAnswer(NamedTuple):
 def shares_of(send: Send, evidence: Evidence, members: FloatArray) -> RegionAnswer | str:
     """What is known about regions with these parts of every cell; or a sentence why that cannot be said.
 
-    The error bars of the estimate are made again, with the covariance of its cells.
+    The error bars of the estimate are made again, with the covariance of its cells; of few regions of many
+    cells those of the regions alone, in a tenth of the time.
     """
+    few = len(members) <= FEW_REGIONS and members.shape[1] > MATRIX_LIMIT
     try:
-        bars = _bars(evidence.body, _Same(evidence))
+        bars = _made(evidence, members) if few else _bars(evidence.body, _Same(evidence))
     except NotAnswered as reason:
         return str(reason)
     found = RegionShares([""] * len(members), members, bars.distribution, bars)
@@ -99,10 +104,15 @@ class _Same:
 @lru_cache(2)
 def _bars(body: bytes, same: _Same) -> ErrorBars:
     """The error bars that the estimate was published with."""
-    estimate, evidence = read_body(body), same.evidence
+    return _made(same.evidence, None)
+
+
+def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
+    """Error bars of all cells, or about some regions alone."""
+    estimate = read_body(evidence.body)
     if "interval" not in estimate:
         raise NotAnswered("the estimate has no error bars: there was no time to make them")
-    return recalled(estimate, evidence).error_bars()[0]
+    return recalled(estimate, evidence).error_bars(about)[0]
 
 
 def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
