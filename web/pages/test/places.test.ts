@@ -124,6 +124,7 @@ test("an operator gives a file of points, sees them and what they mean, and make
   await page.locator("#limits-said", { hasText: "areas only, or points only" }).waitFor();
   await given.setInputFiles(file(SHOPS));
   await page.locator("#left", { hasText: "7 places take the place of cells" }).waitFor({ timeout: 30_000 });
+  await page.getByText("Not used: points take the place of squares.").waitFor();
   await page.locator(".meaning", { hasText: "bits of which place a person is at" }).waitFor({ timeout: 60_000 });
   expect(await findings(page)).toEqual([]);
   await page.getByRole("button", { name: "Create the campaign" }).click();

@@ -89,6 +89,7 @@ export function NewCampaign() {
     setWish(FIRST_WISH);
   };
   const cells = area.left?.cells ?? answered.advice?.cells;
+  const byPoints = area.left !== undefined && isPlaces(area.left.space);
   return (
     <main class="stack">
       <p>
@@ -166,7 +167,7 @@ export function NewCampaign() {
                 value={wish.cellKm}
                 least={0.01}
                 step={0.01}
-                hint={cells === undefined ? undefined : say.cells(number(cells, 9))}
+                hint={byPoints ? say.cellUnused : cells === undefined ? undefined : say.cells(number(cells, 9))}
                 refusal={refused("cell_km")}
                 onValue={(cellKm) => change({ cellKm })}
               />
