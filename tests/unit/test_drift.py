@@ -9,7 +9,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.campaign import Campaign
 from geoveil.campaign.one_map import CONFIRMING, NO_ROUNDS, Standing, settled
-from geoveil.channel.channel import Channel, Tally
+from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
 from geoveil.verify.agreement import agreement, blocks_of
 
@@ -119,6 +119,48 @@ def test_large_spaces_are_compared_without_a_matrix(monkeypatch: pytest.MonkeyPa
     by_gradients = agreement(groups, HERE)
     assert by_gradients.freedom == by_matrix.freedom
     assert by_gradients.statistic == pytest.approx(by_matrix.statistic, rel=0.1)
+
+
+def without_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of more than 4,096 cells, for any."""
+    monkeypatch.setattr("geoveil.verify.agreement._MATRIX_CELLS", 10)
+    monkeypatch.setattr("geoveil.verify.agreement.MATRIX_LIMIT", 10)
+
+
+def test_blocks_without_edges_tell_groups_of_one_map_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without_edges(monkeypatch)
+    strict, sharp = (gv.elastic(TOWN, epsilon_per_km=e, between="cells") for e in (1.0, 4.0))
+    mixed, alike, apart = 0.6 * HERE + 0.4 * THERE, [], []
+    for seed in range(40):
+        groups = [[said(HERE, seed, 1000, strict)], [said(HERE, 100 + seed, 600, sharp)]]
+        alike.append(agreement(groups, HERE).p_value)
+        groups = [[said(HERE, seed, 1000, strict)], [said(mixed, 200 + seed, 600, sharp)]]
+        apart.append(agreement(groups, HERE).p_value)
+    assert sum(p < 0.05 for p in alike) <= 6  # of 40; more than 6 once in 100 where 5 % is true
+    assert sum(p < 0.01 for p in apart) >= 32
+
+
+def test_blocks_without_edges_take_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = gv.Grid(rows=30, columns=30, cell_km=1.0)
+    mechanism = gv.elastic(grid, epsilon_per_km=1.0, between="cells")
+    people = np.full(grid.size, 1 / grid.size)
+    groups = [[said(people, seed, 200_000, mechanism)] for seed in (1, 2)]
+    times, spent = Information.times, 0
+
+    def counted(part: Information, changes: FloatArray) -> FloatArray:
+        nonlocal spent
+        spent += 1
+        return times(part, changes)
+
+    monkeypatch.setattr(Information, "times", counted)
+    monkeypatch.setattr("geoveil.verify.agreement._MATRIX_CELLS", 10)
+    agreement(groups, people)
+    with_edges, spent = spent, 0
+    without_edges(monkeypatch)
+    agreement(groups, people)
+    assert 0 < spent < with_edges / 2
 
 
 def test_blocks_hold_about_as_many_people_each() -> None:
