@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,6 +54,10 @@ class Operator(ReadOnly, ABC):
     @abstractmethod
     def _pull(self, values: FloatArray) -> FloatArray:
         """L·v: (…, columns) → (…, rows), without checks."""
+
+    alike: Hashable | None = None
+    """What operators have in common that are nearly one another times factors of rows and of columns, such as
+    the mechanisms of a campaign's rounds; ``None`` where that is not known, or they are small."""
 
     # -- may be overridden: where products go through an FFT -------------------------------------
 

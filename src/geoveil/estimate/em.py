@@ -13,8 +13,9 @@ from scipy.linalg import lapack
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.objective import Objective, Point, em_path, em_step, full_support
-from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Stop, Trace
+from geoveil.estimate import shared_steps
+from geoveil.estimate.objective import Objective, Point, em_step, full_support
+from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Steps, Stop, Trace
 from geoveil.space.space import MATRIX_LIMIT
 
 _SETTLING = 0.9
@@ -72,11 +73,18 @@ def maximise(
     rule = wanted.settled(operator, weights, first, meter.first(_SETTLING))
     begun = 0.0 if rule is wanted else _SETTLING
     objective = Objective(operator, weights)
-    path = em_path(objective, first) if accelerate is None else accelerate.path(objective, first)
+    few = None
+    if accelerate is None and isinstance(rule, Steps):  # other rules look at every step
+        few = shared_steps.pooled(operator, np.asarray(weights, dtype=np.float64))
+    path = (
+        shared_steps.path(objective, few, first, rule.maximum)
+        if accelerate is None
+        else enumerate(accelerate.path(objective, first))
+    )
     trace = Trace()
     reason = "no step raises the log-likelihood any more in double precision"
-    for point in path:
-        trace.add(float(point.log_likelihood), float(point.certificate))
+    for step, point in path:
+        trace.add(float(point.log_likelihood), float(point.certificate), step)
         meter.at(begun + (1 - begun) * rule.fraction(trace))
         said = rule.reason(trace)
         if said is not None:
@@ -88,7 +96,7 @@ def maximise(
         log_likelihood=trace.log_likelihood[-1],
         certificate=trace.certificate[-1],
         steps=trace.steps,
-        products=objective.products,
+        products=objective.products + (few.products if few is not None else 0),
         stopped=reason,
         trace=trace,
     )

@@ -7,6 +7,7 @@ maximum fits the noise: that is what :class:`CrossValidated` is for.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -20,7 +21,8 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, finite, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
-from geoveil.estimate.objective import Objective, Point, checked_weights, em_path, em_step
+from geoveil.estimate import shared_steps
+from geoveil.estimate.objective import Objective, Point, checked_weights, em_step
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
@@ -51,20 +53,19 @@ class Meter:
 
 @dataclass
 class Trace:
-    """Log-likelihood and certificate at the start and after every step, nats per observation."""
+    """Log-likelihood and certificate at the start and after every step that was looked at, nats per
+    observation."""
 
     log_likelihood: list[float] = field(default_factory=list)
     certificate: list[float] = field(default_factory=list)
+    steps: int = 0
+    """How many steps were made; the start is not one."""
 
-    def add(self, log_likelihood: float, certificate: float) -> None:
-        """One more point of the ascent."""
+    def add(self, log_likelihood: float, certificate: float, step: int) -> None:
+        """One more point of the ascent, after so many steps."""
         self.log_likelihood.append(log_likelihood)
         self.certificate.append(certificate)
-
-    @property
-    def steps(self) -> int:
-        """How many steps were made; the start is not one."""
-        return len(self.certificate) - 1
+        self.steps = step
 
 
 class Stop(Protocol):
@@ -219,7 +220,9 @@ class CrossValidated:
     than ``least_gain`` nats over all reports and will not before ``maximum``.
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
-    million cells on they take turns, and one vector of each is held beside one ascent). Of maps so large, or
+    million cells on they take turns, and one vector of each is held beside one ascent). Rounds of more than
+    4,096 cells that are alike share steps (:mod:`~geoveil.estimate.shared_steps`); then the number is tried
+    only where all of them are looked at, one step in seven from 13 on. Of maps so large, or
     of so many rounds, that parts × observations exceed 2²¹, fewer parts are left out, at least two: over so
     many observations each of them says nearly the same.
     ``seed`` makes the result reproducible.
@@ -283,6 +286,8 @@ class CrossValidated:
         if used < self.folds * self.repeats:
             times = f"{used} parts left out, each one in {self.folds} of the reports"
         how = f"chosen by cross-validation ({times})"
+        if shared_steps.shares(operator):
+            how += ", rounds that are alike sharing steps"
         limit = f", whose search reached its limit of {self.maximum} steps"
         return Found(Steps(chosen, how if ended else how + limit), search.best_value)
 
@@ -313,12 +318,12 @@ class CrossValidated:
         return gain * growth**doublings < self.least_gain
 
     def _best(
-        self, scores: Iterator[Callable[[], float]], times: float, progress: Progress | None
+        self, scores: Iterator[Scored], times: float, progress: Progress | None
     ) -> tuple[Search, bool]:
         """The search for the best held-out likelihood, where every report is left out so many times, and
         whether it ended before the limit."""
         search = Search()
-        for step, score in enumerate(scores):
+        for step, score in scores:
             if step < search.due and step < self.maximum:
                 continue
             search.add(step, score() / times)
@@ -331,6 +336,8 @@ class CrossValidated:
         raise AssertionError("the path has no end")
 
 
+Scored = tuple[int, Callable[[], float]]
+"""A number of steps, and how well what was left out is predicted after them."""
 _MOST_ENTRIES, _FEWEST_PARTS = 1 << 21, 2
 """Parts × observations, at most, but for so many parts."""
 _LARGE_SIZE = 1 << 22
@@ -339,22 +346,23 @@ _LARGE_SIZE = 1 << 22
 
 def _together(
     operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
-) -> Iterator[Callable[[], float]]:
+) -> Iterator[Scored]:
     """How well the parts are predicted after 0, 1, … steps: all complements advance as one batch."""
-    objective = Objective(operator, counts - held_out)
+    learnt = (counts - held_out).astype(np.float64)
+    objective, few = Objective(operator, learnt), shared_steps.pooled(operator, learnt)
     left_out = objective.others(held_out)  # what one part leaves out, another learns from
-    for point in em_path(objective, np.tile(start, (len(held_out), 1))):
-        yield partial(point.score, left_out)
+    for step, point in shared_steps.path(objective, few, np.tile(start, (len(held_out), 1))):
+        yield step, partial(point.score, left_out)
 
 
 def _apart(
     operator: Operator, counts: IntArray, held_out: IntArray, start: FloatArray
-) -> Iterator[Callable[[], float]]:
+) -> Iterator[Scored]:
     """The same, one complement after another: only its distribution is kept of each."""
     columns = operator.observed(counts.astype(np.float64))
     seen = columns.observations
     thetas = np.tile(start, (len(held_out), 1))
-    while True:
+    for step in itertools.count():
         predicted = 0.0
         for theta, part in zip(thetas, held_out, strict=True):
             left_out = part[seen].astype(np.float64)
@@ -364,7 +372,7 @@ def _apart(
             point = Point(theta, law, columns.pull(weights / law), weights)
             predicted += point.score(left_out)
             theta[:] = em_step(point)
-        yield partial(float, predicted)
+        yield step, partial(float, predicted)
 
 
 class Search:

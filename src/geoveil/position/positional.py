@@ -202,6 +202,15 @@ class PositionalElastic(Mechanism):
         return 2 if self.loss_across_cell <= 1.0 + 1e-9 else 3
 
     @cached_property
+    def alike(self) -> str | None:  # type: ignore[override]
+        """The promise, where there are more cells than a matrix is made of."""
+        lattice, promise = self.centres.lattice, self.guarantee
+        if lattice is None or not lattice.many:
+            return None
+        assert isinstance(promise, BetweenPositions)
+        return f"{promise.epsilon_per_km:.2g} per km between positions"
+
+    @cached_property
     def _spread(self) -> SpreadKernel | ListedKernel:
         return self._spread_over(self.positions_across)
 
@@ -221,7 +230,7 @@ class PositionalElastic(Mechanism):
         own = across == self.positions_across
         spread = self._spread if own else self._spread_over(across)
         assert isinstance(spread, SpreadKernel)
-        return PlacesInCells(spread, self.weights.astype(np.float64))
+        return PlacesInCells(spread, self.weights.astype(np.float64), self.alike)
 
     def _push(self, theta: FloatArray) -> FloatArray:
         spread = (theta[..., None, :] * self._shares).reshape(*theta.shape[:-1], -1)

@@ -253,8 +253,8 @@ class PlacesInCells(Places):
     Cost: that of a product of the mechanism, whose rows are means of these.
     """
 
-    def __init__(self, spread: SpreadKernel, weights: FloatArray) -> None:
-        self._spread, self._weights = spread, weights
+    def __init__(self, spread: SpreadKernel, weights: FloatArray, alike: str | None = None) -> None:
+        self._spread, self._weights, self.alike = spread, weights, alike
         kept: IntArray = np.flatnonzero(self._shares)  # at an edge, several places are moved to one
         self._kept = None if kept.size == spread.shape[1] else kept
         """Which places there are; ``None`` for all."""
