@@ -21,7 +21,7 @@ from geoveil.estimate import (
     Steps,
     maximise,
 )
-from geoveil.estimate.em import _newton_step
+from geoveil.estimate.em import _Model, _newton_step
 from geoveil.estimate.objective import Objective
 
 
@@ -213,3 +213,28 @@ def test_cells_that_were_emptied_too_early_come_back() -> None:
         point, damping = found
     assert point.certificate < 1e-10
     assert (point.theta > 0.1).all()
+
+
+def test_a_step_is_as_large_as_the_cells_that_have_people() -> None:
+    matrix = geometric(60, 0.2)
+    weights = drawn(matrix, 50_000)
+    found = maximise(
+        DenseOperator(matrix), weights, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
+    )
+    support = np.count_nonzero(found.distribution)
+    assert support < 45
+    objective = Objective(DenseOperator(matrix), weights)
+    nearby = found.distribution + 1e-12  # what a fit starts from that follows another
+    model = _Model(objective, objective.at(nearby / nearby.sum()))
+    assert support <= model.working.size <= support + 2
+
+
+def test_a_cell_with_next_to_nobody_comes_back_where_it_is_wanted() -> None:
+    matrix = geometric(30, 0.7)
+    before, after = (np.rint(1e5 * matrix[cell]) for cell in (5, 20))
+    asked = {"stop": CertifiedWithin(1e-9), "accelerate": ActiveSetNewton(3)}
+    first = maximise(DenseOperator(matrix), before, **asked).distribution + 1e-12
+    moved = maximise(DenseOperator(matrix), after, start=first / first.sum(), **asked)
+    assert moved.certificate <= 1e-9
+    assert moved.distribution.argmax() == 20
+    assert moved.steps < 40

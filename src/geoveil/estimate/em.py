@@ -226,7 +226,8 @@ class _Model:
         self.point = point
         self.weights = objective.weights
         self.matrix = objective.columns.matrix()
-        theta = np.where((point.theta == 0) & (point.gradient > 1), _ENTRY, point.theta)
+        coming = np.where(point.gradient > 1, _ENTRY, 0.0)
+        theta = np.where(point.theta < _GONE, coming, point.theta)
         self.working: IntArray = np.flatnonzero(theta)
         self.theta = theta[self.working]
         everywhere = self.working.size == theta.size

@@ -32,10 +32,14 @@ _SETTLED = 1e-4
 """Shares of fakes that change less than this, relative to the honest rest, have settled."""
 _MOST_PASSES = 25
 _MOST_STEPS, _WARM_STEPS = 500, 3
-_BARELY = 1e-9
-"""What every unknown gets where a fit starts from the last one: nothing comes back from zero."""
+_BARELY, _NOBODY, _LEAST_HONEST = 1e-12, 1e-6, 1e-9
+"""What every unknown gets where a fit starts from the last one, since nothing comes back from zero: less than
+Newton's method counts as nothing; or, where next to nobody was honest, so much that somebody may be."""
 _DROP_TOLERANCE = 0.02
 """A bound lies where the log-likelihood has dropped by what it should, or this share more."""
+_PLAIN, _LEAVING = 6, 8
+"""Products of a step without Newton's method, of all unknowns and reports; and the first steps of a fit from
+nowhere, in which places that nobody is at have not left yet."""
 _RIDGE, _FOLLOWED = 1e-9, 1e-4
 """Added to an information that may be singular; and what is left of one where the map can follow."""
 _ACROSS = 2
@@ -130,8 +134,9 @@ class MapAndFakes:
     fits along λ are those with the least and the most fakes at their likelihood.
     Where a cell is wide for its promise (ε·cell above 0.75, between positions), θ leaves open where in their
     cells people stand: a crowd at an edge of its cell is no fakes.
-    Cost: s²·n products for each step of Newton's method, s cells (or places) and suspects and n reports of
-    all tallies; :class:`~geoveil.errors.TooLarge` where all fits together need more than ``most_products``.
+    Cost: s²·n products for each step of Newton's method, n reports of all tallies and s cells (or places) and
+    suspects: in the first fit all, then those that have any people. :class:`~geoveil.errors.TooLarge` where
+    all fits together need more than ``most_products``.
 
     >>> import numpy as np
     >>> import geoveil as gv
@@ -214,7 +219,7 @@ class MapAndFakes:
             scales = share * reports / cost
             ascent = self._maximised(self._sources, scales[self._of_round], self._point)
             point = ascent.distribution
-            share = max(float(point[: self._rows].sum()), _BARELY)
+            share = max(float(point[: self._rows].sum()), _LEAST_HONEST)
             sent = np.bincount(self._of_round, point[self._rows :], self._totals.size)
             before, excess = excess, scales * sent / share
             self._point, self._excess = point, excess
@@ -274,7 +279,11 @@ class MapAndFakes:
         return np.asarray(people * self._honest_reports(fit))
 
     def _maximised(self, sources: IntArray, scales: FloatArray, start: FloatArray | None) -> Ascent:
-        near = None if start is None else (start + _BARELY) / (start + _BARELY).sum()
+        near = start
+        if start is not None:
+            honest = float(start[: self._rows].sum())
+            near = start + (_BARELY if honest > _NOBODY else _LEAST_HONEST)
+            near /= near.sum()
         ascent = maximise(
             WithFakes(self._honest, sources, scales),
             self._counts[self._seen],
@@ -282,8 +291,10 @@ class MapAndFakes:
             stop=CertifiedWithin(_TOLERANCE, _MOST_STEPS),
             accelerate=ActiveSetNewton() if start is None else ActiveSetNewton(_WARM_STEPS),
         )
-        unknowns = self._rows + sources.size
-        self._products += float(ascent.steps) * unknowns**2 * self._seen.size
+        unknowns, held = self._rows + sources.size, np.count_nonzero(ascent.distribution)
+        whole = min(ascent.steps, _LEAVING) if start is None else 0
+        products = ascent.steps * (_PLAIN * unknowns + float(held) ** 2) + whole * unknowns**2
+        self._products += products * self._seen.size
         if self._products > self._most_products:
             raise TooLarge(
                 f"suspects ({len(self.suspects)}) must be fewer to be fitted within "

@@ -29,8 +29,9 @@ _MAY_MOVE, _UNSURE = 0.1, 0.05
 """Of the share that is taken out: a cell or block may move so far, sure or not; and the chance that
 anything said to be sure of any of them is not."""
 _MOST_TALLIES = 8
-_FIT_PRODUCTS, _MOST_PRODUCTS = 1_200_000_000, 300_000_000_000
-"""Of one step of a fit, cells and suspects squared times reports: some 0.1 s on one core; and of all."""
+_FIT_PRODUCTS, _MOST_PRODUCTS = 10_000_000_000, 1_000_000_000_000
+"""Of one of the first steps of a fit, unknowns and suspects squared times reports: a second or two on one
+core; and of all."""
 
 
 class Alarm(Protocol):
@@ -117,7 +118,8 @@ class Guarded:
             f"{found} Of {kinds} kind{'' if kinds == 1 else 's'} of report at least {fewest} and at "
             f"most {most} are fake, each with {100 * LEVEL:.0f} % confidence; the guard took out "
             f"{fewest}. Without "
-            f"the likeliest number of them, what is left {rest} a map of honest people."
+            f"the likeliest number of them, what is left {rest} a map of honest people. How many more fakes "
+            "look like honest people nobody can tell."
         )
 
 
@@ -140,9 +142,9 @@ class GuardedUpdate:
     Guarantee: fewer reports are taken out than there are fakes, but for one time in a hundred where the named
     are the guilty; without an alarm it is the plain update. Fakes that honest people could have sent
     stay, and so does some of every crowd of fakes beside people: docs/robustness.md measures it.
-    Cost: one alarm and some thirty fits for up to ``most`` reports, of the newest tallies that a fit can
-    take (up to eight; none above some thousand cells). Where they take more than a minute or so nothing is
-    taken out, which is said.
+    Cost: an alarm or two and some fifty fits for up to ``most`` reports, of the newest tallies that a fit can
+    take (up to eight; none above two thousand cells, or eight hundred where places in cells are open). Where
+    they take more than a minute or so nothing is taken out, which is said.
 
     >>> import numpy as np
     >>> import geoveil as gv
