@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -289,3 +293,29 @@ def test_a_crowd_in_one_cell_raises_no_alarm(wide: float) -> None:
         tally = mechanism.tally(reports)
         raised.append(PoisoningAlarm().check(tally, IterativeBayesianUpdate().fit(tally)).raised)
     assert not any(raised)
+
+
+def test_an_estimate_lets_go_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rounds of a large map they take hundreds of megabytes; a bootstrap makes them again."""
+    made, of = [], PlacesOfAll.of
+
+    def noted(*given: Any, **asked: Any) -> PlacesOfAll | None:
+        places = of(*given, **asked)
+        assert places is not None
+        made.append(weakref.ref(places))
+        return places
+
+    monkeypatch.setattr(PlacesOfAll, "of", noted)
+    mechanism = law()
+    cells, inside = people_at_one_place(4)
+    places_km = GRID.centres[cells] + inside
+    tally = mechanism.tally(mechanism.sample_at_km(places_km, randomness=gv.seeded(4)))
+    stop = gv.Steps(30, uneven=True)
+    update = IterativeBayesianUpdate(stop=stop, uncertainty=gv.Bootstrap(replicates=20))
+    estimate = update.fit(tally)
+    gc.collect()
+    assert [place() for place in made] == [None]
+    centre = estimate.errors.centre
+    assert len(made) == 2  # once for all replicates
+    carried_on = IterativeBayesianUpdate(stop=gv.Steps(120, uneven=True)).fit(tally)
+    assert np.allclose(centre, carried_on.distribution)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate import bars, fitted, stopping
-from geoveil.estimate.em import Accelerator, Ascent, maximise
+from geoveil.estimate.em import Accelerator, maximise
 from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, em_path, full_support
 from geoveil.estimate.slot_maps import SlotMaps, fit_slots
@@ -98,17 +99,18 @@ class IterativeBayesianUpdate:
             accelerate=self.accelerate,
             progress=self.progress if unknowns.stop is self.stop else None,
         )
+        stop, found = unknowns.stop, unknowns.by_cell(ascent.distribution)
         return fitted.Estimate(
             space=observations.space,
-            distribution=unknowns.by_cell(ascent.distribution),
+            distribution=found,
             total=observations.total,
             steps=ascent.steps,
             stopped=ascent.stopped,
             find_fit=lambda: fitted.Fit(ascent.log_likelihood, ascent.certificate),
-            find_errors=lambda: self._errors(observations, unknowns, ascent),
+            find_errors=lambda: self._errors(observations, found, stop, ascent.steps),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
             find_promises=lambda: fitted.promises_of(observations.tallies),
-            uneven=_uneven(unknowns.stop),
+            uneven=_uneven(stop),
         )
 
     def fit_slots(
@@ -171,26 +173,34 @@ class IterativeBayesianUpdate:
         return _Unknowns(*anywhere, replace(free.rule, words=words, uneven=True), places.by_cell)
 
     def _errors(
-        self, observations: fitted.Observations, unknowns: _Unknowns, ascent: Ascent
+        self,
+        observations: fitted.Observations,
+        found: FloatArray,
+        stop: stopping.Stop,
+        steps: int,
     ) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
-        operator, cells = unknowns.operator, observations.space.size
 
         def refit(counts: FloatArray, carry_on: int) -> FloatArray:
             """The same estimate of other counts: plain steps all at once, accelerated ones one by one."""
-            first = unknowns.start
+            unknowns = again()
+            operator, first = unknowns.operator, unknowns.start
             if self.accelerate is None:
                 starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
-                steps = max(ascent.steps * carry_on, _LEAST_STEPS)
-                objective = Objective(unknowns.operator, counts)
-                reached = next(islice(em_path(objective, starts), steps, None))
+                objective = Objective(operator, counts)
+                path = em_path(objective, starts)
+                reached = next(islice(path, max(steps * carry_on, _LEAST_STEPS), None))
                 return unknowns.by_cell(objective.columns.host(reached.theta))
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [
                 maximise(operator, row, start=first, **how).distribution
                 for row in np.atleast_2d(counts)
             ]
-            return np.reshape(fits, (*counts.shape[:-1], cells))
+            return np.reshape(fits, (*counts.shape[:-1], found.size))
 
-        found = unknowns.by_cell(ascent.distribution)
+        @cache
+        def again() -> _Unknowns:
+            """Made again where they are asked for: of many rounds they are large."""
+            return replace(self, stop=stop)._unknowns(observations)
+
         return method.errors(observations, found, refit, self.progress)
