@@ -12,10 +12,11 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
+from geoveil.estimate.fitted import Observations
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.space.grid import Grid
 from geoveil.space.line import Line
-from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised
+from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised, _steps
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)
 UPDATE = IterativeBayesianUpdate()
@@ -174,6 +175,34 @@ def test_fakes_in_one_round_of_several(mechanism: Channel) -> None:
 
 
 # -- wrong input -----------------------------------------------------------------------------------
+
+
+def test_a_part_of_the_reports_of_a_large_map_takes_fewer_steps(
+    mechanism: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tallies = [counted(mechanism, seed, 4_000) for seed in range(16)]
+    estimate = IterativeBayesianUpdate(stop=Steps(80)).fit(tallies)
+    newest, every = Observations(tallies[-1]), Observations(tallies)
+    assert _steps(estimate, newest) == 80
+    monkeypatch.setattr("geoveil.verify.alarm.MATRIX_LIMIT", GRID.size - 1)
+    assert _steps(estimate, newest) == 10  # an eighth: 16^0.75
+    assert _steps(estimate, every) == 80
+
+
+def test_fewer_steps_raise_no_more_alarms_and_find_fakes(
+    mechanism: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("geoveil.verify.alarm.MATRIX_LIMIT", GRID.size - 1)
+    honest, poisoned = [], []
+    for seed in range(25):
+        before = [counted(mechanism, 100 * seed + number, 3_000) for number in range(1, 15)]
+        for found, fakes in ((honest, 0), (poisoned, 150)):
+            newest = counted(mechanism, seed, 3_000, fakes, fake=17)
+            # a mechanism is one tally: the newest round alone is checked
+            estimate = IterativeBayesianUpdate(stop=Steps(200)).fit([*before, newest])
+            found.append(QUICK.check(newest, estimate).raised)
+    assert sum(honest) <= 5  # seldom more where each of its two tests errs at 2 %
+    assert sum(poisoned) >= 20
 
 
 @pytest.mark.parametrize(

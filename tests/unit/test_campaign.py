@@ -41,6 +41,17 @@ def test_the_estimate_pools_all_rounds():
     assert campaign.estimate.total == 9000
 
 
+def test_fakes_of_a_large_map_are_sent_in_its_newest_round(monkeypatch):
+    campaign = gv.Campaign(GRID, epsilon_per_km=2.0, camouflage=0.5)
+    for seed in range(3):
+        run_round(campaign, seed)
+    assert [done.number for done in campaign.closing.manipulation_gain()[1]] == [2, 3]
+    monkeypatch.setattr("geoveil.campaign.rounds.MATRIX_LIMIT", GRID.size - 1)
+    gain, attacked = campaign.closing.manipulation_gain()
+    assert [done.number for done in attacked] == [3]
+    assert gain.gain > 1
+
+
 def test_late_reports_count_under_their_own_mechanism():
     campaign = gv.Campaign(GRID, epsilon_per_km=2.0)
     first = campaign.mechanism

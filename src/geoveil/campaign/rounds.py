@@ -336,11 +336,12 @@ class Closing:
 
         The steps of the estimate are taken again with the expected counts of honest people and with
         fakes among them, one fake report at a time: of every cell, or of cells spread evenly over
-        the space.
+        the space. Above 4,096 cells they are sent in the newest round alone, else in two.
         """
         newest = {done.mechanisms: done for done in self.rounds}  # a renewed mechanism is the same
-        attacked = sorted(newest.values(), key=lambda done: done.number)[-_GAIN_ROUNDS:]
         cells = self.estimate.space.size
+        number = _GAIN_ROUNDS if cells <= MATRIX_LIMIT else 1
+        attacked = sorted(newest.values(), key=lambda done: done.number)[-number:]
         mechanisms = [each for done in attacked for each in done.mechanisms]
         affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
         tried = np.unique(

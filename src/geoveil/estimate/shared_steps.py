@@ -18,7 +18,7 @@ from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.estimate.objective import Objective, Point, em_path, em_step
 
 _LONGEST = 6
-"""All rounds are looked at again after at most one more step in so many."""
+"""All rounds are looked at again after one more step for every so many that were made, at the latest."""
 _MOVED = 1e-3
 """How far that factor may move between two looks, on average over all people."""
 _NOTHING = 1e-9

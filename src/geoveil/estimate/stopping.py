@@ -222,7 +222,7 @@ class CrossValidated:
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
     million cells on they take turns, and one vector of each is held beside one ascent). Rounds of more than
     4,096 cells that are alike share steps (:mod:`~geoveil.estimate.shared_steps`); then the number is tried
-    only where all of them are looked at, one step in seven from 13 on. Of maps so large, or
+    only where all of them are looked at: from the twelfth on, after a sixth more steps. Of maps so large, or
     of so many rounds, that parts × observations exceed 2²¹, fewer parts are left out, at least two: over so
     many observations each of them says nearly the same.
     ``seed`` makes the result reproducible.

@@ -20,6 +20,7 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.fitted import Estimate, Observations
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
+from geoveil.space.space import MATRIX_LIMIT
 
 _FARTHER = 1.5
 """So many more steps than the map takes where those places are open: crowds that it stopped short of would
@@ -27,6 +28,9 @@ stand out, and honest people with them."""
 _CLEARLY = 10
 """Times the false alarms allowed: whatever is likelier than this among the first replicates is chance."""
 _CHUNK_ENTRIES = 1 << 22
+_FEWER = 0.75
+"""Above 4,096 cells: with a share s of the reports of a map, s to this power of its steps are taken. How many
+cross-validation takes falls faster (docs/robustness.md), so that no crowd is stopped short of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,8 @@ class PoisoningAlarm:
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
-    Cost: replicates × the steps of the estimate; a quarter of that where nothing looks odd.
+    Cost: replicates × the steps of the estimate; a quarter of that where nothing looks odd. Above 4,096 cells
+    reports that are a part of those of the estimate take fewer steps, as a map of them alone would.
     Reference: docs/robustness.md; for the calibration, Davison & Hinkley (1997), §4.
 
     >>> import numpy as np
@@ -152,7 +157,7 @@ class PoisoningAlarm:
             )
         if estimate.space != observations.space:
             raise InvalidInput("estimate must be about the same space as the tallies")
-        steps = max(1, estimate.steps)
+        steps = _steps(estimate, observations)
         across = max(tally.channel.positions_across for tally in observations.tallies)
         places = PlacesOfAll.of(observations, across, shows=MAP_SHOWS)
         operator, model = observations.operator, estimate.distribution
@@ -203,6 +208,14 @@ class PoisoningAlarm:
             worst_first, excess[0], surplus, overall_p_value, self.false_alarm, len(largest) - 1,
             rounds,
         )  # fmt: skip
+
+
+def _steps(estimate: Estimate, observations: Observations) -> int:
+    """As many as the map took; of a large map from more reports than these, as these would take."""
+    if estimate.space.size <= MATRIX_LIMIT:
+        return max(1, estimate.steps)
+    share = min(1.0, observations.total / max(1, estimate.total))
+    return max(1, math.ceil(estimate.steps * share**_FEWER))
 
 
 def _by_round(values: FloatArray, rounds: int) -> FloatArray:
