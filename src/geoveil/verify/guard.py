@@ -29,9 +29,9 @@ _MAY_MOVE, _UNSURE = 0.1, 0.05
 """Of the share that is taken out: a cell or block may move so far, sure or not; and the chance that
 anything said to be sure of any of them is not."""
 _MOST_TALLIES = 8
-_FIT_PRODUCTS, _MOST_PRODUCTS = 10_000_000_000, 1_000_000_000_000
+_FIT_PRODUCTS, _MOST_PRODUCTS = 10_000_000_000, 300_000_000_000
 """Of one of the first steps of a fit, unknowns and suspects squared times reports: a second or two on one
-core; and of all."""
+core; and of all, a minute or so."""
 
 
 class Alarm(Protocol):
