@@ -295,6 +295,11 @@ def test_the_yardstick_of_maps_keeps_its_promise_and_finer_maps_are_put_together
     assert people.error(people.truth[::-1]) > 0.0
     corner = people.in_plane(people.grid(2), np.arange(500)) - people.grid(2).centres[0]
     np.testing.assert_allclose(corner, places - 0.25)
+    crowded = Positions(people.published, np.repeat(places[:40], 500, axis=0))
+    (untold,) = crowded.errors(2.0, 0.0, 1, seeds=1)
+    stopped, best = crowded.told(2.0, seed=0)
+    assert best <= 1.2 * stopped  # only every twentieth step is looked at
+    assert stopped < untold  # what it was told is true, and helps
 
 
 def test_the_yardstick_of_engines_counts_every_row_on_the_map(tmp_path: Path) -> None:
