@@ -12,7 +12,7 @@ import pytest
 
 from geoveil.campaign.outlook import MOST_CELLS, coarsened, middle_of, outlook
 from geoveil.document.wire import MechanismDocument
-from geoveil.server import advice_routes, shapes
+from geoveil.server import campaign_advice, shapes
 from geoveil.server.campaign_advice import Advice, Question, advise
 from geoveil.server.settings_of_campaign import InvalidSetting
 from geoveil.space import Grid, MaskedGrid, space_from_dict
@@ -72,7 +72,7 @@ def test_advice_about_what_cannot_be_is_refused(service: InProcess) -> None:
 def test_advice_is_bounded_in_time_and_asked_again_at_leisure(
     service: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advice_routes, "ADVICE_S", 0.01)
+    monkeypatch.setattr(campaign_advice, "ADVICE_S", 0.01)
     assert_problem(ask(service, "POST", "/api/advice", json=QUESTION), "overloaded")
     monkeypatch.undo()
     assert ask(service, "POST", "/api/advice", json=QUESTION).status_code == 200

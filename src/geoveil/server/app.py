@@ -124,6 +124,12 @@ class Service:
             raise problems.Problem("unknown-campaign", "there is no campaign with this id")
         return given
 
+    async def existing(self, request: Request) -> str:
+        """The id of the campaign in the address; raises ``unknown-campaign``."""
+        campaign = self.campaign_id(request.path_params["campaign"])
+        await self.blocking(self.campaigns.settings, campaign)
+        return campaign
+
     async def blocking(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Run something that waits for the store outside the event loop, and wait only so long."""
         return await self._in_thread(STORE_S, partial(call, *given, **named))

@@ -1,26 +1,40 @@
-"""What a campaign will mean, before it is made: in numbers, in words, and on an example city.
-
-This runs in a process apart. What is asked and what is answered is small and plain.
-"""
+"""What operators ask before they make a campaign: what it will mean, and which cells city limits leave."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
 
 from geoveil.campaign.outlook import Outlook, outlook
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError
 from geoveil.position.positional import Placed
-from geoveil.server.drawn_area import checked_area, space_of
-from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
+from geoveil.server.drawn_area import checked_area, read_area, space_of, space_within
+from geoveil.server.estimate_routes import OPERATIONS
+from geoveil.server.handlers import answer, operators
+from geoveil.server.problem import Problem, decode
+from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting, refusing
+from geoveil.server.shapes import BACKDROP_BYTES
 from geoveil.space import MOST_CELLS, MaskedGrid, Points
 
+if TYPE_CHECKING:
+    from geoveil.server.app import Service
+
+__all__ = ["OPERATIONS"]
+
 Send = Callable[[Any], None]
+ADVICE_S = 60.0
+"""How long an operator waits at most, turns of others included."""
+ADVICE_BYTES = 512 << 10
+"""Longest question: 4,096 places have up to 200 kB."""
+_AROUND_BYTES = 1024
+"""What an area question has beside its GeoJSON."""
 
 
 class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,6 +121,57 @@ class AreaLeft(msgspec.Struct, frozen=True):
     of: int
     parts: int
     space: dict[str, Any]
+
+
+_QUESTION = msgspec.json.Decoder(Question)
+_AREA = msgspec.json.Decoder(AreaQuestion)
+
+
+@operators(
+    "POST /api/advice",
+    {200: ("In numbers, in words and on an example city.", Advice)},
+    problems=("invalid-campaign", "overloaded"),
+    body=Question,
+)
+async def advice(service: Service, request: Request) -> Response:
+    """What a campaign will mean, before it is made."""
+    body = await service.body(request.scope, request.receive, limit_bytes=ADVICE_BYTES)
+    asked = decode(_QUESTION, body)
+    with refusing():
+        asked.problems()
+        asked.space  # noqa: B018 — raises where the mask is none
+    found = await service.working(service.calculator.answer, ADVICE_S, advise, asked)
+    if isinstance(found, str):
+        raise Problem("invalid-campaign", found)
+    return answer(found)
+
+
+@operators(
+    "POST /api/advice/area",
+    {200: ("How many, and which.", AreaLeft)},
+    problems=("invalid-geojson", "invalid-campaign", "overloaded"),
+    body=AreaQuestion,
+)
+async def area(service: Service, request: Request) -> Response:
+    """Which cells of a box city limits leave, or which places there are, before a campaign is made.
+
+    What ``PUT …/area`` would leave; up to 4 MiB of GeoJSON.
+    """
+    limit_bytes = BACKDROP_BYTES + _AROUND_BYTES
+    body = await service.body(request.scope, request.receive, limit_bytes=limit_bytes)
+    asked: AreaQuestion = decode(_AREA, body)
+    settings = CampaignSettings(
+        name="area", box=asked.box, cell_km=asked.cell_km, epsilon_per_km=1.0
+    )
+    with refusing():
+        settings.problems()
+        drawn = await service.working(read_area, bytes(asked.area))
+        left = await service.working(space_within, settings, drawn)
+    of, parts = (settings.grid.size, left.parts) if isinstance(left, MaskedGrid) else (left.size, 1)
+    return answer(AreaLeft(left.size, of, parts, left.to_dict()))
+
+
+# --- In a process apart: what is asked and what is answered is small and plain
 
 
 def advise(send: Send, asked: Question) -> dict[str, Any] | str:

@@ -12,23 +12,21 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.errors import GeoveilError
 from geoveil.estimate.regions import members_of
 from geoveil.server import openapi as api
 from geoveil.server import questions
-from geoveil.server.advice_routes import OPERATIONS
 from geoveil.server.apart import CalculationFailed
+from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.conclusion import LEVEL, read_body
 from geoveil.server.drawn_area import read_area
 from geoveil.server.estimate_routes import QUERY, asked_round
-from geoveil.server.handlers import HELD, answer, operation
-from geoveil.server.openapi import JSON, Audience
+from geoveil.server.handlers import HELD, answer, everybody, operators
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, tagged
-from geoveil.server.questions import Evidence
-from geoveil.server.settings_of_campaign import refused
+from geoveil.server.settings_of_campaign import refusing
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_regions
-from geoveil.space import Space, space_from_dict
+from geoveil.space import space_from_dict
 from geoveil.space.outline import Outline
 
 if TYPE_CHECKING:
@@ -46,14 +44,11 @@ _MOST_ANSWERS = 100
 """About districts of published maps, that are remembered."""
 
 
-@operation(
-    "GET /api/campaigns/{campaign}/rounds",
-    "All rounds of a campaign",
-    Audience.OPERATOR,
-    {200: ("Oldest first, with their totals.", {JSON: api.Rounds})},
+@operators(
+    "GET /api/campaigns/{campaign}/rounds", {200: ("Oldest first, with their totals.", api.Rounds)}
 )
 async def rounds(service: Service, request: Request) -> Response:
-    """The rounds with when they opened and closed, and how many reports each has."""
+    """All rounds of a campaign."""
     campaign = service.campaign_id(request.path_params["campaign"])
     settings = await service.blocking(service.campaigns.settings, campaign)
     every = await service.blocking(service.store.rounds, campaign)
@@ -72,16 +67,14 @@ async def rounds(service: Service, request: Request) -> Response:
     return answer(api.Rounds(settings.minimum_reports, rows))
 
 
-@operation(
+@operators(
     "GET /api/campaigns/{campaign}/counts",
-    "The noisy counts that an estimate was made from",
-    Audience.OPERATOR,
-    {200: ("By cell, as they were received.", {JSON: api.NoisyCounts})},
+    {200: ("By cell, as they were received.", api.NoisyCounts)},
     problems=("unknown-round", "no-estimate-yet", "not-offered", "malformed-body"),
     query=QUERY,
 )
 async def counts(service: Service, request: Request) -> Response:
-    """What was received in the rounds of an estimate; rounds below the minimum are not among them."""
+    """The noisy counts that an estimate was made from."""
     campaign = service.campaign_id(request.path_params["campaign"])
     evidence = await service.blocking(service.campaigns.evidence, campaign, asked_round(request))
     estimate = read_body(evidence.body)
@@ -91,17 +84,15 @@ async def counts(service: Service, request: Request) -> Response:
     )
 
 
-@operation(
+@operators(
     "POST /api/campaigns/{campaign}/estimate/regions",
-    "Share and interval of regions, given as GeoJSON",
-    Audience.OPERATOR,
-    {200: ("In the order of the regions.", {JSON: api.Regions})},
+    {200: ("In the order of the regions.", api.Regions)},
     problems=("unknown-round", "no-estimate-yet", "invalid-geojson", "not-offered", "overloaded"),
     query=QUERY,
     body=api.GEOJSON_SCHEMA,
 )
 async def regions(service: Service, request: Request) -> Response:
-    """The share of each region, which has of every cell the part it covers, with an interval of its own."""
+    """Share and interval of regions, given as GeoJSON."""
     campaign = service.campaign_id(request.path_params["campaign"])
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     number = asked_round(request)
@@ -109,16 +100,14 @@ async def regions(service: Service, request: Request) -> Response:
     return answer(await _shares(service, campaign, number, given, REGIONS_S))
 
 
-@operation(
+@everybody(
     "POST /api/campaigns/{campaign}/map/region",
-    "Share and interval of a region of a published map, given as GeoJSON",
-    Audience.PUBLIC,
-    {200: ("Of the latest estimate.", {JSON: api.Regions})},
+    {200: ("Of the latest estimate.", api.Regions)},
     problems=("no-estimate-yet", "invalid-geojson", "not-offered", "overloaded"),
     body=api.GEOJSON_SCHEMA,
 )
 async def region_of_map(service: Service, request: Request) -> Response:
-    """What :func:`regions` says, of one region, to everybody who may see the map."""
+    """Share and interval of a region of a published map, given as GeoJSON."""
     campaign = service.campaign_id(request.path_params["campaign"])
     state = await service.blocking(service.campaigns.state, campaign)
     if not state["published"]:
@@ -135,15 +124,13 @@ async def region_of_map(service: Service, request: Request) -> Response:
         return answer(await _shares(service, campaign, None, given, READER_S))
 
 
-@operation(
+@everybody(
     "GET /api/campaigns/{campaign}/map/districts",
-    "Share and interval of every district of a published map",
-    Audience.PUBLIC,
-    {200: ("Of the latest estimate, in the order of the backdrop.", {JSON: api.Regions})},
+    {200: ("Of the latest estimate, in the order of the backdrop.", api.Regions)},
     problems=("no-estimate-yet", "not-offered", "overloaded"),
 )
 async def districts_of_map(service: Service, request: Request) -> Response:
-    """The districts that the operator drew, to everybody who may see the map; worked out once."""
+    """Share and interval of every district of a published map."""
     campaign = service.campaign_id(request.path_params["campaign"])
     state = await service.blocking(service.campaigns.state, campaign)
     if not state["published"]:
@@ -167,8 +154,9 @@ async def _shares(
     service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
 ) -> api.Regions:
     evidence = await service.blocking(service.campaigns.evidence, campaign, number)
+    estimate = read_body(evidence.body)
     try:
-        members = await service.working(members_of, _space(evidence), given)
+        members = await service.working(members_of, space_from_dict(estimate["space"]), given)
     except GeoveilError as problem:
         raise Problem("invalid-geojson", str(problem)) from None
     try:
@@ -185,22 +173,14 @@ async def _shares(
         share, low, high, cut = numbers
         cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
         rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
-    number = read_body(evidence.body)["round"]
-    return api.Regions(number, LEVEL, rows, found.left_out, found.counted_twice)
-
-
-def _space(evidence: Evidence) -> Space:
-    """The cells that an estimate is about."""
-    return space_from_dict(read_body(evidence.body)["space"])
+    return api.Regions(estimate["round"], LEVEL, rows, found.left_out, found.counted_twice)
 
 
 # --- The area: city limits, or places
 
 
-@operation(
+@operators(
     "PUT /api/campaigns/{campaign}/area",
-    "City limits: the cells of the box outside of them do not exist. Or places in the place of cells",
-    Audience.OPERATOR,
     {
         204: (
             "A mechanism for those cells or places is published, or is being made where they are many.",
@@ -211,57 +191,43 @@ def _space(evidence: Evidence) -> Space:
     body=api.AREA_SCHEMA,
 )
 async def put_area(service: Service, request: Request) -> Response:
-    """Keep the cells that polygons cover, or take points, before the first report; up to 4 MiB of GeoJSON."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    await service.blocking(service.campaigns.settings, campaign)
+    """City limits: the cells of the box outside of them do not exist. Or places in the place of cells."""
+    campaign = await service.existing(request)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     given = await service.working(read_area, body)
-    try:
+    with refusing():
         await service.working(service.campaigns.draw, campaign, given)
-    except InvalidInput as problem:
-        raise refused(problem) from None
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
 # --- The backdrop: streets and coast behind the cells
 
 
-@operation(
+@operators(
     "PUT /api/campaigns/{campaign}/backdrop",
-    "What the pages draw behind the cells",
-    Audience.OPERATOR,
     {204: ("It is kept.", {})},
     problems=("invalid-geojson", "overloaded"),
     body=api.GEOJSON_SCHEMA,
 )
 async def put_backdrop(service: Service, request: Request) -> Response:
-    """Keep the lines and areas of a GeoJSON text, and nothing else of it."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    await service.blocking(service.campaigns.settings, campaign)
+    """What the pages draw behind the cells."""
+    campaign = await service.existing(request)
     body = await service.body(request.scope, request.receive, limit_bytes=BACKDROP_BYTES)
     kept = await service.working(backdrop_of, body)
     await service.blocking(service.store.keep_backdrop, campaign, kept)
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-@operation(
-    "DELETE /api/campaigns/{campaign}/backdrop",
-    "Draw nothing behind the cells any more",
-    Audience.OPERATOR,
-    {204: ("It is gone.", {})},
-)
+@operators("DELETE /api/campaigns/{campaign}/backdrop", {204: ("It is gone.", {})})
 async def delete_backdrop(service: Service, request: Request) -> Response:
-    """Forget the backdrop."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    await service.blocking(service.campaigns.settings, campaign)
+    """Draw nothing behind the cells any more."""
+    campaign = await service.existing(request)
     await service.blocking(service.store.keep_backdrop, campaign, None)
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-@operation(
+@everybody(
     "GET /api/campaigns/{campaign}/backdrop",
-    "What is drawn behind the cells",
-    Audience.PUBLIC,
     {
         200: ("Lines and areas.", {GEOJSON: {"type": "object"}}),
         204: ("The operator gave none.", {}),
@@ -269,9 +235,8 @@ async def delete_backdrop(service: Service, request: Request) -> Response:
     },
 )
 async def backdrop(service: Service, request: Request) -> Response:
-    """The backdrop as GeoJSON; nothing where the operator gave none."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    await service.blocking(service.campaigns.settings, campaign)
+    """What is drawn behind the cells."""
+    campaign = await service.existing(request)
     kept = await service.blocking(service.store.backdrop, campaign)
     if kept is None:
         return Response(status_code=204, headers={"cache-control": "no-store"})
@@ -294,36 +259,28 @@ def _headers(service: Service, *, frames: str = "'none'") -> dict[str, str]:
 async def _exists(service: Service, request: Request) -> str | None:
     """The id of the campaign in the address; ``None`` where there is none."""
     try:
-        campaign = service.campaign_id(request.path_params["campaign"])
-        await service.blocking(service.campaigns.settings, campaign)
+        return await service.existing(request)
     except Problem as problem:
         if problem.name != "unknown-campaign":
             raise
         return None
-    return campaign
 
 
-@operation(
-    "GET /",
-    "The dashboard of operators",
-    Audience.PUBLIC,
-    {200: ("A page; it asks for the token.", _PAGE), 304: HELD},
-    problems=("not-found",),
+@everybody(
+    "GET /", {200: ("A page; it asks for the token.", _PAGE), 304: HELD}, problems=("not-found",)
 )
 async def dashboard(service: Service, request: Request) -> Response:
-    """The page that operators sign in to; ``not-found`` where no pages were built."""
+    """The dashboard of operators."""
     return service.pages.page(request, DASHBOARD, headers=_headers(service))
 
 
-@operation(
+@everybody(
     "GET /m/{campaign}",
-    "A published map",
-    Audience.PUBLIC,
     {200: ("A page that any other may hold in a frame.", _PAGE), 304: HELD},
     problems=("not-found",),
 )
 async def public_map(service: Service, request: Request) -> Response:
-    """The map of a campaign that is published; a page that says so, and in no frame, for all others."""
+    """A published map."""
     campaign = await _exists(service, request)
     shown = campaign and (await service.blocking(service.campaigns.state, campaign))["published"]
     if not shown:
@@ -334,28 +291,21 @@ async def public_map(service: Service, request: Request) -> Response:
     return service.pages.page(request, PUBLIC_MAP, headers=opened)
 
 
-@operation(
+@everybody(
     "GET /certificate/{campaign}",
-    "The certificate of the current mechanism",
-    Audience.PUBLIC,
     {200: ("A page that recomputes it in the browser.", _PAGE), 304: HELD},
     problems=("not-found",),
 )
 async def certificate(service: Service, request: Request) -> Response:
-    """A page for whoever wants to check the promise."""
+    """The certificate of the current mechanism."""
     status = 200 if await _exists(service, request) else 404
     if status == 404 and not service.pages.wanted(request, CERTIFICATE):
         raise Problem("unknown-campaign", "there is no campaign with this id")
     return service.pages.page(request, CERTIFICATE, status=status)
 
 
-@operation(
-    "GET /api/map",
-    "What the maps of the pages are drawn on",
-    Audience.PUBLIC,
-    {200: ("The tile server, where there is one.", {JSON: api.Ground})},
-)
+@everybody("GET /api/map", {200: ("The tile server, where there is one.", api.Ground)})
 async def ground(service: Service, request: Request) -> Response:
-    """The tile server that the operator chose, if any."""
+    """What the maps of the pages are drawn on."""
     settings = service.settings
     return answer(api.Ground(settings.tile_url or None, settings.tile_attribution))

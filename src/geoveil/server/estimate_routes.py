@@ -1,9 +1,10 @@
-"""Estimates: the latest and every earlier one, as a file of any kind; of all reports or of a slot."""
+"""Estimates and flows: the latest and every earlier one, as files; of all reports or of a slot."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,27 +13,78 @@ from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
 from geoveil.server.estimate_files import VIEWS, NoSuchMap, Slot, rendered
-from geoveil.server.handlers import HELD, OPEN_TO_PAGES, operation
-from geoveil.server.openapi import Audience
+from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, everybody
+from geoveil.server.openapi import Handler
 from geoveil.server.problem import Problem, preferred, tagged
+from geoveil.server.trip_conclusion import flow_file
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
 
+__all__ = ["OPERATIONS"]
+
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
-LATEST_CACHE = "public, no-cache"
-ROUND_CACHE = "public, max-age=31536000, immutable"
-_ESTIMATES = {
-    view.media_type: api.ESTIMATE_SCHEMA if ending == "json" else {}
-    for ending, view in VIEWS.items()
-}
+_LATEST = "public, no-cache"
+_OF_ROUND = "public, max-age=31536000, immutable"
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
 _OF_SLOT: dict[str, api.Parameter] = {
     "slot": (_WHICH, "The map of one slot, or of all of them one by one.")
 }
+_NUMBERS = {"type": "array", "items": {"type": "number", "minimum": 0}}
+FLOWS_SCHEMA = {
+    "type": "object",
+    "title": "Flows",
+    "description": "Shares of trips between districts, as of the close of a round. Districts are blocks "
+    "of side × side cells, numbered by rows from the south-west; pairs follow each other by origin.",
+    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "side", "share"],
+    "properties": {
+        "kind": {"const": "flows"},
+        "campaign": {"type": "string"},
+        "round": {"type": "integer", "minimum": 1},
+        "reports": {"type": "integer", "minimum": 1},
+        "side": {"type": "integer", "minimum": 2},
+        "columns": {"type": "integer", "minimum": 1},
+        **dict.fromkeys(
+            ("share", "low", "high", "standard_error", "origins", "destinations"), _NUMBERS
+        ),
+        "stay_share": {"type": "number"},
+        "stay_in_district_share": {"type": "number"},
+        "stay_interval": _NUMBERS,
+        "unfinished": {"type": "array", "items": {"const": "error_bars"}},
+    },
+}
+
+
+def _in_all_forms(
+    path: str,
+    meaning: str,
+    schema: Mapping[str, Any],
+    problems: tuple[str, ...],
+    query: Mapping[str, api.Parameter],
+) -> Callable[[Handler], Handler]:
+    """Enter a handler twice: its form by what the client accepts, and by the ending of the address."""
+    contents = {view.media_type: schema if view.kind is None else {} for view in VIEWS.values()}
+
+    def enter(handler: Handler) -> Handler:
+        line = (handler.__doc__ or "").removesuffix(".")
+        met = (*problems, "not-acceptable", "malformed-body")
+        for ending, how, more in (
+            ("", ", by Accept", ()),
+            (".{ending}", " as a file", ("not-found",)),
+        ):
+            everybody(
+                f"GET /api/campaigns/{{campaign}}/{path}{ending}",
+                {200: (meaning, contents), 304: HELD},
+                summary=line + how,
+                problems=met + more,
+                query=query,
+            )(handler)
+        return handler
+
+    return enter
 
 
 def asked_round(request: Request) -> int | None:
@@ -57,39 +109,6 @@ def _asked_slot(request: Request) -> Slot:
     return int(asked)
 
 
-async def latest(service: Service, request: Request) -> Response:
-    """The latest estimate, or the one of ``?round=``."""
-    number = asked_round(request)
-    cache = LATEST_CACHE if number is None else ROUND_CACHE
-    return await _estimate(service, request, number, cache)
-
-
-async def of_round(service: Service, request: Request) -> Response:
-    """The estimate made at the close of a round; it never changes."""
-    asked = request.path_params["number"]
-    if not _NUMBER.fullmatch(asked):
-        raise Problem("unknown-round", "rounds are numbered from 1")
-    return await _estimate(service, request, int(asked), ROUND_CACHE)
-
-
-async def _estimate(service: Service, request: Request, number: int | None, cache: str) -> Response:
-    campaign, slot = service.campaign_id(request.path_params["campaign"]), _asked_slot(request)
-    ending = asked_ending(request)
-    record = await service.blocking(service.campaigns.estimate, campaign, number)
-    slots = b""
-    if slot is not None:
-        slots = await service.blocking(service.store.slot_maps, campaign, record.round)
-    try:
-        content = await service.working(rendered, ending, record.body, slots, slot)
-    except MissingExtra as error:
-        raise Problem("not-acceptable", str(error)) from None
-    except NoSuchMap as error:
-        raise Problem("no-estimate-yet" if error.known else "unknown-slot", str(error)) from None
-    part = "" if slot is None else f"-slot-{slot}"
-    name = f"{campaign}-round-{record.round}{part}.{ending}"
-    return await exported(service, request, content, name, cache)
-
-
 def asked_ending(request: Request) -> str:
     """The ending of the address, or what the client accepts."""
     ending: str | None = request.path_params.get("ending")
@@ -101,31 +120,80 @@ def asked_ending(request: Request) -> str:
     return ending
 
 
-async def exported(
-    service: Service, request: Request, content: bytes, name: str, cache: str
+@_in_all_forms(
+    "estimate",
+    "The estimate.",
+    api.ESTIMATE_SCHEMA,
+    ("unknown-round", "unknown-slot", "no-estimate-yet"),
+    QUERY | _OF_SLOT,
+)
+async def latest(service: Service, request: Request) -> Response:
+    """The latest estimate."""
+    return await _estimate(service, request, asked_round(request))
+
+
+@_in_all_forms(
+    "rounds/{number}/estimate",
+    "The estimate.",
+    api.ESTIMATE_SCHEMA,
+    ("unknown-round", "unknown-slot", "no-estimate-yet"),
+    _OF_SLOT,
+)
+async def of_round(service: Service, request: Request) -> Response:
+    """The estimate of a round."""
+    asked = request.path_params["number"]
+    if not _NUMBER.fullmatch(asked):
+        raise Problem("unknown-round", "rounds are numbered from 1")
+    return await _estimate(service, request, int(asked))
+
+
+async def _estimate(service: Service, request: Request, number: int | None) -> Response:
+    campaign, slot = service.campaign_id(request.path_params["campaign"]), _asked_slot(request)
+    ending = asked_ending(request)
+    record = await service.blocking(service.campaigns.estimate, campaign, number)
+    slots = b""
+    if slot is not None:
+        slots = await service.blocking(service.store.slot_maps, campaign, record.round)
+    part = "" if slot is None else f"-slot-{slot}"
+    name = f"{campaign}-round-{record.round}{part}.{ending}"
+    return await _exported(service, request, number, name, rendered, record.body, slots, slot)
+
+
+@_in_all_forms(
+    "flows",
+    "The flows of a campaign of trips.",
+    FLOWS_SCHEMA,
+    ("unknown-round", "no-estimate-yet", "not-offered"),
+    QUERY,
+)
+async def flows(service: Service, request: Request) -> Response:
+    """The flows between districts."""
+    number, ending = asked_round(request), asked_ending(request)
+    campaign = service.campaign_id(request.path_params["campaign"])
+    record = await service.blocking(service.campaigns.estimate, campaign, number)
+    name = f"{campaign}-flows-round-{record.round}.{ending}"
+    return await _exported(service, request, number, name, flow_file, record.body)
+
+
+async def _exported(
+    service: Service,
+    request: Request,
+    number: int | None,
+    name: str,
+    render: Callable[..., bytes],
+    *given: Any,
 ) -> Response:
-    """A file of a campaign by its name; pages of other origins may read it where it is published."""
+    """A file of a campaign, which never changes where it is a round's; open to pages where published."""
+    ending = name.rpartition(".")[2]
+    try:
+        content = await service.working(render, ending, *given)
+    except MissingExtra as error:
+        raise Problem("not-acceptable", str(error)) from None
+    except NoSuchMap as error:
+        raise Problem("no-estimate-yet" if error.known else "unknown-slot", str(error)) from None
     headers = {"content-disposition": f'inline; filename="{name}"'}
     campaign = service.campaign_id(request.path_params["campaign"])
     if (await service.blocking(service.campaigns.state, campaign))["published"]:
         headers |= OPEN_TO_PAGES
-    media_type = VIEWS[name.rpartition(".")[2]].media_type
-    return tagged(request, content, media_type, cache=cache, headers=headers)
-
-
-for _path, _summary, _handler in (
-    ("/api/campaigns/{campaign}/estimate", "The latest estimate", latest),
-    ("/api/campaigns/{campaign}/rounds/{number}/estimate", "The estimate of a round", of_round),
-):
-    for _ending, _how in (("", ", by Accept"), (".{ending}", " as a file")):
-        operation(
-            f"GET {_path}{_ending}",
-            _summary + _how,
-            Audience.PUBLIC,
-            {200: ("The estimate.", _ESTIMATES), 304: HELD},
-            problems=(
-                "unknown-round", "unknown-slot", "no-estimate-yet", "not-acceptable", "malformed-body",
-                *(["not-found"] if _ending else []),
-            ),
-            query={**(QUERY if _handler is latest else {}), **_OF_SLOT},
-        )(_handler)  # fmt: skip
+    cache = _LATEST if number is None else _OF_ROUND
+    return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)

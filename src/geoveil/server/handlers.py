@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,14 +14,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from geoveil.errors import InvalidInput
 from geoveil.server import openapi as api
 from geoveil.server.logs import MEDIA_TYPE
 from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
 from geoveil.server.pages import HTML, PARTICIPANT
 from geoveil.server.problem import Problem, decode, tagged
 from geoveil.server.round_documents import served
-from geoveil.server.settings_of_campaign import CampaignSettings, refused
+from geoveil.server.settings_of_campaign import CampaignSettings, refusing
 from geoveil.store import Overloaded, StoreFailed
 
 if TYPE_CHECKING:
@@ -38,20 +38,34 @@ OPEN_TO_PAGES = {
 
 
 def operation(
-    where: str,
-    summary: str,
     audience: Audience,
-    answers: dict[int, tuple[str, Content]],
+    where: str,
+    answers: Mapping[int, tuple[str, Any]],
+    *,
+    summary: str = "",
     **more: Any,
 ) -> Callable[[Handler], Handler]:
-    """Enter a handler into :data:`OPERATIONS`; ``where`` is a method and an address."""
+    """Enter a handler into :data:`OPERATIONS`; ``where`` is a method and an address.
+
+    Its summary is the first line of its docstring unless given. An answer that is no mapping is JSON.
+    """
     method, path = where.split()
+    contents = {
+        status: (meaning, content if isinstance(content, Mapping) else {JSON: content})
+        for status, (meaning, content) in answers.items()
+    }
 
     def enter(handler: Handler) -> Handler:
-        OPERATIONS.append(Operation(method, path, summary, audience, handler, answers, **more))
+        line = summary or (handler.__doc__ or "").partition("\n")[0].removesuffix(".")
+        OPERATIONS.append(Operation(method, path, line, audience, handler, contents, **more))
         return handler
 
     return enter
+
+
+operators = partial(operation, Audience.OPERATOR)
+participants = partial(operation, Audience.PARTICIPANT)
+everybody = partial(operation, Audience.PUBLIC)
 
 
 def answer(value: Any, status: int = 200, **headers: str) -> Response:
@@ -67,38 +81,29 @@ _SETTINGS = msgspec.json.Decoder(CampaignSettings)
 _CHANGES = msgspec.json.Decoder(api.Changes)
 
 
-@operation(
+@operators(
     "POST /api/campaigns",
-    "Make a campaign",
-    Audience.OPERATOR,
     {
         201: (
             "The campaign is made, and accepts reports; one of many cells when it is prepared.",
-            {JSON: api.Created},
+            api.Created,
         )
     },
     problems=("invalid-campaign", "campaign-exists"),
     body=CampaignSettings,
 )
 async def create(service: Service, request: Request) -> Response:
-    """Make a campaign and its first mechanism."""
+    """Make a campaign."""
     settings = decode(_SETTINGS, await service.body(request.scope, request.receive))
-    try:
+    with refusing():
         record = await service.working(service.campaigns.create, settings)
-    except InvalidInput as error:
-        raise refused(error) from None
     location = f"/api/campaigns/{record.id}"
     return answer(api.Created(record.id, service.link(record.id)), 201, location=location)
 
 
-@operation(
-    "GET /api/campaigns",
-    "List the campaigns",
-    Audience.OPERATOR,
-    {200: ("All campaigns, oldest first.", {JSON: api.Campaigns})},
-)
+@operators("GET /api/campaigns", {200: ("All campaigns, oldest first.", api.Campaigns)})
 async def listing(service: Service, request: Request) -> Response:
-    """All campaigns."""
+    """List the campaigns."""
     records = await service.blocking(service.store.campaigns)
     rows = [
         api.Listed(
@@ -114,19 +119,17 @@ async def listing(service: Service, request: Request) -> Response:
     return answer(api.Campaigns(rows))
 
 
-@operation(
+@operators(
     "PATCH /api/campaigns/{campaign}",
-    "Rename, pause, resume, end or publish a campaign, or open its next round now",
-    Audience.OPERATOR,
-    {200: ("The state of the campaign.", {JSON: api.State})},
+    {200: ("The state of the campaign.", api.State)},
     problems=("invalid-campaign", "campaign-preparing", "campaign-ended"),
     body=api.Changes,
 )
 async def change(service: Service, request: Request) -> Response:
-    """Change what can be changed about a campaign."""
+    """Rename, pause, resume, end or publish a campaign, or open its next round now."""
     campaign = service.campaign_id(request.path_params["campaign"])
     changes = decode(_CHANGES, await service.body(request.scope, request.receive))
-    try:
+    with refusing():
         await service.blocking(
             service.campaigns.change,
             campaign,
@@ -134,36 +137,30 @@ async def change(service: Service, request: Request) -> Response:
             state=changes.state,
             published=changes.published,
         )
-    except InvalidInput as error:
-        raise refused(error) from None
     if changes.next_round_now:
         await service.blocking(service.campaigns.next_round, campaign)
     values = await service.blocking(service.campaigns.state, campaign)
     return answer({**values, "link": service.link(campaign)})
 
 
-@operation(
+@operators(
     "DELETE /api/campaigns/{campaign}",
-    "Delete a campaign and all it holds",
-    Audience.OPERATOR,
     {204: ("Counts, ids, estimates and mechanisms are gone.", {})},
 )
 async def delete(service: Service, request: Request) -> Response:
-    """Remove a campaign with its rounds, counts, ids and estimates."""
+    """Delete a campaign and all it holds."""
     campaign = service.campaign_id(request.path_params["campaign"])
     await service.working(service.campaigns.delete, campaign)
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-@operation(
+@operators(
     "POST /api/campaigns/{campaign}/rounds",
-    "Close the round now",
-    Audience.OPERATOR,
-    {202: ("The round is closed; its estimate follows.", {JSON: api.Closed})},
+    {202: ("The round is closed; its estimate follows.", api.Closed)},
     problems=("round-too-small", "campaign-preparing", "campaign-ended"),
 )
 async def close(service: Service, request: Request) -> Response:
-    """Close the open round by hand; its estimate and the next mechanism follow."""
+    """Close the round now."""
     campaign = service.campaign_id(request.path_params["campaign"])
     number = await service.blocking(service.campaigns.close, campaign)
     return answer(api.Closed(number, "closed"), 202)
@@ -179,35 +176,24 @@ _ASSETS: Content = {
 }
 
 
-@operation(
-    "GET /api/campaigns/{campaign}",
-    "The state of a campaign",
-    Audience.PARTICIPANT,
-    {200: ("State, totals and alarms.", {JSON: api.State}), 304: HELD},
+@participants(
+    "GET /api/campaigns/{campaign}", {200: ("State, totals and alarms.", api.State), 304: HELD}
 )
 async def state(service: Service, request: Request) -> Response:
-    """What everybody may know about a campaign."""
+    """The state of a campaign."""
     campaign = service.campaign_id(request.path_params["campaign"])
     values = await service.blocking(service.campaigns.state, campaign)
     content = msgspec.json.encode({**values, "link": service.link(campaign)})
     return tagged(request, content, JSON, cache=f"public, max-age={_STATE_S}")
 
 
-@operation(
+@participants(
     "GET /api/campaigns/{campaign}/mechanism",
-    "The current mechanism document, or all of them where people choose",
-    Audience.PARTICIPANT,
-    {
-        200: (
-            "The same bytes for everybody.",
-            {JSON: api.OFFERED_SCHEMA},
-        ),
-        304: HELD,
-    },
+    {200: ("The same bytes for everybody.", {JSON: api.OFFERED_SCHEMA}), 304: HELD},
     problems=("campaign-paused", "campaign-preparing", "campaign-ended"),
 )
 async def mechanism(service: Service, request: Request) -> Response:
-    """The current mechanism document."""
+    """The current mechanism document, or all of them where people choose."""
     campaign = service.campaign_id(request.path_params["campaign"])
     current = await service.blocking(service.campaigns.mechanism, campaign)
     content = await service.working(served, current.mechanism, current.document)
@@ -231,10 +217,8 @@ OPERATIONS.append(
 )  # fmt: skip
 
 
-@operation(
+@participants(
     "GET /c/{campaign}",
-    "The link that participants share",
-    Audience.PARTICIPANT,
     {
         200: ("The participant page, for browsers.", {HTML: {"type": "string"}}),
         304: HELD,
@@ -242,11 +226,10 @@ OPERATIONS.append(
     },
 )
 async def link(service: Service, request: Request) -> Response:
-    """The link that people share: a page for browsers, the campaign's address for programs."""
+    """The link that participants share."""
     page = service.pages.wanted(request, PARTICIPANT)
     try:
-        campaign = service.campaign_id(request.path_params["campaign"])
-        await service.blocking(service.campaigns.settings, campaign)
+        campaign = await service.existing(request)
     except Problem as problem:
         if page and problem.name == "unknown-campaign":  # the page says so, in the reader's words
             return service.pages.page(request, PARTICIPANT, status=404)
@@ -256,15 +239,13 @@ async def link(service: Service, request: Request) -> Response:
     return RedirectResponse(f"/api/campaigns/{campaign}", 307, {"vary": "Accept"})
 
 
-@operation(
+@everybody(
     "GET /assets/{file}",
-    "A file of the pages",
-    Audience.PUBLIC,
     {200: ("It never changes: its name says what it holds.", _ASSETS), 304: HELD},
     problems=("not-found",),
 )
 async def asset(service: Service, request: Request) -> Response:
-    """A script, a style or a picture of the pages."""
+    """A file of the pages."""
     return service.pages.asset(request, request.path_params["file"])
 
 
@@ -276,30 +257,21 @@ _LOOK_S = 1.0
 _HEARTBEAT_S = 15.0
 _EVENTS = {
     "round": (
-        "round",
-        "state",
-        "preparation",
-        "mechanism",
-        "rounds_closed",
-        "estimate",
-        "name",
-        "published",
+        "round", "state", "preparation", "mechanism", "rounds_closed", "estimate", "name", "published",
     ),
     "counts": ("round", "reports_counted"),
     "alarm": ("alarm", "manipulation_gain"),
-}
+}  # fmt: skip
 """Event → the entries of the state it tells; totals, never counts of cells."""
 
 
-@operation(
+@everybody(
     "GET /api/campaigns/{campaign}/events",
-    "Totals, rounds and alarms as they change",
-    Audience.PUBLIC,
     {200: ("Server-sent events.", {EVENT_STREAM: {"type": "string"}})},
     problems=("overloaded",),
 )
 async def events(service: Service, request: Request) -> Response:
-    """A stream that first tells how things stand, then what changes, until the client leaves."""
+    """Totals, rounds and alarms as they change."""
     campaign = service.campaign_id(request.path_params["campaign"])
     first = await service.blocking(service.campaigns.state, campaign)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -362,50 +334,29 @@ def _news(state: dict[str, Any], told: dict[str, bytes]) -> bytes:
 # --- What machines ask: health, readiness, metrics, and the description of the interface
 
 
-@operation(
-    "GET /healthz",
-    "Whether the process answers",
-    Audience.PUBLIC,
-    {200: ("It does.", {JSON: api.Health})},
-)
+@everybody("GET /healthz", {200: ("It does.", api.Health)})
 async def health(service: Service, request: Request) -> Response:
-    """The process answers."""
+    """Whether the process answers."""
     return answer(api.Health("ok"))
 
 
-@operation(
-    "GET /readyz",
-    "Whether reports can be stored now",
-    Audience.PUBLIC,
-    {200: ("They can.", {JSON: api.Health})},
-    problems=("overloaded",),
-)
+@everybody("GET /readyz", {200: ("They can.", api.Health)}, problems=("overloaded",))
 async def readiness(service: Service, request: Request) -> Response:
-    """The store can read and write, and the process is not about to stop."""
+    """Whether reports can be stored now."""
     if service.closing.is_set():
         raise Problem("overloaded", "the service is stopping")
     await service.ready()
     return answer(api.Health("ready"))
 
 
-@operation(
-    "GET /metrics",
-    "Counters in the text format of Prometheus",
-    Audience.PUBLIC,
-    {200: ("Totals only.", {"text/plain": {"type": "string"}})},
-)
+@everybody("GET /metrics", {200: ("Totals only.", {"text/plain": {"type": "string"}})})
 async def metrics(service: Service, request: Request) -> Response:
-    """Counters for Prometheus."""
+    """Counters in the text format of Prometheus."""
     headers = {"cache-control": "no-store", "content-type": MEDIA_TYPE}
     return Response("\n".join([*service.metrics.lines(), ""]), 200, headers)
 
 
-@operation(
-    "GET /openapi.json",
-    "This document",
-    Audience.PUBLIC,
-    {200: ("OpenAPI 3.1.", {JSON: {"type": "object"}}), 304: HELD},
-)
+@everybody("GET /openapi.json", {200: ("OpenAPI 3.1.", {JSON: {"type": "object"}}), 304: HELD})
 async def openapi(service: Service, request: Request) -> Response:
-    """This interface as an OpenAPI document."""
+    """This document."""
     return tagged(request, api.document_bytes(), JSON, cache="public, max-age=3600")

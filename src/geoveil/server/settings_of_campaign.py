@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -42,10 +44,14 @@ class InvalidSetting(InvalidInput):
         self.field = field
 
 
-def refused(error: InvalidInput) -> Problem:
-    """The answer to settings that cannot be."""
-    field = error.field if isinstance(error, InvalidSetting) else ""
-    return Problem("invalid-campaign", str(error), field=field)
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Settings that cannot be are answered ``invalid-campaign``, with their field where it is one."""
+    try:
+        yield
+    except InvalidInput as error:
+        field = error.field if isinstance(error, InvalidSetting) else ""
+        raise Problem("invalid-campaign", str(error), field=field) from None
 
 
 def _between(low: float, high: float, description: str) -> Meta:
