@@ -111,7 +111,6 @@ def test_products_entry_by_entry_are_the_sums_written_out(
     np.testing.assert_allclose(kernel.apply(values), values @ matrix, rtol=0, atol=1e-12)
     np.testing.assert_allclose(kernel.apply(values[0]), values[0] @ matrix, rtol=0, atol=1e-12)
     np.testing.assert_allclose(kernel.rows(np.arange(vectors.size)), matrix, rtol=1e-14)
-    assert kernel.norm >= np.sqrt(np.square(matrix).sum(axis=1).max()) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("dense_size", [0, 512], ids=["by FFT", "as a matrix"])

@@ -149,6 +149,22 @@ class ProductsOn:
     push_noise: Callable[[Array], Array] | None = None
     pull_noise: Callable[[Array], Array] | None = None
 
+    @classmethod
+    def by_fft(
+        cls,
+        backend: Backend,
+        push: Callable[[Array], Array],
+        pull: Callable[[Array], Array],
+        fft_noise: float,
+    ) -> ProductsOn:
+        """Products that are off by so much for vectors of length 1."""
+
+        def noise(values: Array) -> Array:
+            square = backend.xp.sum(values * values, axis=-1, keepdims=True)
+            return fft_noise * backend.xp.sqrt(square)
+
+        return cls(backend, push, pull, noise, noise)
+
 
 def dense_products(backend: Backend, matrix: FloatArray) -> ProductsOn:
     """By a matrix (rows, columns)."""
@@ -179,11 +195,6 @@ class Torus:
     def values(self, spectrum: Array) -> Array:
         """What has this transform, (…, padded)."""
         return self.backend.xp.fft.irfftn(spectrum, s=self.padded, axes=self.axes)
-
-
-def length(backend: Backend, values: Array) -> Array:
-    """‖v‖ over the last axis, kept as 1."""
-    return backend.xp.sqrt(backend.xp.sum(values * values, axis=-1, keepdims=True))
 
 
 def scattered(backend: Backend, places: IntArray, size: int) -> Callable[[Array], Array]:

@@ -20,6 +20,7 @@ from geoveil.channel.guarantee import (
     Guarantee,
     LocalDifferentialPrivacy,
     Promising,
+    weakest,
 )
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
@@ -257,10 +258,27 @@ class Channel(Promising, Shown, Operator):
         return Tally(self, np.bincount(numbers.ravel(), minlength=self.report_count))
 
 
-def told_apart_by(channels: Sequence[Channel]) -> Space | None:
-    """The places that all of several channels over one space are about: positions where all are."""
-    between_positions = all(channel.told_apart is None for channel in channels)
-    return None if between_positions else channels[0].space
+class ManyChannels(Channel):
+    """A channel made of several over one space."""
+
+    channels: tuple[Channel, ...]
+
+    def _join(self, channels: Sequence[Channel]) -> None:
+        if not channels:
+            raise InvalidInput("channels must not be empty")
+        self.channels, self.space = tuple(channels), channels[0].space
+        if any(channel.space != self.space for channel in channels):
+            raise InvalidInput("channels must share one space")
+
+    def _promise(self) -> Guarantee | None:
+        """The weakest of theirs, where it is implied by all: somebody may hold it."""
+        return weakest([channel.guarantee for channel in self.channels])
+
+    @property
+    def told_apart(self) -> Space | None:
+        """The positions themselves where all are about these."""
+        between_positions = all(channel.told_apart is None for channel in self.channels)
+        return None if between_positions else self.space
 
 
 def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:

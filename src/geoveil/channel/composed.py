@@ -13,8 +13,8 @@ from scipy import sparse
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, PrivacyLoss, told_apart_by
-from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee, weakest
+from geoveil.channel.channel import Channel, ManyChannels, PrivacyLoss
+from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.kernel import kernel_on, lattice_shape
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
@@ -165,7 +165,7 @@ class RankOneChannel(Channel):
 # --- The average of several channels: the mechanism of a person drawn at random
 
 
-class AverageChannel(ByParts, Channel):
+class AverageChannel(ByParts, ManyChannels):
     """Σ w_i C_i for channels over the same space with the same reports.
 
     Guarantee: the weakest of the parts', where one of them is implied by all others; else none.
@@ -198,13 +198,6 @@ class AverageChannel(ByParts, Channel):
                 "reports to be averaged; use AverageOfEstimates or IterativeBayesianUpdate"
             )
 
-    def _promise(self) -> Guarantee | None:
-        return weakest([channel.guarantee for channel in self.channels])
-
-    @property
-    def told_apart(self) -> Space | None:
-        return told_apart_by(self.channels)
-
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._mean(channel._push(theta) for channel in self.channels)
 
@@ -233,7 +226,7 @@ class AverageChannel(ByParts, Channel):
 # --- Several channels side by side: people who chose different mechanisms, seen as one operator
 
 
-class StackedChannel(ByParts, StackedOperator, Channel):
+class StackedChannel(ByParts, StackedOperator, ManyChannels):
     """A person uses channel A with probability share[A], and the report says which.
 
     Law: the columns of all channels side by side, those of A times share[A].
@@ -251,25 +244,13 @@ class StackedChannel(ByParts, StackedOperator, Channel):
     _parts = ("channels", "shares")
 
     def __init__(self, channels: Sequence[Channel], shares: ArrayLike | None = None) -> None:
-        if not channels:
-            raise InvalidInput("channels must not be empty")
-        if any(channel.space != channels[0].space for channel in channels):
-            raise InvalidInput("channels must share one space")
-        self.channels = tuple(channels)
-        self.space = channels[0].space
+        self._join(channels)
         equal = np.full(len(channels), 1 / len(channels))
         self.shares: FloatArray = frozen(
             equal if shares is None else distribution("shares", shares, len(channels))
         )
         StackedOperator.__init__(self, self.channels, self.shares)
         self.report_count = int(self.starts[-1])
-
-    def _promise(self) -> Guarantee | None:
-        return weakest([channel.guarantee for channel in self.channels])
-
-    @property
-    def told_apart(self) -> Space | None:
-        return told_apart_by(self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The largest of the parts': a share scales all of a column alike."""

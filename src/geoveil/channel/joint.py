@@ -16,22 +16,21 @@ from geoveil.channel.channel import (
     RARE,
     Channel,
     Information,
+    ManyChannels,
     PrivacyLoss,
     Tally,
     positions_on_a_side,
-    told_apart_by,
 )
 from geoveil.channel.guarantee import Guarantee
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
 from geoveil.randomness import Randomness
-from geoveil.space.space import Space
 
 _MOST_ENTRIES = 1 << 23
 _POSSIBLE = 1e-200
 
 
-class JointChannel(Channel):
+class JointChannel(ManyChannels):
     """A person makes one report through each channel; the combination is one report.
 
     Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
@@ -48,12 +47,7 @@ class JointChannel(Channel):
     exact = True
 
     def __init__(self, channels: Sequence[Channel]) -> None:
-        if not channels:
-            raise InvalidInput("channels must not be empty")
-        if any(channel.space != channels[0].space for channel in channels):
-            raise InvalidInput("channels must share one space")
-        self.channels = tuple(channels)
-        self.space = channels[0].space
+        self._join(channels)
         self.sizes = tuple(channel.report_count for channel in channels)
         self.report_count = math.prod(self.sizes)
 
@@ -61,10 +55,6 @@ class JointChannel(Channel):
         promises = [channel.guarantee for channel in self.channels]
         known = [promise for promise in promises if promise is not None]
         return reduce(add, known) if len(known) == len(promises) else None
-
-    @property
-    def told_apart(self) -> Space | None:
-        return told_apart_by(self.channels)
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The sum of the parts', where all of them are between positions."""

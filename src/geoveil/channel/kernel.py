@@ -13,7 +13,7 @@ from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel import backend as elsewhere
-from geoveil.channel.operator import DenseOperator, Operator, RelativeError, refined
+from geoveil.channel.operator import DenseOperator, Operator, RelativeError, noise_of, refined
 from geoveil.space import Grid, Line, MaskedGrid, Space
 
 _DENSE_SIZE = 512
@@ -21,7 +21,7 @@ _DENSE_SIZE = 512
 _THREADED_SIZE = 1 << 16
 _LARGE_SIZE = 1 << 22
 """From so many points on, vectors are transformed one after another, in the memory of one transform."""
-_FFT_NOISE = 2e-15
+FFT_NOISE = 2e-15
 """What a product may be off by, in units of the norms of its factors."""
 
 
@@ -33,9 +33,6 @@ def fft_workers(size: int) -> int:
 class Kernel(Operator):
     """K[x, z] = k(d(x, z)): a symmetric operator, its own adjoint, so that one product serves as both."""
 
-    norm: float
-    """Root of the sum of k² over one row: how much of |v| reaches a result."""
-
     @abstractmethod
     def apply(self, values: FloatArray) -> FloatArray:
         """Kv over the last axis, to about ``noise(values)`` absolute."""
@@ -46,7 +43,7 @@ class Kernel(Operator):
 
     def noise(self, values: FloatArray) -> FloatArray:
         """An absolute error that ``apply`` stays below, one for each vector (last axis kept as 1)."""
-        return np.zeros((*values.shape[:-1], 1))
+        return noise_of(values, self.fft_noise)
 
     def apply_near_inverse(self, values: FloatArray) -> FloatArray:
         """Roughly K⁻¹v, symmetric and positive definite: a preconditioner. Here v itself."""
@@ -58,15 +55,11 @@ class Kernel(Operator):
         Small values are summed directly over the support of v, if that takes at most ``budget`` terms;
         otherwise they stay as they are, NaN where they are noise.
         """
-        result, noise, support = (
-            self.apply(values),
-            self._push_noise(values),
-            np.flatnonzero(values),
-        )
+        support = np.flatnonzero(values)
         return refined(
             values[support],
-            result,
-            noise,
+            self.apply(values),
+            self._push_noise(values),
             lambda cells: self._entries(cells, support),
             budget=budget,
             otherwise=math.nan,
@@ -80,12 +73,6 @@ class Kernel(Operator):
 
     def _pull(self, values: FloatArray) -> FloatArray:
         return self.apply(values)
-
-    def _push_noise(self, theta: FloatArray) -> FloatArray:
-        return super()._push_noise(theta) if self.exact else self.noise(theta)
-
-    def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._push_noise(values)
 
     def _row(self, row: int) -> FloatArray:
         return self.rows(np.array([row]))[0]
@@ -115,6 +102,8 @@ class LatticeKernel(Kernel):
         self.exact = math.prod(self.box) <= _DENSE_SIZE
         copies = 1 if signed else 2**table.ndim
         self.norm = float(np.sqrt(copies * np.square(table).sum()))
+        """Root of the sum of k² over one row: how much of |v| reaches a result."""
+        self.fft_noise = FFT_NOISE * self.norm
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -199,14 +188,7 @@ class LatticeKernel(Kernel):
             result = torus.values(torus.transformed(lattice) * spectrum)
             return reshape(result[inside], values.shape)
 
-        def noise(values: elsewhere.Array) -> elsewhere.Array:
-            return _FFT_NOISE * self.norm * elsewhere.length(backend, values)
-
-        return elsewhere.ProductsOn(backend, product, product, noise, noise)
-
-    def noise(self, values: FloatArray) -> FloatArray:
-        length = np.sqrt(np.square(values).sum(axis=-1, keepdims=True))
-        return _FFT_NOISE * self.norm * length
+        return elsewhere.ProductsOn.by_fft(backend, product, product, self.fft_noise)
 
     def rows(self, cells: IntArray) -> FloatArray:
         if self.exact:
@@ -244,7 +226,7 @@ class PartialKernel(Kernel):
     def __init__(self, lattice: LatticeKernel, cells: IntArray) -> None:
         self._lattice = lattice
         self._cells = cells
-        self.norm = lattice.norm
+        self.fft_noise = lattice.fft_noise
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -265,9 +247,6 @@ class PartialKernel(Kernel):
 
         return elsewhere.ProductsOn(backend, product, product, whole.push_noise, whole.pull_noise)
 
-    def noise(self, values: FloatArray) -> FloatArray:
-        return self._lattice.noise(values)
-
     def rows(self, cells: IntArray) -> FloatArray:
         return self._entries(cells, np.arange(self._cells.size))
 
@@ -277,10 +256,6 @@ class PartialKernel(Kernel):
 
 class DenseKernel(DenseOperator, Kernel):
     """A kernel on a space without a lattice, as a matrix (at most 4,096 cells)."""
-
-    def __init__(self, matrix: FloatArray) -> None:
-        super().__init__(matrix)
-        self.norm = float(np.sqrt(np.square(matrix).sum(axis=1).max()))
 
     def apply(self, values: FloatArray) -> FloatArray:
         return values @ self._matrix

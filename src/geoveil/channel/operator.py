@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly, indices, vector
-from geoveil.channel.backend import Backend, ProductsOn, backend_of, dense_products
+from geoveil.channel.backend import Array, Backend, ProductsOn, backend_of, dense_products
 from geoveil.errors import InvalidInput, Unsupported
 
 RelativeError = 1e-10
@@ -22,8 +22,6 @@ RelativeError = 1e-10
 
 _BUDGET = 1 << 26
 _CHUNK = 1 << 22
-
-Product = Callable[[Any], Any]
 
 
 class Operator(ReadOnly, ABC):
@@ -64,13 +62,16 @@ class Operator(ReadOnly, ABC):
     exact: bool = False
     """Whether small values of ``_push`` are as accurate as large ones: sums, no FFT."""
 
+    fft_noise: float = 0.0
+    """What a product may be off by, absolute, for a vector of length 1; 0 for sums without FFT."""
+
     def _push_noise(self, theta: FloatArray) -> FloatArray:
         """What ``_push`` may be off by, absolute: (…, 1) or (…, columns)."""
-        return np.zeros((*theta.shape[:-1], 1))
+        return noise_of(theta, 0.0 if self.exact else self.fft_noise)
 
     def _pull_noise(self, values: FloatArray) -> FloatArray:
         """What ``_pull`` may be off by, absolute: (…, 1) or (…, rows)."""
-        return np.zeros((*values.shape[:-1], 1))
+        return noise_of(values, 0.0 if self.exact else self.fft_noise)
 
     # -- should be overridden for speed; exact where the products are not --------------------------
 
@@ -118,16 +119,14 @@ class Operator(ReadOnly, ABC):
 
     def observed(self, weights: FloatArray) -> SeenColumns:
         """The columns with any weight (…, columns), for a loop of products."""
-        return SeenColumns(self, _with_weight(weights))
+        counted = weights.reshape(-1, weights.shape[-1]).any(axis=0)
+        return SeenColumns(self, np.flatnonzero(counted))
 
     def push(self, theta: ArrayLike) -> FloatArray:
         """θL: the law of the columns where the rows follow ``theta``; the last axis is the rows."""
         backend = backend_of(theta)
         if backend is not None:
-            products = self.products_on(backend)
-            return self._elsewhere(
-                "theta", theta, self.shape[0], products.push, products.push_noise
-            )
+            return self._product_on(backend, theta, pushed=True)
         given = vector("theta", theta, self.shape[0])
 
         def lines(columns: IntArray) -> FloatArray:
@@ -139,10 +138,7 @@ class Operator(ReadOnly, ABC):
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
         backend = backend_of(values)
         if backend is not None:
-            products = self.products_on(backend)
-            return self._elsewhere(
-                "values", values, self.shape[1], products.pull, products.pull_noise
-            )
+            return self._product_on(backend, values, pushed=False)
         given = vector("values", values, self.shape[1])
 
         def lines(rows: IntArray) -> FloatArray:
@@ -150,23 +146,20 @@ class Operator(ReadOnly, ABC):
 
         return refined(given, self._pull(given), self._pull_noise(given), lines)
 
-    def _elsewhere(
-        self, name: str, given: Any, size: int, product: Product, noise: Product | None
-    ) -> Any:
+    def _product_on(self, backend: Backend, given: Array, *, pushed: bool) -> Array:
         """A product on another device; where values are small, by the host, which sums them exactly."""
-        backend = backend_of(given)
-        assert backend is not None
-        xp, own = backend.xp, backend.own(given)
+        products, xp, own = self.products_on(backend), backend.xp, backend.own(given)
+        name, size = ("theta", self.shape[0]) if pushed else ("values", self.shape[1])
         if own.ndim == 0 or own.shape[-1] != size:
             raise InvalidInput(
                 f"{name} (shape {tuple(own.shape)}) must have {size} entries, one per cell"
             )
         if not bool(xp.all(xp.isfinite(own))):
             raise InvalidInput(f"{name} must hold finite numbers only")
-        result = product(own)
+        result = (products.push if pushed else products.pull)(own)
+        noise = products.push_noise if pushed else products.pull_noise
         if noise is not None and bool(xp.any(result < noise(own) / RelativeError)):
-            again = self.push if name == "theta" else self.pull
-            return backend.put(again(backend.host(own)))
+            return backend.put((self.push if pushed else self.pull)(backend.host(own)))
         return result
 
     def row(self, row: int) -> FloatArray:
@@ -295,7 +288,7 @@ class StackedOperator(Operator):
                 laws.append(xp.broadcast_to(noise, shape))
             return side_by_side(laws)
 
-        def summed(values: Any, products: list[Product | None]) -> Any:
+        def summed(values: Any, products: list[Callable[[Array], Array] | None]) -> Any:
             total: Any = 0.0
             for number, product in enumerate(products):
                 if product is not None:
@@ -343,6 +336,13 @@ class StackedOperator(Operator):
 # --- Small values made exact again: after one product, and throughout a loop of products
 
 
+def noise_of(vectors: FloatArray, fft_noise: float) -> FloatArray:
+    """(…, 1): what products of vectors (…, n) may be off by, absolute."""
+    if not fft_noise:
+        return np.zeros((*vectors.shape[:-1], 1))
+    return fft_noise * np.sqrt(np.square(vectors).sum(axis=-1, keepdims=True))
+
+
 def refined(
     given: FloatArray,
     result: FloatArray,
@@ -386,10 +386,6 @@ EXACT_ENTRIES = 1 << 25
 """So many numbers of exact columns are held at once."""
 _SMALL_ROWS = 512
 """Up to so many rows a product with a matrix beats any structure."""
-
-
-def _with_weight(weights: FloatArray) -> IntArray:
-    return np.flatnonzero(weights.reshape(-1, weights.shape[-1]).any(axis=0))
 
 
 class SeenColumns:

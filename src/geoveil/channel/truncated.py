@@ -22,9 +22,9 @@ from scipy import fft
 from scipy.special import entr
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.backend import Array, Backend, ProductsOn, length, scattered
+from geoveil.channel.backend import Array, Backend, ProductsOn, scattered
 from geoveil.channel.channel import Channel
-from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_distances_km
+from geoveil.channel.kernel import FFT_NOISE, LatticeKernel, fft_workers, lattice_distances_km
 from geoveil.channel.operator import Operator
 from geoveil.space.grid import Grid
 
@@ -92,9 +92,10 @@ class TruncatedOperator(Operator):
         self._wide = fft.next_fast_len(2 * columns - 1, real=True)
         self._workers = fft_workers(4 * rows * columns)
         beyond = np.square(tables.beyond_columns).sum() + np.square(tables.beyond_rows).sum()
-        self.norm = self._kernel.norm + 2 * float(np.sqrt(beyond))
-        self._near_columns = _near((tables.beyond_columns, tables.corner), 1, self.norm)
-        self._near_rows = _near((tables.beyond_rows, tables.corner), 0, self.norm)
+        norm = self._kernel.norm + 2 * float(np.sqrt(beyond))
+        self.fft_noise = FFT_NOISE * norm
+        self._near_columns = _near((tables.beyond_columns, tables.corner), 1, norm)
+        self._near_rows = _near((tables.beyond_rows, tables.corner), 0, norm)
         # Spectra of the half-line sums along their edge: (frequency, column) and (row, frequency).
         sides = tables.beyond_columns[:, self._near_columns]
         ends = tables.beyond_rows[self._near_rows]
@@ -107,13 +108,6 @@ class TruncatedOperator(Operator):
     @property
     def shape(self) -> tuple[int, int]:
         return math.prod(self.box), math.prod(self.box)
-
-    def _push_noise(self, theta: FloatArray) -> FloatArray:
-        length: FloatArray = np.sqrt(np.square(theta).sum(axis=-1, keepdims=True))
-        return 2e-15 * self.norm * length
-
-    def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._push_noise(values)
 
     def _push(self, theta: FloatArray) -> FloatArray:
         rows, columns = self.box
@@ -179,11 +173,7 @@ class TruncatedOperator(Operator):
 
     def _products_on(self, backend: Backend) -> ProductsOn:
         elsewhere = _Elsewhere(self, backend)
-
-        def noise(values: Array) -> Array:
-            return 2e-15 * self.norm * length(backend, values)
-
-        return ProductsOn(backend, elsewhere.push, elsewhere.pull, noise, noise)
+        return ProductsOn.by_fft(backend, elsewhere.push, elsewhere.pull, self.fft_noise)
 
     def _row(self, row: int) -> FloatArray:
         """From the tables alone: exact."""

@@ -17,7 +17,7 @@ from scipy.special import entr
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite, frozen, positive
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
-from geoveil.channel.kernel import LatticeKernel, fft_workers, lattice_shape
+from geoveil.channel.kernel import FFT_NOISE, LatticeKernel, fft_workers, lattice_shape
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism
@@ -71,6 +71,7 @@ class Disc(Mechanism):
         self.disc_radius_km = pitch * math.sqrt(self._discs.square)
         self.report_count = self._discs.reports
         self._from_disc = _threshold(self.epsilon, self._discs.inside, self.report_count)
+        self.fft_noise = FFT_NOISE * math.sqrt(self._discs.inside) * self._rise
 
     def parameters(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon, "disc_radius_km": self.disc_radius_km}
@@ -115,13 +116,6 @@ class Disc(Mechanism):
     def _pull(self, values: FloatArray) -> FloatArray:
         near = self._discs.sums(values, self._discs.places, self._discs.cells)
         return self._rise * near + self._level * values.sum(axis=-1, keepdims=True)
-
-    def _push_noise(self, theta: FloatArray) -> FloatArray:
-        length: FloatArray = np.sqrt(np.square(theta).sum(axis=-1, keepdims=True))
-        return 2e-15 * math.sqrt(self._discs.inside) * self._rise * length
-
-    def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._push_noise(values)
 
     def _row(self, row: int) -> FloatArray:
         law = np.full(self.report_count, self._level)

@@ -59,13 +59,7 @@ class PositionalElastic(Mechanism):
     space: Placed
 
     def __init__(
-        self,
-        space: Space,
-        *,
-        beta_per_km: float,
-        weights: npt.ArrayLike,
-        step: int,
-        rim: int = 0,
+        self, space: Space, *, beta_per_km: float, weights: npt.ArrayLike, step: int, rim: int = 0
     ) -> None:
         if not isinstance(space, Placed):
             raise Unsupported(

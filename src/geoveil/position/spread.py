@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import fft
 
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.backend import Array, Backend, ProductsOn, Torus, length, scattered
+from geoveil.channel.backend import Array, Backend, ProductsOn, Torus, scattered
 from geoveil.channel.channel import Places, positions_on_a_side
 from geoveil.channel.kernel import fft_workers
 from geoveil.channel.operator import DenseOperator, Operator
@@ -93,8 +93,8 @@ class SpreadKernel(Operator):
         return np.exp(-self.cone.decay(away)) if self._apart else self.cone.values(away)
 
     @cached_property
-    def _norm(self) -> float:
-        return float(np.linalg.norm(self._values(self.layers[0])))
+    def fft_noise(self) -> float:  # type: ignore[override]
+        return _NOISE * float(np.linalg.norm(self._values(self.layers[0])))
 
     # Axis by axis, so that rows known to be zero, or not wanted back, are never transformed; and layer by
     # layer, in place, since at a million cells the passes over memory take as long as the transforms.
@@ -188,16 +188,7 @@ class SpreadKernel(Operator):
             found = xp.take(flat, taken, axis=-1)
             return found + self._apart * xp.sum(values, axis=-1, keepdims=True)
 
-        def noise(values: Array) -> Array:
-            return _NOISE * self._norm * length(backend, values)
-
-        return ProductsOn(backend, push, pull, noise, noise)
-
-    def _push_noise(self, theta: FloatArray) -> FloatArray:
-        return _NOISE * self._norm * np.linalg.norm(theta, axis=-1, keepdims=True)
-
-    def _pull_noise(self, values: FloatArray) -> FloatArray:
-        return self._push_noise(values)
+        return ProductsOn.by_fft(backend, push, pull, self.fft_noise)
 
     def positions_km(self, layer: Layer, cells: IntArray | slice = slice(None)) -> FloatArray:
         """(cells, 2): where the positions of a layer are."""

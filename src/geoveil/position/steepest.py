@@ -151,12 +151,7 @@ def _cut(centres: FloatArray, most: int) -> list[IntArray]:
 
 
 def longest(
-    east: FloatArray,
-    north: FloatArray,
-    ee: FloatArray,
-    en: FloatArray,
-    nn: FloatArray,
-    rho: float,
+    east: FloatArray, north: FloatArray, ee: FloatArray, en: FloatArray, nn: FloatArray, rho: float
 ) -> FloatArray:
     """|v + M·h| over |h| ≤ ρ, at most, for a symmetric 2 × 2 matrix M."""
     pulled = length(ee * east + en * north, en * east + nn * north)

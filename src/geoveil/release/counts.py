@@ -276,7 +276,6 @@ class CountKernel(Kernel):
     def __init__(self, space: CountVectors, function: Callable[[FloatArray], FloatArray]) -> None:
         self._squares = space.squared_distances
         self._values = function(np.sqrt(np.arange(2.0 * space.people**2 + 1)))
-        self.norm = float(np.abs(self._values).max() * math.sqrt(space.size))
 
     @property
     def shape(self) -> tuple[int, int]:
