@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from geoveil.campaign import positional_design
@@ -29,7 +31,16 @@ settings.register_profile(
 )
 settings.load_profile("geoveil")
 
+_EXAMPLE = re.compile(r"^ *>>> ", re.MULTILINE)
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """The processes that tests start share the cores evenly: see ``evenly/sitecustomize.py``."""
+    evenly = str(ROOT / "tests" / "evenly")
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if evenly not in others:
+        os.environ["PYTHONPATH"] = os.pathsep.join([evenly, *filter(None, others)])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -66,6 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first; each is one worker's, so that what a file shares is made once."""
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Here no file is searched for examples that has none: only to look, each would be imported."""
+    found = yield
+    if _EXAMPLE.search(file_path.read_text(encoding="utf-8")):
+        return found
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 @cache

@@ -49,7 +49,16 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
 
 def _hostile() -> dict[str, Any]:
     """The documents that the Python device must refuse, for its twin."""
-    cases = [{**vars(case), "body": b64encode(case.body).decode()} for case in HOSTILE]
+    cases = [
+        {
+            "name": case.name,
+            "body": b64encode(case.body).decode(),
+            "reason": case.reason,
+            "detail": case.detail,
+            "seen": case.seen,
+        }
+        for case in HOSTILE
+    ]
     return {"now_s": NOW_S, "honest": b64encode(document(5).served()).decode(), "cases": cases}
 
 

@@ -19,11 +19,15 @@ from contract.statistics import FALSE_ALARM, p_value
 from geoveil.arrays import IntArray
 from geoveil.client.collector import offered
 from geoveil.client.ledger_book import DRAW_BYTES, Period
+from geoveil.position.whole_law import WholeLaw
 from geoveil.randomness import SYSTEM, Randomness
 
-MECHANISM, LAW = document().mechanism, document().law
 PLACE = (45.7613, 4.8377)
 TEN_MILLION = 10_000_000
+
+
+def certified() -> WholeLaw:
+    return document().law
 
 
 class Bits(Randomness):
@@ -40,16 +44,16 @@ class Bits(Randomness):
 
 def steps() -> IntArray:
     """Of the place that everybody is at."""
-    return LAW.steps_of(document().area.place_km(*PLACE))
+    return certified().steps_of(document().area.place_km(*PLACE))
 
 
 def exact_row() -> list[int]:
     """weight × kernel by whole numbers of any size."""
-    east, north = steps().tolist()
+    law, (east, north) = certified(), steps().tolist()
     return [
-        int(weight) * int(LAW.table[min(math.isqrt((east - a) ** 2 + (north - b) ** 2), last)])
-        for weight, (a, b) in zip(LAW.weights, LAW.centres.points.tolist(), strict=True)
-        for last in [LAW.table.size - 1]
+        int(weight) * int(law.table[min(math.isqrt((east - a) ** 2 + (north - b) ** 2), last)])
+        for weight, (a, b) in zip(law.weights, law.centres.points.tolist(), strict=True)
+        for last in [law.table.size - 1]
     ]
 
 
@@ -59,10 +63,10 @@ def test_draws_change_exactly_where_the_row_says(edge: int) -> None:
     for report, entry in enumerate(row[:-1]):
         running += entry
         boundary = -(-(running << 128) // sum(row))
-        drawn = LAW.draw(steps(), (boundary + edge).to_bytes(16, "big"))
+        drawn = certified().draw(steps(), (boundary + edge).to_bytes(16, "big"))
         assert drawn == (report if edge < 0 else report + 1)
-    assert LAW.draw(steps(), bytes(16)) == 0
-    assert LAW.draw(steps(), b"\xff" * 16) == LYON.size - 1
+    assert certified().draw(steps(), bytes(16)) == 0
+    assert certified().draw(steps(), b"\xff" * 16) == LYON.size - 1
 
 
 def test_a_device_draws_with_the_bits_of_its_key(tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_a_device_draws_with_the_bits_of_its_key(tmp_path: Path) -> None:
         receipt = it.report(lat=PLACE[0], lng=PLACE[1])
         report, bits = Period("never", 0).bits(key, document().id)
         assert receipt.report == report
-        assert receipt.cell == LAW.draw(steps(), bits[:DRAW_BYTES])
+        assert receipt.cell == certified().draw(steps(), bits[:DRAW_BYTES])
 
 
 def law_here() -> np.ndarray:
@@ -85,7 +89,7 @@ def law_here() -> np.ndarray:
 def test_bits_made_from_keys_follow_the_table() -> None:
     """What a device draws with: 16 bytes of an HMAC under a key of the operating system's."""
     drawn = [
-        LAW.draw(steps(), Period("round", number).bits(key, document().id)[1][:DRAW_BYTES])
+        certified().draw(steps(), Period("round", number).bits(key, document().id)[1][:DRAW_BYTES])
         for key in (SYSTEM.bytes(32) for _ in range(50))
         for number in range(100)
     ]
@@ -98,7 +102,7 @@ def counted(draws: int, seed: int) -> np.ndarray:
     source = gv.seeded(seed)
     for start in range(0, draws, 500_000):
         lat, lng = (np.full(min(500_000, draws - start), degrees) for degrees in PLACE)
-        drawn = MECHANISM.sample_at(lat=lat, lng=lng, randomness=source)
+        drawn = document().mechanism.sample_at(lat=lat, lng=lng, randomness=source)
         counts += np.bincount(drawn, minlength=LYON.size)
     return counts
 

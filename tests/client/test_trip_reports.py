@@ -12,10 +12,14 @@ import pytest
 
 from client.world import CUT, LYON, NOW_S, PLACE, Collector, device, document
 from geoveil.client import Ledger, Refused, Unacknowledged
+from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidInput
 
 HOME, WORK = (45.7512345, 4.8223456), (45.7712345, 4.8623456)
-TRIPS = document(trips=True, epsilon_per_km=1.0)
+
+
+def trips() -> MechanismDocument:
+    return document(trips=True, epsilon_per_km=1.0)
 
 
 def refused(reason: str) -> Any:
@@ -24,7 +28,7 @@ def refused(reason: str) -> Any:
 
 
 def collecting() -> Collector:
-    return Collector(served=TRIPS.served())
+    return Collector(served=trips().served())
 
 
 def test_a_trip_is_one_report_of_two_cells_and_costs_twice(path: Path) -> None:
@@ -32,10 +36,10 @@ def test_a_trip_is_one_report_of_two_cells_and_costs_twice(path: Path) -> None:
     receipt = device(collector, path).report_trip(origin=HOME, destination=WORK)
     (sent,) = collector.attempts
     assert sent == {
-        "mechanism": TRIPS.id, "id": receipt.report, "cell": receipt.cell, "to": receipt.to_cell
+        "mechanism": trips().id, "id": receipt.report, "cell": receipt.cell, "to": receipt.to_cell
     }  # fmt: skip
     assert (receipt.epsilon_per_km, receipt.budget_left_per_km) == (2.0, 8.0)
-    assert receipt.slack_nats == pytest.approx(2 * TRIPS.promise.slack)
+    assert receipt.slack_nats == pytest.approx(2 * trips().promise.slack)
     assert LYON.locate(lat=receipt.to_lat, lng=receipt.to_lng) == receipt.to_cell
     again = device(collector, path).report_trip(origin=WORK, destination=HOME)
     assert again == receipt  # one report to a campaign, whatever is asked later
@@ -53,10 +57,10 @@ def test_both_ends_follow_their_own_law_and_are_independent(path: Path) -> None:
         close = [_apart_km(end, place) < 1.0 for end, place in zip(ends, (HOME, WORK), strict=True)]
         near += close
         both += all(close)
-    law = TRIPS.law
+    law = trips().law
     for place, seen in zip((HOME, WORK), near, strict=True):
-        row = law.rows_at(law.steps_of(TRIPS.area.place_km(*place))[None])[0].astype(float)
-        centres = [TRIPS.area.latlng(point) for point in law.centres.points_km]
+        row = law.rows_at(law.steps_of(trips().area.place_km(*place))[None])[0].astype(float)
+        centres = [trips().area.latlng(point) for point in law.centres.points_km]
         within = np.array([_apart_km(centre, place) < 1.0 for centre in centres])
         expected = float(row[within].sum() / row.sum())
         assert abs(seen / number - expected) < 5 * np.sqrt(expected * (1 - expected) / number)
@@ -139,7 +143,7 @@ def test_nothing_true_of_either_end_stays_in_the_ledger_or_the_frames(path: Path
             assert str(place).encode() not in data
             assert np.float64(place).tobytes() not in data
             assert np.float64(place).tobytes()[::-1] not in data
-    frames = Collector(served=TRIPS.served())
+    frames = Collector(served=trips().served())
     with refused("outside") as caught, pytest.warns(UserWarning, match="silence tells"):
         device(frames, path.with_name("two.db")).report_trip(
             origin=HOME, destination=(48.8512345, 2.35), outside="refuse"
