@@ -23,9 +23,9 @@ from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.wire import read_kept
-from geoveil.estimate import CrossValidated, Estimate, IterativeBayesianUpdate, shared_steps
+from geoveil.estimate import CrossValidated, Estimate, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.objective import Objective, em_path, pooled, shared_path
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 from geoveil.server.conclusion import round_of
 from geoveil.space import MapSpace
@@ -74,8 +74,8 @@ def steps(cells: int) -> None:
         before = process_time()
         plain = [point.theta for point in islice(em_path(objective, start), _STEPS + 1)]
         middle, worst, looks = process_time(), 0.0, 0
-        few = shared_steps.pooled(places.operator, counts)
-        for step, point in shared_steps.path(objective, few, start, _STEPS):
+        few = pooled(places.operator, counts)
+        for step, point in shared_path(objective, few, start, _STEPS):
             away = np.abs(places.by_cell(point.theta - plain[step])).sum() / 2
             worst, looks = max(worst, float(away)), looks + 1
             if step >= _STEPS:

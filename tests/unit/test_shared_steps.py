@@ -14,8 +14,7 @@ from geoveil.channel.guarantee import BetweenPositions
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps
 from geoveil.estimate.em import maximise
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.objective import Objective, em_path
-from geoveil.estimate.shared_steps import path, pooled
+from geoveil.estimate.objective import Objective, em_path, pooled, shared_path
 from geoveil.position.positional import PositionalElastic
 from geoveil.position.whole_law import WholeLaw
 
@@ -70,7 +69,7 @@ def test_the_map_is_that_of_all_rounds_at_every_step(
     objective = Objective(observations.operator, counts)
     plain = [point.theta for point in islice(em_path(objective, start), STEPS + 1)]
     few = pooled(observations.operator, counts)
-    upto = takewhile(lambda each: each[0] <= STEPS, path(objective, few, start, STEPS))
+    upto = takewhile(lambda each: each[0] <= STEPS, shared_path(objective, few, start, STEPS))
     shared = dict(upto)
     assert STEPS in shared
     assert len(shared) < STEPS / 2
@@ -82,7 +81,7 @@ def test_points_that_come_out_are_those_of_all_rounds(alike: None) -> None:
     observations, counts, start = observed(0.5)
     objective = Objective(observations.operator, counts)
     few = pooled(observations.operator, counts)
-    for _, point in islice(path(objective, few, start), 25):
+    for _, point in islice(shared_path(objective, few, start), 25):
         again = objective.at(point.theta)
         assert np.array_equal(again.law, point.law)
         assert np.array_equal(again.gradient, point.gradient)
@@ -111,7 +110,7 @@ def test_rounds_that_are_not_alike_after_all_are_all_looked_at(alike: None) -> N
     few = pooled(observations.operator, counts)
     assert few is not None
     objective = Objective(observations.operator, counts)
-    steps = [step for step, _ in islice(path(objective, few, start), 25)]
+    steps = [step for step, _ in islice(shared_path(objective, few, start), 25)]
     assert steps == list(range(25))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations
 
 import numpy as np
 import scipy
@@ -18,7 +18,7 @@ from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray
 from geoveil.campaign.rules import PublishedRule
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.objective import Objective, em_point
 from geoveil.randomness import Randomness, checked_randomness, seeded
 from geoveil.space.space import Space
 
@@ -292,9 +292,10 @@ def long_run(
             counts = generator.multinomial(crowd, law, size=arrays.count("samples", samples))
             chances = np.full(samples, 1 / samples)
         # (outcomes, cells): the update from this belief, for every possible set of counts at once
-        objective = Objective(mechanism, counts)
-        path = em_path(objective, np.tile(believed, (len(counts), 1)))
-        reached = mesh.nearest(next(islice(path, rule.update_steps, None)).theta)
+        starts = np.tile(believed, (len(counts), 1))
+        reached = mesh.nearest(
+            em_point(Objective(mechanism, counts), starts, rule.update_steps).theta
+        )
         row = np.bincount(reached, weights=chances, minlength=len(mesh.states))
         rows.append(row / row.sum())
         possible.append(np.bincount(reached, minlength=row.size) > 0)

@@ -323,12 +323,7 @@ class Closing:
         largest = sorted(without(rounds, left), key=lambda done: -done.total)[:most]
         chosen = sorted(largest, key=lambda done: done.number)
         observations = Observations(tally for done in chosen for tally in done.counted)
-        if about is not None:
-            return FisherInformation().about(observations, distribution, about), chosen
-        bars = FisherInformation().errors(
-            observations, distribution, lambda counts, _: counts, None
-        )
-        return bars, chosen
+        return FisherInformation().about(observations, distribution, about), chosen
 
     @one_blas_thread()
     def manipulation_gain(self) -> tuple[ManipulationGain, list[Round]]:

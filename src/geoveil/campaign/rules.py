@@ -12,13 +12,13 @@ import numpy as np
 from geoveil.arrays import FloatArray, count, finite, positive
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
-from geoveil.campaign.seed_round import held_to_seed
 from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
+from geoveil.estimate.held import held_to_seed
 from geoveil.position.positional import MOST_SLACK
 from geoveil.space.space import Space
 from geoveil.verify.guard import GuardedUpdate
@@ -79,7 +79,7 @@ class PromiseRule:
     names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
     close. It costs some hundred estimates at every close.
     ``trusted_seed`` says that the reports of the first round are known to be honest: later estimates are
-    held to its error bars (:func:`~geoveil.campaign.seed_round.held_to_seed`).
+    held to its error bars (:func:`~geoveil.estimate.held.held_to_seed`).
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
     (:func:`~geoveil.campaign.steering.averaged`).
     ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without

@@ -25,6 +25,8 @@ _SINGLE_CELLS = (
     "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
     "regions"
 )
+Ends = tuple[FloatArray, FloatArray]
+"""The low and the high ends of intervals."""
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
 
@@ -63,9 +65,7 @@ class ErrorBars(ABC):
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         """The standard error of every cell or combination; infinite where the data say nothing."""
 
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         """Low and high ends of the interval of every cell or combination, in [0, 1]."""
         least, most = _possible(combinations)
         centre = combined(self.centre, combinations)
@@ -92,7 +92,7 @@ class ErrorBars(ABC):
 
     def _held(
         self, level: float, combinations: FloatArray | None, low: FloatArray, high: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> Ends:
         """An interval stretched to hold the estimate and a poll's interval, cut to [0, 1].
 
         0 ≤ low ≤ estimate ≤ high ≤ 1 for every cell and every set of cells.
@@ -179,16 +179,14 @@ class SavedErrors(ErrorBars):
     level: float
     of_cells: FloatArray
     """The standard error of each."""
-    ends: tuple[FloatArray, FloatArray]
+    ends: Ends
     """Of the intervals."""
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         self._check_cells(combinations)
         return self.of_cells
 
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         self._check_cells(combinations)
         if checked_level(level) != self.level:
             raise Unsupported(
@@ -259,13 +257,9 @@ class EitherErrors(ErrorBars):
             errors[-1, self.named] = 0.0
         return np.asarray(errors.max(axis=0))
 
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        low, high = map(
-            np.array,
-            zip(*(part.interval(level, combinations) for part in self.parts), strict=True),
-        )
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
+        ends = [part.interval(level, combinations) for part in self.parts]
+        low, high = (np.array(each) for each in zip(*ends, strict=True))
         if combinations is None and len(self.parts) > 1:
             low[-1, self.named], high[-1, self.named] = low[0, self.named], high[0, self.named]
         return self._held(level, combinations, low.min(axis=0), high.max(axis=0))
@@ -341,9 +335,7 @@ class BootstrapErrors(ErrorBars):
         errors = np.maximum(np.hypot(spread, moved), self._poll_error(combinations))
         return np.where(_unknown(self.lost, combinations), np.inf, errors)
 
-    def interval(
-        self, level: float, combinations: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
         tail = (1 - checked_level(level)) / 2
         low, high = np.quantile(self._drawn(combinations), [tail, 1 - tail], axis=0)
         centre = combined(self.centre, combinations)
@@ -355,10 +347,7 @@ class BootstrapErrors(ErrorBars):
         return self.replicates if combinations is None else self.replicates @ combinations.T
 
     def _summed(self, groups: _Groups) -> dict[str, Any]:
-        return {
-            "replicates": groups.sums(self.replicates),
-            "lost": groups.sums(self.lost.T).T,
-        }
+        return {"replicates": groups.sums(self.replicates), "lost": groups.sums(self.lost.T).T}
 
 
 def combined(values: FloatArray, combinations: FloatArray | None) -> FloatArray:

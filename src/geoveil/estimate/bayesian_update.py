@@ -1,16 +1,15 @@
-"""The iterative Bayesian update: from tallies to an estimate."""
+"""The iterative Bayesian update: from tallies to an estimate, or to one for each slot, such as an hour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import islice
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread
+from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread, uniform
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
 from geoveil.channel.moved import MovedOperator
@@ -19,8 +18,7 @@ from geoveil.errors import InvalidInput
 from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, maximise
 from geoveil.estimate.identifiability import tell_apart
-from geoveil.estimate.objective import Objective, em_path, full_support
-from geoveil.estimate.slot_maps import SlotMaps, fit_slots
+from geoveil.estimate.objective import Objective, Point, em_path, em_point, full_support
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 
@@ -29,6 +27,14 @@ _LEAST_STEPS = 50
 _NOTICED = 8.0
 """Nats over all reports by which people taken to stand evenly in their cells must predict better: by chance
 alone two such fits differ by some nats."""
+_STARTS = {
+    1.0: "the pooled map of all slots",
+    0.5: "half-way between the pooled map and the uniform one",
+    0.0: "the uniform map",
+}
+"""How much of the pooled map the ascents of slots begin with → in words."""
+_LEAST = 1e-9
+"""Of every start lies evenly everywhere: what begins at zero stays there."""
 
 
 class _Unknowns(NamedTuple):
@@ -44,6 +50,39 @@ class _Unknowns(NamedTuple):
 def _uneven(stop: stopping.Stop) -> bool:
     """Whether the ascent moves the places in the cells."""
     return isinstance(stop, stopping.Steps) and stop.uneven
+
+
+class SlotMaps(Mapping[Hashable, fitted.Estimate]):
+    """One estimate for each slot that has reports, in the order in which the slots were given."""
+
+    def __init__(
+        self,
+        maps: Mapping[Hashable, fitted.Estimate],
+        pooled: fitted.Estimate,
+        started: str,
+        empty: Iterable[Hashable],
+    ) -> None:
+        self._maps = dict(maps)
+        self.pooled = pooled
+        """The map of all slots together."""
+        self.started = started
+        """Where the ascents began, in words."""
+        self.empty = tuple(empty)
+        """The slots without reports, about which nothing is said."""
+
+    def __getitem__(self, slot: Hashable) -> fitted.Estimate:
+        if slot in self.empty:
+            raise KeyError(f"slot ({slot!r}) must have reports to have a map; it has none")
+        return self._maps[slot]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._maps)
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+    def __repr__(self) -> str:
+        return f"SlotMaps({len(self)} slots, each from {self.started}, {self.pooled.total} reports)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +152,7 @@ class IterativeBayesianUpdate:
             uneven=_uneven(stop),
         )
 
+    @one_blas_thread()
     def fit_slots(
         self,
         slots: Mapping[Any, Tally | Iterable[Tally]],
@@ -122,7 +162,8 @@ class IterativeBayesianUpdate:
     ) -> SlotMaps:
         """One map for each slot, such as the hours of a day: ``fit_slots({hour: tally})[8]``.
 
-        The ascent of a slot runs on its own reports. It begins at the pooled map of all slots, at the uniform
+        The ascent of a slot runs on its own reports: nothing is smoothed between neighbouring slots, since
+        hours truly differ. It begins at the pooled map of all slots, at the uniform
         one or half-way, and makes the same number of steps in every slot; held-out reports choose both
         where ``stop`` is ``CrossValidated()``, else it begins at the pooled map. Slots without reports have
         no map and are named in ``empty``. ``pooled`` is the map of all slots, where it is known. With
@@ -136,7 +177,55 @@ class IterativeBayesianUpdate:
         >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
         ([8], (9,), 0)
         """
-        return fit_slots(self, slots, pooled, searched)
+        full: dict[Any, list[Tally]] = {}
+        empty = []
+        for slot, tallies in slots.items():
+            given = [tallies] if isinstance(tallies, Tally) else tallies
+            counted = [tally for tally in given if tally.total]
+            if counted:
+                full[slot] = counted
+            else:
+                empty.append(slot)
+        if not full:
+            raise InvalidInput("slots must hold at least one report; all are empty")
+        if pooled is None:
+            pooled = self.fit([tally for tallies in full.values() for tally in tallies])
+        share, started, stop = 1.0, _STARTS[1.0], self.stop
+        if isinstance(self.stop, stopping.CrossValidated):
+            every = max(1, -(-len(full) // (searched or len(full))))
+            some = list(full.values())[::every]
+            share, steps = self._chosen(self.stop, some, pooled.distribution)
+            how = f"chosen by cross-validation for all slots together ({self.stop.folds} folds)"
+            started, stop = (
+                f"{_STARTS[share]}, chosen by cross-validation",
+                stopping.Steps(steps, how),
+            )
+        update = replace(self, stop=stop, start=_start(pooled.distribution, share))
+        maps = {slot: update.fit(tallies) for slot, tallies in full.items()}
+        return SlotMaps(maps, pooled, started, empty)
+
+    def _chosen(
+        self, rule: stopping.CrossValidated, slots: list[list[Tally]], pooled: FloatArray
+    ) -> tuple[float, int]:
+        """The share of the pooled map to begin with and the steps that predict held-out reports best."""
+        problems = []
+        for number, tallies in enumerate(slots):
+            observations = fitted.Observations(tallies)
+            held_out = replace(rule, repeats=1, seed=rule.seed + number).parts(observations.counts)
+            trained = observations.counts - held_out
+            usable = (held_out.sum(axis=-1) > 0) & (trained.sum(axis=-1) > 0)
+            if usable.any():
+                objective = Objective(self.moved(observations.operator), trained[usable])
+                problems.append((objective, objective.others(held_out[usable])))
+        if not problems:
+            return 1.0, 0
+        searches = {
+            share: rule.best(_held_out_scores(problems, _start(pooled, share)), 1.0, None)[0]
+            for share in _STARTS
+        }
+        share = max(searches, key=lambda each: searches[each].best_value)
+        scaled = round(searches[share].best * rule.folds / (rule.folds - 1))
+        return share, min(rule.maximum, scaled)
 
     def moved(self, operator: Operator) -> Operator:
         """The operator where the ascent runs."""
@@ -188,8 +277,7 @@ class IterativeBayesianUpdate:
             if self.accelerate is None:
                 starts = np.broadcast_to(first, (*counts.shape[:-1], first.size))
                 objective = Objective(operator, counts)
-                path = em_path(objective, starts)
-                reached = next(islice(path, max(steps * carry_on, _LEAST_STEPS), None))
+                reached = em_point(objective, starts, max(steps * carry_on, _LEAST_STEPS))
                 return unknowns.by_cell(objective.columns.host(reached.theta))
             how: dict[str, Any] = {"stop": self.stop, "accelerate": self.accelerate}
             fits = [
@@ -204,3 +292,26 @@ class IterativeBayesianUpdate:
             return replace(self, stop=stop)._unknowns(observations)
 
         return method.errors(observations, found, refit, self.progress)
+
+
+def _start(pooled: FloatArray, share: float) -> FloatArray:
+    """Where the ascents of slots begin, with a share of the pooled map."""
+    even = uniform(pooled.size)
+    start = share * ((1 - _LEAST) * pooled + _LEAST * even) + (1 - share) * even
+    return np.asarray(start / start.sum())
+
+
+def _held_out_scores(
+    problems: list[tuple[Objective, FloatArray]], start: FloatArray
+) -> Iterator[stopping.Scored]:
+    """How well what was left out of all slots is predicted after 0, 1, … steps."""
+    paths = [
+        em_path(objective, np.tile(start, (len(held_out), 1))) for objective, held_out in problems
+    ]
+
+    def score(points: tuple[Point, ...]) -> float:
+        scored = zip(points, problems, strict=True)
+        return sum(point.score(held_out) for point, (_, held_out) in scored)
+
+    for step, points in enumerate(zip(*paths, strict=True)):
+        yield step, partial(score, points)

@@ -13,8 +13,14 @@ from scipy.linalg import lapack
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate import shared_steps
-from geoveil.estimate.objective import Objective, Point, em_step, full_support
+from geoveil.estimate.objective import (
+    Objective,
+    Point,
+    em_step,
+    full_support,
+    pooled,
+    shared_path,
+)
 from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Steps, Stop, Trace
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -75,9 +81,9 @@ def maximise(
     objective = Objective(operator, weights)
     few = None
     if accelerate is None and isinstance(rule, Steps):  # other rules look at every step
-        few = shared_steps.pooled(operator, np.asarray(weights, dtype=np.float64))
+        few = pooled(operator, np.asarray(weights, dtype=np.float64))
     path = (
-        shared_steps.path(objective, few, first, rule.maximum)
+        shared_path(objective, few, first, rule.maximum)
         if accelerate is None
         else enumerate(accelerate.path(objective, first))
     )
@@ -140,9 +146,8 @@ class Squarem:
         change = once.theta - first.theta  # r
         bend = twice.theta - once.theta - change  # v
         length = float(xp.sum(bend * bend)) ** 0.5
-        stride = (
-            max(1.0, float(xp.sum(change * change)) ** 0.5 / length) if length > 0 else 1.0
-        )  # α
+        # α
+        stride = max(1.0, float(xp.sum(change * change)) ** 0.5 / length) if length > 0 else 1.0
         leap = first.theta + 2 * stride * change + stride**2 * bend
         kept = xp.maximum(leap, self.floor * twice.theta)
         return kept / xp.sum(kept)

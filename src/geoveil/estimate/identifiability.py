@@ -70,7 +70,7 @@ def tell_apart(operator: Operator, counts: ArrayLike) -> Identifiability:
     possible = columns.max(axis=0) > 0
     columns, weights = columns[:, possible], weights[seen[possible]]
     if _full_rank(columns):
-        return _told(cells, f"the reports tell all {cells} cells apart")
+        return told(cells, f"the reports tell all {cells} cells apart")
     point = _maximum(columns, weights)
     if point.certificate > _AT_MAXIMUM:
         return _untested(cells, "the exact maximum was not found")
@@ -79,7 +79,7 @@ def tell_apart(operator: Operator, counts: ArrayLike) -> Identifiability:
     if _fixed(point.theta[face], lost):
         empty = int((point.theta <= _EMPTY).sum())
         best = f"one map fits the reports best, with {empty} of {cells} cells empty"
-        return _told(cells, best if empty else f"the reports tell all {cells} cells apart")
+        return told(cells, best if empty else f"the reports tell all {cells} cells apart")
     return _confused(columns, face, lost)
 
 
@@ -91,11 +91,12 @@ def tell_apart_by(operator: Operator) -> Identifiability:
     columns = _scaled(operator.matrix())
     cells = len(columns)
     if _full_rank(columns):
-        return _told(cells, f"the reports tell all {cells} cells apart")
+        return told(cells, f"the reports tell all {cells} cells apart")
     return _confused(columns, np.arange(cells), null_space(_with_total(columns)))
 
 
-def _told(cells: int, why: str) -> Identifiability:
+def told(cells: int, why: str) -> Identifiability:
+    """All cells are told apart, and why."""
     nowhere = frozen(np.zeros(cells, dtype=np.bool_))
     return Identifiability(cells, cells, nowhere, (), f"identifiable: {why}")
 

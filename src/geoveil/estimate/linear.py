@@ -11,11 +11,11 @@ import numpy as np
 from scipy.linalg import lstsq, qr
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, one_blas_thread, vector
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, one_blas_thread, vector
 from geoveil.channel.channel import RARE, Channel, Tally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import bars, fitted, mixture
-from geoveil.estimate.identifiability import Identifiability, null_space, tell_apart_by
+from geoveil.estimate.identifiability import null_space, tell_apart_by, told
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 
 Repair = Literal["project", "normalise"]
@@ -259,8 +259,7 @@ class _ClosedForm(_Repaired):
         distribution = REPAIRS[self.repair](solution)
         levels, cells = len({group[:2] for group in groups}), distribution.size
         said = "one privacy level" if levels == 1 else f"{levels} privacy levels together"
-        reason = f"identifiable: every level above 0 tells all {cells} cells apart"
-        nowhere = frozen(np.zeros(cells, dtype=np.bool_))
+        why = f"every level above 0 tells all {cells} cells apart"
         return fitted.Estimate(
             space=given[0].space,
             distribution=distribution,
@@ -269,7 +268,7 @@ class _ClosedForm(_Repaired):
             stopped=f"solved exactly for {said}, then {self._words(solution)}",
             find_fit=lambda: fitted.fit_of(fitted.Observations(given), distribution),
             find_errors=lambda: self._errors(groups, solution, distribution),
-            find_identifiability=lambda: Identifiability(cells, cells, nowhere, (), reason),
+            find_identifiability=lambda: told(cells, why),
             find_promises=lambda: fitted.promises_of(given),
         )
 

@@ -21,8 +21,15 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, finite, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
-from geoveil.estimate import shared_steps
-from geoveil.estimate.objective import Objective, Point, checked_weights, em_step
+from geoveil.estimate.objective import (
+    Objective,
+    Point,
+    checked_weights,
+    em_step,
+    pooled,
+    shared_path,
+    shares_steps,
+)
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
@@ -221,10 +228,10 @@ class CrossValidated:
     Dealing a count of n into parts is a multinomial draw, so the cost does not depend on the number
     of reports; all parts advance together as one batch, folds·repeats times the cost of a step (from four
     million cells on they take turns, and one vector of each is held beside one ascent). Rounds of more than
-    4,096 cells that are alike share steps (:mod:`~geoveil.estimate.shared_steps`); then the number is tried
-    only where all of them are looked at: from the twelfth on, after a sixth more steps. Of maps so large, or
-    of so many rounds, that parts × observations exceed 2²¹, fewer parts are left out, at least two: over so
-    many observations each of them says nearly the same.
+    4,096 cells that are alike share steps (:func:`~geoveil.estimate.objective.shared_path`): the number is
+    then tried only where all of them are looked at, from the twelfth on after a sixth more steps. Where maps
+    are so large, or rounds so many, that parts × observations exceed 2²¹, fewer parts are left out, at least
+    two: over so many observations each of them says nearly the same.
     ``seed`` makes the result reproducible.
 
     Reference: docs/estimation.md and docs/decisions/0006-stopping.md.
@@ -280,13 +287,13 @@ class CrossValidated:
         held_out = held_out if usable.all() else held_out[usable]
         apart = counts.size >= _LARGE_SIZE and operator.observed(given).xp is np
         scores = (_apart if apart else _together)(operator, counts, held_out, start)
-        search, ended = self._best(scores, used / self.folds, progress)
+        search, ended = self.best(scores, used / self.folds, progress)
         chosen = min(self.maximum, round(search.best * self.folds / (self.folds - 1)))
         times = f"{self.folds} folds, {self.repeats} times"
         if used < self.folds * self.repeats:
             times = f"{used} parts left out, each one in {self.folds} of the reports"
         how = f"chosen by cross-validation ({times})"
-        if shared_steps.shares(operator):
+        if shares_steps(operator):
             how += ", rounds that are alike sharing steps"
         limit = f", whose search reached its limit of {self.maximum} steps"
         return Found(Steps(chosen, how if ended else how + limit), search.best_value)
@@ -317,7 +324,7 @@ class CrossValidated:
         doublings = math.log2(self.maximum / step)
         return gain * growth**doublings < self.least_gain
 
-    def _best(
+    def best(
         self, scores: Iterator[Scored], times: float, progress: Progress | None
     ) -> tuple[Search, bool]:
         """The search for the best held-out likelihood, where every report is left out so many times, and
@@ -349,9 +356,9 @@ def _together(
 ) -> Iterator[Scored]:
     """How well the parts are predicted after 0, 1, … steps: all complements advance as one batch."""
     learnt = (counts - held_out).astype(np.float64)
-    objective, few = Objective(operator, learnt), shared_steps.pooled(operator, learnt)
+    objective, few = Objective(operator, learnt), pooled(operator, learnt)
     left_out = objective.others(held_out)  # what one part leaves out, another learns from
-    for step, point in shared_steps.path(objective, few, np.tile(start, (len(held_out), 1))):
+    for step, point in shared_path(objective, few, np.tile(start, (len(held_out), 1))):
         yield step, partial(point.score, left_out)
 
 

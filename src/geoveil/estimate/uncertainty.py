@@ -81,22 +81,17 @@ class FisherInformation:
         refit: Refit,
         progress: stopping.Progress | None,
     ) -> bars.ErrorBars:
-        return self._made(observations, distribution, None, progress)
+        return self.about(observations, distribution, None, progress)
 
     def about(
-        self, observations: fitted.Observations, distribution: FloatArray, combinations: FloatArray
-    ) -> bars.ErrorBars:
-        """Error bars for some combinations (k, cells) alone, where there is no matrix: k + 2 solutions by
-        conjugate gradients in the place of 16 to 64 draws."""
-        return self._made(observations, distribution, combinations, None)
-
-    def _made(
         self,
         observations: fitted.Observations,
         distribution: FloatArray,
-        combinations: FloatArray | None,
-        progress: stopping.Progress | None,
+        combinations: FloatArray | None = None,
+        progress: stopping.Progress | None = None,
     ) -> bars.ErrorBars:
+        """Error bars without a refit: of all cells, or where there is no matrix for some combinations
+        (k, cells) alone, k + 2 solutions by conjugate gradients in the place of 16 to 64 draws."""
         cells = distribution.size
         places = PlacesOfAll.of(observations)
         if places is None:
@@ -119,7 +114,7 @@ class FisherInformation:
         information = np.asarray(sum(part.matrix() for part in parts))
         score = np.asarray(sum(part.score for part in parts))
         if places is not None:
-            information, score = about_crowds(information, score, cells)
+            information, score = _about_crowds(information, score, cells)
         covariance, lost = tangent_inverse(information)
         return bars.GaussianErrors(
             method=f"Fisher information, one unbiased step from the estimate{how}",
@@ -131,7 +126,7 @@ class FisherInformation:
         )
 
 
-def about_crowds(
+def _about_crowds(
     information: FloatArray, score: FloatArray, cells: int
 ) -> tuple[FloatArray, FloatArray]:
     """Information and score about the first ``cells`` unknowns, the others of variance one before."""
@@ -175,7 +170,6 @@ class InformationSolver:
         self._generator = generator
         self._crowds = cells
         self._cells = parts[0].score.size
-        self._words = "cells" if self._cells == cells else "unknowns"
         self._chunk = max(1, _CHUNK_ENTRIES // self._cells)
         self._score = np.asarray(sum(part.score for part in parts))
         diagonal = self._mean_square(self._noise)  # J_xx
@@ -198,9 +192,9 @@ class InformationSolver:
         one = ones[:crowds]
         return bars.DrawnErrors(
             method=(
-                f"Fisher information, one nearly unbiased step from the estimate and {draws} draws by "
-                f"conjugate gradients{_early(steps, settled)}, because {self._too_many}; standard errors are "
-                f"known to {50 * np.sqrt(2 / draws):.0f} %{how}"
+                f"Fisher information, one nearly unbiased step from the estimate and {draws} draws "
+                f"{self._why(steps, settled)}; standard errors are known to "
+                f"{50 * np.sqrt(2 / draws):.0f} %{how}"
             ),
             distribution=distribution,
             centre=distribution + _within_total(step[:crowds], one),
@@ -220,8 +214,8 @@ class InformationSolver:
         variance = _dot(combinations, solved) - np.square(combinations @ one) / one.sum()
         return bars.SolvedErrors(
             method=(
-                "Fisher information, one nearly unbiased step from the estimate, solved for each region by "
-                f"conjugate gradients{_early(steps, settled)}, because {self._too_many}{how}"
+                "Fisher information, one nearly unbiased step from the estimate, solved for each region "
+                f"{self._why(steps, settled)}{how}"
             ),
             distribution=distribution,
             centre=distribution + _within_total(step, one),
@@ -230,10 +224,12 @@ class InformationSolver:
             variance=variance,
         )
 
-    @property
-    def _too_many(self) -> str:
-        many = f"{self._cells:,} {self._words}"
-        return f"{many} are more than the {MATRIX_CELLS:,} whose matrix is inverted"
+    def _why(self, steps: int, settled: bool) -> str:
+        """Why by conjugate gradients, and whether they were given up."""
+        early = "" if settled else f", ended at {steps} steps before it settled"
+        unknowns = "cells" if self._cells == self._crowds else "unknowns"
+        many = f"{self._cells:,} {unknowns} are more than the {MATRIX_CELLS:,} whose matrix is inverted"
+        return f"by conjugate gradients{early}, because {many}"
 
     def solve(
         self, sides: FloatArray, tell: Callable[[int], None] = lambda steps: None
@@ -317,10 +313,6 @@ class InformationSolver:
 def _within_total(changes: FloatArray, one: FloatArray) -> FloatArray:
     """(…, cells) brought to a sum of zero, as all changes of a distribution have; ``one`` solves for 1."""
     return np.asarray(changes - changes.sum(axis=-1, keepdims=True) * (one / one.sum()))
-
-
-def _early(steps: int, settled: bool) -> str:
-    return "" if settled else f", ended at {steps} steps before it settled"
 
 
 def _dot(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,7 @@ from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.em import ActiveSetNewton, maximise
-from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.stopping import (
     CertifiedWithin,
     CrossValidated,
@@ -274,5 +273,5 @@ def _again(spots: Spots, tally: TripTally, plan: Plan) -> FloatArray:
     begun, _ = _marginal(spots, tally.of_origins(), Steps(plan.of_origins))
     ended, _ = _marginal(spots, tally.of_destinations(), Steps(plan.of_destinations))
     start = _fitted_start(spots, tally, begun, ended).flows(plan.product)
-    path = em_path(Objective(PairOperator(spots.operator, tally.pairs), tally.counts), start)
-    return next(islice(path, plan.steps, None)).theta
+    objective = Objective(PairOperator(spots.operator, tally.pairs), tally.counts)
+    return em_point(objective, start, plan.steps).theta

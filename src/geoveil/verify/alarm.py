@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from geoveil.channel.channel import Tally
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.fitted import Estimate, Observations
-from geoveil.estimate.objective import Objective, em_path
+from geoveil.estimate.objective import Objective, em_point
 from geoveil.estimate.uneven import MAP_SHOWS, PlacesOfAll
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -234,7 +233,7 @@ def batches(size: int, operator: Operator) -> Iterator[slice]:
 def after_steps(operator: Operator, counts: FloatArray, steps: int) -> FloatArray:
     """(data sets, rows): the model after plain steps from uniform, for counts (data sets, columns)."""
     starts = np.tile(uniform(operator.shape[0]), (len(counts), 1))
-    return next(islice(em_path(Objective(operator, counts), starts), steps, None)).theta
+    return em_point(Objective(operator, counts), starts, steps).theta
 
 
 def _standardised(counted: FloatArray, expected: FloatArray) -> FloatArray:
