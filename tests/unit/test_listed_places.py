@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import geoveil as gv
-from geoveil.campaign.flat_weights import flat_weights, least_loss_weights
+from geoveil.campaign.weights import flat_weights, least_loss_weights
 from geoveil.cli.program import program
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import InvalidInput, TooLarge

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import geoveil as gv
-from geoveil.campaign.flat_weights import flat_on_grid
+from geoveil.campaign.weights import flat_on_grid
 from geoveil.errors import InvalidInput
 from geoveil.position import centres as centres_module
 from geoveil.position import position_certificate

@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, count, one_blas_thread, positive, prior_over
 from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
-from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability
+from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.channel.words import promise_of_a_report
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.holding import Drawn, Framed, Shown
@@ -74,14 +74,12 @@ class Advice(Framed, Drawn, Shown):
     @property
     def promise(self) -> str:
         """What every setting keeps, in words."""
-        unit, promises = (
-            self.dial[0].mechanism.space.unit,
-            [c.mechanism.guarantee for c in self.dial],
-        )
+        promises = [choice.mechanism.guarantee for choice in self.dial]
         slacks = [each.slack for each in promises if isinstance(each, BetweenPositions)]
+        common: Guarantee = GeoIndistinguishability(self.epsilon_per_km)
         if slacks:
-            return promise_of_a_report(BetweenPositions(self.epsilon_per_km, max(slacks)), unit)
-        return promise_of_a_report(GeoIndistinguishability(self.epsilon_per_km), unit)
+            common = BetweenPositions(self.epsilon_per_km, max(slacks))
+        return promise_of_a_report(common, self.dial[0].mechanism.space.unit)
 
     def sentence(self) -> str:
         """The recommendation in one sentence."""
@@ -121,9 +119,8 @@ def advise(
     All settings have the same worst-case promise, between positions or cells as in ``elastic``. Those beside
     the dial have the same number between cells, whatever the dial's is between: a weaker promise on a map.
     Discs (:class:`~geoveil.Disc`, on grids) keep it by losing no more between any two cells than it allows
-    between neighbours.
-    The error is
-    measured: ``people`` are drawn from the prior, report, and are estimated, ``repeats`` times over.
+    between neighbours. The error is measured: ``people`` are drawn from the prior, report, and are estimated,
+    ``repeats`` times over.
     The most isolated place is sought among cells with at least half of an equal share.
     ``most_leverage`` bounds the leverage of every setting of the dial (see ``elastic``).
     """
@@ -134,7 +131,7 @@ def advise(
     lived_in = np.where(people_at >= 0.5 / space.size, people_at, 0.0)
     alone = most_isolated_cell(space, lived_in / lived_in.sum())
     meant = checked_between(between, space)
-    at_promise = partial(
+    dial = partial(
         elastic,
         space,
         people_at,
@@ -143,19 +140,20 @@ def advise(
         between=meant,
     )
     makers: list[tuple[str, float | None, Callable[[], Channel]]] = [
-        (f"camouflage {k:g}", k, partial(at_promise, camouflage=k)) for k in DIAL
+        (f"camouflage {k:g}", k, partial(dial, camouflage=k)) for k in DIAL
     ]
-    beside: dict[str, Callable[..., Channel]] = {"exponential": Exponential}
+    beside: dict[str, Callable[[], Channel]] = {
+        "exponential": partial(Exponential, space, epsilon_per_km=epsilon)
+    }
     if isinstance(space, Grid):
-        beside = {"planar geometric": PlanarGeometric, "planar Laplace": PlanarLaplace, **beside}
+        beside = {
+            "planar geometric": partial(PlanarGeometric, space, epsilon_per_km=epsilon),
+            "planar Laplace": partial(PlanarLaplace, space, epsilon_per_km=epsilon),
+            **beside,
+            "discs": partial(Disc, space, epsilon=epsilon * space.cell_km),
+        }
     weaker = ", between cells" if meant == "positions" else ""
-    makers += [
-        (f"{name}{weaker}", None, partial(make, space, epsilon_per_km=epsilon))
-        for name, make in beside.items()
-    ]
-    if isinstance(space, Grid):
-        of_neighbours = epsilon * space.cell_km
-        makers.append((f"discs{weaker}", None, partial(Disc, space, epsilon=of_neighbours)))
+    makers += [(f"{name}{weaker}", None, make) for name, make in beside.items()]
     choices = []
     for done, (name, camouflage, make) in enumerate(makers, start=1):
         mechanism = make()

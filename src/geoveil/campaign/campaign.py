@@ -9,18 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import (
-    FloatArray,
-    count,
-    distribution,
-    frozen,
-    one_blas_thread,
-    positive,
-    prior_over,
-)
+from geoveil import arrays
+from geoveil.arrays import FloatArray, frozen, prior_over
 from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.rounds import Closing, Round, found_fakes, without
+from geoveil.campaign.rounds import Closing, Round, counted, found_fakes, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import Guarantee
@@ -28,6 +21,7 @@ from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
+from geoveil.estimate.held import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
@@ -97,7 +91,7 @@ class Campaign:
             )
         if rule is None:
             if promises_per_km is None:
-                promises_per_km = [positive("epsilon_per_km", epsilon_per_km)]
+                promises_per_km = [arrays.positive("epsilon_per_km", epsilon_per_km)]
             rule = PromiseRule.offering(
                 promises_per_km,
                 camouflage=0.5 if camouflage is None else camouflage,
@@ -113,7 +107,7 @@ class Campaign:
         self.space = space
         self.rule = rule
         self.prior = prior
-        self.minimum_reports = count("minimum_reports", minimum_reports, least=0)
+        self.minimum_reports = arrays.count("minimum_reports", minimum_reports, least=0)
         self._rounds: list[Round] = []
         self._closing: Closing | None = None
         self._closed_from: tuple[tuple[Tally, ...], ...] = ()
@@ -172,8 +166,8 @@ class Campaign:
         closed = self.rounds
         if not closed:
             raise InvalidInput(
-                "a campaign must close a round before it has an estimate; "
-                f"a round needs {self._least} reports to close"
+                "a campaign must close a round before it has an estimate; a round needs "
+                f"{self._least} reports to close"
             )
         if self._closing is None:  # after a resume: the same tallies give the same estimate
             self._closing = self._concluded(closed, closed[:-1])
@@ -195,7 +189,7 @@ class Campaign:
                     return published
         raise InvalidInput("the tally must come from a mechanism that this campaign has published")
 
-    @one_blas_thread()
+    @arrays.one_blas_thread()
     def close_round(self, *, last: bool = False) -> Round | None:
         """Estimate, and publish the next mechanism; ``None`` while the round has too few reports.
 
@@ -255,8 +249,8 @@ class Campaign:
             some = [tally for number in numbers for tally in tallies[number]]
             return self.rule.estimate(some, self.prior).distribution
 
-        trusts_first = self.rule.trusts_first
-        found = one_map.settled(before, tallies, fitted, take_over=not trusts_first)
+        take_over = not self.rule.trusted_seed
+        found = one_map.settled(before, tallies, fitted, take_over=take_over)
         guard = self.rule.guard(self._least)
         if guard is None or found.waiting == before.waiting:
             return found
@@ -264,13 +258,13 @@ class Campaign:
         some = [done for number, done in as_then.items() if number not in before.aside]
         left = self._inspected(guard, some, last).left
         cleaned = {done.number: done.counted for done in without(some, left)}
-        return one_map.settled(before, tallies | cleaned, fitted, take_over=not trusts_first)
+        return one_map.settled(before, tallies | cleaned, fitted, take_over=take_over)
 
     def _estimated(
         self, used: Sequence[Round], last: Round | None, look: int
     ) -> tuple[one_map.Choices | None, Estimate, Guarded | None]:
         """The estimate from rounds that agree: of all reports together while the choice allows it."""
-        tallies = [tally for done in used for tally in done.counted]
+        tallies = counted(used)
         guard, guarded = self.rule.guard(self._least), None
         believed = _believed(last) if last else self.prior
         if len(self.rule.promises) == 1:
@@ -301,21 +295,18 @@ class Campaign:
             for done in used
             for level, mechanism in enumerate(done.mechanisms)
         }
-        return guard.inspect(
-            [tally for done in used for tally in done.counted],
-            remembered=[
-                Suspicion(mechanisms[number, level], report, least, most)
-                for number, report, least, most, level in (last.fakes if last else ())
-                if (number, level) in mechanisms
-            ],
-        )
+        remembered = [
+            Suspicion(mechanisms[number, level], report, least, most)
+            for number, report, least, most, level in (last.fakes if last else ())
+            if (number, level) in mechanisms
+        ]
+        return guard.inspect(counted(used), remembered=remembered)
 
     def _held(self, used: Sequence[Round], estimate: Estimate) -> Estimate:
         """The estimate held to the first round where that is trusted and had enough reports."""
-        if used[0].number != 1 or len(used) == 1:
+        if not self.rule.trusted_seed or used[0].number != 1 or len(used) == 1:
             return estimate
-        tallies = [tally for done in used for tally in done.counted]
-        return self.rule.held(estimate, tallies, used[0].counted)
+        return held_to_seed(estimate, counted(used), used[0].counted, self.rule.estimator)
 
     def _open_round(self) -> None:
         believed, mechanisms = self.distribution, []
@@ -369,14 +360,12 @@ class Campaign:
         try:
             space, rule = space_from_dict(values["space"]), rule_from_dict(values["rule"])
             resumed = cls.__new__(cls)
-            prior = frozen(_as_saved("prior", values["prior"], space.size))
+            prior = _as_saved("prior", values["prior"], space.size)
             resumed._begin(space, rule, prior, values["minimum_reports"])
             resumed._rounds = _rounds_from(values["rounds"], space.size, rule.guarantee)
             closed = resumed.rounds
-            now = [
-                [tally.counts for tally in done.tallies] for done in closed
-            ]  # all older files have
-            counts = values.get("estimated_from", now)
+            now = [[tally.counts for tally in done.tallies] for done in closed]
+            counts = values.get("estimated_from", now)  # older files say what was counted only
             resumed._closed_from = tuple(
                 tuple(map(Tally, done.mechanisms, each if isinstance(each[0], Sized) else [each]))
                 for done, each in zip(closed, counts, strict=True)
@@ -414,8 +403,9 @@ def _believed(done: Round) -> FloatArray:
 
 def _as_saved(name: str, values: Any, size: int) -> FloatArray:
     """A distribution to the last digit: checked, and not scaled again."""
-    distribution(name, values, size)
-    return np.array(values, dtype=np.float64)
+    arrays.distribution(name, values, size)
+    saved: FloatArray = frozen(np.array(values, dtype=np.float64))
+    return saved
 
 
 def _round_to_dict(saved: Round) -> dict[str, Any]:
@@ -440,10 +430,9 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
         several = "mechanisms" in values  # older files have one mechanism a round
         described = values["mechanisms"] if several else [values["mechanism"]]
         mechanisms = [mechanism_from_dict(each) for each in described]
+        counts_of = values["counts"] if several else [values["counts"]]
         tallies = []
-        for mechanism, counts in zip(
-            mechanisms, values["counts"] if several else [values["counts"]], strict=True
-        ):
+        for mechanism, counts in zip(mechanisms, counts_of, strict=True):
             if not isinstance(mechanism, Channel):
                 raise InvalidFile("a round must have a mechanism over cells")
             if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
@@ -454,19 +443,12 @@ def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee)
             tallies.append(Tally(mechanism, counts))
         believed = values["distribution"]
         if believed is not None:
-            believed = frozen(_as_saved("distribution", believed, size))
-        rounds.append(
-            Round(
-                number,
-                tuple(tallies),
-                believed,
-                tuple(found_fakes(found) for found in values.get("fakes", ())),
-                one_map.Standing.from_dict(values["standing"])
-                if "standing" in values
-                else one_map.NO_ROUNDS,
-                values.get("dependent", False) is True,
-            )
-        )
+            believed = _as_saved("distribution", believed, size)
+        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
+        known = "standing" in values
+        standing = one_map.Standing.from_dict(values["standing"]) if known else one_map.NO_ROUNDS
+        dependent = values.get("dependent", False) is True
+        rounds.append(Round(number, tuple(tallies), believed, fakes, standing, dependent))
     if not rounds or not all(done.closed for done in rounds[:-1]):
         raise InvalidFile("a saved campaign must have one open round, its last")
     return rounds

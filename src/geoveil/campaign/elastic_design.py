@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, finite, one_blas_thread, positive, prior_over
-from geoveil.campaign.positional_design import DesignedPositional, positional
+from geoveil.campaign.positional_design import CLOSE, DesignedPositional, positional, wide_enough
 from geoveil.campaign.weights import (
     equalising_weights,
     least_leverage,
@@ -51,8 +51,6 @@ def checked_between(between: Between | None, space: Space) -> Between:
 DESIGN_STEPS = Steps(8)
 """Few Blahut–Arimoto steps: run to its limit it empties most cells (docs/privic.md)."""
 
-_CLOSE = 1e-3
-"""How near the promise, relative, the certified ε must come."""
 _RANGE = 2.0**40
 """So many times larger or smaller than the first guess a β may be."""
 _FLATTEST_CELL = 1e-9
@@ -300,8 +298,8 @@ def _least_beta(space: Space, most_leverage: float, steepest: float) -> float:
             lambda least: math.log(least / most_leverage),
             [steepest / 2, steepest],
             within=(steepest / 2, steepest),
-            tolerance=_CLOSE,
-            step=_CLOSE,
+            tolerance=CLOSE,
+            step=CLOSE,
         ).at
     except NeverSafe:
         return steepest
@@ -319,7 +317,18 @@ def _promising(
     falling, are then tried for a place to start from.
     """
     if promise.mean_distance_km is not None:
-        return _wide_enough(positive("mean_distance_km", promise.mean_distance_km), build)
+        wanted_km = positive("mean_distance_km", promise.mean_distance_km)
+        start = 0.5 / wanted_km
+        widest = wide_enough(
+            build,
+            lambda tried: tried.mean_distance_km,
+            wanted_km,
+            "β",
+            start,
+            (start * _RANGE, start / _RANGE),
+            math.log(8),
+        )
+        return _described(widest, widest.prior, widest.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
     if space.size == 1:
         mechanism = build(epsilon)
@@ -329,36 +338,9 @@ def _promising(
             lambda tried: tried.closed_form_loss().epsilon_per_km / epsilon - 1,
             betas or [epsilon, epsilon / 2],
             within=(epsilon * _RANGE, epsilon / _RANGE),
-            tolerance=_CLOSE,
+            tolerance=CLOSE,
         ).made
     return _described(mechanism, mechanism.prior, epsilon)
-
-
-def _wide_enough(wanted_km: float, build: Callable[[float], DesignedElastic]) -> DesignedElastic:
-    """The mechanism of the largest β whose mean distance is still the wanted one."""
-
-    def unreachable(beta: float, reached_km: float) -> InvalidInput:
-        return InvalidInput(
-            f"mean_distance_km ({wanted_km:g}) must be reachable; β = {beta:.3g} per km gives "
-            f"{reached_km:.6g} km"
-        )
-
-    least, most = 0.5 / wanted_km / _RANGE, 0.5 / wanted_km * _RANGE
-    try:
-        nearest = safe_root(
-            build,
-            lambda tried: 1 - tried.mean_distance_km / wanted_km,
-            [0.5 / wanted_km],
-            within=(most, least),
-            tolerance=_CLOSE,
-            stride=math.log(8),
-        )
-    except NeverSafe as error:
-        raise unreachable(error.at, wanted_km * (1 - error.excess)) from None
-    mechanism = nearest.made
-    if nearest.at == most and nearest.excess < -_CLOSE:
-        raise unreachable(most, mechanism.mean_distance_km)
-    return _described(mechanism, mechanism.prior, mechanism.certified_epsilon_per_km)
 
 
 def _mixed(

@@ -71,11 +71,8 @@ class Standing:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
-            "agreeing": list(self.agreeing),
-            "waiting": list(self.waiting),
-            "aside": list(self.aside),
-            "looks": self.looks,
-            "p_value": self.p_value,
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
         }
 
     @classmethod
@@ -211,10 +208,8 @@ class Choices:
             for each in self.told
         )
         untold = len(self.levels) - len(self.told)
-        less = f"{untold} of the promises had fewer than {self.minimum_reports} reports" * bool(
-            untold
-        )
-        counted = "; ".join(part for part in (told, less) if part)
+        less = f"{untold} of the promises had fewer than {self.minimum_reports} reports"
+        counted = "; ".join(part for part in (told, less if untold else "") if part)
         return f"{counted}. {self._verdict()}"
 
     def _verdict(self) -> str:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
+from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread, uniform
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip
 from geoveil.errors import MissingExtra
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure.information import entropy_bits, mutual_information_bits
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
 
@@ -63,12 +63,12 @@ class Outlook:
 
     def sentences(self) -> list[str]:
         """What it means, in words, the consequence for a person first."""
-        bits = f"{self.leakage_bits:.2g} of the {_bits(self.city):.2g} bits"
-        there = "place a person is at" if self._at_places else "cell a person is in"
+        at_places = isinstance(self.grid, Points) and not self.grid.around
+        there = "place a person is at" if at_places else "cell a person is in"
         said = [
             explain(self.mechanism.guarantee, None, NEARBY_KM),
             f"A report lands {self.mean_distance_km:.2g} km from its person on average.",
-            f"It tells {bits} of which {there}.",
+            f"It tells {self._bits} of which {there}.",
         ]
         if self.error_km is not None and self.reported_error_km is not None:
             said.append(
@@ -80,24 +80,20 @@ class Outlook:
 
     def sentences_of_trips(self) -> list[str]:
         """What it means where every report is a trip: two places, each drawn by itself."""
-        bits = f"{self.leakage_bits:.2g} of the {_bits(self.city):.2g} bits"
+        lands = f"lands {self.mean_distance_km:.2g} km from where it was on average"
+        off = "How far off the flows will be is not worked out beforehand"
         return [
             explain_trip(self.mechanism.guarantee, None, NEARBY_KM),
             "A trip is charged twice, since it is two reports that are known to be one person's.",
-            (
-                f"Each end of a trip lands {self.mean_distance_km:.2g} km from where it was on average, and "
-                f"tells {bits} of which cell that was."
-            ),
-            (
-                "How far off the flows will be is not worked out beforehand: they come with intervals "
-                "between districts."
-            ),
+            f"Each end of a trip {lands}, and tells {self._bits} of which cell that was.",
+            f"{off}: they come with intervals between districts.",
             *self._on_what(),
         ]
 
     @property
-    def _at_places(self) -> bool:
-        return isinstance(self.grid, Points) and not self.grid.around
+    def _bits(self) -> str:
+        """What a report tells, of what there is to be told."""
+        return f"{self.leakage_bits:.2g} of the {entropy_bits(self.city):.2g} bits"
 
     def _on_what(self) -> list[str]:
         """On which cells this was worked out, where they are not those of the campaign."""
@@ -106,17 +102,9 @@ class Outlook:
         cells = f"{self.grid.size} cells of {self.grid.cell_km:.2g} km"
         if not self.part:
             return [f"Worked out on {cells} in the place of your {self.cells:,}."]
-        return [
-            (
-                f"Worked out on the middle of your area of {self.cells:,} cells: {cells}, and in proportion "
-                f"{self.played:,} of {self.people:,} people."
-            )
-        ]
-
-
-def _bits(shares: FloatArray) -> float:
-    held = shares[shares > 0]
-    return float(-(held * np.log2(held)).sum())
+        area = f"the middle of your area of {self.cells:,} cells"
+        people = f"{self.played:,} of {self.people:,} people"
+        return [f"Worked out on {area}: {cells}, and in proportion {people}."]
 
 
 def _metres(km: float) -> str:
@@ -144,19 +132,15 @@ def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: i
     played = max(1, round(number * coarse.size / whole.size))
     mechanism = elastic(
         coarse,
-        np.full(coarse.size, 1 / coarse.size),
+        uniform(coarse.size),
         epsilon_per_km=epsilon_per_km,
         camouflage=camouflage,
         between="positions",
     )
     city = example_city(coarse)
     law = np.maximum(mechanism.push(city), 0.0)
-    tallies = [
-        Tally(
-            mechanism, np.random.default_rng([_SEED, repeat]).multinomial(played, law / law.sum())
-        )
-        for repeat in range(_REPEATS)
-    ]
+    sources = (np.random.default_rng([_SEED, repeat]) for repeat in range(_REPEATS))
+    tallies = [Tally(mechanism, each.multinomial(played, law / law.sum())) for each in sources]
     maps = [IterativeBayesianUpdate().fit(tally).distribution for tally in tallies]
     seen = [_shares(tally.counts[: coarse.size]) for tally in tallies]
     return Outlook(
@@ -179,8 +163,7 @@ def outlook(grid: Placed, *, epsilon_per_km: float, camouflage: float, people: i
 def _shares(counts: IntArray) -> FloatArray:
     """Shares of the reports that lie on the map; even where none does."""
     total = counts.sum()
-    even: FloatArray = np.full(counts.size, 1 / counts.size)
-    return counts / total if total else even
+    return counts / total if total else uniform(counts.size)
 
 
 def _mean_error_km(maps: list[FloatArray], city: FloatArray, grid: Placed) -> float | None:
@@ -206,9 +189,14 @@ def _cells_with(places: Points) -> MaskedGrid:
     lat, lng = places.centres_latlng()
     south, west, north, east = Box.around(lat=lat, lng=lng).widened(places.cell_km / 2.0)
     whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=places.cell_km)
-    there = np.zeros(whole.size, dtype=np.bool_)
-    there[whole.locate(lat=lat, lng=lng, outside="clamp")] = True
-    return MaskedGrid(whole, there)
+    return _with_any(whole, whole.locate(lat=lat, lng=lng, outside="clamp"))
+
+
+def _with_any(grid: Grid, cells: IntArray | int) -> MaskedGrid:
+    """Those cells of a grid that are listed."""
+    there = np.zeros(grid.size, dtype=np.bool_)
+    there[cells] = True
+    return MaskedGrid(grid, there)
 
 
 def _larger_cells(grid: AnyGrid, widest_km: float) -> AnyGrid:
@@ -217,12 +205,11 @@ def _larger_cells(grid: AnyGrid, widest_km: float) -> AnyGrid:
         cell_km *= max(1.05, float(np.sqrt(coarse.size / MOST_CELLS)))
         cell_km = min(cell_km, widest_km)
         south, west, north, east = grid.box
-        whole = Grid.from_box(south=south, west=west, north=north, east=east, cell_km=cell_km)
-        coarse = whole
+        coarse = whole = Grid.from_box(
+            south=south, west=west, north=north, east=east, cell_km=cell_km
+        )
         if isinstance(grid, MaskedGrid):
-            there = np.zeros(whole.size, dtype=np.bool_)
-            there[whole.locate_km(grid.centres, outside="clamp")] = True
-            coarse = MaskedGrid(whole, there)
+            coarse = _with_any(whole, whole.locate_km(grid.centres, outside="clamp"))
     return coarse
 
 
@@ -264,5 +251,4 @@ def example_city(grid: Placed) -> FloatArray:
         away = np.square((place - (east, north)) * size / size.min()).sum(axis=1)
         crowd = np.exp(-away / (2 * (2 * spread) ** 2))
         city += share * crowd / crowd.sum()
-    shares: FloatArray = city / city.sum()
-    return shares
+    return np.asarray(city / city.sum())

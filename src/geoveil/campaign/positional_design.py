@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from geoveil.arrays import FloatArray, positive
-from geoveil.campaign.flat_weights import flat_weights, least_loss_weights
+from geoveil.campaign.weights import flat_weights, least_loss_weights
 from geoveil.channel.certificate import promising
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
@@ -29,13 +29,13 @@ from geoveil.position.positional import (
 )
 from geoveil.position.spread import spread_kernel
 from geoveil.position.whole_law import whole_weights
-from geoveil.root import NeverSafe, safe_root
+from geoveil.root import Made, NeverSafe, safe_root
 from geoveil.space import Grid, Points, Space
 
 _SHARP = 0.25
 """Camouflage below which a rim makes a sharper law of a whole grid, and weights of the least loss one of a
 list of places; above, they make a worse one."""
-_CLOSE, _INSIDE = 1e-3, 1e-6
+CLOSE, _INSIDE = 1e-3, 1e-6
 """How near the promise the certificate comes, and how far inside: another machine may round otherwise."""
 _RANGE = 2.0**10
 _ALIKE, _NEAR, _CERTIFICATES = 0.03, 0.01, 8
@@ -66,6 +66,35 @@ class DesignedPositional(PositionalElastic):
         return self.certificate.epsilon_per_km
 
 
+def wide_enough(
+    build: Callable[[float], Made],
+    distance_km: Callable[[Made], float],
+    wanted_km: float,
+    parameter: str,
+    start: float,
+    within: tuple[float, float],
+    stride: float = math.log(2),
+) -> Made:
+    """The mechanism of the largest parameter, such as β, whose mean distance is still the wanted one."""
+
+    def unreachable(at: float, reached_km: float) -> InvalidInput:
+        return InvalidInput(
+            f"mean_distance_km ({wanted_km:g}) must be reachable; {parameter} = {at:.3g} per km gives "
+            f"{reached_km:.6g} km"
+        )
+
+    def lacking(tried: Made) -> float:
+        return 1.0 - distance_km(tried) / wanted_km
+
+    try:
+        nearest = safe_root(build, lacking, [start], within=within, tolerance=CLOSE, stride=stride)
+    except NeverSafe as error:
+        raise unreachable(error.at, wanted_km * (1.0 - error.excess)) from None
+    if nearest.at == within[0] and nearest.excess < -CLOSE:
+        raise unreachable(within[0], distance_km(nearest.made))
+    return nearest.made
+
+
 def positional(
     space: Space, prior: FloatArray, promise: Promise, *, camouflage: float, stop: Stop
 ) -> DesignedPositional:
@@ -79,26 +108,14 @@ def positional(
         return _promising(space, prior, promise.resolve(lambda _: 0.0), camouflage, stop)
     wanted = positive("mean_distance_km", promise.mean_distance_km)
     steepest = STEEPEST_CELL / space.cell_km
-
-    def unreachable(epsilon: float, reached_km: float) -> InvalidInput:
-        return InvalidInput(
-            f"mean_distance_km ({wanted:g}) must be reachable; ε = {epsilon:.3g} per km gives "
-            f"{reached_km:.6g} km"
-        )
-
-    try:
-        nearest = safe_root(
-            lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
-            lambda tried: 1.0 - tried.mean_distance_km / wanted,
-            [min(2.0 / wanted, steepest)],
-            within=(steepest, steepest / _RANGE),
-            tolerance=_CLOSE,
-        )
-    except NeverSafe as error:
-        raise unreachable(error.at, wanted * (1.0 - error.excess)) from None
-    if nearest.at == steepest and nearest.excess < -_CLOSE:
-        raise unreachable(steepest, nearest.made.mean_distance_km)
-    return nearest.made
+    return wide_enough(
+        lambda epsilon: _promising(space, prior, epsilon, camouflage, stop),
+        lambda tried: tried.mean_distance_km,
+        wanted,
+        "ε",
+        min(2.0 / wanted, steepest),
+        (steepest, steepest / _RANGE),
+    )
 
 
 def _promising(
@@ -117,7 +134,7 @@ def _promising(
         designed = _by_estimates(build, excess, epsilon_per_km, start[0])
     else:
         within = epsilon_per_km * _RANGE, epsilon_per_km / _RANGE
-        designed = safe_root(build, excess, start, within=within, tolerance=_CLOSE).made
+        designed = safe_root(build, excess, start, within=within, tolerance=CLOSE).made
     slack = designed.law.slack_at(epsilon_per_km)
     designed = promising(designed, BetweenPositions(epsilon_per_km, slack))
     designed.prior = prior
@@ -180,10 +197,7 @@ class _Mixed:
 
 
 def _by_estimates(
-    build: _Mixed,
-    excess: Callable[[DesignedPositional], float],
-    epsilon_per_km: float,
-    beta: float,
+    build: _Mixed, excess: Callable[[DesignedPositional], float], epsilon_per_km: float, beta: float
 ) -> DesignedPositional:
     """The same where a certificate takes long: β is sought by an estimate of it, then by few certificates.
 
@@ -203,15 +217,15 @@ def _by_estimates(
             build.settle(beta)
         made = build(beta)
         over = excess(made)
-        if -_CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
+        if -CLOSE <= over <= 0.0 or (over < 0.0 and number >= _CERTIFICATES // 2):
             return made
         worst.append(made.certificate.worst_km)
         seen = made.law.around_worst_per_km(worst, cell_km / 2.0)
         above = math.log1p(over) - math.log(seen)  # of the certificate, over what is seen there
-        beta *= math.exp(-math.log1p(over) - _CLOSE / 2.0)
+        beta *= math.exp(-math.log1p(over) - CLOSE / 2.0)
         if number < 1:
             build.settle(beta)
-        beta = _with_loss(build, beta, worst, math.exp(-above - _CLOSE / 2.0))
+        beta = _with_loss(build, beta, worst, math.exp(-above - CLOSE / 2.0))
     raise SolverFailed(
         f"no mechanism of {build.centres.size:,} cells was certified within ε = {epsilon_per_km:g} per km; "
         "use larger cells"
@@ -226,7 +240,7 @@ def _with_loss(
     for _ in range(_TRIES):
         loss = build(beta).law.around_worst_per_km(worst, build.cell_km / 2.0)
         off = math.log(loss / wanted)
-        if abs(off) < _CLOSE / 10.0:
+        if abs(off) < CLOSE / 10.0:
             break
         if before is not None:
             rises = min(max((off - before[1]) / (math.log(beta) - before[0]), 0.5), 2.0)

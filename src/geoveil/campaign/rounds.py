@@ -106,6 +106,11 @@ class Round:
         return self.distribution is not None
 
 
+def counted(rounds: Iterable[Round]) -> list[Tally]:
+    """The tallies with reports of some rounds."""
+    return [tally for done in rounds for tally in done.counted]
+
+
 class NewestRounds:
     """The alarm over as many of the newest rounds, against as many honest campaigns, as can be afforded."""
 
@@ -157,10 +162,6 @@ class Closing:
         return sum(done.total for done in self.rounds)
 
     @property
-    def _tallies(self) -> list[Tally]:
-        return [tally for done in self.rounds for tally in done.counted]
-
-    @property
     def depends(self) -> bool:
         """Whether the estimate is an average over promises, because the choice depends on the place."""
         return self.choices is not None and self.choices.dependent
@@ -170,7 +171,7 @@ class Closing:
         """The estimate with the alarms raised on the way to it; without a guard nothing is left out."""
         if self.guard is not None:
             return self.guard
-        tallies = tuple(Observations(self._alike).tallies)
+        tallies = Observations(self._alike).tallies
         untouched = tuple(np.zeros_like(tally.counts) for tally in tallies)
         alarm = NewestRounds().check(tallies, self.estimate)
         return Guarded(self.estimate, (alarm,), tallies, untouched, untouched)
@@ -179,7 +180,7 @@ class Closing:
     def _alike(self) -> list[Tally]:
         """The tallies of one map: all, or of the promise that most chose where that depends on the place."""
         if not self.depends:
-            return self._tallies
+            return counted(self.rounds)
         levels = by_promise([done.tallies for done in self.rounds])
         return max(levels, key=lambda level: sum(tally.total for tally in level))
 
@@ -235,7 +236,7 @@ class Closing:
         Nothing is estimated again but the maps of each promise where the choice of one was ``dependent`` on
         the place.
         """
-        tallies = tuple(Observations(tally for done in rounds for tally in done.counted).tallies)
+        tallies = Observations(counted(rounds)).tallies
 
         def errors() -> ErrorBars:
             levels = by_promise([done.tallies for done in rounds])
@@ -276,7 +277,7 @@ class Closing:
         bars, chosen = self._agreeing_bars(about)
         if not self.waiting:
             return bars, chosen
-        newer = [tally for done in self.waiting for tally in done.counted]
+        newer = counted(self.waiting)
         estimate = IterativeBayesianUpdate().fit(newer)
         others, _ = self._bars(newer, self.waiting, estimate.distribution, about)
         nobody = np.zeros(0, dtype=np.int64)
@@ -294,9 +295,9 @@ class Closing:
         steps = Steps(max(1, self.estimate.steps), "as many as the estimate")
         parts = [bars]
         for left in (guard.left_at_least, guard.received):
-            counted = [tally for tally in left if tally.total]
-            if counted:
-                estimate = IterativeBayesianUpdate(stop=steps).fit(counted)
+            some = [tally for tally in left if tally.total]
+            if some:
+                estimate = IterativeBayesianUpdate(stop=steps).fit(some)
                 parts.append(self._bars(left, self.rounds, estimate.distribution, about)[0])
         named = self._wrong_with_all
         ways = f"; whatever the bars of {len(parts)} ways to count fakes hold"
@@ -322,7 +323,7 @@ class Closing:
         most = max(1, _BAR_PRODUCTS // distribution.size**3)
         largest = sorted(without(rounds, left), key=lambda done: -done.total)[:most]
         chosen = sorted(largest, key=lambda done: done.number)
-        observations = Observations(tally for done in chosen for tally in done.counted)
+        observations = Observations(counted(chosen))
         return FisherInformation().about(observations, distribution, about), chosen
 
     @one_blas_thread()

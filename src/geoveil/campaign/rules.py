@@ -18,7 +18,6 @@ from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability,
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
-from geoveil.estimate.held import held_to_seed
 from geoveil.position.positional import MOST_SLACK
 from geoveil.space.space import Space
 from geoveil.verify.guard import GuardedUpdate
@@ -26,6 +25,9 @@ from geoveil.verify.guard import GuardedUpdate
 
 class Rule(Protocol):
     """How a campaign designs the next mechanism and estimates from its rounds."""
+
+    pools: ClassVar[bool]
+    """Whether an estimate is made from all rounds; otherwise from the last one alone."""
 
     @property
     def guarantee(self) -> Guarantee:
@@ -38,33 +40,30 @@ class Rule(Protocol):
     @property
     def choices(self) -> Sequence[Rule]:
         """The rule of every promise by itself, in the same order."""
+        return (self,)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """The mechanism of the next round, given what is believed now; of one promise."""
 
     def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
         """What the next mechanism is designed for after an estimate from reports."""
-
-    @property
-    def pools(self) -> bool:
-        """Whether an estimate is made from all rounds; otherwise from the last one alone."""
+        return estimated
 
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """The estimate from the tallies of the rounds so far, oldest first."""
 
     def guard(self, least: int) -> GuardedUpdate | None:
         """What estimates in a guarded campaign; every round keeps at least so many reports."""
+        return None
 
     @property
     def estimator(self) -> Estimator:
         """What estimates from a part of the reports."""
 
     @property
-    def trusts_first(self) -> bool:
-        """Whether the first round is known to be honest, so that no other takes over from it."""
-
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
-        """The estimate as far as the first round, ``seed``, allows it where that is trusted."""
+    def trusted_seed(self) -> bool:
+        """Whether the first round is known to be honest: no other takes over, and it bounds all estimates."""
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """The rule as plain JSON values."""
@@ -171,17 +170,6 @@ class PromiseRule:
             return None
         return GuardedUpdate(NewestRounds(), self.estimator, least=least)
 
-    @property
-    def trusts_first(self) -> bool:
-        """As it was said."""
-        return self.trusted_seed
-
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
-        """Within the error bars of a trusted first round."""
-        if not self.trusted_seed:
-            return estimate
-        return held_to_seed(estimate, tallies, seed, self.estimator)
-
     def to_dict(self) -> dict[str, Any]:
         """The promise, the dial and, where they are used, the bound and the guard."""
         estimator = self.estimator
@@ -205,7 +193,7 @@ class PromiseRule:
 
 
 @dataclass(frozen=True)
-class PublishedRule:
+class PublishedRule(Rule):
     """The paper's: Blahut–Arimoto at β, then EM of fixed length on the last round alone.
 
     ``design_steps`` is the paper's N_BA and counts channels: the first comes from uniform c, so that
@@ -236,11 +224,6 @@ class PublishedRule:
         return (2 * self.beta_per_km,)
 
     @property
-    def choices(self) -> tuple[PublishedRule, ...]:
-        """Itself: the paper offers one promise."""
-        return (self,)
-
-    @property
     def design_updates(self) -> int:
         """How often Blahut–Arimoto updates c: one less than the paper's N_BA."""
         return self.design_steps - 1
@@ -250,27 +233,10 @@ class PublishedRule:
         stop = Steps(self.design_updates)
         return blahut_arimoto(space, believed, beta_per_km=self.beta_per_km, stop=stop)
 
-    def steering(self, space: Space, estimated: FloatArray) -> FloatArray:
-        """The estimate itself."""
-        return estimated
-
-    def guard(self, least: int) -> GuardedUpdate | None:
-        """The paper has none."""
-        return None
-
     @property
     def estimator(self) -> Estimator:
         """The same number of steps, from uniform."""
         return IterativeBayesianUpdate(stop=Steps(self.update_steps))
-
-    @property
-    def trusts_first(self) -> bool:
-        """No round is special."""
-        return False
-
-    def held(self, estimate: Estimate, tallies: list[Tally], seed: Sequence[Tally]) -> Estimate:
-        """The paper trusts every round."""
-        return estimate
 
     def estimate(self, tallies: Sequence[Tally], believed: FloatArray) -> Estimate:
         """The last round, from what was believed before it."""

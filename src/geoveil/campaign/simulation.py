@@ -12,6 +12,7 @@ import numpy as np
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.campaign.campaign import Campaign
+from geoveil.campaign.rounds import counted
 from geoveil.campaign.rules import PromiseRule
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
@@ -219,7 +220,7 @@ def _result(
 
 def best_in_hindsight_km(campaign: Campaign, truth: ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
-    observations = Observations(tally for done in campaign.rounds for tally in done.counted)
+    observations = Observations(counted(campaign.rounds))
     path = em_path(
         Objective(observations.operator, observations.counts), arrays.uniform(campaign.space.size)
     )

@@ -262,11 +262,7 @@ class IterativeBayesianUpdate:
         return _Unknowns(*anywhere, replace(free.rule, words=words, uneven=True), places.by_cell)
 
     def _errors(
-        self,
-        observations: fitted.Observations,
-        found: FloatArray,
-        stop: stopping.Stop,
-        steps: int,
+        self, observations: fitted.Observations, found: FloatArray, stop: stopping.Stop, steps: int
     ) -> bars.ErrorBars:
         method = FisherInformation() if self.uncertainty is None else self.uncertainty
 

@@ -13,14 +13,7 @@ from scipy.linalg import lapack
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.estimate.objective import (
-    Objective,
-    Point,
-    em_step,
-    full_support,
-    pooled,
-    shared_path,
-)
+from geoveil.estimate.objective import Objective, Point, em_step, full_support, pooled, shared_path
 from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Steps, Stop, Trace
 from geoveil.space.space import MATRIX_LIMIT
 

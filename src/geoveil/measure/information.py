@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, rel_entr
 
-from geoveil.arrays import (
-    ArrayLike,
-    FloatArray,
-    distribution,
-    finite,
-    indices,
-    one_blas_thread,
-    prior_over,
-)
+from geoveil import arrays
+from geoveil.arrays import ArrayLike, FloatArray, distribution, finite, prior_over
 from geoveil.channel.channel import Channel
 from geoveil.errors import InvalidInput
 from geoveil.space.space import Space
@@ -66,7 +59,7 @@ def kl_divergence_bits(p: ArrayLike, q: ArrayLike) -> float:
     return kl_divergence_nats(p, q) / math.log(2)
 
 
-@one_blas_thread()
+@arrays.one_blas_thread()
 def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) -> float:
     """What one report tells about the cell: I(X; Y) = H(Y) − Σ π(x) H(Y | x), in bits.
 
@@ -166,7 +159,7 @@ def plant_island(space: Space, prior: ArrayLike, *, cell: int, radius_km: float)
     [0.75, 0.0, 0.0, 0.25]
     """
     people = prior_over(prior, space.size).copy()
-    middle = int(indices("cell", cell, space.size))
+    middle = int(arrays.indices("cell", cell, space.size))
     near = space.distances_from_km(middle) <= finite("radius_km", radius_km)
     moved = float(people[near].sum())
     people[near] = 0.0

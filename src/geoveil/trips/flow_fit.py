@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread
+from geoveil.channel.channel import Channel
 from geoveil.channel.operator import DenseOperator, Operator
 from geoveil.errors import InvalidInput, TooLarge
+from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, Stop, StoppingRule
 from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.objective import Objective, em_point
-from geoveil.estimate.stopping import (
-    CertifiedWithin,
-    CrossValidated,
-    Found,
-    Meter,
-    Progress,
-    Steps,
-    Stop,
-)
+from geoveil.estimate.stopping import Found, Meter
 from geoveil.trips.flows import Flows
 from geoveil.trips.pairs import MOST_SPOTS, PairOperator, Spots, TripTally
-
-if TYPE_CHECKING:
-    from geoveil.trips.trips import Trips
 
 _REACHES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """How far near trips go, in the pitch of the spots: the decay e^{−distance/ℓ}."""
@@ -108,7 +98,7 @@ class Plan:
 
 @one_blas_thread()
 def fitted_flows(
-    trips: Trips,
+    mechanism: Channel,
     tally: TripTally,
     *,
     stop: Stop | None,
@@ -121,13 +111,13 @@ def fitted_flows(
         raise InvalidInput(
             f"tally ({type(tally).__name__}) must be a trip tally; make one with trips.tally(*reports)"
         )
-    if tally.channel is not trips.mechanism and tally.channel != trips.mechanism:
+    if tally.channel is not mechanism and tally.channel != mechanism:
         raise InvalidInput("tally must come from the mechanism of these trips")
     if not tally.total:
         raise InvalidInput("tally must hold at least one trip; it holds none")
     count("replicates", replicates, least=2)
     count("seed", seed, least=0)
-    meter, spots = Meter(progress), Spots.of(trips.mechanism)
+    meter, spots = Meter(progress), Spots.of(mechanism)
     by_data = CrossValidated(repeats=1)
     begun, of_origins = _marginal(spots, tally.of_origins(), by_data)
     ended, of_destinations = _marginal(spots, tally.of_destinations(), by_data)
@@ -135,21 +125,15 @@ def fitted_flows(
     meter.at(_STARTING)
     pairs = PairOperator(spots.operator, tally.pairs)
     if stop is None:
-        product, chosen = _chosen(pairs, tally, start, meter)
+        product, rule = _chosen(pairs, tally, start, meter)
     else:
         product, rule = 0.0, stop.settled(pairs, tally.counts, start.flows(0.0), None)
-        chosen = None
     meter.at(_CHOOSING)
-    ascent = maximise(
-        pairs,
-        tally.counts,
-        start=start.flows(product),
-        stop=rule if chosen is None else chosen.rule,
-    )
+    ascent = maximise(pairs, tally.counts, start=start.flows(product), stop=rule)
     meter.at(1.0)
     plan = Plan(of_origins, of_destinations, product, ascent.steps)
     return Flows(
-        space=trips.mechanism.space,
+        space=mechanism.space,
         matrix=spots.between_cells(ascent.distribution),
         total=tally.total,
         steps=ascent.steps,
@@ -188,14 +172,17 @@ def _fitted_start(
     return Start(origins, destinations, weights, model / model.sum())
 
 
-def _chosen(pairs: Operator, tally: TripTally, start: Start, meter: Meter) -> tuple[float, Found]:
+def _chosen(
+    pairs: Operator, tally: TripTally, start: Start, meter: Meter
+) -> tuple[float, StoppingRule]:
     """Of the model and the model half blended with independent ends, what predicts best, and its steps."""
     candidates: list[tuple[float, Found]] = []
     for product in (0.0, 0.5):
         first = start.flows(product)
         candidates.append((product, PAIR_STEPS.found(pairs, tally.counts, first, None)))
         meter.at(_STARTING + (_CHOOSING - _STARTING) * len(candidates) / 2)
-    return max(candidates, key=lambda candidate: candidate[1].held_out)
+    product, best = max(candidates, key=lambda candidate: candidate[1].held_out)
+    return product, best.rule
 
 
 # --- The same estimate of other counts, for intervals
@@ -256,9 +243,8 @@ class _Redraw:
         """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
         rough, again = (np.stack([self._summed(pair[which]) for pair in drawn]) for which in (0, 1))
         moved, followed = rough - rough.mean(axis=0), again - again.mean(axis=0)
-        scale = np.maximum(
-            rough.mean(axis=0), 1 / self._tally.total
-        )  # all pairs count by their share
+        # all pairs count by their share
+        scale = np.maximum(rough.mean(axis=0), 1 / self._tally.total)
         shown = float((moved * followed / scale).sum() / (np.square(moved) / scale).sum())
         return min(1.0, max(0.0, 1.0 - shown))
 

@@ -208,10 +208,8 @@ class PairOperator(Operator):
         """(spots²,) → (reports, reports): the law of all pairs of reports."""
         spots = self._side.shape[0]
         ended = self._side._push(theta.reshape(spots, spots))  # (spots, reports): by destination
-        begun = self._side._push(
-            np.ascontiguousarray(ended.T)
-        )  # (reports of the end, of the begin)
-        return begun.T
+        # (reports of the end, of the begin), turned round
+        return self._side._push(np.ascontiguousarray(ended.T)).T
 
     def _push(self, theta: FloatArray) -> FloatArray:
         first, second = self._pairs.T

@@ -76,10 +76,8 @@ class Trips:
     ) -> TripReports:
         """One noisy pair for each trip between cells; (reports of origins, of destinations)."""
         size = self.mechanism.space.size
-        begun, ended = (
-            indices("origins", origins, size),
-            indices("destinations", destinations, size),
-        )
+        begun = indices("origins", origins, size)
+        ended = indices("destinations", destinations, size)
         check_both_ends(begun.size, ended.size)
         first = self.mechanism.sample(begun, randomness=randomness)
         return first, self.mechanism.sample(ended, randomness=randomness)
@@ -128,7 +126,7 @@ class Trips:
         (``gv.Steps(n)``). ``replicates`` and ``seed`` are for the intervals, found when asked for.
         """
         return fitted_flows(
-            self, tally, stop=stop, replicates=replicates, seed=seed, progress=progress
+            self.mechanism, tally, stop=stop, replicates=replicates, seed=seed, progress=progress
         )
 
     def __repr__(self) -> str:

@@ -172,10 +172,8 @@ class PoisoningAlarm:
             laws = np.concatenate(
                 [laws, *(np.maximum(operator._push(theta), 0.0) for theta in fitted)]
             )
-            counted, expected = (
-                _by_round(drawn[:compared], rounds),
-                _by_round(laws * totals, rounds),
-            )
+            counted = _by_round(drawn[:compared], rounds)
+            expected = _by_round(laws * totals, rounds)
             scores = _standardised(counted, expected)
             result = self._judged(scores, counted[0, 0] - expected[0, 0], rounds)
             if min(result.p_value, result.overall_p_value) > _CLEARLY * self.false_alarm:
