@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, IntArray, one_blas_thread
+from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.campaign.one_map import NO_ROUNDS, Choices, Standing, average_of_levels, by_promise
 from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import Unsupported
@@ -299,18 +299,12 @@ class Closing:
             if some:
                 estimate = IterativeBayesianUpdate(stop=steps).fit(some)
                 parts.append(self._bars(left, self.rounds, estimate.distribution, about)[0])
-        named = self._wrong_with_all
+        # Of one report named, all reports together are known to be wrong about its cell. What is sure of
+        # several is sure of their sum: any one of them may be sent by honest people.
+        wrong = [y for y in guard.named if len(guard.named) == 1 and y < self.estimate.space.size]
+        named = np.array(wrong, dtype=np.int64)
         ways = f"; whatever the bars of {len(parts)} ways to count fakes hold"
         return EitherErrors.of(self.estimate.distribution, parts, named, ways), chosen
-
-    @property
-    def _wrong_with_all(self) -> IntArray:
-        """Cells about which all reports together are known to be wrong: that of the one report named.
-
-        What is sure of several is sure of their sum: any one of them may be sent by honest people.
-        """
-        named = self.inspected.named if len(self.inspected.named) == 1 else ()
-        return np.array([y for y in named if y < self.estimate.space.size], dtype=np.int64)
 
     def _bars(
         self,

@@ -6,7 +6,7 @@ fact. What is known is a range: the fewest and the most fakes that the reports l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -231,10 +231,8 @@ class MapAndFakes:
         law[self._sources] += fakes
         of_seen = self._round[self._seen]
         total = float(self._counts[self._seen] @ np.log(law / (1 + excess[of_seen])))
-        return FakesFit(
-            point[: self._rows] / share, fakes * of_all[self._of_round], total,
-            ascent.certificate * reports,
-        )  # fmt: skip
+        numbers, lack = fakes * of_all[self._of_round], ascent.certificate * reports
+        return FakesFit(point[: self._rows] / share, numbers, total, lack)
 
     def standing_out(self) -> FloatArray:
         """How much each report stands out from the likeliest map and fakes: Σ z² over the tallies.
@@ -244,7 +242,15 @@ class MapAndFakes:
         same reports. Suspects, and what the map can follow wherever it goes, are zero.
         """
         fit = self.fit()
-        expected, rows = self._expected(fit), self._tangent(fit)  # μ and (cells with people, seen)
+        fakes = np.bincount(self._of_round, fit.numbers, self._totals.size)
+        honest = (self._totals - fakes)[
+            self._round[self._seen]
+        ]  # in the tally of every column seen
+        expected = honest * self._honest._push(fit.distribution)  # μ
+        expected[self._sources] += fit.numbers
+        expected = np.maximum(expected, np.finfo(float).tiny)
+        # (cells with people, seen): what one more person of each adds
+        rows = self._honest.matrix()[fit.distribution > 0] * honest
         free = np.ones(self._seen.size, dtype=bool)
         free[self._sources] = False
         counts = self._counts[self._seen]
@@ -262,23 +268,8 @@ class MapAndFakes:
         everywhere[self._seen] = np.square(np.maximum(scores, 0.0))
         return np.asarray(everywhere.reshape(len(self._sizes), -1).sum(axis=0))
 
-    def _expected(self, fit: FakesFit) -> FloatArray:
-        """The reports expected in every column seen."""
-        expected = self._honest_reports(fit) * self._honest._push(fit.distribution)
-        expected[self._sources] += fit.numbers
-        return np.maximum(expected, np.finfo(float).tiny)
-
-    def _honest_reports(self, fit: FakesFit) -> FloatArray:
-        """The honest reports of the tally of every column seen."""
-        fakes = np.bincount(self._of_round, fit.numbers, self._totals.size)
-        return np.asarray((self._totals - fakes)[self._round[self._seen]])
-
-    def _tangent(self, fit: FakesFit) -> FloatArray:
-        """What one more person of each cell that has any adds to the columns seen."""
-        people = self._honest.matrix()[fit.distribution > 0]
-        return np.asarray(people * self._honest_reports(fit))
-
     def _maximised(self, sources: IntArray, scales: FloatArray, start: FloatArray | None) -> Ascent:
+        """The fit of map and sources, from a start or from nowhere."""
         near = start
         if start is not None:
             honest = float(start[: self._rows].sum())
@@ -315,24 +306,18 @@ class MapAndFakes:
             """How far a fit lies above the likelihood of a bound: what is below is safe to say."""
             return 1 - (likeliest.log_likelihood - made.log_likelihood) / drop
 
-        return FakesRange(self._fewest(above), likeliest, self._most(above))
-
-    def _fewest(self, above: Callable[[FakesFit], float]) -> FakesFit:
-        if above(self.honest) >= 0:
-            return self.honest
-        within, start = (_LEAST_PRICE, _MOST_PRICE), [0.3]
-        return safe_root(
-            self.fit, above, start, within=within, tolerance=_DROP_TOLERANCE,
-            end_excess=lambda: -1.0,  # at such a price nothing is fake
-        ).made  # fmt: skip
-
-    def _most(self, above: Callable[[FakesFit], float]) -> FakesFit:
-        within, start = (_LEAST_PRICE, _MOST_GIFT), [0.1]
-
         def given(gift: float) -> FakesFit:
             return self.fit(-gift)
 
+        near, fewest = _DROP_TOLERANCE, self.honest
+        if above(fewest) < 0:
+            fewest = safe_root(
+                self.fit, above, [0.3], within=(_LEAST_PRICE, _MOST_PRICE), tolerance=near,
+                end_excess=lambda: -1.0,  # at such a price nothing is fake
+            ).made  # fmt: skip
         try:
-            return safe_root(given, above, start, within=within, tolerance=_DROP_TOLERANCE).made
+            within = _LEAST_PRICE, _MOST_GIFT
+            most = safe_root(given, above, [0.1], within=within, tolerance=near).made
         except NeverSafe:  # honest people need not have sent any of them
-            return given(_MOST_GIFT)
+            most = given(_MOST_GIFT)
+        return FakesRange(fewest, likeliest, most)

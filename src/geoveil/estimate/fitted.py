@@ -41,7 +41,15 @@ class Observations:
     def __init__(self, tallies: Tally | Iterable[Tally]) -> None:
         given = checked_tallies(tallies)
         for number, tally in enumerate(given):
-            _check_possible(number, tally)
+            operator = tally.operator
+            law = operator._push(arrays.uniform(operator.shape[0]))
+            doubtful = (tally.counts > 0) & (law <= _SUSPECT * law.max(initial=0.0))
+            for report in np.flatnonzero(doubtful):
+                if not (operator._column(int(report)) > 0).any():
+                    raise ImpossibleReport(
+                        f"tally {number} must hold reports its channel can make; report {report} was "
+                        f"counted {tally.counts[report]} times and has probability zero at every cell"
+                    )
         self.tallies = given if len(given) == 1 else joined(given)
         self.space = self.tallies[0].space
         parts = [tally.operator for tally in self.tallies]
@@ -76,19 +84,6 @@ def checked_tallies(tallies: Tally | Iterable[Tally]) -> tuple[Tally, ...]:
     if not any(tally.total for tally in given):
         raise InvalidInput("tallies must hold at least one report; all counts are zero")
     return tuple(given)
-
-
-def _check_possible(number: int, tally: Tally) -> None:
-    """Refuse a report that was counted and that no cell can have made."""
-    operator = tally.operator
-    law = operator._push(arrays.uniform(operator.shape[0]))
-    doubtful = (tally.counts > 0) & (law <= _SUSPECT * law.max(initial=0.0))
-    for report in np.flatnonzero(doubtful):
-        if not (operator._column(int(report)) > 0).any():
-            raise ImpossibleReport(
-                f"tally {number} must hold reports its channel can make; report {report} was "
-                f"counted {tally.counts[report]} times and has probability zero at every cell"
-            )
 
 
 def joined(tallies: Iterable[Tally]) -> tuple[Tally, ...]:

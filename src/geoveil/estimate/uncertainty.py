@@ -243,13 +243,13 @@ class InformationSolver:
         settled = False
         while not settled and len(gains) < _MOST_STEPS:
             image = direction * self._ridge + sum(part.times(direction) for part in self._parts)
-            length = _ratio(slope, _dot(direction, image))
+            length = ratio(slope, _dot(direction, image))
             values += length[:, None] * direction
             residual -= length[:, None] * image
             gains.append(length * slope)
             onward = self._nearly_solved(residual)
             before, slope = slope, _dot(residual, onward)
-            direction = onward + _ratio(slope, before)[:, None] * direction
+            direction = onward + ratio(slope, before)[:, None] * direction
             recent = np.sum(gains[-_WINDOW:], axis=0)
             settled = bool((recent <= _SETTLED * np.sum(gains, axis=0)).all())
             tell(len(gains))
@@ -319,7 +319,8 @@ def _dot(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("...i,...i->...", first, second))
 
 
-def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+    """One over the other, zero where the other is."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 

@@ -19,6 +19,7 @@ from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import by_mechanism
+from geoveil.estimate.uncertainty import ratio
 from geoveil.space.space import MATRIX_LIMIT, Space
 
 MOST_BLOCKS = 64
@@ -77,7 +78,9 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
             f"groups ({len(counted)}, the smallest of {fewest} reports) must be two or more of at "
             f"least {LEAST_REPORTS} reports each to be compared"
         )
-    smooth, theta = counted[0][0].channel, _spread(distribution)
+    # A little everywhere: an empty cell would have no law to be compared with.
+    theta = 0.99 * distribution + 0.01 / distribution.size
+    smooth, theta = counted[0][0].channel, theta / theta.sum()
     most = MOST_BLOCKS if theta.size <= _MATRIX_CELLS else _BLOCKS_ABOVE
     blocks = blocks_of(smooth.space, theta, max(2, min(most, fewest // _REPORTS_PER_BLOCK)))
     features = _features(smooth, blocks, theta)
@@ -122,12 +125,6 @@ def _halves(part: IntArray, places: FloatArray, weights: FloatArray) -> list[Int
     at = int(np.abs(passed - passed[-1] / 2).argmin()) + 1
     at = min(max(at, 1), part.size - 1)
     return [order[:at], order[at:]]
-
-
-def _spread(distribution: FloatArray) -> FloatArray:
-    """The distribution with a little everywhere: an empty cell would have no law to be compared with."""
-    mixed = 0.99 * distribution + 0.01 / distribution.size
-    return np.asarray(mixed / mixed.sum())
 
 
 def _features(smooth: Channel, blocks: IntArray, theta: FloatArray) -> FloatArray:
@@ -180,7 +177,7 @@ def _by_gradients(
     energy: list[FloatArray] = []
     for _ in range(_MOST_STEPS):
         turned = np.asarray(sum(part.times(direction) for part in parts))
-        length = _ratio(slope, np.einsum("ij,ij->i", direction, turned))[:, None]
+        length = ratio(slope, np.einsum("ij,ij->i", direction, turned))[:, None]
         values += length * direction
         image += length * turned
         energy.append(length[:, 0] * slope)
@@ -189,12 +186,8 @@ def _by_gradients(
             break
         scaled = (sides - image) * theta
         before, slope = slope, np.einsum("ij,ij->i", sides - image, scaled)
-        direction = scaled + _ratio(slope, before)[:, None] * direction
+        direction = scaled + ratio(slope, before)[:, None] * direction
     return values, image
-
-
-def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
 def _compared(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[float, int]:

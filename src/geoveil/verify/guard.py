@@ -252,16 +252,12 @@ class _Inspection:
         """Name the worst report, then all that stand out from map and fakes, fitted again after a few."""
         before = len(self.named)
         above = [y for y in alarm.suspicious.tolist() if y not in self.named][:1]
-        while few := above[: self._room]:
+        # so many, before map and fakes are fitted again
+        while few := above[: min(1 + len(self.named) // 4, self.guard.most - len(self.named))]:
             self._suspect(few)
             above = self._standing_out(alarm.false_alarm)
         self.too_many = bool(above)
         return len(self.named) > before
-
-    @property
-    def _room(self) -> int:
-        """How many reports may be named before map and fakes are fitted again."""
-        return min(1 + len(self.named) // 4, self.guard.most - len(self.named))
 
     def _standing_out(self, false_alarm: float) -> list[int]:
         """The reports that stand out from map and fakes, the worst first.
