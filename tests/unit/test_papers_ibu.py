@@ -16,9 +16,9 @@ from geoveil.papers import load_paper, repeated, run
 from geoveil.papers.data import DataFolder
 from geoveil.papers.ibu import levels
 from geoveil.papers.repeated import (
+    all_methods,
     binomial,
     exact_maximum,
-    inversions,
     maximum_likelihood,
     people_of,
     repeated_counts,
@@ -68,7 +68,7 @@ def test_the_maximum_is_certified(counted: tuple[gv.Channel, np.ndarray]) -> Non
 
 def test_inversions_are_those_of_the_library(counted: tuple[gv.Channel, np.ndarray]) -> None:
     mechanism, counts = counted
-    found = inversions(mechanism, counts)
+    found = all_methods(mechanism, counts)
     for name, repair in (("INV-N", "normalise"), ("INV-P", "project")):
         expected = MatrixInversion(repair=repair).fit(gv.Tally(mechanism, counts[1]))  # type: ignore[arg-type]
         np.testing.assert_allclose(found[name][1], expected.distribution, atol=1e-12)

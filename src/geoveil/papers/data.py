@@ -8,12 +8,13 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any
 
 import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
+from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.space.grid import Grid
 
 PLACES = ("data", "../shared/data")
@@ -40,12 +41,6 @@ class CheckIns:
     lng: FloatArray
     user: IntArray
 
-    def within(self, *, south: float, west: float, north: float, east: float) -> CheckIns:
-        """Those in a box, its edges included."""
-        inside = (self.lat >= south) & (self.lat <= north) & (self.lng >= west) & (self.lng <= east)
-        user = self.user[inside] if self.user.size else self.user
-        return CheckIns(self.lat[inside], self.lng[inside], user)
-
 
 @dataclass(frozen=True)
 class DataFolder:
@@ -55,16 +50,21 @@ class DataFolder:
 
     def check_ins(self, name: str) -> CheckIns:
         """The check-ins of ``name.csv.gz`` or ``name.csv``: columns lat, lon and, if there, user, count."""
-        with self._open(name) as lines:
-            rows = list(csv.DictReader(lines))
+        rows = self._rows(name)
         if not rows or not {"lat", "lon"} <= set(rows[0]):
             raise InvalidFile(f"{name}.csv must have the columns lat and lon, and rows")
-        return _check_ins(name, rows)
+        try:
+            times = np.array([int(row.get("count") or 1) for row in rows])
+            lat, lng = (np.array([float(row[key]) for row in rows]) for key in ("lat", "lon"))
+            users = [int(row["user"]) for row in rows] if "user" in rows[0] else []
+        except (TypeError, ValueError):
+            raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
+        user = np.repeat(np.array(users, np.int64), times[: len(users)])
+        return CheckIns(np.repeat(lat, times), np.repeat(lng, times), user)
 
     def visits(self, name: str) -> tuple[IntArray, IntArray]:
         """Who was where, for every visit: the columns user and place, as codes."""
-        with self._open(name) as lines:
-            rows = list(csv.DictReader(lines))
+        rows = self._rows(name)
         try:
             users, places = (
                 np.array([int(row[key]) for row in rows], np.int64) for key in ("user", "place")
@@ -73,27 +73,17 @@ class DataFolder:
             raise InvalidFile(f"{name}.csv must have whole numbers as user and place") from None
         return users, places
 
-    def _open(self, name: str) -> TextIO:
-        for path in (self.path / f"{name}.csv.gz", self.path / f"{name}.csv"):
+    def _rows(self, name: str) -> list[dict[str, str]]:
+        openers: dict[str, Any] = {".csv.gz": gzip.open, ".csv": open}
+        for ending, opened in openers.items():
+            path = self.path / f"{name}{ending}"
             if path.is_file():
-                if path.suffix == ".gz":
-                    return cast(TextIO, gzip.open(path, "rt", encoding="utf-8", newline=""))
-                return path.open(encoding="utf-8", newline="")
+                with opened(path, "rt", encoding="utf-8", newline="") as lines:
+                    return list(csv.DictReader(lines))
         raise MissingData(
             f"{name}.csv.gz is not in {self.path}; name its folder with GEOVEIL_DATA or --data "
             "(docs/privic.md says what it holds and where it comes from)"
         )
-
-
-def _check_ins(name: str, rows: list[dict[str, str]]) -> CheckIns:
-    try:
-        times = np.array([int(row.get("count") or 1) for row in rows])
-        lat, lng = (np.array([float(row[key]) for row in rows]) for key in ("lat", "lon"))
-        users = np.array([int(row["user"]) for row in rows] if "user" in rows[0] else [], np.int64)
-    except (TypeError, ValueError):
-        raise InvalidFile(f"{name}.csv must hold numbers in every row") from None
-    users = np.repeat(users, times) if users.size else users
-    return CheckIns(np.repeat(lat, times), np.repeat(lng, times), users)
 
 
 # --- The two cities as the papers cut them: cells in degrees, distances in cells of half a kilometre
@@ -141,6 +131,10 @@ class City:
         """The distribution of the people."""
         return np.bincount(self.people, minlength=self.grid.size) / self.people.size
 
+    def error_km(self, estimate: FloatArray) -> float:
+        """The earth mover's distance of an estimate from the truth."""
+        return earth_movers_distance_km(estimate, self.truth, self.grid)
+
 
 def load_city(cut: Cut, data: DataFolder, *, cell_km: float | None = None) -> City:
     """The check-ins of a city by cell, as the authors' loader sees them; distances in cells or in km."""
@@ -150,9 +144,8 @@ def load_city(cut: Cut, data: DataFolder, *, cell_km: float | None = None) -> Ci
     inside = (row >= 0) & (row < cut.rows) & (column >= 0) & (column < cut.columns)
     cells = (row * cut.columns + column)[inside]
     kind = CellGrid if cell_km is None else Grid
-    return City(
-        cut.name, kind(rows=cut.rows, columns=cut.columns, cell_km=cell_km or 1.0), cells[1:]
-    )
+    grid = kind(rows=cut.rows, columns=cut.columns, cell_km=cell_km or 1.0)
+    return City(cut.name, grid, cells[1:])
 
 
 def _between_edges(degrees: FloatArray, first: float, step: float, cells: int) -> IntArray:

@@ -10,29 +10,17 @@ from typing import Any
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
-from geoveil.mechanism.planar import ContinuousLaplace
-from geoveil.mechanism.remap import BayesianPlace, NearestPlace
-from geoveil.optimal import (
-    CircularNoise,
-    OptimalMechanism,
-    OptimalNoise,
-    Region,
-    optimal_mechanism,
-    optimal_noise,
-)
+from geoveil.optimal import OptimalMechanism, OptimalNoise
 from geoveil.papers import report
 from geoveil.papers.data import DataFolder
 from geoveil.papers.report import Claim, Measured, Paper, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
-from geoveil.randomness import seeded
-from geoveil.space import Box, Grid
-from geoveil.space.space import RadialLoss, distance_km, squared_distance_km2
 
 _SAME = 1e-3
 """Figures this near, relatively, are the same."""
-WORDS = {distance_km.name: "distance", squared_distance_km2.name: "squared distance"}
+WORDS = {gv.distance_km.name: "distance", gv.squared_distance_km2.name: "squared distance"}
 """What pictures call a loss."""
 
 # --- Figures 2 and 3: radials of least loss
@@ -40,9 +28,9 @@ WORDS = {distance_km.name: "distance", squared_distance_km2.name: "squared dista
 
 BOUNDS_PER_KM2 = (0.1, 0.3, 1.0, 3.0)
 EPSILON_PER_KM = 5.0  # the paper's 1/200 per metre
-REGIONS = (Region.plane(), Region.disk(diameter_km=1.0))
-threshold = RadialLoss("distance beyond 300 m", lambda r: np.maximum(r - 0.3, 0.0))
-LOSSES = (distance_km, squared_distance_km2, threshold)
+REGIONS = (gv.Region.plane(), gv.Region.disk(diameter_km=1.0))
+threshold = gv.RadialLoss("distance beyond 300 m", lambda r: np.maximum(r - 0.3, 0.0))
+LOSSES = (gv.distance_km, gv.squared_distance_km2, threshold)
 
 
 def judge_single_point(radii_km: Sequence[float], off: float) -> Verdict:
@@ -63,7 +51,7 @@ def figure_2(setting: Setting) -> Measured:
     """
     rows = []
     for bound in setting.each(BOUNDS_PER_KM2, "M = {:g}"):
-        noise = optimal_noise(privacy=None, bound_per_km2=bound, gap=1e-3)
+        noise = gv.optimal_noise(privacy=None, bound_per_km2=bound, gap=1e-3)
         expected, least = 1 / math.sqrt(math.pi * bound), noise.optimality.lower_bound
         rows.append((bound, noise.reach_km, expected, noise.loss_reached, least))
     off = max(abs(radius / expected - 1) for _, radius, expected, _, _ in rows)
@@ -105,12 +93,9 @@ def figure_3(setting: Setting) -> Measured:
     fine, radius = np.linspace(0.0, 45.0 / epsilon, 400_001), np.linspace(0.0, 2.0, 401)
     cases = [(loss, region) for region in REGIONS for loss in LOSSES]
     best, rows = [], []
-    for number, (loss, region) in enumerate(
-        cases[: setting.pick(6, 4)]
-    ):  # one loss is enough there
-        setting.progress(number / len(cases), f"{loss.name} on {region.name}")
-        privacy, gap = GeoIndistinguishability(epsilon), setting.pick(1e-4, 1e-3)
-        noise = optimal_noise(privacy=privacy, loss=loss, region=region, gap=gap)
+    for loss, region in setting.each(cases[: setting.pick(6, 4)], "{0.name} on {1.name}"):
+        privacy, gap = gv.GeoIndistinguishability(epsilon), setting.pick(1e-4, 1e-3)
+        noise = gv.optimal_noise(privacy=privacy, loss=loss, region=region, gap=gap)
         values = epsilon**2 * fine * np.exp(-epsilon * fine) * loss.at(fine)
         of_laplace = float(np.sum(values[1:] + values[:-1]) / 2 * (fine[1] - fine[0]))
         off = float(np.abs(noise.density_per_km2(radius) / density(radius) - 1).max())
@@ -131,8 +116,9 @@ def figure_3(setting: Setting) -> Measured:
         side = np.linspace(-1, 1, 201)
         painted = best[0].density_per_km2(np.hypot(side[:, None], side))
         shown = right.imshow(painted, extent=(-1, 1, -1, 1), origin="lower", cmap="cividis")
-        title = f"the noise, ε = {epsilon:g} per km"
-        right.set(xlabel="east (km)", ylabel="north (km)", title=title)
+        right.set(
+            xlabel="east (km)", ylabel="north (km)", title=f"the noise, ε = {epsilon:g} per km"
+        )
         right.grid(False)
         figure.colorbar(shown, ax=right, label="per km²", shrink=0.85)
 
@@ -146,7 +132,7 @@ def figure_3(setting: Setting) -> Measured:
 
 
 FILE = "gowalla-los-angeles"
-REGION = Box(south=33.9301, west=-118.5354, north=34.1996, east=-118.1010)
+REGION = gv.Box(south=33.9301, west=-118.5354, north=34.1996, east=-118.1010)
 WIDTH_KM, HEIGHT_KM = 40.0, 30.0
 SAMPLE = (
     "The people are the busiest of a 47 % sample that ends 4 km short of the eastern edge, not the "
@@ -160,7 +146,7 @@ class Person:
     """One person's check-ins in kilometres, and their cells on a grid centred on the region."""
 
     places_km: FloatArray
-    grid: Grid
+    grid: gv.Grid
 
     @property
     def cells(self) -> IntArray:
@@ -175,16 +161,17 @@ class Person:
 
 def busiest(data: DataFolder, count: int, *, cell_km: float) -> list[Person]:
     """The people with the most check-ins in the region, on cells of the given side."""
-    south, west, north, east = REGION
-    inside = data.check_ins(FILE).within(south=south, west=west, north=north, east=east)
-    users, visits = np.unique(inside.user, return_counts=True)
+    (south, west, north, east), points = REGION, data.check_ins(FILE)
+    degrees = np.stack([points.lat, points.lng], axis=1)
+    inside = ((degrees >= [south, west]) & (degrees <= [north, east])).all(axis=1)
+    (lat, lng), user = degrees[inside].T, points.user[inside]
+    users, visits = np.unique(user, return_counts=True)
     chosen = users[np.argsort(-visits, kind="stable")[:count]]
     rows, columns = round(HEIGHT_KM / cell_km), round(WIDTH_KM / cell_km)
-    grid = Grid(rows=rows, columns=columns, cell_km=cell_km)
+    grid = gv.Grid(rows=rows, columns=columns, cell_km=cell_km)
     west, south, east, north = REGION.rectangle_km
-    places = REGION.plane.to_plane(lat=inside.lat, lng=inside.lng)
-    places -= [(west + east) / 2, (south + north) / 2]
-    return [Person(places[inside.user == user], grid) for user in chosen]
+    places = REGION.plane.to_plane(lat=lat, lng=lng) - [(west + east) / 2, (south + north) / 2]
+    return [Person(places[user == each], grid) for each in chosen]
 
 
 EPSILONS = np.round(np.arange(0.2, 3.01, 0.1), 1).tolist()
@@ -232,12 +219,11 @@ def figure_4(setting: Setting) -> Measured:
     jobs = [(number, epsilon) for number in range(1, len(people) + 1) for epsilon in epsilons]
     for number, epsilon in setting.each(jobs, "person {}, ε = {:g}"):
         person = people[number - 1]
-        best = optimal_mechanism(person.grid, person.prior, epsilon_per_km=epsilon, gap=1e-5)
+        best = gv.optimal_mechanism(person.grid, person.prior, epsilon_per_km=epsilon, gap=1e-5)
         gaps.append(best.optimality.gap)
-        rows.append(
-            (f"person {number}", len(person.places_km), epsilon, 2 / epsilon, true_loss(person, best),
-             best.optimality.expected_loss, best.certificate.epsilon_per_km)
-        )  # fmt: skip
+        centres_km, certified = best.optimality.expected_loss, best.certificate.epsilon_per_km
+        measured = (2 / epsilon, true_loss(person, best), centres_km, certified)
+        rows.append((f"person {number}", len(person.places_km), epsilon, *measured))
     table = np.array([row[2:5] for row in rows]).reshape(len(people), -1, 3)
     epsilon, symmetric, personal = table[0, :, 0], table[0, :, 1], table[:, :, 2]
     crossings = [float(epsilon[np.argmax(loss > symmetric)]) for loss in personal]
@@ -258,13 +244,9 @@ def figure_4(setting: Setting) -> Measured:
         "person | check-ins | epsilon per km | symmetric km | optimal km | optimal between centres km | "
         "certified epsilon per km"
     )
-    numbers = {
-        "largest_gap": float(max(gaps)),
-        "settled_km_least": float(personal[:, -1].min()),
-        "settled_km_most": float(personal[:, -1].max()),
-        "crossing_epsilon_least": min(crossings),
-        "crossing_epsilon_most": max(crossings),
-    }
+    numbers: dict[str, float] = {"largest_gap": float(max(gaps))}
+    for name, each in (("settled_km", personal[:, -1].tolist()), ("crossing_epsilon", crossings)):
+        numbers |= {f"{name}_least": min(each), f"{name}_most": max(each)}
     return Measured((epsilon, symmetric, personal), columns, rows, draw, numbers, (8.0, 5.2))
 
 
@@ -293,11 +275,11 @@ def figure_5(setting: Setting) -> Measured:
     rows: list[tuple[Any, ...]] = []
     jobs = [(number, epsilon) for number in (1, 2) for epsilon in epsilons]
     for number, epsilon in setting.each(jobs, "person {}, ε = {:g}"):
-        person, noise = people[number - 1], ContinuousLaplace(epsilon_per_km=epsilon)
-        nearest = NearestPlace(noise, person.grid, spread=False)
-        bayesian = BayesianPlace(noise, person.grid, person.prior, spread=False)
+        person, noise = people[number - 1], gv.ContinuousLaplace(epsilon_per_km=epsilon)
+        nearest = gv.NearestPlace(noise, person.grid, spread=False)
+        bayesian = gv.BayesianPlace(noise, person.grid, person.prior, spread=False)
         losses = [
-            rule.expected_loss(person.prior, draws=draws, randomness=seeded(setting.seed))
+            rule.expected_loss(person.prior, draws=draws, randomness=gv.seeded(setting.seed))
             for rule in (nearest, bayesian)
         ]  # each with its standard error
         rows.append((f"person {number}", len(person.places_km), epsilon, *losses[0], *losses[1]))
@@ -308,9 +290,8 @@ def figure_5(setting: Setting) -> Measured:
     def draw(figure: Any) -> None:
         for number, axes in enumerate(figure.subplots(1, 2, sharey=True)):
             axes.plot(epsilons, bayesian_km[number], color=COLOURS[0], label="Bayesian remapping")
-            axes.plot(
-                epsilons, nearest_km[number], "--", color=COLOURS[1], label="to the nearest cell"
-            )
+            axes.plot(epsilons, nearest_km[number], "--", color=COLOURS[1],
+                      label="to the nearest cell")  # fmt: skip
             axes.set(xlabel="ε per km", title=f"person {number + 1}", ylim=(0, None))
         figure.axes[0].set_ylabel("expected loss (km)")
         figure.axes[0].legend()
@@ -331,7 +312,7 @@ RADIUS_KM = 1.0
 RADIUS_EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
-def staircase(radius_km: float, epsilon: float, first_km: float) -> CircularNoise:
+def staircase(radius_km: float, epsilon: float, first_km: float) -> gv.CircularNoise:
     """Flat up to ``first_km``, then lower by e^{−ε} in rings of ``radius_km``; first ≤ radius.
 
     With first = radius it is the noise most like a uniform disk of that radius.
@@ -340,17 +321,18 @@ def staircase(radius_km: float, epsilon: float, first_km: float) -> CircularNois
     edges = np.r_[0.0, first_km + radius_km * np.arange(steps)]
     heights = np.exp(-epsilon * np.arange(steps))
     total = float((math.pi * np.diff(edges**2) * heights).sum())
-    return CircularNoise.of_rings(edges, heights / total, privacy=WithinRadius(radius_km, epsilon))
+    promise = gv.WithinRadius(radius_km, epsilon)
+    return gv.CircularNoise.of_rings(edges, heights / total, privacy=promise)
 
 
-def first_step_km(noise: CircularNoise) -> float:
+def first_step_km(noise: gv.CircularNoise) -> float:
     """Where the density first falls below half way, in logarithms, to the next step."""
     logs = np.log(noise.pieces.left)
     fallen = int(np.argmax(logs < logs[0] - 0.25 * (logs[0] - logs[min(logs.size - 1, 3)])))
     return float(noise.pieces.edges[fallen])
 
 
-def _is_staircase(noise: CircularNoise, epsilon: float) -> bool:
+def _is_staircase(noise: gv.CircularNoise, epsilon: float) -> bool:
     """Whether nearly all probability lies on steps e^{−ε} apart."""
     depth = np.log(noise.pieces.left[0] / noise.pieces.left) / epsilon
     on_step = np.abs(depth - np.rint(depth)) < 1e-3
@@ -373,14 +355,14 @@ def open_question(setting: Setting) -> Measured:
     """what noise is optimal for (D, ε)-location privacy, a loss of at most ε within a distance D, is left
     for future work; the tools of the paper suffice to find it.
     """
-    losses = (distance_km, squared_distance_km2)
+    losses = (gv.distance_km, gv.squared_distance_km2)
     best: dict[tuple[float, str], OptimalNoise] = {}
     rows = []
     for epsilon in setting.each(setting.pick(RADIUS_EPSILONS, (1.0, 3.0)), "ε = {:g}"):
         disk, per_km = staircase(RADIUS_KM, epsilon, RADIUS_KM), epsilon / RADIUS_KM
         for loss, laplace in zip(losses, (2 / per_km, 6 / per_km**2), strict=True):
-            privacy, gap = WithinRadius(RADIUS_KM, epsilon), setting.pick(2e-4, 1e-3)
-            noise = optimal_noise(privacy=privacy, loss=loss, gap=gap)
+            privacy, gap = gv.WithinRadius(RADIUS_KM, epsilon), setting.pick(2e-4, 1e-3)
+            noise = gv.optimal_noise(privacy=privacy, loss=loss, gap=gap)
             reached, disk_loss = noise.loss_reached, disk.expected_loss(loss)
             best[epsilon, loss.name] = noise
             rows.append((
@@ -395,7 +377,7 @@ def open_question(setting: Setting) -> Measured:
         left, right = figure.subplots(1, 2)
         radius = np.linspace(0, 4, 2001)
         shown = {
-            "optimal: a staircase": ("-", 0, best[1.0, distance_km.name].density_per_km2(radius)),
+            "optimal: a staircase": ("-", 0, best[1.0, gv.distance_km.name].density_per_km2(radius)),
             "disk-like: first step D": (":", 2, staircase(RADIUS_KM, 1.0, RADIUS_KM).density_per_km2(radius)),
             "Laplace": ("--", 1, np.exp(-radius) / (2 * np.pi)),
         }  # fmt: skip
@@ -404,9 +386,8 @@ def open_question(setting: Setting) -> Measured:
         left.set(xlabel="noise r (km)", ylabel="density R(r) per km²", title="D = 1 km, ε = 1")
         left.legend()
         for colour, loss in zip(COLOURS, losses, strict=False):
-            epsilon, *_, laplace, disk, _ = zip(
-                *(row for row in rows if row[1] == loss.name), strict=True
-            )
+            own = [row for row in rows if row[1] == loss.name]
+            epsilon, *_, laplace, disk, _ = zip(*own, strict=True)
             for other, gain, style in (("Laplace", laplace, "-"), ("disk-like", disk, ":")):
                 label = f"{other}, {WORDS[loss.name]}"
                 right.plot(epsilon, 100 * np.array(gain), style, color=colour, label=label)

@@ -11,16 +11,12 @@ from typing import TypeVar
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray, uniform
-from geoveil.channel.channel import Channel
 from geoveil.channel.operator import Operator
-from geoveil.estimate import ActiveSetNewton, CertifiedWithin, maximise
+from geoveil.estimate import maximise
 from geoveil.estimate.linear import REPAIRS, LinearSystem
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.information import total_variation
-from geoveil.randomness import Randomness, seeded
-from geoveil.space.space import Space
 
 TOLERANCE = 1e-8
 """Change of the log-likelihood, nats per report, at which expectation–maximisation stops: one δ under every
@@ -35,16 +31,18 @@ MOST_STEPS = 20_000
 NORMALISED, PROJECTED, MAXIMUM = "INV-N", "INV-P", "EM"
 METHODS = (NORMALISED, PROJECTED, MAXIMUM)
 
-Draw = Callable[[Randomness], IntArray]
+Draw = Callable[[gv.Randomness], IntArray]
 """The true cells of the people of one repetition."""
 
 
-def repeated_counts(channel: Channel, draw: Draw, repetitions: int, seed: int) -> IntArray:
+def repeated_counts(channel: gv.Channel, draw: Draw, repetitions: int, seed: int) -> IntArray:
     """(repetitions, reports): how often each report was made, each repetition with a seed of its own."""
     counted = []
     for number in range(repetitions):
-        randomness = seeded(seed * 1_000_003 + number)
+        randomness = gv.seeded(seed * 1_000_003 + number)
         reports = channel.sample(draw(randomness), randomness=randomness)
+        if reports.ndim == 2:  # bits, read as a number
+            reports = reports @ (1 << np.arange(reports.shape[1]))
         counted.append(np.bincount(reports, minlength=channel.report_count))
     return np.stack(counted)
 
@@ -54,7 +52,7 @@ def people_of(theta: FloatArray, number: int) -> Draw:
     cumulative = np.cumsum(theta)
     cumulative /= cumulative[-1]
 
-    def draw(randomness: Randomness) -> IntArray:
+    def draw(randomness: gv.Randomness) -> IntArray:
         cells = np.searchsorted(cumulative, randomness.uniform(number), side="right")
         return np.minimum(cells, theta.size - 1).astype(np.int64)
 
@@ -85,16 +83,10 @@ def maximum_likelihood(
 
 def exact_maximum(operator: Operator, counts: IntArray) -> FloatArray:
     """(repetitions, cells): the maximum itself, by active-set Newton steps, certified."""
-    rule, newton = CertifiedWithin(CERTIFIED), ActiveSetNewton()
+    rule, newton = gv.CertifiedWithin(CERTIFIED), gv.ActiveSetNewton()
     return np.stack(
         [maximise(operator, row, stop=rule, accelerate=newton).distribution for row in counts]
     )
-
-
-def inversions(channel: Channel, counts: IntArray) -> dict[str, FloatArray]:
-    """INV-N and INV-P of every repetition, the channel factorised once."""
-    solved = LinearSystem(channel).solve(counts / counts.sum(axis=1, keepdims=True))
-    return dict(zip((NORMALISED, PROJECTED), repaired(solved), strict=True))
 
 
 def repaired(solved: FloatArray) -> list[FloatArray]:
@@ -102,10 +94,11 @@ def repaired(solved: FloatArray) -> list[FloatArray]:
     return [np.stack([REPAIRS[name](row) for row in solved]) for name in ("normalise", "project")]
 
 
-def all_methods(channel: Channel, counts: IntArray) -> dict[str, FloatArray]:
-    """INV-N, INV-P and EM of every repetition."""
-    update = maximum_likelihood(channel, counts)
-    return inversions(channel, counts) | {MAXIMUM: update}
+def all_methods(channel: gv.Channel, counts: IntArray) -> dict[str, FloatArray]:
+    """INV-N, INV-P and EM of every repetition, the channel factorised once."""
+    solved = LinearSystem(channel).solve(counts / counts.sum(axis=1, keepdims=True))
+    estimates = [*repaired(solved), maximum_likelihood(channel, counts)]
+    return dict(zip(METHODS, estimates, strict=True))
 
 
 Key = TypeVar("Key")
@@ -116,14 +109,11 @@ def stacked(results: Sequence[Mapping[Key, FloatArray]]) -> dict[Key, FloatArray
     return {key: np.array([each[key] for each in results]) for key in results[0]}
 
 
-def total_variations(estimates: FloatArray, truth: FloatArray) -> FloatArray:
-    """One for each repetition."""
-    return np.array([total_variation(estimate, truth) for estimate in estimates])
-
-
-def earth_movers(estimates: FloatArray, truth: FloatArray, space: Space) -> FloatArray:
-    """One for each repetition, in the unit of the space."""
-    return np.array([earth_movers_distance_km(each, truth, space) for each in estimates])
+def errors(
+    estimates: Mapping[Key, FloatArray], distance: Callable[[FloatArray], float]
+) -> dict[Key, FloatArray]:
+    """The distance of every method's estimates, (repetitions, cells), from the truth: one a repetition."""
+    return {key: np.array([distance(each) for each in own]) for key, own in estimates.items()}
 
 
 def binomial(size: int) -> FloatArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -304,15 +304,13 @@ _STYLE: dict[str, Any] = {
 }
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """The one look of all figures."""
     import matplotlib as mpl
     from cycler import cycler
 
     settings: Any = {**_STYLE, "axes.prop_cycle": cycler(color=COLOURS)}
-    with mpl.rc_context(settings):
-        yield
+    return mpl.rc_context(settings)
 
 
 def curves(
@@ -320,26 +318,21 @@ def curves(
     x_label: str,
     y_label: str | Sequence[str],
     *,
-    x_scale: Literal["linear", "log"] = "linear",
-    y_scale: Literal["linear", "log"] = "linear",
     titled: bool = True,
     sharey: bool = False,
+    **scales: Literal["linear", "log"],
 ) -> Draw:
-    """Draws curves side by side, one panel for each title; panels may have a ``y_label`` each."""
+    """Draws curves side by side, one panel for each title; panels may have a ``y_label`` each.
+
+    ``scales`` are ``x_scale`` and ``y_scale``, linear unless given.
+    """
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(1, len(panels), squeeze=False, sharey=sharey)[0]
         labels = [y_label] * len(panels) if isinstance(y_label, str) else y_label
-        for part, label, (title, curves) in zip(axes, labels, panels.items(), strict=True):
-            draw_curves(
-                part,
-                curves,
-                x_label=x_label,
-                y_label=label,
-                title=title if titled else "",
-                x_scale=x_scale,
-                y_scale=y_scale,
-            )
+        for part, label, (name, curves) in zip(axes, labels, panels.items(), strict=True):
+            title = name if titled else ""
+            draw_curves(part, curves, x_label=x_label, y_label=label, title=title, **scales)
 
     return draw
 

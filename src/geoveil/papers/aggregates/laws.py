@@ -148,11 +148,10 @@ def algorithm_1(setting: Setting) -> Measured:
     """
     rows: list[list[Any]] = []
     for people, name in ((5, "p1"), (5, "p3"), (20, "p1"), (20, "p3")):
-        printed = tradeoff.published(people, tradeoff.PRIORS[name], 1.0)
-        converged = tradeoff.published(
-            people, tradeoff.PRIORS[name], 1.0, setting.pick(1e-10, 1e-6)
-        )
-        best = CountRelease(people=people, prior=tradeoff.PRIORS[name], multiplier=1.0)
+        prior, threshold = tradeoff.PRIORS[name], setting.pick(1e-10, 1e-6)
+        printed = tradeoff.published(people, prior, 1.0)
+        converged = tradeoff.published(people, prior, 1.0, threshold)
+        best = CountRelease(people=people, prior=prior, multiplier=1.0)
         least = _objective_bits(best)
         rows.append([people, name, printed.leakage_bits, printed.distortion,
                      best.leakage_bits, best.distortion, best.certificate_nats,
@@ -211,16 +210,13 @@ def figure_9(setting: Setting) -> Measured:
     )
 
     def draw(figure: Any) -> None:
-        sides = {
-            "time (s)": seconds_each,
-            "leakage (bits)": leakage,
-            "distortion (people)": distortion,
-        }
-        for column, (axes, (label, values)) in enumerate(
-            zip(figure.subplots(1, 3), sides.items(), strict=True), start=2
+        labels = ("time (s)", "leakage (bits)", "distortion (people)")
+        measured = zip((seconds_each, leakage, distortion), ours[2:5], strict=True)
+        for axes, label, (values, best) in zip(
+            figure.subplots(1, 3), labels, measured, strict=True
         ):
             axes.plot(levels, values, marker="o", color=COLOURS[0], label="Algorithm 1")
-            axes.axhline(ours[column], color=COLOURS[1], linestyle="--", label="certified optimum")
+            axes.axhline(best, color=COLOURS[1], linestyle="--", label="certified optimum")
             axes.set(xlabel="threshold (nats)", ylabel=label, xscale="log")
         figure.axes[0].set_yscale("log")
         figure.axes[1].legend(fontsize=7)

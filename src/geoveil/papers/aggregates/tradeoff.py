@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.papers import report
 from geoveil.papers.report import Claim, Draw, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
-from geoveil.randomness import seeded
-from geoveil.release import (
-    CountRelease,
-    CurvePoint,
-    GeometricCounting,
-    SimpleCounting,
-    leakage_curve,
-)
+from geoveil.release import CurvePoint, GeometricCounting, SimpleCounting
 
 THRESHOLD = 1e-3
 """Nats; the paper's threshold for convergence."""
@@ -33,23 +28,14 @@ _EVEN, _FIRST, _SECOND, _THIRD = PRIORS["p1"], PRIORS["p4"], (0.1, 0.8, 0.1), PR
 CASES: Mapping[str, Sequence[Sequence[float]]] = {
     "C1": (_EVEN,) * 5,
     "C2": (
-        (0.421, 0.129, 0.450),
-        (0.415, 0.219, 0.366),
-        (0.188, 0.777, 0.035),
-        (0.659, 0.110, 0.231),
+        (0.421, 0.129, 0.450), (0.415, 0.219, 0.366), (0.188, 0.777, 0.035), (0.659, 0.110, 0.231),
         (0.449, 0.379, 0.172),
     ),
-    "C3": (
-        (0.06, 0.9, 0.04),
-        (0.8, 0.1, 0.1),
-        (0.2, 0.7, 0.1),
-        (0.1, 0.05, 0.85),
-        (0.75, 0.15, 0.1),
-    ),
+    "C3": ((0.06, 0.9, 0.04), (0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.05, 0.85), (0.75, 0.15, 0.1)),
     "C4": (_FIRST, _EVEN, _EVEN, _EVEN, _EVEN),
     "C5": (_SECOND, _THIRD, _FIRST, _EVEN, _EVEN),
     "C6": (_SECOND, _THIRD, _SECOND, _THIRD, _FIRST),
-}
+}  # fmt: skip
 MULTIPLIERS = (0.4, 0.5, 0.63, 0.8, 1.0, 1.26, 1.6, 2.0, 2.5, 3.2, 4.0)
 QUICK_MULTIPLIERS = (0.5, 1.0, 2.0)
 COLUMNS = (
@@ -62,9 +48,9 @@ _ROUNDING_BITS = 1e-9
 
 def published(
     people: int, prior: ArrayLike, multiplier: float, threshold: float = THRESHOLD
-) -> CountRelease:
+) -> gv.CountRelease:
     """The release of Algorithm 1, stopped by its threshold."""
-    return CountRelease.as_published(
+    return gv.CountRelease.as_published(
         people=people, prior=prior, multiplier=multiplier, threshold=threshold
     )
 
@@ -78,32 +64,22 @@ class Series(NamedTuple):
 
     def rows(self) -> list[list[float | None]]:
         """One row for each multiplier, in the order of ``COLUMNS``."""
-        return [
-            [
-                point.multiplier,
-                point.distortion,
-                point.leakage_bits,
-                point.certificate_nats,
-                point.personal_bits,
-                point.comparators_bits.get(SimpleCounting.name),
-                point.comparators_bits.get(GeometricCounting.name),
-                best.distortion,
-                best.leakage_bits,
-            ]
-            for point, best in zip(self.points, self.optimum, strict=True)
-        ]
+        rows = []
+        for point, best in zip(self.points, self.optimum, strict=True):
+            *own, beside = astuple(point)
+            others = [beside.get(kind.name) for kind in (SimpleCounting, GeometricCounting)]
+            rows.append([*own, *others, best.distortion, best.leakage_bits])
+        return rows
 
 
 def series(setting: Setting, name: str, people: int, prior: ArrayLike) -> Series:
     """The curve of Algorithm 1 for one prior or one row per person, comparators tuned to it."""
     multipliers = setting.pick(MULTIPLIERS, QUICK_MULTIPLIERS)
-    points = leakage_curve(
-        lambda rate: published(people, prior, rate),
-        multipliers,
-        (SimpleCounting, GeometricCounting),
-    )
-    optimum = leakage_curve(
-        lambda rate: CountRelease(people=people, prior=prior, multiplier=rate), multipliers
+    points = gv.leakage_curve(
+        lambda rate: published(people, prior, rate), multipliers, (SimpleCounting, GeometricCounting)
+    )  # fmt: skip
+    optimum = gv.leakage_curve(
+        lambda rate: gv.CountRelease(people=people, prior=prior, multiplier=rate), multipliers
     )
     return Series(name, points, optimum)
 
@@ -138,9 +114,9 @@ def _panels(panels: Mapping[str, Sequence[Series]]) -> Draw:
         axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False).ravel()
         for part, (title, curves) in zip(axes, panels.items(), strict=True):
             for colour, line, curve in zip(COLOURS, ("-", "-", "-", ":"), curves, strict=False):
-                distortion, leakage, *_, scm, _, _, _ = np.transpose(
-                    np.array(curve.rows(), dtype=np.float64)[:, 1:]
-                )
+                _, distortion, leakage, *_, scm, _, _, _ = np.array(
+                    curve.rows(), dtype=np.float64
+                ).T
                 part.plot(distortion, leakage, color=colour, linestyle=line,
                           label=f"{curve.name}, least leakage")  # fmt: skip
                 part.plot(distortion, scm, "--s", color=colour, linewidth=1, markersize=2.5,
@@ -203,11 +179,8 @@ def figure_5(setting: Setting) -> Measured:
         for row in curve.rows()
     ]
     draw = _panels({f"{people} people": curves for people, curves in groups.items()})
-    numbers = {
-        "least_ratio_of_scm": ratio,
-        "ratio_of_scm_at_1": least_ratio(every, 1.0),
-        "largest_gap_bits": gap,
-    }
+    numbers = {"least_ratio_of_scm": ratio, "ratio_of_scm_at_1": least_ratio(every, 1.0)}
+    numbers["largest_gap_bits"] = gap
     return Measured(figures, f"people | prior | {COLUMNS}", rows, draw, numbers, (8.4, 6.2))
 
 
@@ -263,18 +236,16 @@ def figure_7(setting: Setting) -> Measured:
         for rate in setting.pick(MULTIPLIERS, QUICK_MULTIPLIERS):
             release = published(len(CASES[name]), CASES[name], rate)
             chain, person = release.chain, int(release.personal_leakage_bits.argmax()) + 1
-            rows.append(
-                [name, rate, release.distortion, chain.personal_bits, person, chain.aggregate_bits]
-            )
+            told = [chain.personal_bits, person, chain.aggregate_bits]
+            rows.append([name, rate, release.distortion, *told])
     share = max(row[3] / row[5] for row in rows if row[5] > 1e-6)
 
     def draw(figure: Any) -> None:
         groups = list(CASES)[:3], list(CASES)[3:]
         for axes, names in zip(figure.subplots(1, 2, sharey=True), groups, strict=True):
             for colour, name in zip(COLOURS, names, strict=False):
-                _, _, distortion, personal, _, counts = zip(
-                    *(r for r in rows if r[0] == name), strict=True
-                )
+                own = [row[2:] for row in rows if row[0] == name]
+                distortion, personal, _, counts = zip(*own, strict=True)
                 axes.plot(distortion, counts, "-", color=colour, label=f"{name}, the counts")
                 axes.plot(distortion, personal, "--", color=colour, label=f"{name}, one person")
             axes.set(xlabel="distortion (people)", ylabel="leakage (bits)", ylim=(0, None))
@@ -313,7 +284,7 @@ def figure_8(setting: Setting) -> Measured:
     users, places = setting.data.visits(DATA)
     people, counts = np.unique(users, return_counts=True)
     active = people[counts >= _LEAST_VISITS]  # enough visits to tell where they go
-    order = np.argsort(seeded(setting.seed).uniform(active.size))
+    order = np.argsort(gv.seeded(setting.seed).uniform(active.size))
     chosen = np.sort(active[order[:_PEOPLE]])
     prior, popular = visit_shares(users, places, chosen)
     curve = series(setting, "five people", _PEOPLE, prior.tolist())

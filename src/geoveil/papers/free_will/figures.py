@@ -9,93 +9,89 @@ import numpy as np
 
 from geoveil.papers import report
 from geoveil.papers.free_will import populations
+from geoveil.papers.free_will.populations import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
 from geoveil.papers.report import Claim, Experiment, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import Curve
 
-Test = Callable[[str, populations.Simulated, Sequence[str]], Claim]
+Test = Callable[[str, Simulated, Sequence[str]], Claim]
 """A claim about one panel and the methods beside GIBU."""
 
 _SIGNIFICANT = 1.5
 _SIMILAR = 1.25
 
 
-def better(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """GIBU has the least mean error, however many people there are."""
-    leads = one.least(methods) > one.errors[populations.GENERAL].mean(axis=1)
+    leads = one.least(methods) > one.errors[GENERAL].mean(axis=1)
     figures = f"at {report.share(leads)} numbers of people; with the most {_finals(one, methods)}"
     return Claim(f"{panel}: GIBU is better", leads.all(), figures)
 
 
-def significantly(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def significantly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """With the most people the best of the others has at least one and a half times the error."""
-    ratio = one.least(methods)[-1] / one.final(populations.GENERAL)
+    ratio = one.least(methods)[-1] / one.final(GENERAL)
     words = f"{panel}: GIBU is significantly better"
     return Claim(words, ratio >= _SIGNIFICANT, f"{ratio:.1f} times the error")
 
 
-def slightly(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def slightly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """With the most people the best of the others has less than one and a half times the error."""
-    ratio = one.least(methods)[-1] / one.final(populations.GENERAL)
+    ratio = one.least(methods)[-1] / one.final(GENERAL)
     words = f"{panel}: GIBU is slightly better"
     return Claim(words, 1 < ratio < _SIGNIFICANT, f"{ratio:.2f} times the error")
 
 
-def clearly(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def clearly(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """Over all numbers of people the best of the others has at least a quarter more error."""
     holds = one.behind(methods) >= _SIMILAR
     return Claim(f"{panel}: GIBU is clearly better", holds, _on_average(one, methods))
 
 
-def similar(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def similar(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """Over all numbers of people the best of the others is within a quarter of GIBU."""
     holds = 1 / _SIMILAR < one.behind(methods) < _SIMILAR
     return Claim(f"{panel}: the performances are similar", holds, _on_average(one, methods))
 
 
-def projection_better(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def projection_better(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """Projection has significantly less error than normalisation, with the most people."""
-    normalised, projected = (one.final(method) for method in populations.INVERTED)
+    normalised, projected = (one.final(method) for method in INVERTED)
     words = f"{panel}: projection is significantly better than normalisation"
     figures = f"{projected:.3g} against {normalised:.3g} {one.units}"
     return Claim(words, normalised >= _SIGNIFICANT * projected, figures)
 
 
-def behind_inversion(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def behind_inversion(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """§8.2.1: [IBU]_M is worse than [INV]_M with projection."""
-    updated, projected = one.final(populations.UPDATED), one.final(populations.INVERTED[1])
+    updated, projected = one.final(UPDATED), one.final(INVERTED[1])
     figures = f"{updated:.3g} against {projected:.3g} {one.units}"
     return Claim(f"{panel}: [IBU]_M is worse than [INV]_M", updated > projected, figures)
 
 
-def stalls(panel: str, one: populations.Simulated, methods: Sequence[str]) -> Claim:
+def stalls(panel: str, one: Simulated, methods: Sequence[str]) -> Claim:
     """§1.1: with Shokri's mechanisms [IBU]_M may not converge: more people hardly help."""
     (*_, before, last), (*_, fewer, most) = one.least(methods), one.people
     figures = f"{before:.3g} {one.units} with {fewer:,} people, {last:.3g} with {most:,}"
     return Claim(f"{panel}: [IBU]_M does not converge to the truth", last >= 0.8 * before, figures)
 
 
-def _finals(one: populations.Simulated, methods: Sequence[str]) -> str:
+def _finals(one: Simulated, methods: Sequence[str]) -> str:
     others = ", ".join(f"{method} {one.final(method):.3g}" for method in methods)
-    return f"GIBU {one.final(populations.GENERAL):.3g} {one.units}, {others}"
+    return f"GIBU {one.final(GENERAL):.3g} {one.units}, {others}"
 
 
-def _on_average(one: populations.Simulated, methods: Sequence[str]) -> str:
+def _on_average(one: Simulated, methods: Sequence[str]) -> str:
     ratio = f"{one.behind(methods):.2f} times the error on average"
     return f"{ratio}; with the most people {_finals(one, methods)}"
 
 
 def figure(
-    number: int,
-    kind: populations.Kind | Literal["RAPPOR"],
-    panels: tuple[str, ...],
-    methods: tuple[str, ...],
-    statement: str,
-    tests: tuple[Test, ...],
-    note: str = "",
-) -> Experiment:
+    number: int, kind: populations.Kind | Literal["RAPPOR"], panels: tuple[str, ...],
+    methods: tuple[str, ...], statement: str, tests: tuple[Test, ...], note: str = "",
+) -> Experiment:  # fmt: skip
     """A figure of the paper: a mixture, its panels, the methods beside GIBU, and what is said of them."""
 
-    def judge(errors: Mapping[str, populations.Simulated]) -> Verdict:
+    def judge(errors: Mapping[str, Simulated]) -> Verdict:
         """Every claim about every panel; under RAPPOR of Fig. 14 each regime has its own."""
         pairs = [(panel, test) for panel in panels for test in tests]
         if similar in tests:
@@ -109,7 +105,7 @@ def figure(
         else:
             alphabets = cast("tuple[populations.Alphabet, ...]", panels)
             errors = {each: populations.simulated(kind, each, setting) for each in alphabets}
-        shown = (populations.GENERAL, *methods)
+        shown = (GENERAL, *methods)
         curves = {
             panel: [Curve(m, np.array(one.people, float), one.errors[m].T) for m in shown]
             for panel, one in errors.items()
@@ -123,7 +119,7 @@ def figure(
         ]
         draw = report.curves(curves, "people", labels, x_scale="log", y_scale="log")
         numbers = {
-            f"{panel}: {method} over GIBU": one.final(method) / one.final(populations.GENERAL)
+            f"{panel}: {method} over GIBU": one.final(method) / one.final(GENERAL)
             for panel, one in errors.items()
             for method in methods
         }
@@ -162,21 +158,17 @@ _SIMILAR_WORDS = (
 
 FIGURES = (
     figure(2, "RAPPOR", _REGIMES, populations.RAPPOR_RESULTS, _RAPPOR_POOR, _FAR),
-    figure(3, "k-RR", _LINE, populations.RESULTS, _POOR, _FAR),
-    figure(4, _MIXED, _LINE, populations.RESULTS, _POOR, _FAR),
-    figure(5, "geometric", _LINE, populations.RESULTS, _POOR, _FAR),
-    figure(6, "Shokri's", _LINE, populations.RESULTS[-1:], _POOR, _FAR),
-    figure(
-        7, "k-RR", _BOTH, populations.INVERTED, _PROJECTED, (projection_better, better, slightly)
-    ),
-    figure(
-        8, "geometric", _BOTH, populations.INVERTED, _INVERTED.format("significantly better"), _FAR
-    ),
-    figure(9, _MIXED, _BOTH, populations.INVERTED, _INVERTED.format("better"), (better,)),
-    figure(10, "k-RR", _BOTH, (populations.UPDATED,), _PRETENDS, (better, behind_inversion)),
-    figure(11, "geometric", _BOTH, (populations.UPDATED,), _SUPERIOR, (better,)),
-    figure(12, _MIXED, _BOTH, (populations.UPDATED,), _SUPERIOR, (better,)),
-    figure(13, "Shokri's", _BOTH, (populations.UPDATED,), _STALLS, (better, stalls), note=_ENTROPY),
+    figure(3, "k-RR", _LINE, RESULTS, _POOR, _FAR),
+    figure(4, _MIXED, _LINE, RESULTS, _POOR, _FAR),
+    figure(5, "geometric", _LINE, RESULTS, _POOR, _FAR),
+    figure(6, "Shokri's", _LINE, RESULTS[-1:], _POOR, _FAR),
+    figure(7, "k-RR", _BOTH, INVERTED, _PROJECTED, (projection_better, better, slightly)),
+    figure(8, "geometric", _BOTH, INVERTED, _INVERTED.format("significantly better"), _FAR),
+    figure(9, _MIXED, _BOTH, INVERTED, _INVERTED.format("better"), (better,)),
+    figure(10, "k-RR", _BOTH, (UPDATED,), _PRETENDS, (better, behind_inversion)),
+    figure(11, "geometric", _BOTH, (UPDATED,), _SUPERIOR, (better,)),
+    figure(12, _MIXED, _BOTH, (UPDATED,), _SUPERIOR, (better,)),
+    figure(13, "Shokri's", _BOTH, (UPDATED,), _STALLS, (better, stalls), note=_ENTROPY),
     figure(
         14, "RAPPOR", _REGIMES, populations.RAPPOR_MECHANISMS, _SIMILAR_WORDS, (similar, clearly)
     ),
@@ -190,10 +182,10 @@ EXCELLENT, GOOD, BAD = "Excellent", "Good", "Bad"
 _EXCELLENT_UP_TO, _GOOD_UP_TO = 1.3, 2.2
 
 COMPARED = {
-    "[INV]_R": populations.RESULTS[:2],
-    "[IBU]_R": populations.RESULTS[2:],
-    "[INV]_M": populations.INVERTED,
-    "[IBU]_M": (populations.UPDATED,),
+    "[INV]_R": RESULTS[:2],
+    "[IBU]_R": RESULTS[2:],
+    "[INV]_M": INVERTED,
+    "[IBU]_M": (UPDATED,),
     "[RAP]_R": populations.RAPPOR_RESULTS,
     "[RAP]_M": populations.RAPPOR_MECHANISMS,
 }
@@ -240,17 +232,13 @@ def judge_words(rows: Sequence[Sequence[str | float]]) -> Verdict:
     return Verdict.of(*claims, note=_SCALE)
 
 
-def _rated(
-    errors: Mapping[tuple[str, str], tuple[populations.Simulated, Mapping[str, str]]],
-) -> Measured:
+def _rated(errors: Mapping[tuple[str, str], tuple[Simulated, Mapping[str, str]]]) -> Measured:
     """One row for each mixture, alphabet and method, from the errors and the words of the paper."""
     rows: list[list[str | float]] = []
     for key, (one, published) in errors.items():
         for method, word in published.items():
             if all(name in one.errors for name in COMPARED[method]):
-                ratio = min(one.final(name) for name in COMPARED[method]) / one.final(
-                    populations.GENERAL
-                )
+                ratio = min(one.final(name) for name in COMPARED[method]) / one.final(GENERAL)
                 rows.append([*key, method, ratio, rating(ratio), word])
     columns = "mixture | alphabet | method | EMD over that of GIBU | ours | the paper"
     numbers = {"same": sum(row[4] == row[5] for row in rows), "words": len(rows)}

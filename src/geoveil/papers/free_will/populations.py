@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray, uniform
-from geoveil.channel.channel import Channel
 from geoveil.channel.composed import AverageChannel
 from geoveil.channel.operator import DenseOperator
-from geoveil.estimate import (
-    ActiveSetNewton,
-    AverageOfEstimates,
-    CertifiedWithin,
-    Estimator,
-    IterativeBayesianUpdate,
-)
-from geoveil.estimate.linear import LinearSystem, RapporEstimator
-from geoveil.mechanism import LinearGeometric, PlanarGeometric, RandomizedResponse, Rappor
-from geoveil.optimal.strategy import optimal_strategy
+from geoveil.estimate import Estimator
+from geoveil.estimate.linear import LinearSystem
 from geoveil.papers import repeated
 from geoveil.papers.data import SAN_FRANCISCO, DataFolder, load_city
 from geoveil.papers.report import Setting
-from geoveil.randomness import seeded
-from geoveil.space import Grid, Line, Space
 
 Alphabet = Literal["linear", "planar"]
 Kind = Literal["k-RR", "geometric", "geometric and k-RR", "Shokri's"]
@@ -68,40 +58,40 @@ RAPPOR_MECHANISMS = ("[RAP]_M, normalised", "[RAP]_M, projected")
 class Mixture:
     """Mechanisms over one space, and the true distribution of the people."""
 
-    space: Space
+    space: gv.Space
     truth: FloatArray
-    mechanisms: tuple[Channel, ...]
+    mechanisms: tuple[gv.Channel, ...]
     invertible: bool = True
     """Whether inversion is one of the methods; for strategies the paper leaves it out."""
 
 
 def mixture(kind: Kind, alphabet: Alphabet, data: DataFolder) -> Mixture:
     """The mixture of a kind: on 0 … 99, binomial, or on the cells of San Francisco and its check-ins."""
-    space: Space
+    space: gv.Space
     if alphabet == "linear":
-        space, truth = Line(100), repeated.binomial(100)
+        space, truth = gv.Line(100), repeated.binomial(100)
     else:
         city = load_city(SAN_FRANCISCO, data, cell_km=0.5)
         space, truth = city.grid, city.truth
     if kind == "Shokri's":  # of largest entropy, for people of whom nothing is known
         profile, limits = uniform(space.size), SHOKRI[alphabet]
-        strategies = [optimal_strategy(space, profile, mean_loss_km=limit) for limit in limits]
+        strategies = [gv.optimal_strategy(space, profile, mean_loss_km=limit) for limit in limits]
         return Mixture(space, truth, tuple(strategies), invertible=False)
     # the five weakest of one kind with the five strictest of the other, or all ten of one
     geometric = {"k-RR": (), "geometric": GEOMETRIC[alphabet]}.get(kind, GEOMETRIC[alphabet][5:])
     response = {"geometric": (), "k-RR": RESPONSE[alphabet]}.get(kind, RESPONSE[alphabet][:5])
     mechanisms = [
         *(_geometric(space, level) for level in geometric),
-        *(RandomizedResponse(space, epsilon=level) for level in response),
+        *(gv.RandomizedResponse(space, epsilon=level) for level in response),
     ]
     return Mixture(space, truth, tuple(mechanisms))
 
 
-def _geometric(space: Space, level: float) -> Channel:
-    if isinstance(space, Line):
-        return LinearGeometric(space, epsilon_per_unit=level)
-    assert isinstance(space, Grid)
-    return PlanarGeometric(space, epsilon_per_km=level)
+def _geometric(space: gv.Space, level: float) -> gv.Channel:
+    if isinstance(space, gv.Line):
+        return gv.LinearGeometric(space, epsilon_per_unit=level)
+    assert isinstance(space, gv.Grid)
+    return gv.PlanarGeometric(space, epsilon_per_km=level)
 
 
 Estimates = dict[str, FloatArray]
@@ -180,42 +170,39 @@ def simulated(kind: Kind, alphabet: Alphabet, setting: Setting) -> Simulated:
     Each mechanism is used by an equal share of the people. The paper combines results on the line only.
     """
     people = mixture(kind, alphabet, setting.data)
-    tolerance = setting.pick(1, 10) * repeated.TOLERANCE
+    distance = partial(gv.earth_movers_distance_km, q=people.truth, space=people.space)
+    tolerance, repetitions = setting.pick(1, 10) * repeated.TOLERANCE, setting.pick(20, 3)
     estimate = methods(people, tolerance, separate=alphabet == "linear")
     sizes, errors = setting.pick(PEOPLE, (1_000, 10_000, 100_000)), []
     for size in setting.each(sizes, f"{kind}, {alphabet}, {{:,}} people"):
         draw = repeated.people_of(people.truth, size // len(people.mechanisms))
         counts = [
-            repeated.repeated_counts(
-                mechanism, draw, setting.pick(20, 3), setting.seed + 100 * number + size
-            )
-            for number, mechanism in enumerate(people.mechanisms)
+            repeated.repeated_counts(each, draw, repetitions, setting.seed + 100 * number + size)
+            for number, each in enumerate(people.mechanisms)
         ]
-        errors.append(_errors(estimate(counts), people.truth, people.space))
+        errors.append(repeated.errors(estimate(counts), distance))
     return Simulated(sizes, repeated.stacked(errors), "units" if alphabet == "linear" else "km")
-
-
-def _errors(estimates: Estimates, truth: FloatArray, space: Space) -> dict[str, FloatArray]:
-    return {m: repeated.earth_movers(each, truth, space) for m, each in estimates.items()}
 
 
 # --- Ten RAPPOR mechanisms on twenty values
 
 
+_EXACT = gv.IterativeBayesianUpdate(stop=gv.CertifiedWithin(1e-8), accelerate=gv.ActiveSetNewton())
 RAPPOR_METHODS: dict[str, Estimator] = {
-    GENERAL: IterativeBayesianUpdate(stop=CertifiedWithin(1e-8), accelerate=ActiveSetNewton()),
-    RAPPOR_RESULTS[0]: AverageOfEstimates(RapporEstimator(repair="normalise")),
-    RAPPOR_RESULTS[1]: AverageOfEstimates(RapporEstimator(repair="project")),
-    RAPPOR_MECHANISMS[0]: RapporEstimator(repair="normalise"),
-    RAPPOR_MECHANISMS[1]: RapporEstimator(repair="project"),
+    GENERAL: _EXACT,
+    RAPPOR_RESULTS[0]: gv.AverageOfEstimates(gv.RapporEstimator(repair="normalise")),
+    RAPPOR_RESULTS[1]: gv.AverageOfEstimates(gv.RapporEstimator(repair="project")),
+    RAPPOR_MECHANISMS[0]: gv.RapporEstimator(repair="normalise"),
+    RAPPOR_MECHANISMS[1]: gv.RapporEstimator(repair="project"),
 }
 
 
 @lru_cache(maxsize=8)
 def simulated_rappor(regime: str, setting: Setting) -> Simulated:
     """The errors of a regime, kept for the other figure that shows it."""
-    line, truth = Line(20), repeated.binomial(20)
-    mechanisms = [Rappor(line, epsilon=level) for level in RAPPOR[regime]]
+    line, truth = gv.Line(20), repeated.binomial(20)
+    distance = partial(gv.earth_movers_distance_km, q=truth, space=line)
+    mechanisms = [gv.Rappor(line, epsilon=level) for level in RAPPOR[regime]]
     sizes, repetitions = setting.pick(PEOPLE, (1_000, 10_000)), setting.pick(10, 3)
     errors = []
     for number, size in enumerate(sizes):
@@ -224,11 +211,11 @@ def simulated_rappor(regime: str, setting: Setting) -> Simulated:
         for repetition in range(repetitions):
             done = (number + repetition / repetitions) / len(sizes)
             setting.progress(done, f"{regime}, {size:,} people")
-            randomness = seeded(setting.seed * 10_007 + repetition + size)
+            randomness = gv.seeded(setting.seed * 10_007 + repetition + size)
             tallies = [
                 each.tally(each.sample(draw(randomness), randomness=randomness))
                 for each in mechanisms
             ]
             runs.append({m: e.fit(tallies).distribution for m, e in RAPPOR_METHODS.items()})
-        errors.append(_errors(repeated.stacked(runs), truth, line))
+        errors.append(repeated.errors(repeated.stacked(runs), distance))
     return Simulated(sizes, repeated.stacked(errors), "units")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray
-from geoveil.channel.channel import Channel, Tally
-from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
-from geoveil.mechanism import Exponential, PlanarGeometric, PlanarLaplace, RandomizedResponse
 from geoveil.papers import repeated, report
 from geoveil.papers.data import SAN_FRANCISCO, City, load_city
 from geoveil.papers.repeated import MAXIMUM, METHODS, NORMALISED, PROJECTED, TOLERANCE
@@ -29,14 +28,12 @@ def judge_city(
 
     Total variation, EMD in km and cells with next to nobody, by name of the distribution.
     """
-    order = (MAXIMUM, PROJECTED, NORMALISED)
-    (em, *inverted), (em_km, *inverted_km) = (
-        [each[name] for name in order] for each in (varied, moved)
+    shares, km = (
+        [each[name] for name in (MAXIMUM, PROJECTED, NORMALISED)] for each in (varied, moved)
     )
     return Verdict.of(
-        Claim("EM outperforms both inversions", em < min(inverted) and em_km < min(inverted_km),
-              f"TV {report.listed([em, *inverted], '.3f')} and "
-              f"{report.listed([em_km, *inverted_km], '.3f')} km for EM, INV-P, INV-N"),
+        Claim("EM outperforms both inversions", shares[0] < min(shares[1:]) and km[0] < min(km[1:]),
+              f"TV {report.listed(shares, '.3f')} and {report.listed(km, '.3f')} km for EM, INV-P, INV-N"),
         Claim("INV-P is better than INV-N", moved[PROJECTED] < moved[NORMALISED],
               f"{moved[PROJECTED]:.3f} against {moved[NORMALISED]:.3f} km"),
         Claim("EM leaves many cells empty, so that the maximum is not interior",
@@ -56,17 +53,15 @@ def figure_9(setting: Setting) -> Measured:
     likelihood leaves many cells empty: it is not interior.
     """
     city = load_city(SAN_FRANCISCO, setting.data, cell_km=0.5)
-    mechanism = PlanarGeometric(city.grid, epsilon_per_km=EPSILON_PER_KM)
+    mechanism = gv.PlanarGeometric(city.grid, epsilon_per_km=EPSILON_PER_KM)
     counts = repeated.repeated_counts(mechanism, lambda _: city.people, 1, setting.seed)
     estimates = repeated.all_methods(mechanism, counts)
     maps = {"original": city.truth, "noisy": counts[0] / counts.sum()}
     maps |= {method: each[0] for method, each in estimates.items()}
-    maps[VALIDATED] = IterativeBayesianUpdate().fit(Tally(mechanism, counts[0])).distribution
+    maps[VALIDATED] = gv.IterativeBayesianUpdate().fit(gv.Tally(mechanism, counts[0])).distribution
     maps[EXACT] = repeated.exact_maximum(mechanism, counts)[0]
-    names, every = list(maps), np.array(list(maps.values()))
-    varied = dict(zip(names, repeated.total_variations(every, city.truth).tolist(), strict=True))
-    distances = repeated.earth_movers(every, city.truth, city.grid).tolist()
-    moved = dict(zip(names, distances, strict=True))
+    varied = {name: gv.total_variation(each, city.truth) for name, each in maps.items()}
+    moved = {name: city.error_km(each) for name, each in maps.items()}
     empty = {name: int((each < _EMPTY).sum()) for name, each in maps.items()}
 
     def draw(figure: Any) -> None:
@@ -81,13 +76,9 @@ def figure_9(setting: Setting) -> Measured:
     figures = (varied, moved, empty, city.grid.size)
     columns = "distribution | total variation | EMD (km) | cells below 1e-6"
     rows = [[name, varied[name], moved[name], empty[name]] for name in maps]
-    numbers = {
-        "emd_em_km": moved[MAXIMUM],
-        "emd_projected_km": moved[PROJECTED],
-        "emd_normalised_km": moved[NORMALISED],
-        "tv_em": varied[MAXIMUM],
-        "empty_cells_em": empty[MAXIMUM],
-    }
+    words = {"em": MAXIMUM, "projected": PROJECTED, "normalised": NORMALISED}
+    numbers: dict[str, float] = {f"emd_{word}_km": moved[name] for word, name in words.items()}
+    numbers |= {"tv_em": varied[MAXIMUM], "empty_cells_em": empty[MAXIMUM]}
     return Measured(figures, columns, rows, draw, numbers, (11.0, 5.0))
 
 
@@ -98,53 +89,36 @@ PER_KM, QUICK_PER_KM = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.2, 1.0, 3.0,
 LOCAL = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 QUICK_LOCAL = (1.0, 4.0, 7.0, 10.0)
 
-Build = Callable[[City, float], Channel]
+Build = Callable[[City, float], gv.Channel]
 Errors = dict[str, FloatArray]
 """method → (levels, repetitions), or the means of the repetitions"""
 
 
 def _sweep(
-    setting: Setting,
-    build: Build,
-    levels: Sequence[float],
-    *,
-    moved: bool = True,
-    exact: bool = False,
+    setting: Setting, build: Build, levels: Sequence[float], *, moved: bool, exact: bool = False
 ) -> tuple[Errors, Errors]:
     """Total variation and, where wanted, EMD of every method, level and repetition.
 
     One stop for all: Alg. 1 with the same δ under every mechanism and level; ``exact`` adds the
     maximum itself.
     """
-    city = load_city(SAN_FRANCISCO, setting.data, cell_km=0.5)
+    city, repetitions = load_city(SAN_FRANCISCO, setting.data, cell_km=0.5), setting.pick(100, 3)
     varied, distances = [], []
     for number, epsilon in enumerate(setting.each(levels, "ε = {:g}")):
-        channel = build(city, epsilon)
-        counts = repeated.repeated_counts(
-            channel, lambda _: city.people, setting.pick(100, 3), setting.seed + number
-        )
-        estimates = repeated.all_methods(channel, counts)
+        channel, seed = build(city, epsilon), setting.seed + number
+        counts = repeated.repeated_counts(channel, lambda _: city.people, repetitions, seed)
+        found = repeated.all_methods(channel, counts)
         if exact:
-            estimates[EXACT] = repeated.exact_maximum(channel, counts)
-        varied.append({m: repeated.total_variations(e, city.truth) for m, e in estimates.items()})
-        distances.append(
-            {
-                m: repeated.earth_movers(e, city.truth, city.grid)
-                for m, e in estimates.items()
-                if moved
-            }
-        )
+            found[EXACT] = repeated.exact_maximum(channel, counts)
+        varied.append(repeated.errors(found, partial(gv.total_variation, city.truth)))
+        distances.append(repeated.errors(found if moved else {}, city.error_km))
     return repeated.stacked(varied), repeated.stacked(distances)
 
 
 def _measured(
-    figures: tuple[Any, ...],
-    name: str,
-    levels: Sequence[float],
-    measures: Mapping[str, Errors],
-    y_labels: Sequence[str],
-    x_label: str = "",
-) -> Measured:
+    figures: tuple[Any, ...], name: str, levels: Sequence[float], measures: Mapping[str, Errors],
+    y_labels: Sequence[str], x_label: str,
+) -> Measured:  # fmt: skip
     """Mean errors in a table, and curves in one panel for each measure."""
     means = {
         f"{m}, {method}": e.mean(axis=1) for m, es in measures.items() for method, e in es.items()
@@ -154,7 +128,7 @@ def _measured(
         for measure, errors in measures.items()
     }
     rows = zip(levels, *means.values(), strict=True)
-    draw = report.curves(panels, x_label or name, y_labels, y_scale="log", titled=False)
+    draw = report.curves(panels, x_label, y_labels, y_scale="log", titled=False)
     numbers = {
         f"{method}_emd_strictest_km": float(each[0].mean())
         for method, each in measures.get("EMD (km)", {}).items()
@@ -172,17 +146,13 @@ def _better(errors: Errors) -> FloatArray:
 
 
 def _both(
-    setting: Setting, name: str, build: Build, levels: Sequence[float], exact: bool
+    setting: Setting, name: str, build: Build, levels: Sequence[float], *, exact: bool
 ) -> Measured:
     """Figures 10 and 12: total variation and EMD."""
-    varied, moved = _sweep(setting, build, levels, exact=exact)
-    return _measured(
-        (levels, _means(varied), _means(moved)),
-        name,
-        levels,
-        {"TV": varied, "EMD (km)": moved},
-        ("total variation", "earth mover's distance (km)"),
-    )
+    varied, moved = _sweep(setting, build, levels, moved=True, exact=exact)
+    figures, measures = (levels, _means(varied), _means(moved)), {"TV": varied, "EMD (km)": moved}
+    labels = ("total variation", "earth mover's distance (km)")
+    return _measured(figures, name, levels, measures, labels, name)
 
 
 def judge_geometric(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict:
@@ -213,10 +183,11 @@ def figure_10(setting: Setting) -> Measured:
     """All methods improve with ε; EM outperforms both inversions, above all at strong privacy; at ε = 1
     INV-P is far better than INV-N in EMD although their TV is almost the same.
     """
-    levels = setting.pick(PER_KM, QUICK_PER_KM)
-    return _both(
-        setting, "ε per km", lambda city, e: PlanarGeometric(city.grid, epsilon_per_km=e), levels, False
-    )  # fmt: skip
+
+    def build(city: City, epsilon: float) -> gv.Channel:
+        return gv.PlanarGeometric(city.grid, epsilon_per_km=epsilon)
+
+    return _both(setting, "ε per km", build, setting.pick(PER_KM, QUICK_PER_KM), exact=False)
 
 
 def judge_laplace(tv: Mapping[str, Errors]) -> Verdict:
@@ -241,20 +212,16 @@ def figure_11(setting: Setting) -> Measured:
     """
     levels = setting.pick(PER_KM, QUICK_PER_KM)
     builds: dict[str, Build] = {
-        "Laplace": lambda city, e: PlanarLaplace(city.grid, epsilon_per_km=e),
-        "exponential": lambda city, e: Exponential(city.grid, epsilon_per_km=e),
+        "Laplace": lambda city, e: gv.PlanarLaplace(city.grid, epsilon_per_km=e),
+        "exponential": lambda city, e: gv.Exponential(city.grid, epsilon_per_km=e),
     }
     varied = {
         name: _sweep(setting, build, levels, moved=False)[0] for name, build in builds.items()
     }
-    return _measured(
-        ({name: _means(each) for name, each in varied.items()},),
-        "ε per km",
-        levels,
-        {f"TV, {name}": each for name, each in varied.items()},
-        [f"total variation, {name}" for name in varied],
-        "ε (per km)",
-    )
+    figures = ({name: _means(each) for name, each in varied.items()},)
+    measures = {f"TV, {name}": each for name, each in varied.items()}
+    labels = [f"total variation, {name}" for name in varied]
+    return _measured(figures, "ε per km", levels, measures, labels, "ε (per km)")
 
 
 def judge_response(levels: Sequence[float], tv: Errors, emd: Errors) -> Verdict:
@@ -284,7 +251,8 @@ def figure_12(setting: Setting) -> Measured:
     """The differences are not substantial: EM has the lowest TV at every ε, and in EMD EM and INV-P are
     almost the same and better than INV-N.
     """
-    levels = setting.pick(LOCAL, QUICK_LOCAL)
-    return _both(
-        setting, "ε", lambda city, e: RandomizedResponse(city.grid, epsilon=e), levels, True
-    )
+
+    def build(city: City, epsilon: float) -> gv.Channel:
+        return gv.RandomizedResponse(city.grid, epsilon=epsilon)
+
+    return _both(setting, "ε", build, setting.pick(LOCAL, QUICK_LOCAL), exact=True)

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.campaign.long_run import Mesh, compositions
 from geoveil.channel.operator import DenseOperator
-from geoveil.estimate.linear import REPAIRS
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.measure.information import total_variation
-from geoveil.mechanism import LinearGeometric, Rappor
 from geoveil.papers import repeated, report
 from geoveil.papers.repeated import MAXIMUM, METHODS, NORMALISED, PROJECTED
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS, Curve, draw_curves
-from geoveil.randomness import seeded
-from geoveil.space.line import Line
 
 PEOPLE = 100_000
 
@@ -54,8 +51,8 @@ def figure_2(setting: Setting) -> Measured:
     """EM clearly outperforms both inversions for a binomial and for a uniform original, and INV-P is
     slightly nearer to the truth than INV-N.
     """
-    line = Line(SIZE)
-    mechanism = LinearGeometric(line, epsilon_per_unit=0.1)
+    line = gv.Line(SIZE)
+    mechanism = gv.LinearGeometric(line, epsilon_per_unit=0.1)
     originals = {
         "binomial": repeated.binomial(SIZE),
         "uniform on 20…39": repeated.uniform_between(SIZE, 20, 39),
@@ -63,15 +60,17 @@ def figure_2(setting: Setting) -> Measured:
     rows: list[list[Any]] = []
     first: dict[tuple[str, str], FloatArray] = {}
     for name in setting.each(list(originals), "{}"):
-        theta = originals[name]
-        counts = repeated.repeated_counts(
-            mechanism, repeated.people_of(theta, PEOPLE), setting.pick(20, 3), setting.seed
+        theta, repetitions = originals[name], setting.pick(20, 3)
+        people = repeated.people_of(theta, PEOPLE)
+        counts = repeated.repeated_counts(mechanism, people, repetitions, setting.seed)
+        estimates = repeated.all_methods(mechanism, counts)
+        varied = repeated.errors(estimates, partial(gv.total_variation, theta))
+        moved = repeated.errors(
+            estimates, partial(gv.earth_movers_distance_km, q=theta, space=line)
         )
-        for method, estimates in repeated.all_methods(mechanism, counts).items():
-            varied = repeated.total_variations(estimates, theta).mean()
-            moved = repeated.earth_movers(estimates, theta, line).mean()
-            rows.append([name, method, float(varied), float(moved)])
-            first[name, method] = estimates[0]
+        for method, each in estimates.items():
+            rows.append([name, method, float(varied[method].mean()), float(moved[method].mean())])
+            first[name, method] = each[0]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(2, 3, sharex=True, sharey="row")
@@ -87,10 +86,10 @@ def figure_2(setting: Setting) -> Measured:
             part.set_ylabel("share")
         axes[0, 2].legend(fontsize=8)
 
-    errors = {(name, method): moved for name, method, _, moved in rows}
+    errors = {(name, method): distance for name, method, _, distance in rows}
     columns = "original | method | total variation | EMD (units)"
-    by_name = {f"emd_{method}_{name.split()[0]}": moved for (name, method), moved in errors.items()}
-    return Measured((errors,), columns, rows, draw, by_name, (9.0, 5.2))
+    numbers = {f"emd_{method}_{name.split()[0]}": each for (name, method), each in errors.items()}
+    return Measured((errors,), columns, rows, draw, numbers, (9.0, 5.2))
 
 
 # --- Figures 4 and 5: likelihoods on three values with many maxima, and with one at a corner
@@ -301,24 +300,16 @@ def _estimates(
     theta: FloatArray, epsilon: float, repetitions: int, seed: int
 ) -> dict[str, FloatArray]:
     """Every method on (repetitions, 2^10) counts of the bit vectors."""
-    mechanism = Rappor(Line(RAPPOR_SIZE), epsilon=epsilon)
-    vectors = np.arange(1 << RAPPOR_SIZE)[:, None] >> np.arange(RAPPOR_SIZE) & 1
-    tables = []
-    for number in range(repetitions):
-        randomness = seeded(seed * 1_000_003 + number)
-        people = repeated.people_of(theta, PEOPLE)(randomness)
-        codes = mechanism.sample(people, randomness=randomness) @ (1 << np.arange(RAPPOR_SIZE))
-        tables.append(np.bincount(codes, minlength=len(vectors)))
-    counts = np.stack(tables)
+    mechanism = gv.Rappor(gv.Line(RAPPOR_SIZE), epsilon=epsilon)
+    people = repeated.people_of(theta, PEOPLE)
+    counts = repeated.repeated_counts(mechanism, people, repetitions, seed)
     # (s − flip)/(keep − flip), s the share of vectors with each bit set (FREEWILL eq. 14)
+    vectors = np.arange(1 << RAPPOR_SIZE)[:, None] >> np.arange(RAPPOR_SIZE) & 1
     shares = counts @ vectors / counts.sum(axis=1, keepdims=True)
     solved = (shares - mechanism.flip) / (mechanism.keep - mechanism.flip)
     matrix = np.stack([mechanism.row(cell) for cell in range(RAPPOR_SIZE)])
-    return {
-        NORMALISED: np.stack([REPAIRS["normalise"](row) for row in solved]),
-        PROJECTED: np.stack([REPAIRS["project"](row) for row in solved]),
-        MAXIMUM: repeated.maximum_likelihood(DenseOperator(matrix), counts),
-    }
+    update = repeated.maximum_likelihood(DenseOperator(matrix), counts)
+    return dict(zip(METHODS, [*repeated.repaired(solved), update], strict=True))
 
 
 def judge_recovery(varied: Mapping[str, float], away: Mapping[str, float]) -> Verdict:
@@ -333,29 +324,26 @@ def judge_recovery(varied: Mapping[str, float], away: Mapping[str, float]) -> Ve
 @experiment("Fig. 13: EM under RAPPOR, ten values, ε = 0.5", judge_recovery)
 def figure_13(setting: Setting) -> Measured:
     """EM recovers a binomial and a uniform original from 100,000 RAPPOR vectors at ε = 0.5."""
-    repetitions = setting.pick(100, 3)
-    estimates = {
-        name: _estimates(theta, 0.5, repetitions, setting.seed)[MAXIMUM]
-        for name, theta in ORIGINALS.items()
-    }
-    varied = {
-        name: float(repeated.total_variations(estimates[name], theta).mean())
-        for name, theta in ORIGINALS.items()
-    }
-    away = {name: total_variation(theta, uniform(RAPPOR_SIZE)) for name, theta in ORIGINALS.items()}
+    repetitions, flat = setting.pick(100, 3), uniform(RAPPOR_SIZE)
+    first, varied, away = {}, {}, {}
+    for name, theta in ORIGINALS.items():
+        estimates = _estimates(theta, 0.5, repetitions, setting.seed)
+        errors = repeated.errors(estimates, partial(gv.total_variation, theta))
+        first[name], varied[name] = estimates[MAXIMUM][0], float(errors[MAXIMUM].mean())
+        away[name] = gv.total_variation(theta, flat)
 
     def draw(figure: Any) -> None:
         axes, cells = figure.subplots(1, 2, sharey=True), np.arange(RAPPOR_SIZE)
         for part, (name, theta) in zip(axes, ORIGINALS.items(), strict=True):
             part.bar(cells - 0.2, theta, width=0.4, color="0.6", label="original")
-            part.bar(cells + 0.2, estimates[name][0], width=0.4, color=COLOURS[0], label="EM")
+            part.bar(cells + 0.2, first[name], width=0.4, color=COLOURS[0], label="EM")
             part.set(title=name, xlabel="value", xticks=cells)
         axes[0].set_ylabel("share")
         axes[0].legend(fontsize=8)
 
     columns = "original | value | true share | estimate of the first run"
     rows = [
-        [name, cell, theta[cell], estimates[name][0, cell]]
+        [name, cell, theta[cell], first[name][cell]]
         for name, theta in ORIGINALS.items()
         for cell in range(RAPPOR_SIZE)
     ]
@@ -376,19 +364,13 @@ def judge_alike(ratios: Mapping[tuple[str, str], FloatArray]) -> Verdict:
 def figure_14(setting: Setting) -> Measured:
     """INV-N, INV-P and EM have almost the same quality under RAPPOR."""
     levels, repetitions = setting.pick(LEVELS, QUICK_LEVELS), setting.pick(100, 5)
-    errors = []
+    errors: list[dict[tuple[str, str], FloatArray]] = []
     for number, epsilon in enumerate(setting.each(levels, "ε = {:g}")):
-        estimates = {
-            name: _estimates(theta, epsilon, repetitions, setting.seed + number)
-            for name, theta in ORIGINALS.items()
-        }
-        errors.append(
-            {
-                (name, method): repeated.total_variations(estimates[name][method], theta)
-                for name, theta in ORIGINALS.items()
-                for method in METHODS
-            }
-        )
+        errors.append({})
+        for name, theta in ORIGINALS.items():
+            estimates = _estimates(theta, epsilon, repetitions, setting.seed + number)
+            found = repeated.errors(estimates, partial(gv.total_variation, theta))
+            errors[-1] |= {(name, method): each for method, each in found.items()}
     varied = repeated.stacked(errors)
     means = {key: each.mean(axis=1) for key, each in varied.items()}
     ratios = {

@@ -9,22 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
-from geoveil.campaign import blahut_arimoto
 from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.channel.operator import DenseOperator
-from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.information import total_variation
-from geoveil.mechanism import PlanarGeometric
 from geoveil.papers import report
-from geoveil.papers.privic.cycles import DESIGN_UPDATES, PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN
+from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN, designed
 from geoveil.papers.repeated import exact_maximum, repeated_counts
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, draw_curves
-from geoveil.randomness import seeded
-from geoveil.space.line import Line
 
 # --- §3.2: questions to an oracle
 
@@ -103,8 +97,7 @@ def oracle(setting: Setting) -> Measured:
     city = PARIS_CAMPAIGN.city(setting)
     joints = [city.truth[:, None]]
     for beta in setting.each(ORACLE_BETAS, "β = {:g} per cell"):
-        design = blahut_arimoto(city.grid, city.truth, beta_per_km=beta, stop=DESIGN_UPDATES)
-        joints.append(city.truth[:, None] * design.matrix())
+        joints.append(city.truth[:, None] * designed(city, city.truth, beta).matrix())
     entropy, best, balanced = (
         np.array([sum(measure(column) for column in joint.T) for joint in joints])
         for measure in (entropy_bits, fewest_questions, balanced_questions)
@@ -171,7 +164,7 @@ def figure_4(setting: Setting) -> Measured:
         channel /= channel.sum(axis=1, keepdims=True)  # (2)
     apart = np.abs(np.array(weights) - estimates)
 
-    planar = PlanarGeometric(city.grid, epsilon_per_km=1.0)
+    planar = gv.PlanarGeometric(city.grid, epsilon_per_km=1.0)
     counts = repeated_counts(planar, lambda _: city.people, 1, setting.seed)
     objective = Objective(planar, counts[0])
     reached = [float(p.log_likelihood) for p in islice(em_path(objective, start), steps + 1)]
@@ -226,33 +219,28 @@ def collapse(setting: Setting) -> Measured:
     likelihood estimate is unique, so that the update finds it.
     """
     city = SAN_FRANCISCO_CAMPAIGN.city(setting)
-    names = [
-        "updates of c",
-        "leakage (bits)",
-        "mean distance (cells)",
-        "EMD (cells)",
-        "cells with c > 1e-6",
-    ]
-    rows = []
+    columns = (
+        "updates of c | leakage (bits) | mean distance (cells) | EMD (cells) | cells with c > 1e-6"
+    )
+    names, rows = columns.split(" | "), []
     for updates in setting.each(setting.pick(STEPS, QUICK_STEPS), "{} updates"):
-        design = blahut_arimoto(city.grid, city.truth, beta_per_km=1.0, stop=Steps(updates))
-        tally = design.tally(design.sample(city.people, randomness=seeded(setting.seed)))
-        estimate = IterativeBayesianUpdate().fit(tally).distribution
-        error = earth_movers_distance_km(estimate, city.truth, city.grid)
+        design = gv.blahut_arimoto(city.grid, city.truth, beta_per_km=1.0, stop=gv.Steps(updates))
+        tally = design.tally(design.sample(city.people, randomness=gv.seeded(setting.seed)))
+        estimate = gv.IterativeBayesianUpdate().fit(tally).distribution
         rows.append([
             updates, round(design.leakage_bits, 3), round(design.mean_distance_km, 3),
-            round(error, 3), design.cells_with_weight,
+            round(city.error_km(estimate), 3), design.cells_with_weight,
         ])  # fmt: skip
-    optimum = blahut_arimoto(
-        city.grid, city.truth, beta_per_km=1.0, stop=CertifiedWithin(1e-9), accelerate=ActiveSetNewton()
+    optimum = gv.blahut_arimoto(
+        city.grid, city.truth, beta_per_km=1.0, stop=gv.CertifiedWithin(1e-9), accelerate=gv.ActiveSetNewton()
     )  # fmt: skip
     left, rank = int((optimum.weights > 0).sum()), int(np.linalg.matrix_rank(optimum.matrix()))
     errors = [row[3] for row in rows]
 
     def draw(figure: Any) -> None:
-        updates, *columns = np.array(rows, dtype=np.float64).T
+        updates, *measured = np.array(rows, dtype=np.float64).T
         axes = figure.subplots(2, 2, sharex=True).ravel()
-        for part, title, values in zip(axes, names[1:], columns, strict=True):
+        for part, title, values in zip(axes, names[1:], measured, strict=True):
             part.plot(updates, values, marker="o", markersize=3.5)
             part.set(xscale="symlog", title=title)
             part.set_ylim(bottom=0)
@@ -261,7 +249,7 @@ def collapse(setting: Setting) -> Measured:
 
     figures = (city.grid.size, left, rank, np.array(errors))
     numbers = {"cells_left": left, "error_growth": errors[-1] / errors[0]}
-    return Measured(figures, names, rows, draw, numbers, (7.0, 5.2))
+    return Measured(figures, columns, rows, draw, numbers, (7.0, 5.2))
 
 
 # --- §6 in the long run: Figure 5, and the Markov chain written down on a few cells
@@ -287,7 +275,7 @@ def judge_meshes(parts: FloatArray, states: FloatArray, farthest: FloatArray) ->
 def figure_5(setting: Setting) -> Measured:
     """The discretised simplex is finite, with K < k^(m−1) states, and fills the simplex as k grows."""
     parts = np.array([5.0, 10.0, 20.0, 40.0, 70.0])
-    drawn = seeded(setting.seed).generator.dirichlet(np.ones(3), setting.pick(20_000, 2000))
+    drawn = gv.seeded(setting.seed).generator.dirichlet(np.ones(3), setting.pick(20_000, 2000))
     meshes = [Mesh(3, int(each)) for each in parts]
     far = [
         np.abs(mesh.states[mesh.nearest(drawn)] - drawn).sum(axis=1).max() / 2 for mesh in meshes
@@ -341,7 +329,7 @@ class Long(NamedTuple):
             float(chain.possible.mean()),
             _return_gap(chain.transitions, chain.stationary),
             float(0.5 * np.abs(after - chain.stationary).sum(axis=1).max()),
-            float(total_variation(states[chain.stationary.argmax()], truth)),
+            float(gv.total_variation(states[chain.stationary.argmax()], truth)),
             1 / run.mesh.parts,
         )
 
@@ -388,7 +376,7 @@ def markov_chain(setting: Setting) -> Measured:
     rule = PARIS_CAMPAIGN
     runs = [
         long_run(
-            Line(len(truth)), truth, beta_per_km=1.0, design_steps=rule.design_steps,
+            gv.Line(len(truth)), truth, beta_per_km=1.0, design_steps=rule.design_steps,
             update_steps=rule.update_steps, people=people, parts=parts,
         )
         for truth, people, parts in setting.each(setting.pick(CHAINS, CHAINS[:2]), "truth {}, {} people")

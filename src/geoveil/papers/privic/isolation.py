@@ -4,38 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.campaign import blahut_arimoto, elastic
-from geoveil.channel.channel import Channel
-from geoveil.channel.composed import DenseChannel
-from geoveil.estimate import IterativeBayesianUpdate, Steps
-from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.information import mean_posterior, mutual_information_bits, plant_island
-from geoveil.mechanism import PlanarLaplace
+from geoveil.measure.information import mean_posterior, plant_island
 from geoveil.papers import report
 from geoveil.papers.data import City
 from geoveil.papers.privic import cycles
 from geoveil.papers.report import Claim, Experiment, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, Panel, draw_maps
-from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
 
 _MARGIN = 5
 """The paper lets Laplace report up to five cells beyond the map."""
 
 
-def wider_laplace(city: City, epsilon: float) -> Channel:
+def wider_laplace(city: City, epsilon: float) -> gv.Channel:
     """Planar Laplace whose reports may lie five cells beyond the city on every side."""
     rows, columns = (side + 2 * _MARGIN for side in city.grid.shape)
-    wide = PlanarLaplace(Grid(rows=rows, columns=columns, cell_km=1.0), epsilon_per_km=epsilon)
-    return DenseChannel(city.grid, np.stack([wide.row(int(cell)) for cell in _inner(city)]))
+    wide = gv.PlanarLaplace(
+        gv.Grid(rows=rows, columns=columns, cell_km=1.0), epsilon_per_km=epsilon
+    )
+    return gv.DenseChannel(city.grid, np.stack([wide.row(int(cell)) for cell in _inner(city)]))
 
 
-def inside(city: City, channel: Channel, cell: int) -> FloatArray:
+def inside(city: City, channel: gv.Channel, cell: int) -> FloatArray:
     """The row of a cell, reports in the city only."""
     row = channel.row(cell)
     return row if row.size == city.grid.size else row[_inner(city)]
@@ -85,15 +81,9 @@ def _places(city: City) -> tuple[int, int, Any, Any]:
 
 
 def judge_island(
-    around_a: float,
-    left_around_a: float,
-    at_b: float,
-    at_busiest: float,
-    around_b: float,
-    even_a: float,
-    even_b: float,
-    south_west: bool,
-) -> Verdict:
+    around_a: float, left_around_a: float, at_b: float, at_busiest: float, around_b: float,
+    even_a: float, even_b: float, south_west: bool,
+) -> Verdict:  # fmt: skip
     """§3.3 on Figure 1: A alone in a quiet south-west, B the centre of a crowd.
 
     Shares of the people of Paris: in the five by five cells around A before they are moved; the same
@@ -120,15 +110,9 @@ def figure_1(setting: Setting) -> Measured:
     priors, truth = islands(city), city.truth
     a, b, block, near_b = _places(city)
     middle = (np.array(city.grid.shape) - 1) / 2
-    shares = (
-        truth[block].sum(),
-        max(prior[block].sum() - prior[a] for prior in priors.values()),
-        truth[b],
-        truth.max(),
-        truth[near_b].sum() - truth[b],
-        block.mean(),
-        (near_b.sum() - 1) / city.grid.size,
-    )
+    left = max(prior[block].sum() - prior[a] for prior in priors.values())
+    even = block.mean(), (near_b.sum() - 1) / city.grid.size
+    shares = truth[block].sum(), left, truth[b], truth.max(), truth[near_b].sum() - truth[b], *even
     figures = (*shares, (np.array(ISLAND) < middle).all())
     rows = [[name, round(float(p[a]), 4), round(float(p[b]), 4)] for name, p in priors.items()]
     draw = partial(draw_maps, space=city.grid, panels=[Panel(*each) for each in priors.items()])
@@ -188,15 +172,11 @@ def figure_2(setting: Setting) -> Measured:
     for prior_name, prior in islands(city).items():
         own: dict[str, list[list[float]]] = {ELASTIC: [], LAPLACE: [], DIAL: []}
         for epsilon in LEVELS:
-            mechanisms: dict[str, Channel] = {
-                ELASTIC: blahut_arimoto(
-                    city.grid, prior, beta_per_km=epsilon / 2, stop=cycles.DESIGN_UPDATES
-                ),
-                LAPLACE: wider_laplace(city, epsilon),
-                DIAL: elastic(
-                    city.grid, prior, epsilon_per_km=epsilon, camouflage=0.5, between="cells"
-                ),
-            }
+            dial = gv.elastic(
+                city.grid, prior, epsilon_per_km=epsilon, camouflage=0.5, between="cells"
+            )
+            design = cycles.designed(city, prior, epsilon / 2)
+            mechanisms = {ELASTIC: design, LAPLACE: wider_laplace(city, epsilon), DIAL: dial}
             for name, channel in mechanisms.items():
                 from_a, from_b = inside(city, channel, a), inside(city, channel, b)
                 own[name].append([
@@ -208,13 +188,10 @@ def figure_2(setting: Setting) -> Measured:
                 if epsilon == 1.6 and name != DIAL:
                     panels.append(Panel(f"{name}, {prior_name}", from_a))
             if epsilon == LEVELS[0]:
-                likeliest = int(inside(city, mechanisms[ELASTIC], a).argmax())
+                likeliest = int(design.row(a).argmax())
         crowded = int(((distances <= NEAR_CELLS) @ prior).argmax())
-        measured = np.array([own[ELASTIC], own[LAPLACE]])
-        from_crowd = float(distances[crowded, likeliest])
-        hidden[prior_name] = Hidden(
-            measured[..., 0], measured[..., 1], from_crowd, measured[..., 3]
-        )
+        to_a, deserted, _, to_b, _ = np.moveaxis(np.array([own[ELASTIC], own[LAPLACE]]), -1, 0)
+        hidden[prior_name] = Hidden(to_a, deserted, float(distances[crowded, likeliest]), to_b)
     label = "probability of the report from A, ε = 1.6"
     columns = (
         "prior | ε per cell | mechanism | A: cells to the likeliest report | A: P(in the deserted area) | "
@@ -251,23 +228,19 @@ def judge_utility(
 
 
 def _utility(setting: Setting, *, campaign: cycles.PublishedCampaign) -> Measured:
-    city, update = campaign.city(setting), IterativeBayesianUpdate(stop=Steps(10))
+    city, update = campaign.city(setting), gv.IterativeBayesianUpdate(stop=gv.Steps(10))
     betas, seeds = setting.pick(BETAS, QUICK_BETAS), setting.pick(5, 1)
     rows, errors = [], np.zeros((2, seeds, len(betas)))
     for number, beta in enumerate(betas):
         setting.progress(number / len(betas), f"ε = {2 * beta:g} per cell")
-        design = blahut_arimoto(city.grid, city.truth, beta_per_km=beta, stop=cycles.DESIGN_UPDATES)
+        design = cycles.designed(city, city.truth, beta)
         tight = design.certified_epsilon_per_km
         channels = design, wider_laplace(city, tight)
-        for which, channel in enumerate(channels):
-            for seed in range(seeds):
-                randomness = seeded(setting.seed + seed)
-                tally = channel.tally(channel.sample(city.people, randomness=randomness))
-                estimate = update.fit(tally).distribution
-                errors[which, seed, number] = earth_movers_distance_km(
-                    estimate, city.truth, city.grid
-                )
-        bits = [mutual_information_bits(channel, city.truth) for channel in channels]
+        for which, seed in product(range(2), range(seeds)):
+            reports = channels[which].sample(city.people, randomness=gv.seeded(setting.seed + seed))
+            estimate = update.fit(channels[which].tally(reports)).distribution
+            errors[which, seed, number] = city.error_km(estimate)
+        bits = [gv.mutual_information_bits(channel, city.truth) for channel in channels]
         means = errors[:, :, number].mean(axis=1)
         rows.append([2 * beta, round(tight, 3), *means.round(4), *np.round(bits, 3)])
     levels = np.array([row[1] for row in rows])
