@@ -1,14 +1,7 @@
 """Coarsening: what to do when there are more count vectors than can be handled.
 
-Places can be merged and people split into groups. Neither is an approximation: what comes out is the
-exact release of a coarser question, and both leak no more than is stated.
-
-- **Merged places.** A release of the merged counts Ã′ depends on the counts A through the merged ones A′
-  alone, so I(A; Ã′) = I(A′; Ã′) and I(A_m; Ã′) is what the merged release says. What is lost is detail: the
-  counts inside a merged place are not published.
-- **Groups of people.** Each group's counts are released by themselves and added up. The sum is a function
-  of the groups' releases, which are independent, so I(A; Ã) ≤ Σ_g I(A_g; Ã_g), a person's leakage is at most
-  that of the own group's release, and E d ≤ Σ_g D_g. What is lost is accuracy: noise is added once per group.
+Places can be merged (:class:`MergedPlaces`) and people split into groups (:class:`GroupedRelease`). Neither
+is an approximation: what comes out is the exact release of a coarser question.
 """
 
 from __future__ import annotations
@@ -22,13 +15,16 @@ import numpy.typing as npt
 from geoveil.arrays import IntArray, count
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.release import counts as counting
-from geoveil.release.prior import Prior
+from geoveil.release.prior import Prior, put_together
 from geoveil.release.symmetric_design import symmetric_within_reach
 
 
 @dataclass(frozen=True)
 class MergedPlaces:
     """Places put together: ``groups`` of their numbers, each place in exactly one.
+
+    A release of the merged counts Ã′ depends on the counts A through the merged ones A′ alone, so
+    I(A; Ã′) = I(A′; Ã′), and so for one person. What is lost are the counts inside a merged place.
 
     >>> merged = MergedPlaces(((0,), (1, 2)))
     >>> merged.counts([16, 2, 2]).tolist()
@@ -62,7 +58,7 @@ class MergedPlaces:
             raise InvalidInput(
                 f"values (shape {values.shape}) must have {self.places} entries, one per place"
             )
-        return np.stack([values[..., list(group)].sum(axis=-1) for group in self.groups], axis=-1)
+        return put_together(values, self.groups)
 
 
 def merge_least_visited(prior: Prior, places: int) -> MergedPlaces:
@@ -80,9 +76,7 @@ def even_groups(people: int, groups: int) -> list[IntArray]:
     """The people 0 … M − 1 in ``groups`` parts as equal as can be."""
     if groups > count("people", people):
         raise InvalidInput(f"groups ({groups}) must be at most {people}, the number of people")
-    return [
-        part.astype(np.int64) for part in np.array_split(np.arange(people), count("groups", groups))
-    ]
+    return np.array_split(np.arange(people, dtype=np.int64), count("groups", groups))
 
 
 # -- reach -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -90,11 +90,9 @@ def nearest_matrix(people: int, places: int) -> csr_array:
     vectors, found = CountVectors(people, places), nearest(noisy, people)
     choices = comb(found.open.sum(axis=1), found.rest)
     # every set of places that may get the one unit more or less
-    chosen = [
-        list(some) for number in range(places) for some in combinations(range(places), number)
-    ]
+    chosen = (combinations(range(places), number) for number in range(places))
     entries = []
-    for some in chosen:
+    for some in map(list, chain.from_iterable(chosen)):
         fits = np.flatnonzero((found.rest == len(some)) & found.open[:, some].all(axis=1))
         moved = found.base[fits]
         moved[:, some] += found.sign[fits, None]
@@ -332,16 +330,8 @@ def leakage_curve(
             with contextlib.suppress(TooLarge, InvalidInput):
                 told = {one: _at_equal_distortion(kind, one) for one in set(release.designs)}
                 beside[kind.name] = sum(told[one] for one in release.designs)
-        points.append(
-            CurvePoint(
-                multiplier,
-                release.distortion,
-                release.leakage_bits,
-                release.certificate_nats,
-                release.most_personal_leakage_bits,
-                beside,
-            )
-        )
+        leakage = release.leakage_bits, release.certificate_nats, release.most_personal_leakage_bits
+        points.append(CurvePoint(multiplier, release.distortion, *leakage, beside))
     return points
 
 

@@ -107,7 +107,8 @@ class CountRelease:
             )
         ((name, value),) = given.items()
         wanted = positive(name, value)
-        laws = _laws(prior, people, timestamps)
+        # the law of the counts at each timestamp; equal priors share one
+        laws = _once_each(_priors(prior, people, timestamps), _law)
 
         def build(rate: float) -> tuple[AnyDesign, ...]:
             return _once_each(laws, lambda law: _design(law, rate, stop, progress))
@@ -128,10 +129,8 @@ class CountRelease:
         timestamps: int | None = None,
     ) -> CountRelease:
         """The paper's Algorithm 1 as printed: stopped where the leakage falls by ``threshold`` nats."""
-        rate, priors = positive("multiplier", multiplier), _priors(prior, people, timestamps)
-        for one in dict.fromkeys(priors):
-            check_reach(one, listed=True)
-        laws = _once_each(priors, CountLaw.of)
+        rate = positive("multiplier", multiplier)
+        laws = _once_each(_priors(prior, people, timestamps, listed=True), CountLaw.of)
         release = cls.__new__(cls)
         release._take(rate, _once_each(laws, lambda law: published_design(law, rate, threshold)))
         return release
@@ -256,14 +255,6 @@ def _calibrated(
     return nearest.at, nearest.made
 
 
-def _laws(prior: ArrayLike, people: int, timestamps: int | None) -> tuple[AnyLaw, ...]:
-    """The law of the counts at each timestamp; equal priors share one."""
-    priors = _priors(prior, people, timestamps)
-    for one in dict.fromkeys(priors):
-        check_reach(one)
-    return _once_each(priors, _law)
-
-
 def _law(prior: Prior) -> AnyLaw:
     """On count vectors, or on orbits of them where they are too many to list."""
     return CountLaw.of(prior) if listed_within_reach(prior) else OrbitLaw.of(prior)
@@ -275,8 +266,10 @@ def _design(law: AnyLaw, rate: float, stop: Stop | None, progress: Progress | No
     return design(law, rate, stop=stop, progress=progress)
 
 
-def _priors(prior: ArrayLike, people: int, timestamps: int | None) -> list[Prior]:
-    """The prior of each timestamp; equal ones are one."""
+def _priors(
+    prior: ArrayLike, people: int, timestamps: int | None, *, listed: bool = False
+) -> list[Prior]:
+    """The prior of each timestamp, within reach (``listed``: on count vectors); equal ones are one."""
     moments = 1 if timestamps is None else count("timestamps", timestamps)
     try:
         dimensions = np.ndim(prior)
@@ -292,6 +285,8 @@ def _priors(prior: ArrayLike, people: int, timestamps: int | None) -> list[Prior
             )
         different = {layer.tobytes(): Prior.parse(layer, people) for layer in layers}
         priors = [different[layer.tobytes()] for layer in layers]
+    for one in dict.fromkeys(priors):
+        check_reach(one, listed=listed)
     return priors
 
 

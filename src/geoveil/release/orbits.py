@@ -73,9 +73,7 @@ class Orbits:
         inner = people * people / 3.0 + 1.0
         several = sorted((size for size in sizes if size > 1), reverse=True)
         others = 1.0
-        for size in several[
-            1:
-        ]:  # a function of the squared distance for every two of their partitions
+        for size in several[1:]:  # a function of the squared distance for every two partitions
             others *= float(number_of_partitions(people, size).sum())
         held = others**2 * 2.0 * people**2 * (inner if len(several) > 1 else 0.0)
         return float(max(ways[-1], most) ** 2 * inner + held)
@@ -83,21 +81,17 @@ class Orbits:
     @cached_property
     def log_sizes(self) -> FloatArray:
         """log of how many vectors each orbit has."""
-        return sum(
-            (
-                equal.log_ways(equal.places)[self.parts[:, at]]
-                for at, equal in enumerate(self._equal)
-            ),
-            np.zeros(self.size),
-        )
+        return self._summed([equal.log_ways(equal.places) for equal in self._equal])
 
     @cached_property
     def log_chances(self) -> FloatArray:
         """log P(the counts within classes are these | how many people each class has)."""
-        return sum(
-            (equal.log_chance[self.parts[:, at]] for at, equal in enumerate(self._equal)),
-            np.zeros(self.size),
-        )
+        return self._summed([equal.log_chance for equal in self._equal])
+
+    def _summed(self, by_class: Sequence[FloatArray]) -> FloatArray:
+        """Figures of the partitions of each class of several places, added up for each orbit."""
+        figures = (each[self.parts[:, at]] for at, each in enumerate(by_class))
+        return sum(figures, np.zeros(self.size))
 
     @cached_property
     def totals(self) -> IntArray:
@@ -260,18 +254,14 @@ def _log_mean(log_values: FloatArray, squared: int, later: Sequence[Arrangements
         return float(log_values[squared])
     ways = later[0].ways
     whole = math.log(sum(ways.values()))
-    return float(
-        logsumexp(
-            [
-                math.log(n) - whole + _log_mean(log_values, squared - 2 * q, later[1:])
-                for q, n in ways.items()
-            ]
-        )
-    )
+    logs = [
+        math.log(n) - whole + _log_mean(log_values, squared - 2 * q, later[1:])
+        for q, n in ways.items()
+    ]
+    return float(logsumexp(logs))
 
 
 def _extended(parts: IntArray, left: IntArray, equal: EqualPlaces) -> tuple[IntArray, IntArray]:
     """Every choice of partitions so far with every partition of those who are left, or fewer."""
-    fits = equal.totals <= left[:, None]
-    row, number = np.nonzero(fits)
+    row, number = np.nonzero(equal.totals <= left[:, None])
     return np.column_stack((parts[row], number)), left[row] - equal.totals[number]

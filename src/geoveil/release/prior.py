@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen
@@ -111,8 +113,7 @@ class Prior:
 
     def merged(self, groups: Sequence[Sequence[int]]) -> Prior:
         """The same people on merged places: each group of places becomes one."""
-        columns = [self.rows[:, list(group)].sum(axis=1) for group in groups]
-        return self._of_rows(np.stack(columns, axis=1)[self.kind])
+        return self._of_rows(put_together(self.rows, groups)[self.kind])
 
     def bounds(self, tail: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Lowest and highest count of each place, but for events of probability ``tail`` in all.
@@ -170,6 +171,11 @@ class Prior:
             yield kind, padded[crowd.before][:, crowd.chosen]
 
 
+def put_together(values: npt.NDArray[Any], groups: Sequence[Sequence[int]]) -> npt.NDArray[Any]:
+    """Values (…, places) on groups of places: the sums over each."""
+    return np.stack([values[..., list(group)].sum(axis=-1) for group in groups], axis=-1)
+
+
 class Crowd:
     """The law of the counts while people join one at a time.
 
@@ -187,9 +193,8 @@ class Crowd:
         """(window,): the states that are the vectors of the window."""
         self.nobody = np.zeros(states.size)
         """(states,): the law before anybody has joined."""
-        self.nobody[
-            states._index(window.people * np.eye(window.places, dtype=np.int64)[window.spare])
-        ] = 1
+        empty = window.people * np.eye(window.places, dtype=np.int64)[window.spare]
+        self.nobody[states._index(empty)] = 1
         # (places, states): the number of a − e_l; one past the last where there is none
         self.before = np.full((window.places, states.size), states.size)
         self.before[window.spare] = np.arange(states.size)

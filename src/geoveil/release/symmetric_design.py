@@ -9,7 +9,7 @@ comes out is the release of the whole lattice, with its certificate, its leakage
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
@@ -28,7 +28,7 @@ from geoveil.randomness import SYSTEM, Randomness
 from geoveil.release.counts import CountVectors
 from geoveil.release.optimum import FINE, WorkingSetNewton
 from geoveil.release.orbits import MOST_WORK, Orbits
-from geoveil.release.prior import EQUALLY_LIKELY, Prior
+from geoveil.release.prior import EQUALLY_LIKELY, Prior, put_together
 
 _FAINT = 1e-250
 _MOST_PEOPLE = 100
@@ -204,23 +204,16 @@ class SymmetricDesign:
         *others, one = groups[number]
         groups[number] = tuple(others)
         law = OrbitLaw.of_classes(self.law.prior, (*groups, (one,)))
-        coarse = np.array(
-            [self.law.orbits.index(each) for each in self._counts_of(law.orbits, number)]
-        )
+        coarse = []
+        for at in range(law.orbits.size):  # the orbit with the last class again part of its own
+            counts = law.orbits.counts(at)
+            counts[number] = np.append(counts[number], counts.pop())
+            coarse.append(self.law.orbits.index(counts))
         share = np.exp(law.orbits.log_sizes - self.law.orbits.log_sizes[coarse])
         weights = self.weights[coarse] * share
         kernels = law.orbits.means(_kernels(self.multiplier, law.prior.people))
-        return SymmetricDesign(
-            law, self.multiplier, kernels, replace(self.ascent, distribution=weights)
-        )
-
-    @staticmethod
-    def _counts_of(apart: Orbits, number: int) -> Iterator[list[IntArray]]:
-        """The counts of each orbit by class, the last class again part of its own."""
-        for at in range(apart.size):
-            counts = apart.counts(at)
-            counts[number] = np.append(counts[number], counts.pop())
-            yield counts
+        ascent = replace(self.ascent, distribution=weights)
+        return SymmetricDesign(law, self.multiplier, kernels, ascent)
 
     # -- single vectors ----------------------------------------------------------------------------
 
@@ -259,14 +252,10 @@ def symmetric_design(
     """The channel with least leakage + λ·distortion, within 1e-6 nats or as the rule ``stop`` has it."""
     rate = positive("multiplier", multiplier)
     kernels = law.orbits.means(_kernels(rate, law.prior.people))
-    kernel = DenseKernel(kernels[0])
+    kernel, rule = DenseKernel(kernels[0]), FINE if stop is None else stop
     newton = WorkingSetNewton(kernel.rows)
     ascent = rate_distortion_weights(
-        kernel,
-        law.probabilities,
-        FINE if stop is None else stop,
-        accelerate=newton,
-        progress=progress,
+        kernel, law.probabilities, rule, accelerate=newton, progress=progress
     )
     return SymmetricDesign(law, rate, kernels, ascent)
 
@@ -287,8 +276,7 @@ def _kernels(multiplier: float, people: int) -> FloatArray:
 
 def _on_classes(prior: Prior, groups: Sequence[Sequence[int]]) -> Prior:
     """The same people, the places of each class as one; kinds stay what they are."""
-    columns = [prior.rows[:, list(group)].sum(axis=1) for group in groups]
-    return Prior(np.stack(columns, axis=1), prior.kind)
+    return Prior(put_together(prior.rows, groups), prior.kind)
 
 
 def _totals(orbits: Orbits) -> CountVectors:
