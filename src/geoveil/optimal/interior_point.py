@@ -174,11 +174,8 @@ def solve(
     bound, prices, least, since, step = -np.inf, point.price[: program.pairs], np.inf, 0, 0
     stopped = _STEPS
     for step in range(most_steps + 1):
-        loss = float(np.vdot(program.costs, point.columns))
-        reached, open_products = (
-            program.bound(point.price[: program.pairs]),
-            point.complementarity(),
-        )
+        loss, open_products = float(np.vdot(program.costs, point.columns)), point.complementarity()
+        reached = program.bound(point.price[: program.pairs])
         since = 0 if reached > bound or open_products < 0.9 * least else since + 1
         least = min(least, open_products)
         if reached > bound:

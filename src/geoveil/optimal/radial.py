@@ -226,12 +226,8 @@ class OptimalNoise(CircularNoise):
     """
 
     def __init__(
-        self,
-        pieces: Segments,
-        privacy: Guarantee | None,
-        loss: RadialLoss,
-        optimality: NoiseOptimality,
-    ) -> None:
+        self, pieces: Segments, privacy: Guarantee | None, loss: RadialLoss, optimality: NoiseOptimality
+    ) -> None:  # fmt: skip
         super().__init__(pieces, privacy=privacy)
         self.loss = loss
         self.loss_reached = self.expected_loss(loss)
@@ -300,9 +296,8 @@ def optimal_noise(
             f"{most} rings were too few to find a noise with these limits; raise most_rings, or "
             "loosen the bound or the tightness"
         )
-    best.optimality = replace(
-        best.optimality, stopped="within the gap" if best.gap <= wanted else "the rings ran out"
-    )
+    stopped = "within the gap" if best.gap <= wanted else "the rings ran out"
+    best.optimality = replace(best.optimality, stopped=stopped)
     return best
 
 
@@ -327,13 +322,9 @@ def _solved_bound(
 
 
 def _noise(
-    rings: Rings,
-    promise: RadialPromise,
-    loss: RadialLoss,
-    limits: RingLimits,
-    lowest: float,
+    rings: Rings, promise: RadialPromise, loss: RadialLoss, limits: RingLimits, lowest: float,
     expected: IntArray,
-) -> OptimalNoise | None:
+) -> OptimalNoise | None:  # fmt: skip
     """The best noise that is constant, or exponential, on these rings; ``None`` where none is."""
     levels = promise.kept_levels(rings.width, rings.count)
     solved = Rings(rings.width, levels).solve(rings.mean_losses(loss), limits, expected=expected)

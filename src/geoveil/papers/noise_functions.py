@@ -240,10 +240,8 @@ def figure_4(setting: Setting) -> Measured:
         figure.supxlabel("ε per km")
         figure.supylabel("expected loss (km)")
 
-    columns = (
-        "person | check-ins | epsilon per km | symmetric km | optimal km | optimal between centres km | "
-        "certified epsilon per km"
-    )
+    columns = """person | check-ins | epsilon per km | symmetric km | optimal km |
+        optimal between centres km | certified epsilon per km"""
     numbers: dict[str, float] = {"largest_gap": float(max(gaps))}
     for name, each in (("settled_km", personal[:, -1].tolist()), ("crossing_epsilon", crossings)):
         numbers |= {f"{name}_least": min(each), f"{name}_most": max(each)}
@@ -297,10 +295,8 @@ def figure_5(setting: Setting) -> Measured:
         figure.axes[0].legend()
 
     figures = (nearest_km, bayesian_km, np.hypot(nearest_error, bayesian_error))
-    columns = (
-        "person | check-ins | epsilon per km | nearest km | nearest error km | Bayesian km | "
-        "Bayesian error km"
-    )
+    columns = """person | check-ins | epsilon per km | nearest km | nearest error km | Bayesian km |
+        Bayesian error km"""
     numbers = {"largest_gain": float(gain.max()), "smallest_gain": float(gain.min())}
     return Measured(figures, columns, rows, draw, numbers, (8.0, 3.6))
 
@@ -394,10 +390,8 @@ def open_question(setting: Setting) -> Measured:
         right.set(xlabel="ε within D", ylabel="loss saved (%)", title="gain of the optimum over")
         right.legend(fontsize=7)
 
-    columns = (
-        "epsilon | loss | optimum | lower bound | Laplace ε/D per km | disk-like | gain over Laplace | "
-        "gain over disk-like | first step km"
-    )
+    columns = """epsilon | loss | optimum | lower bound | Laplace ε/D per km | disk-like |
+        gain over Laplace | gain over disk-like | first step km"""
     numbers = {"largest_gain_over_laplace": max(gains), "largest_gap": gap}
     return Measured((gap, steps, gains), columns, rows, draw, numbers, (8.6, 3.8))
 

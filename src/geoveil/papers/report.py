@@ -28,6 +28,7 @@ import numpy.typing as npt
 from geoveil.errors import InvalidInput
 from geoveil.papers.data import DataFolder
 from geoveil.plot.curves import COLOURS, Curve, draw_curves
+from geoveil.plot.maps import picture
 
 T = TypeVar("T")
 Number = int | float | str | bool | None
@@ -111,11 +112,12 @@ class Table:
 
     @classmethod
     def of(cls, columns: str | Sequence[str], rows: Iterable[Iterable[Any]]) -> Table:
-        """A checked table; columns may be one string, ``"people | leakage (bits)"``.
+        """A checked table; columns may be one text, ``"people | leakage (bits)"``, in lines.
 
         NumPy numbers become plain ones.
         """
-        names = tuple(columns.split(" | ") if isinstance(columns, str) else columns)
+        text = " ".join(columns.split()).split(" | ") if isinstance(columns, str) else columns
+        names = tuple(text)
         plain = tuple(
             tuple(value.item() if hasattr(value, "item") else value for value in row)
             for row in rows
@@ -339,15 +341,9 @@ def curves(
 
 def write_figure(finding: Finding, path: Path) -> None:
     """Paint the finding on an empty figure and save it, without a window."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with style():
-        figure = Figure(figsize=finding.figure_size, layout="constrained")
-        FigureCanvasAgg(figure)
+    with style(), picture(str(path), *finding.figure_size) as figure:
         if finding.draw is not None:
             finding.draw(figure)
-        figure.savefig(path, metadata={"Software": None})
 
 
 def write_table(table: Table, path: Path) -> None:

@@ -98,10 +98,8 @@ def unpopular_places(setting: Setting) -> Measured:
             for rate in setting.pick(tradeoff.MULTIPLIERS, tradeoff.QUICK_MULTIPLIERS):
                 setting.progress(None, f"{people} people, {name}, λ = {rate:g}")
                 rows.append([people, name, rate, *_perturbed(people, tradeoff.PRIORS[name], rate)])
-    columns = (
-        "people | prior | λ | popular: error per visitor | unpopular: error per visitor | "
-        "popular: shown if visited | unpopular: shown if visited"
-    )
+    columns = """people | prior | λ | popular: error per visitor | unpopular: error per visitor |
+        popular: shown if visited | unpopular: shown if visited"""
     return Measured(([row[3:] for row in rows],), columns, rows)
 
 
@@ -157,11 +155,9 @@ def algorithm_1(setting: Setting) -> Measured:
                      best.leakage_bits, best.distortion, best.certificate_nats,
                      _objective_bits(converged) - least, _objective_bits(printed) - least])  # fmt: skip
     figures = (max(row[7] for row in rows), max(row[2] / row[4] - 1 for row in rows))
-    columns = (
-        "people | prior | leakage (bits) | distortion (people) | optimum: leakage (bits) | "
-        "optimum: distortion | optimum: certificate (nats) | converged: above the least (bits) | "
-        "at 0.001: above the least (bits)"
-    )
+    columns = """people | prior | leakage (bits) | distortion (people) | optimum: leakage (bits) |
+        optimum: distortion | optimum: certificate (nats) | converged: above the least (bits) |
+        at 0.001: above the least (bits)"""
     numbers = {f"leakage_bits_{row[0]}_{row[1]}": row[2] for row in rows}
     return Measured(figures, columns, rows, numbers=numbers)
 
@@ -323,10 +319,8 @@ def definition_3(setting: Setting) -> Measured:
         figure.axes[0].set_ylabel("about one person (bits)")
         figure.axes[0].legend(fontsize=7)
 
-    columns = (
-        "prior | λ | distortion (people) | least about one person, at least (bits) | reached (bits) | "
-        "by the mechanism for the counts (bits) | about the counts (bits)"
-    )
+    columns = """prior | λ | distortion (people) | least about one person, at least (bits) |
+        reached (bits) | by the mechanism for the counts (bits) | about the counts (bits)"""
     return Measured(([row[3:] for row in rows],), columns, rows, draw, figure_size=(8.4, 3.4))
 
 
@@ -385,10 +379,8 @@ def table_2(setting: Setting) -> Measured:
     beyond = [pair for pair in listed if not within_reach(Prior.parse(_prior(pair[1]), pair[0]))]
     rows += [[*pair, number_of_vectors(*pair), *[None] * 6] for pair in beyond]
     figures = ([(row[0], row[2]) for row in certified], beyond)
-    columns = (
-        "people | places | count vectors | looked at | leakage (bits) | distortion (people) | "
-        "most about one person (bits) | certificate (nats) | seconds"
-    )
+    columns = """people | places | count vectors | looked at | leakage (bits) | distortion (people) |
+        most about one person (bits) | certificate (nats) | seconds"""
     numbers = {
         "largest_count_vectors": max(row[2] for row in certified),
         "seconds": max(row[8] for row in certified),

@@ -38,11 +38,10 @@ CASES: Mapping[str, Sequence[Sequence[float]]] = {
 }  # fmt: skip
 MULTIPLIERS = (0.4, 0.5, 0.63, 0.8, 1.0, 1.26, 1.6, 2.0, 2.5, 3.2, 4.0)
 QUICK_MULTIPLIERS = (0.5, 1.0, 2.0)
-COLUMNS = (
-    "λ | distortion (people) | leakage (bits) | certificate (nats) | most about one person (bits) | "
-    "SCM at equal distortion (bits) | geometric at equal distortion (bits) | "
-    "certified optimum: distortion | certified optimum: leakage (bits)"
-)
+COLUMNS = """λ | distortion (people) | leakage (bits) | certificate (nats) |
+    most about one person (bits) | SCM at equal distortion (bits) |
+    geometric at equal distortion (bits) | certified optimum: distortion |
+    certified optimum: leakage (bits)"""
 _ROUNDING_BITS = 1e-9
 
 
@@ -251,10 +250,8 @@ def figure_7(setting: Setting) -> Measured:
             axes.set(xlabel="distortion (people)", ylabel="leakage (bits)", ylim=(0, None))
             axes.legend(fontsize=7)
 
-    columns = (
-        "case | λ | distortion (people) | most about one person (bits) | person | "
-        "about the counts (bits)"
-    )
+    columns = """case | λ | distortion (people) | most about one person (bits) | person |
+        about the counts (bits)"""
     numbers = {"largest_personal_share": share}
     return Measured((share, len(rows)), columns, rows, draw, numbers, (8.4, 3.6))
 

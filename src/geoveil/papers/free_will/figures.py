@@ -127,26 +127,20 @@ def figure(
 
     others = ", ".join(dict.fromkeys(method.split(",")[0] for method in methods))
     title = f"Fig. {number}: {others} and GIBU, {kind} mechanisms"
-    return Experiment(f"figure-{number}", title, statement, judge, measure)
+    return Experiment(f"figure-{number}", title, " ".join(statement.split()), judge, measure)
 
 
 _LINE, _BOTH, _REGIMES = ("linear",), ("linear", "planar"), tuple(populations.RAPPOR)
 _FAR: tuple[Test, ...] = (better, significantly)
 _MIXED: populations.Kind = "geometric and k-RR"
-_POOR = (
-    "Combining the results of separate estimates is significantly poorer than GIBU, because every "
-    "estimate sees only a small part of the reports."
-)
+_POOR = """Combining the results of separate estimates is significantly poorer than GIBU, because every
+    estimate sees only a small part of the reports."""
 _RAPPOR_POOR = "Combining the results of ten RAPPOR estimates is bad in both regimes (Table 2)."
 _INVERTED = "GIBU is {} than [INV]_M on both alphabets."
-_PROJECTED = (
-    "Projection is significantly better than normalisation for [INV]_M, and GIBU slightly outperforms "
-    "[INV]_M with projection."
-)
-_PRETENDS = (
-    "GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports and is worse "
-    "than [INV]_M too."
-)
+_PROJECTED = """Projection is significantly better than normalisation for [INV]_M, and GIBU slightly
+    outperforms [INV]_M with projection."""
+_PRETENDS = """GIBU outperforms [IBU]_M, which pretends that the average mechanism made all reports and is
+    worse than [INV]_M too."""
 _SUPERIOR = "GIBU is superior to [IBU]_M on both alphabets."
 _STALLS = (
     "GIBU is superior to [IBU]_M, which may not converge to the truth with many people (§1.1)."

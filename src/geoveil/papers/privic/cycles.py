@@ -226,10 +226,8 @@ def figure_6(setting: Setting) -> Measured:
         for part, city in zip(figure.subfigures(1, len(cities)), cities, strict=True):
             draw_maps(part, city.grid, [Panel(f"{city.name}, check-ins", city.truth)])
 
-    columns = (
-        "city | rows | columns | check-ins | published, §3 | published, §7 | EMD of uniform (cells) | "
-        "published (cells)"
-    )
+    columns = """city | rows | columns | check-ins | published, §3 | published, §7 |
+        EMD of uniform (cells) | published (cells)"""
     rows = [
         [name, *shape, n, *PRINTED_PEOPLE[name], start, START[name]]
         for name, shape, n, start in cuts
@@ -396,10 +394,8 @@ def _same_promise(setting: Setting, *, campaign: PublishedCampaign) -> Measured:
         ]
         for epsilon in PROMISES
     }
-    columns = (
-        "ε per cell | rule | EMD (cells) | share of the paper's | mean distance (cells) | "
-        "leakage (bits)"
-    )
+    columns = """ε per cell | rule | EMD (cells) | share of the paper's | mean distance (cells) |
+        leakage (bits)"""
     rows, numbers = [], {}
     for (epsilon, name), (error, distance, leakage) in last.items():
         ratio = error / last[epsilon, PAPER].error

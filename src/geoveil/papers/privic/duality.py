@@ -219,9 +219,8 @@ def collapse(setting: Setting) -> Measured:
     likelihood estimate is unique, so that the update finds it.
     """
     city = SAN_FRANCISCO_CAMPAIGN.city(setting)
-    columns = (
-        "updates of c | leakage (bits) | mean distance (cells) | EMD (cells) | cells with c > 1e-6"
-    )
+    columns = """updates of c | leakage (bits) | mean distance (cells) | EMD (cells) |
+        cells with c > 1e-6"""
     names, rows = columns.split(" | "), []
     for updates in setting.each(setting.pick(STEPS, QUICK_STEPS), "{} updates"):
         design = gv.blahut_arimoto(city.grid, city.truth, beta_per_km=1.0, stop=gv.Steps(updates))
@@ -401,8 +400,6 @@ def markov_chain(setting: Setting) -> Measured:
         for axes in (left, right):
             axes.legend(fontsize=8)
 
-    columns = (
-        "chain | irreducible | period | pairs possible in a cycle | ψ·E τ − 1 at most | "
-        "start still seen (TV) | likeliest belief off by (TV) | mesh step (TV)"
-    )
+    columns = """chain | irreducible | period | pairs possible in a cycle | ψ·E τ − 1 at most |
+        start still seen (TV) | likeliest belief off by (TV) | mesh step (TV)"""
     return Measured((chains,), columns, chains, draw, figure_size=(9.5, 3.6))

@@ -193,10 +193,9 @@ def figure_2(setting: Setting) -> Measured:
         to_a, deserted, _, to_b, _ = np.moveaxis(np.array([own[ELASTIC], own[LAPLACE]]), -1, 0)
         hidden[prior_name] = Hidden(to_a, deserted, float(distances[crowded, likeliest]), to_b)
     label = "probability of the report from A, ε = 1.6"
-    columns = (
-        "prior | ε per cell | mechanism | A: cells to the likeliest report | A: P(in the deserted area) | "
-        "A: attacker's mean posterior | B: cells to the likeliest report | B: P(within 2 cells)"
-    )
+    columns = """prior | ε per cell | mechanism | A: cells to the likeliest report |
+        A: P(in the deserted area) | A: attacker's mean posterior | B: cells to the likeliest report |
+        B: P(within 2 cells)"""
     draw = partial(draw_maps, space=city.grid, panels=panels, columns=2, label=label)
     return Measured((hidden,), columns, rows, draw, figure_size=(9.0, 6.4))
 
@@ -245,10 +244,8 @@ def _utility(setting: Setting, *, campaign: cycles.PublishedCampaign) -> Measure
         rows.append([2 * beta, round(tight, 3), *means.round(4), *np.round(bits, 3)])
     levels = np.array([row[1] for row in rows])
     curves = [Curve(ELASTIC, levels, errors[0]), Curve(LAPLACE, levels, errors[1])]
-    columns = (
-        "ε = 2β (per cell) | certified ε (per cell) | EMD, Blahut–Arimoto (cells) | EMD, Laplace (cells) | "
-        "leakage, Blahut–Arimoto (bits) | leakage, Laplace (bits)"
-    )
+    columns = """ε = 2β (per cell) | certified ε (per cell) | EMD, Blahut–Arimoto (cells) |
+        EMD, Laplace (cells) | leakage, Blahut–Arimoto (bits) | leakage, Laplace (bits)"""
     draw = report.curves({"": curves}, "certified ε per cell", "EMD (cells)", y_scale="log")
     return Measured((np.array(betas), *errors), columns, rows, draw)
 
