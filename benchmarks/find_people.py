@@ -101,7 +101,7 @@ def _campaign(
     opened = publish(
         design, campaign=f"c{number}", round=1, not_before_s=now_s - 60, expires_s=now_s + 3600
     )
-    return replace(opened, area=Area.of_grid(grid))
+    return replace(opened, area=Area.of_squares(grid))
 
 
 def _places(spread: int = 101) -> FloatArray:
@@ -129,8 +129,8 @@ def hunted(person_km: FloatArray, shapes: str, folder: Path, randomness: Randomn
         )
         device.report(lat=float(lat), lng=float(lng))
         (cell,) = hunter.heard  # never silent, wherever the person is
-        grid, law = document.area.grid, document.law
-        assert grid is not None
+        grid, law = document.area.squares, document.law
+        assert isinstance(grid, Grid)
         everywhere = TOWN.to_latlng(places)
         seen = grid.plane.to_plane(lat=everywhere[0], lng=everywhere[1]) - grid.centres[0]
         rows = law.rows_at(law.steps_of(seen)).astype(np.float64)

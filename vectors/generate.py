@@ -25,6 +25,7 @@ from geoveil.document.wire import MechanismDocument, publish, served_levels, tag
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import lattice_step
 from geoveil.position.whole_law import WholeLaw, whole_weights
+from geoveil.space import Grid, MaskedGrid
 from geoveil.space.projection import TangentPlane
 
 HERE = Path(__file__).resolve().parent
@@ -96,7 +97,9 @@ def _lagoon() -> MechanismDocument:
     grid = gv.Grid.from_box(south=-17.6, west=-149.7, north=-17.4, east=-149.4, cell_km=2.0)
     row, column = np.divmod(np.arange(grid.size), grid.columns)
     mask = (np.hypot(row - 2, column - 3) < 2.5) | (np.hypot(row - 8, column - 11) < 3.0)
-    return replace(_by_hand("lagoon", Area.of_grid(grid, mask), epsilon=0.5, rim=1), slots=DAY)
+    return replace(
+        _by_hand("lagoon", Area.of_squares(MaskedGrid(grid, mask)), epsilon=0.5, rim=1), slots=DAY
+    )
 
 
 def _delta() -> MechanismDocument:
@@ -105,7 +108,9 @@ def _delta() -> MechanismDocument:
     row, column = np.divmod(np.arange(grid.size), grid.columns)
     mask = np.abs(row - 20 - column / 3) > 1
     hills = 1.0 + 0.4 * np.sin(row / 9.0) * np.cos(column / 7.0)
-    return _by_hand("delta", Area.of_grid(grid, mask), epsilon=1.0, rim=0, over=hills[mask])
+    return _by_hand(
+        "delta", Area.of_squares(MaskedGrid(grid, mask)), epsilon=1.0, rim=0, over=hills[mask]
+    )
 
 
 def _places() -> MechanismDocument:
@@ -215,8 +220,8 @@ def _times(slots: Slots) -> list[list[int | None]]:
 
 def levels(paris: MechanismDocument) -> dict[str, Any]:
     """An answer with two levels, and answers that must be refused."""
-    grid = paris.area.grid
-    assert grid is not None
+    grid = paris.area.squares
+    assert isinstance(grid, Grid)
     weaker = replace(paris, level=1, promise=BetweenPositions(3.0, 0.02))
     body = served_levels((paris, weaker)).decode()
     ids = [paris.id, weaker.id]

@@ -146,7 +146,7 @@ def test_a_position_on_the_map_or_a_typed_refusal_everywhere(
     count: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     current = campaign(name)
-    grid, low, high = current.area.grid, current.law.centres.low, current.law.centres.high
+    grid, low, high = current.area.squares, current.law.centres.low, current.law.centres.high
     assert grid is not None
     seen = set()
     for place in places(count, BOXES[name], 3):
@@ -168,8 +168,8 @@ def test_a_position_on_the_map_or_a_typed_refusal_everywhere(
 @pytest.mark.parametrize("name", BOXES)
 def test_a_turn_of_the_globe_is_the_same_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     current = campaign(name)
-    assert current.area.grid is not None
-    lat, lng = current.area.grid.centres_latlng()
+    assert current.area.squares is not None
+    lat, lng = current.area.squares.centres_latlng()
     for cell in range(0, lat.size, 7):
         for turn in (-720.0, -360.0, 0.0, 360.0):
             found = outcome(current, (lat[cell], lng[cell] + turn), "refuse", monkeypatch)

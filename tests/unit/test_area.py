@@ -18,7 +18,7 @@ from geoveil.document.area import (
 )
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.position.whole_law import leading_bits, whole_weights
-from geoveil.space import MOST_CELLS
+from geoveil.space import MOST_CELLS, MaskedGrid
 from geoveil.space.projection import TangentPlane
 
 BOX = {"south": 48.8, "west": 2.3, "north": 48.83, "east": 2.34}
@@ -41,8 +41,8 @@ def masked(mask: np.ndarray, extra: int = 0) -> dict[str, Any]:
 def test_it_comes_back_as_it_was_written(kind: str) -> None:
     mask = np.arange(GRID.size) % 3 > 0
     area = {
-        "grid": lambda: Area.of_grid(GRID),
-        "mask": lambda: Area.of_grid(GRID, mask),
+        "grid": lambda: Area.of_squares(GRID),
+        "mask": lambda: Area.of_squares(MaskedGrid(GRID, mask)),
         "list": lambda: Area.of_places(PLANE, np.array([[0, 0], [3, -2], [5, 7]]), 0.5),
     }[kind]()
     again = Area.from_dict(area.to_dict())
@@ -57,11 +57,14 @@ def test_it_comes_back_as_it_was_written(kind: str) -> None:
 def test_two_cells_are_enough_and_one_is_not() -> None:
     two = np.zeros(GRID.size, dtype=bool)
     two[[1, 4]] = True
-    assert Area.of_grid(GRID, two).size == 2
+    assert Area.of_squares(MaskedGrid(GRID, two)).size == 2
     assert Area.from_dict(masked(two)).size == 2
     two[4] = False
+    with pytest.raises(InvalidInput, match="must leave at least two cells"):
+        MaskedGrid(GRID, two)
+    one = gv.Grid.from_box(south=48.0, west=2.0, north=48.001, east=2.001, cell_km=0.5)
     with pytest.raises(InvalidInput, match="2 to 65536 cells, not 1"):
-        Area.of_grid(GRID, two)
+        Area.of_squares(one)
     places = np.array([[0, 0], [1, 0]])
     assert Area.of_places(PLANE, places, 1.0).size == 2
     for wrong in (places[:1], places[[0, 0]]):
@@ -71,7 +74,7 @@ def test_two_cells_are_enough_and_one_is_not() -> None:
 
 def test_a_mask_is_kept_apart_from_the_one_that_was_given() -> None:
     mask = np.ones(GRID.size, dtype=bool)
-    area = Area.of_grid(GRID, mask)
+    area = Area.of_squares(MaskedGrid(GRID, mask))
     mask[:] = False
     assert area.size == GRID.size
 
@@ -80,15 +83,15 @@ def test_where_somebody_stands_is_inside_only_in_a_cell_that_exists() -> None:
     mask = np.ones(GRID.size, dtype=bool)
     mask[0] = False
     lat, lng = (float(axis[0]) for axis in GRID.centres_latlng())
-    assert Area.of_grid(GRID).inside(lat, lng)
-    assert not Area.of_grid(GRID, mask).inside(lat, lng)
-    assert not Area.of_grid(GRID).inside(lat - 1, lng)
+    assert Area.of_squares(GRID).inside(lat, lng)
+    assert not Area.of_squares(MaskedGrid(GRID, mask)).inside(lat, lng)
+    assert not Area.of_squares(GRID).inside(lat - 1, lng)
     places = Area.of_places(PLANE, np.array([[0, 0], [1, 0]]), 1.0)
     assert places.inside(lat - 1, lng)
 
 
 def test_places_are_measured_from_cell_0_or_from_the_plane() -> None:
-    area = Area.of_grid(GRID)
+    area = Area.of_squares(GRID)
     lat, lng = (float(axis[3]) for axis in GRID.centres_latlng())
     assert np.allclose(area.place_km(lat, lng), GRID.centres[3] - GRID.centres[0], atol=1e-9)
     assert np.allclose(area.latlng(area.place_km(lat, lng)), (lat, lng), atol=1e-9)
@@ -96,7 +99,7 @@ def test_places_are_measured_from_cell_0_or_from_the_plane() -> None:
 
 
 def test_a_rim_goes_round_grids_only() -> None:
-    assert Area.of_grid(GRID).centres(step=4, rim=1).size > GRID.size
+    assert Area.of_squares(GRID).centres(step=4, rim=1).size > GRID.size
     with pytest.raises(InvalidInput, match="rim must be 0"):
         Area.from_dict(a_list()).centres(step=4, rim=1)
 
@@ -179,19 +182,19 @@ def test_as_many_cells_as_may_be_and_no_more() -> None:
     assert whole.size <= WIDEST_GRID
     mask = np.zeros(whole.shape, dtype=bool)
     mask[:rows, :columns] = True
-    area = Area.of_grid(whole, mask.ravel())
+    area = Area.of_squares(MaskedGrid(whole, mask.ravel()))
     assert (area.size, area.many) == (MOST_CELLS, True)
     again = Area.from_dict(area.to_dict())
     assert np.array_equal(again.centres(step=2, rim=0).points, area.centres(step=2, rim=0).points)
     mask[rows, 0] = True
     with pytest.raises(InvalidInput, match="2 to 65536 cells, not 65537"):
-        Area.of_grid(whole, mask.ravel())
+        Area.of_squares(MaskedGrid(whole, mask.ravel()))
     with pytest.raises(InvalidFile, match="at most 65536 cells"):
         Area.from_dict(whole.to_dict())
     wide = gv.Grid.from_box(south=46.0, west=0.0, north=49.5, east=6.0, cell_km=1.0)
     few = np.arange(wide.size) < 9
     with pytest.raises(InvalidInput, match="must have at most 131072 cells"):
-        Area.of_grid(wide, few)
+        Area.of_squares(MaskedGrid(wide, few))
 
 
 def test_every_weight_of_two_bytes_has_one_code() -> None:

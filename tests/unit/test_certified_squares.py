@@ -184,7 +184,7 @@ def test_a_mean_slope_is_as_long_as_said_somewhere_in_a_square() -> None:
     squares = law._first()
     places, rho = law._places_km(squares), law._half_diagonal_km / squares.parts
     mean = law._mean(squares, rho, 0.004)
-    bound = law._longest(mean, rho)
+    bound = steepest.longest(*mean[:5], rho) + mean.rest
     around = places[:, None] + rho * ROUND.T[::30]
     lengths = np.linalg.norm(
         mean_slopes(law, around.reshape(-1, 2)).reshape(*around.shape), axis=-1

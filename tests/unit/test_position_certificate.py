@@ -306,26 +306,28 @@ def test_positions_are_moved_into_the_rectangle_of_the_cells_that_exist(rim: int
     lattice = centres.lattice
     assert lattice is not None
     assert (lattice.rows, lattice.columns) == (5 + 2 * rim, 7 + 2 * rim)
-    assert (lattice.inner_shape, lattice.inner) == ((5, 7), 2)
-    assert lattice.inner_places is not None
-    assert lattice.inner_places.tolist() == [1 * 7 + 3, 3 * 7 + 2]
-    spread = lattice.spread_inner(np.array([[5.0, 6.0]]))
+    within = lattice.within
+    assert (within.rows, within.columns, within.inner, within.rim) == (5, 7, 2, 0)
+    assert not within.plain
+    assert within.places.tolist() == [1 * 7 + 3, 3 * 7 + 2]
+    spread = within.spread(np.array([[5.0, 6.0]]))
     assert spread.shape == (1, 5, 7)
     assert (spread[0, 1, 3], spread[0, 3, 2], spread.sum()) == (5.0, 6.0, 11.0)
-    assert lattice.gather_inner(spread).tolist() == [[5.0, 6.0]]
-    several = lattice.spread_inner(np.array([[5.0, 6.0], [7.0, 8.0]]))
+    assert within.gather(spread).tolist() == [[5.0, 6.0]]
+    several = within.spread(np.array([[5.0, 6.0], [7.0, 8.0]]))
     assert (several[1, 1, 3], several[1, 3, 2], several.sum()) == (7.0, 8.0, 26.0)
 
 
 def test_a_grid_that_is_whole_needs_no_numbers_of_its_cells() -> None:
     lattice = Centres.of_grid(2, 3, step=2, pitch_km=0.5, rim=1).lattice
     assert lattice is not None
-    assert lattice.inner_places is None
+    within = lattice.within
+    assert within.plain
     values = np.arange(6.0)
-    assert lattice.spread_inner(values).tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert lattice.gather_inner(lattice.spread_inner(values)).tolist() == values.tolist()
+    assert within.spread(values).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert within.gather(within.spread(values)).tolist() == values.tolist()
     several = np.stack((values, values + 6))
-    assert lattice.spread_inner(several).tolist()[1] == [[6, 7, 8], [9, 10, 11]]
+    assert within.spread(several).tolist()[1] == [[6, 7, 8], [9, 10, 11]]
 
 
 def test_a_mask_that_leaves_nothing_is_refused() -> None:

@@ -187,7 +187,7 @@ def test_the_largest_grid_fits_the_limit(epsilon: float, beta: float, rim: int) 
     weights = np.full(size, 2**30 // size)
     made = gv.PositionalElastic(grid, beta_per_km=beta, weights=weights, step=step, rim=rim)
     promise = BetweenPositions(epsilon, made.law.slack_at(epsilon))
-    area = Area.of_grid(grid)
+    area = Area.of_squares(grid)
     document = MechanismDocument("a", 1, 0, area, step, rim, promise, made.law, 0, 1)
     again = MechanismDocument.read(document.to_bytes(), certified=True)
     assert len(again.served()) < LARGEST_BYTES / 2
@@ -223,7 +223,7 @@ def test_a_single_cell_is_not_published() -> None:
 def test_a_mask_leaves_cells_that_can_be_drawn_certified_and_estimated() -> None:
     vector = json.loads((VECTOR_FILES / "mechanism-lagoon.json").read_text("utf-8"))
     document = MechanismDocument.read(vector["document"].encode())
-    assert document.area.size < document.area.grid.size  # type: ignore[union-attr]
+    assert document.area.size < document.area.squares.grid.size  # type: ignore[union-attr]
     assert 0 <= document.law.draw(np.array([0, 0]), bytes(16)) < document.law.centres.size
     mechanism = document.mechanism
     assert mechanism.space.size == document.area.size

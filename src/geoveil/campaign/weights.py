@@ -355,8 +355,9 @@ def _minimised(loss: Loss, start: FloatArray, least: float, options: Any) -> Flo
 def _on_cells(lattice: Lattice, west: bool, south: bool) -> FloatArray:
     """(rows + 1, columns + 1): 1 at the centres of cells that exist, or half a cell west or south of them."""
     found = np.zeros((lattice.rows + 1, lattice.columns + 1))
-    rows, columns = (slice(lattice.rim, lattice.rim + size) for size in lattice.inner_shape)
-    found[rows, columns] = lattice.spread_inner(np.ones(lattice.inner))
+    sides = (lattice.rows, lattice.columns)
+    rows, columns = (slice(lattice.rim, size - lattice.rim) for size in sides)
+    found[rows, columns] = lattice.within.spread(np.ones(lattice.inner))
     if south:  # which is half a cell north of the cell before
         found[1:] = np.maximum(found[1:], found[:-1])
     if west:

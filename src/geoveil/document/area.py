@@ -9,23 +9,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, frozen, positive
+from geoveil.arrays import FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.position.centres import Centres
+from geoveil.position.positional import centres_over, origin_km
 from geoveil.position.whole_law import LEADING_BITS, beyond_leading, leading_bits
-from geoveil.space import (
-    MATRIX_LIMIT,
-    MOST_CELLS,
-    AnyGrid,
-    Grid,
-    MaskedGrid,
-    Points,
-    space_from_dict,
-)
+from geoveil.space import MATRIX_LIMIT, MOST_CELLS, AnyGrid, Points, space_from_dict
 from geoveil.space.box import check_reach
-from geoveil.space.masked_grid import base64_bytes
+from geoveil.space.masked_grid import base64_bytes, grid_beneath
 from geoveil.space.projection import TangentPlane
 
 WIDEST_GRID = 2 * MOST_CELLS
@@ -38,34 +30,33 @@ _PLACES = {"kind", "origin", "cell_km", "points"}
 class Area:
     """Cells on a map, without the rim that a law may have around them; at most 65,536, of a list 4,096.
 
-    ``grid`` lies beneath all but a list of places; ``mask`` says which of its cells exist, and all do without
-    one. ``points`` are the places of a list, in steps of the lattice from the origin of the plane.
+    They are ``squares``, or the places of a list: ``points``, in steps of the lattice from the origin of the
+    plane.
     """
 
     plane: TangentPlane
     cell_km: float
     """The side of a cell, or how far apart the places of a list are; the kernel is rounded by it."""
-    grid: Grid | None = None
-    mask: BoolArray | None = None
+    squares: AnyGrid | None = None
     points: IntArray | None = None
     around: bool = False
     """Whether people of a place of a list are taken to stand around it; no device needs to know."""
 
     @classmethod
-    def of_grid(cls, grid: Grid, mask: BoolArray | None = None) -> Area:
-        """A grid over a box, or those of its cells that a mask leaves."""
-        size = grid.size if mask is None else int(mask.sum())
-        if not 2 <= size <= MOST_CELLS:
+    def of_squares(cls, squares: AnyGrid) -> Area:
+        """All cells of a grid over a box, or some."""
+        if not 2 <= squares.size <= MOST_CELLS:
             raise InvalidInput(
-                f"a document must have 2 to {MOST_CELLS} cells, not {size}; choose other cells or "
+                f"a document must have 2 to {MOST_CELLS} cells, not {squares.size}; choose other cells or "
                 "another box"
             )
+        grid, _ = grid_beneath(squares)
         if grid.size > WIDEST_GRID:
             raise InvalidInput(
                 f"the grid under a mask must have at most {WIDEST_GRID} cells, not {grid.size}; choose "
                 "larger cells or a smaller box"
             )
-        return cls(grid.plane, grid.cell_km, grid, None if mask is None else frozen(mask.copy()))
+        return cls(grid.plane, grid.cell_km, squares)
 
     @classmethod
     def of_space(cls, space: AnyGrid | Points, centres: Centres) -> Area:
@@ -73,13 +64,6 @@ class Area:
         if isinstance(space, Points):
             return cls.of_places(space.plane, centres.points, space.cell_km, around=space.around)
         return cls.of_squares(space)
-
-    @classmethod
-    def of_squares(cls, space: AnyGrid) -> Area:
-        """All cells of a grid, or some."""
-        if isinstance(space, MaskedGrid):
-            return cls.of_grid(space.grid, space.mask)
-        return cls.of_grid(space)
 
     @classmethod
     def of_places(
@@ -99,36 +83,29 @@ class Area:
     @property
     def size(self) -> int:
         """How many cells there are."""
-        if self.points is not None:
-            return len(self.points)
-        assert self.grid is not None
-        return self.grid.size if self.mask is None else int(self.mask.sum())
+        return self._cells.size if self.points is None else len(self.points)
 
-    @cached_property
-    def squares(self) -> AnyGrid | None:
-        """The cells as a space; a list of places has none."""
-        if self.grid is None or self.mask is None:
-            return self.grid
-        return MaskedGrid(self.grid, self.mask)
+    @property
+    def _cells(self) -> AnyGrid:
+        """The squares, where the places are not listed."""
+        assert self.squares is not None
+        return self.squares
 
     def space(self, step: int) -> AnyGrid | Points:
         """The cells as a space, where ``step`` steps of the lattice make a cell."""
-        if self.squares is not None:
-            return self.squares
-        assert self.points is not None
+        if self.points is None:
+            return self._cells
         return Points.on_lattice(
             self.plane, self.points, step=step, cell_km=self.cell_km, around=self.around
         )
 
     def centres(self, *, step: int, rim: int) -> Centres:
         """Where reports lie, in steps of the lattice: ``step`` of them make a cell."""
-        pitch_km = self.cell_km / step
         if self.points is None:
-            assert self.grid is not None
-            rows, columns, mask = self.grid.rows, self.grid.columns, self.mask
-            return Centres.of_grid(rows, columns, step=step, pitch_km=pitch_km, rim=rim, mask=mask)
+            return centres_over(self._cells, step=step, rim=rim)
         if rim:
             raise InvalidInput("rim must be 0 around a list of places")
+        pitch_km = self.cell_km / step
         width, height = ((np.abs(self.points).max(axis=0)) * 2 * pitch_km).tolist()
         check_reach("the list of places", width, height)
         return Centres.of_places(self.points, pitch_km=pitch_km)
@@ -136,7 +113,7 @@ class Area:
     @cached_property
     def origin_km(self) -> FloatArray:
         """The origin of the centres in the plane: cell 0 of the grid, or that of the plane."""
-        return np.zeros(2) if self.grid is None else self.grid.centres[0]
+        return np.zeros(2) if self.squares is None else origin_km(self.squares)
 
     def place_km(self, lat: float, lng: float) -> FloatArray:
         """A position anywhere on the globe, in km from the origin of the centres."""
@@ -145,10 +122,11 @@ class Area:
 
     def inside(self, lat: float, lng: float) -> bool:
         """Whether a position lies in one of the cells; where there is no grid, everybody is inside."""
-        if self.grid is None:
+        if self.squares is None:
             return True
-        cell, inside = self.grid.nearest_cells(lat=lat, lng=lng)
-        return bool(inside) and (self.mask is None or bool(self.mask[int(cell)]))
+        grid, mask = grid_beneath(self.squares)
+        cell, inside = grid.nearest_cells(lat=lat, lng=lng)
+        return bool(inside) and (mask is None or bool(mask[int(cell)]))
 
     def latlng(self, place_km: FloatArray) -> tuple[float, float]:
         """A place given from the origin of the centres, in degrees."""
@@ -159,12 +137,11 @@ class Area:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        if self.points is not None:
-            packed = packed_integers(self.points.ravel(), signed=True)
-            origin = [self.plane.lat, self.plane.lng]
-            return {"kind": "centres", "origin": origin, "cell_km": self.cell_km, "points": packed}
-        assert self.squares is not None
-        return self.squares.to_dict()
+        if self.points is None:
+            return self._cells.to_dict()
+        packed = packed_integers(self.points.ravel(), signed=True)
+        origin = [self.plane.lat, self.plane.lng]
+        return {"kind": "centres", "origin": origin, "cell_km": self.cell_km, "points": packed}
 
     @classmethod
     def from_dict(cls, values: Any) -> Area:
@@ -207,7 +184,7 @@ def packed_integers(values: IntArray, *, signed: bool = False) -> str:
     >>> packed_integers(np.array([1, 2**31])), unpacked_integers("weights", "AAAAAYAAAAA=").tolist()
     ('AAAAAYAAAAA=', [1, 2147483648])
     """
-    return b64encode(values.astype(_kind(signed)).tobytes()).decode()
+    return b64encode(values.astype(">i4" if signed else ">u4").tobytes()).decode()
 
 
 def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray:
@@ -215,7 +192,7 @@ def unpacked_integers(name: str, text: Any, *, signed: bool = False) -> IntArray
     data = base64_bytes(name, text)
     if len(data) % 4 or not data:
         raise InvalidFile(f"{name} must hold whole numbers of four bytes")
-    return np.frombuffer(data, dtype=_kind(signed)).astype(np.int64)
+    return np.frombuffer(data, dtype=">i4" if signed else ">u4").astype(np.int64)
 
 
 def packed_weights(values: IntArray) -> str:
@@ -231,9 +208,8 @@ def packed_weights(values: IntArray) -> str:
             f"weights of more than {MATRIX_LIMIT} cells must have {LEADING_BITS} leading bits each"
         )
     shift = beyond_leading(values)
-    codes = (shift << 11) + (
-        values >> shift
-    )  # 2048 and more of the leading bits count as one more shift
+    # 2048 and more of the leading bits count as one more shift
+    codes = (shift << 11) + (values >> shift)
     return b64encode(codes.astype(">u2").tobytes()).decode()
 
 
@@ -247,7 +223,3 @@ def unpacked_weights(text: Any) -> IntArray:
     if (exponent > _LARGEST_EXPONENT).any():
         raise InvalidFile("weights must be below 2^32")
     return np.where(exponent > 0, (2048 + mantissa) << np.maximum(exponent - 1, 0), mantissa)
-
-
-def _kind(signed: bool) -> npt.DTypeLike:
-    return ">i4" if signed else ">u4"

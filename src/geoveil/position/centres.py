@@ -117,38 +117,22 @@ class Lattice:
         """Whether there are more cells than those that a matrix is made of."""
         return self.inner > MATRIX_LIMIT
 
+    @cached_property
+    def within(self) -> Lattice:
+        """The grid without its rim, and those of its cells that exist."""
+        rows, columns = self.rows - 2 * self.rim, self.columns - 2 * self.rim
+        cells = frozen(self.cells[: self.inner] - self.rim)
+        return Lattice(rows, columns, self.step, 0, cells, self.inner) if self.rim else self
+
+    @cached_property
+    def places(self) -> IntArray:
+        """(n,): the numbers of the places, row by row."""
+        return frozen(self.cells[:, 0] * self.columns + self.cells[:, 1])
+
     @property
     def plain(self) -> bool:
         """Whether every place of the grid is there, row by row."""
         return not self.rim and len(self.cells) == self.rows * self.columns
-
-    @property
-    def inner_shape(self) -> tuple[int, int]:
-        """Rows and columns of the grid without its rim."""
-        return self.rows - 2 * self.rim, self.columns - 2 * self.rim
-
-    @cached_property
-    def inner_places(self) -> IntArray | None:
-        """(inner,): the numbers of the cells in the grid without its rim; ``None`` where all exist."""
-        rows, columns = self.inner_shape
-        if self.inner == rows * columns:
-            return None
-        at = self.cells[: self.inner] - self.rim
-        return frozen(at[:, 0] * columns + at[:, 1])
-
-    def spread_inner(self, values: FloatArray) -> FloatArray:
-        """(…, inner) values of cells → (…, rows, columns) without the rim, zero where there is none."""
-        if self.inner_places is None:
-            return values.reshape(*values.shape[:-1], *self.inner_shape)
-        rows, columns = self.inner_shape
-        array = np.zeros((*values.shape[:-1], rows * columns))
-        array[..., self.inner_places] = values
-        return array.reshape(*values.shape[:-1], rows, columns)
-
-    def gather_inner(self, array: FloatArray) -> FloatArray:
-        """(…, rows, columns) without the rim → (…, inner)."""
-        flat = array.reshape(*array.shape[:-2], -1)
-        return flat if self.inner_places is None else flat[..., self.inner_places]
 
     def shape_for(self, reach_cells: float) -> tuple[int, int]:
         """The same for what is nothing beyond a reach: room for that, where it takes less."""
@@ -176,15 +160,13 @@ class Lattice:
 
     def spread(self, values: FloatArray) -> FloatArray:
         """(…, n) values of places → (…, rows, columns), zero where there is none."""
-        if self.plain:
-            return values.reshape(*values.shape[:-1], self.rows, self.columns)
-        array = np.zeros((*values.shape[:-1], self.rows, self.columns))
-        array[..., self.cells[:, 0], self.cells[:, 1]] = values
-        return array
+        array = values
+        if not self.plain:
+            array = np.zeros((*values.shape[:-1], self.rows * self.columns))
+            array[..., self.places] = values
+        return array.reshape(*values.shape[:-1], self.rows, self.columns)
 
     def gather(self, array: FloatArray) -> FloatArray:
         """(…, rows, columns) → (…, n)."""
-        if self.plain:
-            return array[..., : self.rows, : self.columns].reshape(*array.shape[:-2], -1)
-        taken: FloatArray = array[..., self.cells[:, 0], self.cells[:, 1]]
-        return taken
+        flat = array[..., : self.rows, : self.columns].reshape(*array.shape[:-2], -1)
+        return flat if self.plain else flat[..., self.places]

@@ -119,7 +119,7 @@ class Law:
             places, rho = self._places_km(squares), self._half_diagonal_km / squares.parts
             mean = self._mean(squares, rho, tolerance)
             alone = beta + mean.length  # at least max |a_y − g| at q, since |a_y| ≤ β
-            bound = beta + np.minimum(self._longest(mean, rho), beta)
+            bound = beta + np.minimum(longest(*mean[:5], rho) + mean.rest, beta)
             looked += len(places)
             # It matters which centres there are where none may lie ahead, in the direction of g.
             edge, order, size = self._few_ahead(places, mean), np.argsort(-alone), _LOOKS
@@ -135,8 +135,7 @@ class Law:
                 if seen.max() > best:
                     best, at = float(seen.max()), places[now[int(seen.argmax())]]
                     worst = float(at[0]), float(at[1])
-                size = max(_LOOKS, _ENTRIES // self.centres.size)
-                size = _MANY_LOOKS if self._many else size
+                size = self._looks
             if 0.0 < claim_per_km < best:  # broken: whatever the rest shows, it is no less
                 return PositionCertificate(max(closed, float(bound.max())), best, worst, looked)
             left = np.flatnonzero((bound > threshold) & (depth < _DEEPEST))
@@ -148,8 +147,10 @@ class Law:
         return PositionCertificate(closed, best, worst, looked)
 
     @property
-    def _many(self) -> bool:
-        return self.centres.lattice is not None and self.centres.lattice.many
+    def _looks(self) -> int:
+        """How many places are looked at together from the second time on."""
+        many = self.centres.lattice is not None and self.centres.lattice.many
+        return _MANY_LOOKS if many else max(_LOOKS, _ENTRIES // self.centres.size)
 
     @property
     def _squares(self) -> int:
@@ -193,8 +194,7 @@ class Law:
 
     def worst_at(self, places_km: FloatArray) -> float:
         """The worst loss at some places (k, 2) of the rectangle; no bound on anything, for a search."""
-        mean = self._mean_of(places_km, 0.0)
-        seen, _ = self._steepest.at(places_km, mean, 0.0)
+        seen, _ = self._steepest.at(places_km, self._mean_of(places_km, 0.0), 0.0)
         return float(seen.max())
 
     @cached_property
@@ -234,10 +234,10 @@ class Law:
 
     def _first(self) -> _Squares:
         parts = self._parts
-        counts = np.maximum(self._extent, 1)
-        nodes = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1).reshape(-1, 2)
-        inner = np.stack(np.meshgrid(np.arange(parts), np.arange(parts), indexing="ij"), -1)
-        inner = inner.reshape(-1, 2)
+        nodes, inner = (
+            np.indices(sides).reshape(2, -1).T
+            for sides in (np.maximum(self._extent, 1).tolist(), [parts, parts])
+        )
         return _Squares(
             np.repeat(nodes, len(inner), axis=0), np.tile(inner, (len(nodes), 1)), parts
         )
@@ -261,8 +261,7 @@ class Law:
         unsure, reach_km = np.arange(share.size), _REACH / self.cone.beta_per_km
         grows = math.exp(self.cone.beta_per_km * rho)  # Z falls at most so much in a square
         while unsure.size:
-            near = _Near(self, lattice, reach_km)
-            found, beyond = near.sums(squares.only(unsure), rho)
+            found, beyond = _Near(self, lattice, reach_km).sums(squares.only(unsure), rho)
             found[0] += self._floor
             sums[:, unsure], share[unsure] = found, beyond * grows / found[0]
             unsure = unsure[share[unsure] > _BEYOND * tolerance]
@@ -272,21 +271,31 @@ class Law:
     def _mean_everywhere(self, squares: _Squares, lattice: Lattice, rho: float) -> Mean:
         """At the squares to begin with, from all centres at once; what rounding changes counts as rest."""
         whole = WholeSums(lattice, self.weights, self.cone, self.side_km)
-        at, shift, node = _Near.nodes(self, squares, lattice)
-        column, row = node
-        sums, noise = np.empty((11, len(at))), np.empty(len(at))
-        _, first, which = np.unique(
-            squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
-        )
-        for number, (east, north) in enumerate((at - shift)[first].tolist()):
+        inner, which, (column, row) = self._by_place(squares, lattice)
+        sums, noise = np.empty((11, which.size)), np.empty(which.size)
+        for number, (east, north) in enumerate(inner.tolist()):
             members = np.flatnonzero(which == number)
             found, off = whole.at(east, north, rho)
             sums[:, members] = found[:, row[members], column[members]]
             noise[members] = off
         sums[0] = np.maximum(sums[0], 0.0) + self._floor
         sums[10] = np.maximum(sums[10], 0.0)
-        mean = self._expanded(sums / sums[0], rho, np.zeros(len(at)))
+        mean = self._expanded(sums / sums[0], rho, np.zeros(which.size))
         return mean._replace(rest=mean.rest + noise / sums[0])
+
+    def _by_place(
+        self, squares: _Squares, lattice: Lattice
+    ) -> tuple[FloatArray, IntArray, IntArray]:
+        """(m, 2): where in a cell squares lie, east and north of the centre next to them, in cells; (k,):
+        which of these places each has; (2, k): the column and the row of that centre."""
+        at = np.array(self.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
+            self._sides_km / self.side_km
+        )
+        shift = np.floor(at + 0.5).astype(np.int64)
+        _, first, which = np.unique(
+            squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
+        )
+        return (at - shift)[first], which, (squares.node + shift + lattice.rim).T
 
     def _mean_of(self, places: FloatArray, rho: float) -> Mean:
         """From all centres."""
@@ -330,14 +339,6 @@ class Law:
         total = bent + above / least + 2.0 * beta * beyond + beta * _ROUNDING
         return Mean(n_e, n_n, ee, en, nn, total)
 
-    @staticmethod
-    def _longest(mean: Mean, rho: float) -> FloatArray:
-        """|g| in the square, at most."""
-        return (
-            longest(mean.east, mean.north, mean.east_east, mean.east_north, mean.north_north, rho)
-            + mean.rest
-        )
-
     def _few_ahead(self, places: FloatArray, mean: Mean) -> BoolArray:
         """Where g is long, and leads out of the rectangle of the centres before it meets many of them."""
         g, steps = mean.length, np.full(len(places), np.inf)
@@ -345,8 +346,7 @@ class Law:
         for axis, along in enumerate((mean.east, mean.north)):
             way = np.where(along > 0.0, high[axis] - places[:, axis], places[:, axis] - low[axis])
             steps = np.minimum(steps, np.maximum(way, 0.0) / np.maximum(np.abs(along), 1e-300))
-        few = steps * g < _AHEAD * self.side_km
-        return few & (g > _LONG * self.cone.beta_per_km)
+        return (steps * g < _AHEAD * self.side_km) & (g > _LONG * self.cone.beta_per_km)
 
 
 class _Near:
@@ -369,17 +369,12 @@ class _Near:
 
         Squares at one place of their cells share the values of the kernel.
         """
-        law, lattice = self.law, self.lattice
-        at, shift, (column, row) = self.nodes(law, squares, lattice)
-        codes, first, which = np.unique(
-            squares.part @ (squares.parts, 1), return_index=True, return_inverse=True
-        )
-        inner = (at - shift)[first]
-        cells, cell = np.unique(row * lattice.columns + column, return_inverse=True)
+        inner, which, (column, row) = self.law._by_place(squares, self.lattice)
+        cells, cell = np.unique(row * self.lattice.columns + column, return_inverse=True)
         many = min(_TOGETHER, max(1, _ENTRIES // self.windows[0, 0].size))
-        together = many if 2 * which.size > codes.size * cells.size else 1
+        together = many if 2 * which.size > len(inner) * cells.size else 1
         order = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[order], np.arange(0, codes.size, together))
+        starts = np.searchsorted(which[order], np.arange(0, len(inner), together))
         sums = np.empty((11, which.size))
         for number, members in enumerate(np.split(order, starts[1:])):
             begin = number * together
@@ -387,19 +382,7 @@ class _Near:
             used, of_used = np.unique(cell[members], return_inverse=True)
             product = self._products(cells[used], terms).reshape(used.size, 11, -1)
             sums[:, members] = product[of_used, :, which[members] - begin].T
-        return sums, self.beyond[row, column] * math.exp(law.cone.beta_per_km * rho)
-
-    @staticmethod
-    def nodes(
-        law: Law, squares: _Squares, lattice: Lattice
-    ) -> tuple[FloatArray, IntArray, IntArray]:
-        """(k, 2): how far east and north of their nodes squares lie, in cells; (k, 2): that in whole cells;
-        (2, k): the column and the row of the centre next to them."""
-        at = np.array(law.centres.low) / lattice.step + (squares.part + 0.5) / squares.parts * (
-            law._sides_km / law.side_km
-        )
-        shift = np.floor(at + 0.5).astype(np.int64)
-        return at, shift, (squares.node + shift + lattice.rim).T
+        return sums, self.beyond[row, column] * math.exp(self.law.cone.beta_per_km * rho)
 
     def _terms(self, inner: FloatArray, rho: float) -> FloatArray:
         """(11·m, window) for m places in a cell."""
@@ -446,9 +429,10 @@ def _window(reach_km: float, side_km: float) -> int:
 
 def _boxes(below: FloatArray, cells: int) -> FloatArray:
     """(rows, columns): sums of weights within so many cells, from the sums below and left of each."""
-    rows, columns = below.shape[0] - 1, below.shape[1] - 1
-    south, north = _ends(rows, cells)
-    west, east = _ends(columns, cells)
+    (south, north), (west, east) = (
+        (np.maximum(at - cells, 0), np.minimum(at + cells + 1, at.size))
+        for at in (np.arange(size - 1) for size in below.shape)
+    )
     boxes: FloatArray = (
         below[np.ix_(north, east)]
         - below[np.ix_(south, east)]
@@ -456,11 +440,6 @@ def _boxes(below: FloatArray, cells: int) -> FloatArray:
         + below[np.ix_(south, west)]
     )
     return boxes
-
-
-def _ends(size: int, cells: int) -> tuple[IntArray, IntArray]:
-    at = np.arange(size)
-    return np.maximum(at - cells, 0), np.minimum(at + cells + 1, size)
 
 
 def _norm_of_third(

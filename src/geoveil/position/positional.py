@@ -22,8 +22,8 @@ from geoveil.position.position_certificate import PositionCertificate
 from geoveil.position.spread import ListedKernel, PlacesInCells, SpreadKernel, spread_kernel
 from geoveil.position.whole_law import LONGEST_TABLE, WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.space import AnyGrid, Grid, MaskedGrid, Points
-from geoveil.space.space import Space
+from geoveil.space import AnyGrid, Points, Space
+from geoveil.space.masked_grid import grid_beneath
 
 _FINE = 0.004
 """ε times the pitch of the lattice of positions, at most."""
@@ -115,16 +115,9 @@ class PositionalElastic(Mechanism):
 
     def closed_form_loss(self) -> PrivacyLoss:
         """The certificate, a little above the exact loss."""
-        east, north = origin_km(self.space) + np.array(self.certificate.worst_km)
-        return PrivacyLoss(
-            self.certificate.epsilon_per_km,
-            None,
-            None,
-            False,
-            "a bound over all positions",
-            self.slack,
-            (float(east), float(north)),
-        )
+        found, how = self.certificate, "a bound over all positions"
+        east, north = (origin_km(self.space) + np.array(found.worst_km)).tolist()
+        return PrivacyLoss(found.epsilon_per_km, None, None, False, how, self.slack, (east, north))
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -337,29 +330,23 @@ LEAST_APART_KM = 1e-3
 
 def centres_over(space: Placed, *, step: int, rim: int) -> Centres:
     """Where reports lie, ``step`` steps of the lattice making a cell: the cells, then the rim of the grid."""
+    pitch_km = space.cell_km / step
     if isinstance(space, Points):
         if rim:
             raise InvalidInput("rim must be 0 around a list of places")
-        pitch_km = space.cell_km / step
         points = np.rint(space.centres / pitch_km).astype(np.int64)
         if len(np.unique(points, axis=0)) < len(points):
             raise InvalidInput(
                 f"places must be at least {_metres(1.5 * pitch_km)} apart; merge some"
             )
         return Centres.of_places(points, pitch_km=pitch_km)
-    grid, mask = (space, None) if isinstance(space, Grid) else (space.grid, space.mask)
-    pitch_km = space.cell_km / step
-    return Centres.of_grid(
-        grid.rows, grid.columns, step=step, pitch_km=pitch_km, rim=rim, mask=mask
-    )
+    grid, mask = grid_beneath(space)
+    return Centres.of_grid(*grid.shape, step=step, pitch_km=pitch_km, rim=rim, mask=mask)
 
 
 def origin_km(space: Placed) -> FloatArray:
     """Where the centres are measured from, in the plane of the space: cell 0 of the whole grid, or 0."""
-    if isinstance(space, Points):
-        return np.zeros(2)
-    grid = space.grid if isinstance(space, MaskedGrid) else space
-    return grid.centres[0]
+    return np.zeros(2) if isinstance(space, Points) else grid_beneath(space)[0].centres[0]
 
 
 def check_steepness(space: Placed, epsilon_per_km: float) -> None:

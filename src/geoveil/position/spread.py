@@ -43,15 +43,15 @@ def layers_of(centres: Centres, across: int) -> list[Layer]:
     if lattice is None:
         raise InvalidInput("only the cells of a grid can be spread over")
     inside, shares = positions_on_a_side(across)
-    axes = []
-    for cells, low, high in zip(lattice.inner_shape[::-1], centres.low, centres.high, strict=True):
+    axes, sides = [], (lattice.within.columns, lattice.within.rows)
+    for cells, low, high in zip(sides, centres.low, centres.high, strict=True):
         middle = np.arange(cells)
         moved = np.clip(middle[:, None] + inside, low / lattice.step, high / lattice.step)
         offsets = np.round(moved - middle[:, None], 9)  # (cells, across)
         lived_in = (middle * lattice.step >= low) & (middle * lattice.step <= high)
         axes.append({at: (offsets == at) @ shares for at in np.unique(offsets[lived_in]).tolist()})
     return [
-        Layer(east, north, lattice.gather_inner(np.outer(rows, columns)))
+        Layer(east, north, lattice.within.gather(np.outer(rows, columns)))
         for north, rows in axes[1].items()
         for east, columns in axes[0].items()
     ]
@@ -72,6 +72,7 @@ class SpreadKernel(Operator):
         self.lattice = centres.lattice
         self.cell_km = self.lattice.step * centres.pitch_km
         self.cells = self.lattice.inner
+        self._sides = self.lattice.rows, self.lattice.columns
         self._shape, self._apart = self.lattice.shape, 0.0
         if self.lattice.many and cone.floor:
             self._shape = self.lattice.shape_for(cone.reach_km(_FADED) / self.cell_km)
@@ -106,13 +107,13 @@ class SpreadKernel(Operator):
         spectrum = fft.rfft(lattice.spread(theta), width, axis=-1, workers=workers)
         spectrum = fft.fft(spectrum, height, axis=-2, overwrite_x=True, workers=workers)
         laws = np.empty((*theta.shape[:-1], len(self.layers), self.cells))
-        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in lattice.inner_shape)
+        rows, columns = (slice(lattice.rim, size - lattice.rim) for size in self._sides)
         held = np.empty_like(spectrum)
         for number, own in enumerate(self._spectra):
             np.multiply(spectrum, own, out=held)
             part = fft.ifft(held, axis=-2, overwrite_x=True, workers=workers)[..., rows, :]
             law = fft.irfft(part, width, axis=-1, workers=workers)
-            laws[..., number, :] = lattice.gather_inner(law[..., columns])
+            laws[..., number, :] = lattice.within.gather(law[..., columns])
         if self._apart:
             laws += self._apart * theta.sum(axis=-1)[..., None, None]
         return laws.reshape(*theta.shape[:-1], -1)
@@ -124,7 +125,7 @@ class SpreadKernel(Operator):
         total = np.zeros((*values.shape[:-1], height, width // 2 + 1), dtype=np.complex128)
         layered = values.reshape(*values.shape[:-1], len(self.layers), self.cells)
         for number, own in enumerate(self._spectra):
-            inner = lattice.spread_inner(layered[..., number, :])
+            inner = lattice.within.spread(layered[..., number, :])
             part = fft.rfft(inner, width, axis=-1, workers=workers)
             np.conjugate(part, out=part)
             # the conjugate of the transform of the values
@@ -136,7 +137,7 @@ class SpreadKernel(Operator):
         np.conjugate(total, out=total)
         total = fft.ifft(total, axis=-2, overwrite_x=True, workers=workers)
         # Values began where the inner cells do, so that the rim before them has come out at the far end.
-        rows, columns = (np.arange(size) - lattice.rim for size in (lattice.rows, lattice.columns))
+        rows, columns = (np.arange(size) - lattice.rim for size in self._sides)
         total = total[..., rows, :] if lattice.rim else total[..., : lattice.rows, :]
         product = fft.irfft(total, width, axis=-1, workers=workers)
         found = lattice.gather(product[..., columns] if lattice.rim else product)
@@ -148,21 +149,19 @@ class SpreadKernel(Operator):
         xp, lattice, torus = backend.xp, self.lattice, Torus(backend, self._shape)
         spectra = [torus.held(own) for own in self._spectra]
         turned = [xp.conj(own) for own in spectra]
-        places = lattice.cells[:, 0] * lattice.columns + lattice.cells[:, 1]
-        spread = scattered(backend, places, lattice.rows * lattice.columns)
-        taken = backend.put_places(places)
-        inner, within = lattice.inner_shape, lattice.inner_places
-        rows, columns = (slice(lattice.rim, lattice.rim + size) for size in inner)
+        spread = scattered(backend, lattice.places, lattice.rows * lattice.columns)
+        taken = backend.put_places(lattice.places)
+        inner = lattice.within.rows, lattice.within.columns
+        rows, columns = (slice(lattice.rim, size - lattice.rim) for size in self._sides)
         # Values begin where the inner cells do, so that the rim before them comes out at the far end.
         down, right = (
             backend.put_places((np.arange(size) - lattice.rim) % padded)
-            for size, padded in zip((lattice.rows, lattice.columns), self._shape, strict=True)
+            for size, padded in zip(self._sides, self._shape, strict=True)
         )
-
         there, wide = None, None
-        if within is not None:  # cells that do not exist
-            there = backend.put_places(within)
-            wide = scattered(backend, within, inner[0] * inner[1])
+        if not lattice.within.plain:  # cells that do not exist
+            there = backend.put_places(lattice.within.places)
+            wide = scattered(backend, lattice.within.places, inner[0] * inner[1])
 
         def push(theta: Array) -> Array:
             box = (*theta.shape[:-1], lattice.rows, lattice.columns)

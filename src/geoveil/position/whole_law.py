@@ -64,19 +64,24 @@ class WholeLaw:
 
     # -- the promise ---------------------------------------------------------------------------
 
+    @property
+    def _law(self) -> Law:
+        """The law of its weights before the kernel is rounded: what is certified."""
+        return Law(self.centres, self.weights.astype(np.float64), self.cone)
+
     @cached_property
     def certificate(self) -> PositionCertificate:
         """What was shown about every two positions, from the whole-number weights."""
-        return Law(self.centres, self.weights.astype(np.float64), self.cone).certify()
+        return self._law.certify()
 
     @property
     def work(self) -> int:
         """What a device has to sum to check a promise, about; more than ``MOST_WORK`` it does not."""
-        return Law(self.centres, self.weights.astype(np.float64), self.cone).work
+        return self._law.work
 
     def estimate_per_km(self) -> float:
         """About what its certificate says, in some part of the time."""
-        return Law(self.centres, self.weights.astype(np.float64), self.cone).estimate_per_km()
+        return self._law.estimate_per_km()
 
     def around_worst_per_km(
         self, worst_km: Sequence[tuple[float, float]], within_km: float
@@ -86,8 +91,7 @@ class WholeLaw:
         steps = np.linspace(-within_km, within_km, _AROUND)
         around = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
         places = np.clip(np.concatenate([around + place for place in worst_km]), low, high)
-        law = Law(self.centres, self.weights.astype(np.float64), self.cone)
-        return law.worst_at(np.unique(places, axis=0))
+        return self._law.worst_at(np.unique(places, axis=0))
 
     @property
     def slack(self) -> float:
@@ -111,8 +115,7 @@ class WholeLaw:
         if made is not None and made.epsilon_per_km <= claim_per_km:  # shown when it was designed
             return True
         if claim_per_km not in known:
-            law = Law(self.centres, self.weights.astype(np.float64), self.cone)
-            known[claim_per_km] = law.certify(claim_per_km).epsilon_per_km <= claim_per_km
+            known[claim_per_km] = self._law.certify(claim_per_km).epsilon_per_km <= claim_per_km
         return known[claim_per_km]
 
     # -- the kernel ----------------------------------------------------------------------------
@@ -290,9 +293,8 @@ def _checked_weights(weights: npt.ArrayLike, centres: Centres) -> IntArray:
 
 def below_each(totals: IntArray, randomness: Randomness) -> IntArray:
     """A whole number exactly even in 0 … total − 1 for each total below 2⁶³, by rejection."""
-    bits = np.frexp(totals.astype(np.float64))[1].astype(
-        np.uint64
-    )  # 2^bits ≥ total, up to rounding
+    # 2^bits ≥ total, up to rounding
+    bits = np.frexp(totals.astype(np.float64))[1].astype(np.uint64)
     drawn = np.empty(totals.size, dtype=np.int64)
     left = np.arange(totals.size)
     while left.size:

@@ -179,6 +179,11 @@ AnyGrid = Grid | MaskedGrid
 """Square cells: all of a grid, or some of them."""
 
 
+def grid_beneath(space: AnyGrid) -> tuple[Grid, BoolArray | None]:
+    """The whole grid, and which of its cells exist; ``None`` for all."""
+    return (space, None) if isinstance(space, Grid) else (space.grid, space.mask)
+
+
 def base64_bytes(name: str, text: Any) -> bytes:
     """The bytes that a text in base 64 holds; every list of bytes has one text."""
     if not isinstance(text, str):
