@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.timing import Figure, best_of
 from geoveil.arrays import IntArray
 from geoveil.engine.engines import LocalEngine, usable_processes
-from geoveil.engine.tallying import tally_file
+from geoveil.engine.part_reports import tally_file
 from geoveil.mechanism import PlanarGeometric
 from geoveil.space.grid import Grid
 from geoveil.table.locations import Reading

@@ -19,7 +19,7 @@ import numpy as np
 import geoveil as gv
 from benchmarks.engines import city_mechanism, write_rows
 from benchmarks.timing import best_of, city_prior
-from geoveil.engine.tallying import tally_file
+from geoveil.engine.part_reports import tally_file
 from geoveil.store import CampaignRecord, RoundRecord, Upload, open_store
 from geoveil.table.locations import Reading
 

@@ -20,7 +20,7 @@ from threading import Event, Thread
 from benchmarks.engines import ROWS, bare_partition, city_mechanism, write_rows
 from benchmarks.timing import Figure, best_of, markdown
 from geoveil.engine.engines import usable_processes
-from geoveil.engine.tallying import tally_file
+from geoveil.engine.part_reports import tally_file
 from geoveil.table.locations import Reading
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geoveil.engine.tallying import PartCounter
+from geoveil.engine.part_reports import PartCounter
 
 
 class DiesOnce(PartCounter):

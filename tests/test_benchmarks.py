@@ -47,7 +47,7 @@ from benchmarks.timing import (
 
 from geoveil.campaign import blahut_arimoto
 from geoveil.channel.channel import Tally
-from geoveil.engine.tallying import tally_file
+from geoveil.engine.part_reports import tally_file
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism

@@ -15,7 +15,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.engine.engines import LocalEngine, file_parts
-from geoveil.engine.tallying import PartCounter, tally_file
+from geoveil.engine.part_reports import PartCounter, tally_file
 from geoveil.errors import EngineFailed, GeoveilError, InvalidFile, OutsideSpace
 from geoveil.table import delimited, indexed
 from geoveil.table.locations import Reading

@@ -27,8 +27,7 @@ from geoveil.cli.program import program
 from geoveil.engine import spark
 from geoveil.engine.engines import LocalEngine, file_parts
 from geoveil.engine.file_crowd import FileCrowd
-from geoveil.engine.obfuscating import obfuscate_file
-from geoveil.engine.tallying import PartCounter, tally_file
+from geoveil.engine.part_reports import PartCounter, obfuscate_file, tally_file
 from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, MissingExtra, OutsideSpace
 from geoveil.space.outside import OutsideCount
 from geoveil.table import delimited, indexed
@@ -321,4 +320,4 @@ def test_the_command_line_counts_on_spark(people: Path, tmp_path: Path) -> None:
 def test_answers_travel_between_versions_of_python_only_as_bytes() -> None:
     """Work is sent by reference to a function of this package, never as code."""
     sent = pickle.dumps(PartCounter(MECHANISM, "drop", None))
-    assert b"geoveil.engine.tallying" in sent
+    assert b"geoveil.engine.part_reports" in sent

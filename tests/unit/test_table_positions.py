@@ -16,7 +16,7 @@ from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.cli.program import program
 from geoveil.engine.engines import FilePart
-from geoveil.engine.tallying import PartCounter
+from geoveil.engine.part_reports import PartCounter
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, Unsupported
 from geoveil.table.locations import Reading
 from geoveil.table.reports import ReportPlaces, count_reports

@@ -20,8 +20,7 @@ from geoveil.cli.choice import (
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
-from geoveil.engine.obfuscating import obfuscate_file
-from geoveil.engine.tallying import tally_file
+from geoveil.engine.part_reports import obfuscate_file, tally_file
 from geoveil.errors import Unsupported
 from geoveil.space.outside import Outside
 from geoveil.table import locations, obfuscation, persons, tallies, trip_rows, writer

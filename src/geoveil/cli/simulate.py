@@ -25,6 +25,7 @@ from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
 from geoveil.table.locations import Reading
+from geoveil.table.obfuscation import DrawnRows
 from geoveil.table.persons import PersonLimit, Spend
 from geoveil.table.reader import PIPE
 
@@ -248,11 +249,12 @@ def _read(
         return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
 
     with reading.open(source) as reader:
-        locations = reading.locations(reader, limit=limit)
-        rows, spend = simulated_trips.chosen_rows(
-            locations, place, limit, options["seed"], lambda: progress.update(reader.fraction)
-        )
-    locations.check(count)
+        chosen = DrawnRows(
+            reading.locations(reader, limit=limit), place, lambda places: places, count, limit=limit,
+            randomness=gv.seeded(options["seed"]),
+        )  # fmt: skip
+        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
+    spend = chosen.summary().spend
     places = np.concatenate([part.places for part in rows])
     if not by_cell:
         cells = places[:, 0].astype(np.int64)

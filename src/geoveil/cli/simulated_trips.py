@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +19,9 @@ from geoveil.demo.city import simulated_city
 from geoveil.plot.pictures import save_flows
 from geoveil.position.positional import Placed
 from geoveil.space import Outside, OutsideCount
-from geoveil.table import obfuscation
 from geoveil.table.locations import Reading
-from geoveil.table.persons import PersonLimit, Reporting, Rows, Spend
+from geoveil.table.obfuscation import DrawnRows
+from geoveil.table.persons import PersonLimit, Spend
 from geoveil.trips.flows import DistrictFlows, Flows
 
 NOT_FOR_TRIPS = (
@@ -180,24 +179,14 @@ def _read(
         return np.column_stack([*ends, cells]), taken
 
     with reading.open(source) as reader:
-        table = trips.table(reader, reading, limit)
-        rows, spend = chosen_rows(
-            table, place, limit, seed, lambda: progress.update(reader.fraction)
-        )
-    table.check(counted)
+        chosen = DrawnRows(
+            trips.table(reader, reading, limit), place, lambda places: places, counted, limit=limit,
+            randomness=gv.seeded(seed),
+        )  # fmt: skip
+        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
     found = np.concatenate([part.places for part in rows])
     places, cells = found[:, :4].reshape(-1, 2, 2), found[:, 4:].astype(np.int64)
-    return TripPopulation(grid, places, cells, counted, spend)
-
-
-def chosen_rows(
-    table: obfuscation.PlaceTable, place: obfuscation.Place, limit: PersonLimit | None, seed: int,
-    advance: Callable[[], None],
-) -> tuple[list[Rows], Spend | None]:  # fmt: skip
-    """The rows that report, of each person as many as the limit lets through; what is drawn comes later."""
-    reporting = Reporting(limit, draw=lambda places: places, randomness=gv.seeded(seed))
-    placed = obfuscation.placed_rows(table, place, reporting, lambda _: advance())
-    return list(reporting.reports(placed)), reporting.spend
+    return TripPopulation(grid, places, cells, counted, chosen.summary().spend)
 
 
 def told_of_people(

@@ -22,50 +22,6 @@ from geoveil.table.reader import Section, TableReader
 Answer = TypeVar("Answer")
 
 
-class Batches(Protocol):
-    """Rows of a table as they come, and how many there were."""
-
-    def __iter__(self) -> Iterator[Locations]:
-        """Checked places, batch by batch."""
-
-    @property
-    def read(self) -> int:
-        """Rows read so far, with those left out."""
-
-    @property
-    def bad(self) -> int:
-        """Rows left out because their coordinates are not usable."""
-
-
-class Part(Protocol):
-    """Some rows of a table, that whoever works on them can open. It travels between processes."""
-
-    @property
-    def before(self) -> int:
-        """Places in the table before these, as far as they are known."""
-
-    def open(self) -> Any:
-        """A context manager that gives the :class:`Batches` of the part."""
-
-
-class Engine(Protocol):
-    """Where parts are worked on.
-
-    ``reads_files`` says whether its workers read their parts of a file themselves; otherwise every part
-    is read here and handed on.
-    """
-
-    reads_files: bool
-
-    def sums(self, work: Callable[[Any], Answer], parts: Iterable[Any]) -> Iterator[Answer]:
-        """Sums of ``work(part)``, every part in exactly one of them, whatever fails on the way.
-
-        Work and parts must be such that they can be sent to another process; answers are added by their
-        ``add``, where it pleases the engine. A ``GeoveilError`` of the work is raised here, and
-        ``EngineFailed`` where the engine itself gives up.
-        """
-
-
 @dataclass(frozen=True)
 class FilePart:
     """A section of a file, which whoever works on it opens by its name; ``None`` is all of it."""
@@ -103,6 +59,11 @@ class ReadPart:
         return iter([self.locations])
 
 
+Part = FilePart | ReadPart
+"""Some rows of a table, that whoever works on them can open; ``before`` as many places are known to come
+earlier. It travels between processes."""
+
+
 def read_parts(locations: LocationTable) -> Iterator[ReadPart]:
     """The batches of a table, read here."""
     read = bad = before = 0
@@ -119,6 +80,24 @@ def file_parts(
     first = next(sections, None)
     for section in chain([first], sections):
         yield FilePart(path, reading, section, tuple(keep))
+
+
+class Engine(Protocol):
+    """Where parts are worked on.
+
+    ``reads_files`` says whether its workers read their parts of a file themselves; otherwise every part
+    is read here and handed on.
+    """
+
+    reads_files: bool
+
+    def sums(self, work: Callable[[Any], Answer], parts: Iterable[Any]) -> Iterator[Answer]:
+        """Sums of ``work(part)``, every part in exactly one of them, whatever fails on the way.
+
+        Work and parts must be such that they can be sent to another process; answers are added by their
+        ``add``, where it pleases the engine. A ``GeoveilError`` of the work is raised here, and
+        ``EngineFailed`` where the engine itself gives up.
+        """
 
 
 def usable_processes() -> int:

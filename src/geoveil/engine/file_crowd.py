@@ -13,8 +13,8 @@ from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.simulation import Crowd
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.engine import tallying
-from geoveil.engine.engines import Engine, Part
+from geoveil.engine import part_reports
+from geoveil.engine.engines import Engine
 from geoveil.randomness import seeded_for
 from geoveil.space import MapSpace, Space, space_from_dict
 from geoveil.space.outside import Outside, OutsideCount
@@ -46,7 +46,7 @@ class Turn:
 
 
 @dataclass
-class Met(tallying.Summand):
+class Met(part_reports.Summand):
     """Where those who report are, and how often each report came under each mechanism."""
 
     cells: IntArray
@@ -58,7 +58,7 @@ class Met(tallying.Summand):
         self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
 
 
-class RoundWork:
+class RoundWork(part_reports.Work[Met]):
     """Lets those people of a part report whose turn it is; without mechanisms all are only met."""
 
     def __init__(
@@ -73,34 +73,20 @@ class RoundWork:
         self._turn, self._mechanisms = turn, list(mechanisms)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        documents = [tallying.document_bytes(each) for each in self._mechanisms]
+        mechanisms = [part_reports.Sent(each) for each in self._mechanisms]
         space = canonical_bytes(self._space.to_dict())
-        return _round_work, (space, self._rule, self._habits, self._turn, documents)
+        return _round_work, (space, self._rule, self._habits, self._turn, mechanisms)
 
     def nothing(self) -> Met:
-        """Nobody met."""
         reports = [np.zeros(each.report_count, dtype=np.int64) for each in self._mechanisms]
         return Met(OutsideCount(self._rule), np.zeros(self._space.size, dtype=np.int64), reports)
 
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[IntArray, BoolArray]:
-        """Cells, and which of the places are taken."""
         return outside.locate(self._space, batch.lat, batch.lng)
 
-    def __call__(self, part: Part) -> Met:
-        met = self.nothing()
-        met.outside.places = part.before  # so that an error names a place by its number
-        with part.open() as rows:
-            for batch in rows:
-                cells, taken = self.locate(batch, met.outside)
-                met.cells += self._counted(batch, cells, taken, met.reports)
-            met.outside.places -= part.before
-            met.read, met.bad = rows.read, rows.bad
-        return met
-
-    def _counted(
-        self, batch: Locations, cells: IntArray, taken: BoolArray, reports: list[IntArray]
-    ) -> IntArray:
-        """Draw and count the reports of a batch; where those who reported are."""
+    def take(self, batch: Locations, total: Met) -> None:
+        """Draw and count the reports of a batch, and count where those who reported are."""
+        cells, taken = self.locate(batch, total.outside)
         if self._turn is not None:
             promises = len(self._mechanisms)
             now, chosen = self._turn.reporting(self._habits, promises, batch.number, taken.size)
@@ -112,18 +98,14 @@ class RoundWork:
                     drawn = drawn_at(mechanism, batch.lat[who], batch.lng[who], source)
                 else:
                     drawn = mechanism.sample(cells[who], randomness=source)
-                reports[level] += np.bincount(drawn, minlength=reports[level].size)
-        return np.bincount(cells[taken], minlength=self._space.size)
+                total.reports[level] += np.bincount(drawn, minlength=mechanism.report_count)
+        total.cells += np.bincount(cells[taken], minlength=self._space.size)
 
 
-def _round_work(
-    space: bytes, outside: Outside, habits: Crowd, turn: Turn | None, documents: Sequence[bytes]
-) -> RoundWork:
-    mechanisms = [tallying.mechanism_from_bytes(each) for each in documents]
+def _round_work(space: bytes, *given: Any) -> RoundWork:
     found = space_from_dict(strict_json(space))
     assert isinstance(found, MapSpace)
-    channels = [each for each in mechanisms if isinstance(each, Channel)]
-    return RoundWork(found, outside, habits, turn, channels)
+    return RoundWork(found, *given)
 
 
 @dataclass
@@ -140,7 +122,7 @@ class FileCrowd:
     outside: OutsideCount
     habits: Crowd
     engine: Engine
-    advance: tallying.Advance = tallying.silent
+    advance: part_reports.Advance = part_reports.silent
 
     def counts(self, space: Space) -> IntArray:
         """How many people are in each cell, from a pass over the file."""
@@ -165,4 +147,6 @@ class FileCrowd:
             yield tallies, met.cells
 
     def _pass(self, work: RoundWork) -> Met:
-        return tallying.summed(self.engine, work, self.source, self.reading, advance=self.advance)
+        return part_reports.summed(
+            self.engine, work, self.source, self.reading, advance=self.advance
+        )

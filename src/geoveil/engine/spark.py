@@ -25,6 +25,7 @@ from geoveil import errors
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rounds import Round
 from geoveil.channel.channel import Channel, Tally
+from geoveil.engine.part_reports import PartCounter
 from geoveil.engine.spark_worker import (
     ANSWER,
     ArrowReader,
@@ -32,7 +33,6 @@ from geoveil.engine.spark_worker import (
     frame_locations,
     part_answers,
 )
-from geoveil.engine.tallying import PartCounter
 from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, Unsupported, require
 from geoveil.space.outside import Outside
 from geoveil.table.locations import BadRows, Reading, coordinate_columns

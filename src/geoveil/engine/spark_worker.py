@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from geoveil.engine.tallying import Counted, PartCounter
+from geoveil.engine.part_reports import Counted, PartCounter
 from geoveil.errors import GeoveilError
 from geoveil.table.locations import BadRows, LocationTable, Reading
 from geoveil.table.reader import BATCH_ROWS, TableReader
@@ -101,19 +100,6 @@ def frame_locations(
     return LocationTable(reader, Reading(*columns, bad_rows))
 
 
-class _ArrowPart:
-    """The rows of one partition of a DataFrame."""
-
-    before = 0
-
-    def __init__(self, locations: LocationTable) -> None:
-        self._locations = locations
-
-    def open(self) -> Any:
-        """The rows, which can be read once."""
-        return nullcontext(self._locations)
-
-
 def frame_answer(
     work: bytes, columns: tuple[str, str], bad_rows: BadRows, rows: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
@@ -126,6 +112,6 @@ def frame_answer(
     def answered() -> tuple[list[int], Counted]:
         reader = ArrowReader(f"partition {number} of the DataFrame", columns, rows)
         done: PartCounter = pickle.loads(work)
-        return [number], done(_ArrowPart(frame_locations(reader, columns, bad_rows)))
+        return [number], done.over(frame_locations(reader, columns, bad_rows))
 
     yield _answer(answered)

@@ -24,7 +24,7 @@ from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
 from geoveil.table.indexed import geometry_columns
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
-from geoveil.table.persons import LimitBy, PersonLimit, Reporting, Rows, Spend
+from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
 from geoveil.table.reports import ReportPlaces
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ class Reporter:
             return {"lat": drawn[:, 0], "lng": drawn[:, 1]}
         lat, lng = self._places.latlng
         return {"cell": drawn, "lat": lat[drawn], "lng": lng[drawn]}
+
+    def drawn(
+        self, table: PlaceTable, *, limit: PersonLimit | None = None, whole: bool = True
+    ) -> DrawnRows:
+        """Reports for the rows of a table."""
+        how: dict[str, Any] = {"limit": limit, "randomness": self.randomness, "whole": whole}
+        return DrawnRows(table, self.place, self.draw, self.outside, **how)
 
 
 def _check_draws_at_positions(mechanism: Channel) -> None:
@@ -333,6 +340,71 @@ class TableSummary:
     spend: Spend | None
 
 
+class DrawnRows:
+    """The rows of a table that are reported on, with their reports, batch by batch; ``outside`` counts.
+
+    ``place`` says what is reported on and which rows are taken, ``draw`` draws for those within the limit a
+    person. ``whole=False`` is for a section of a table, which may be without a place on the map.
+    """
+
+    def __init__(
+        self,
+        table: PlaceTable,
+        place: Place,
+        draw: Draw,
+        outside: OutsideCount,
+        *,
+        limit: PersonLimit | None = None,
+        randomness: Randomness = SYSTEM,
+        whole: bool = True,
+    ) -> None:
+        self._table, self._place, self._outside, self._whole = table, place, outside, whole
+        self._reporting = Reporting(limit, draw=draw, randomness=randomness)
+        self._reports = 0
+
+    def rows(
+        self,
+        advance: Callable[[int], None] = lambda rows: None,
+        begin: Callable[[int], None] = lambda number: None,
+    ) -> Iterator[Rows]:
+        """The rows with reports in the place of their places; a table without a usable one is refused.
+
+        ``begin(number)`` is called with the number of each batch before it is drawn for, ``advance(rows)``
+        after it, for progress.
+        """
+        for rows in self._reporting.reports(self._placed(advance, begin)):
+            self._reports += rows.numbers.size
+            yield rows
+        if self._whole:
+            self._table.check(self._outside)
+
+    def _placed(
+        self, advance: Callable[[int], None], begin: Callable[[int], None]
+    ) -> Iterator[Rows]:
+        """The rows that are taken: cells or degrees, and persons."""
+        import pyarrow as pa
+
+        first = 0
+        for part in self._table:
+            places, taken = self._place(*part.ends)
+            numbers = np.arange(first, first + taken.size)
+            first += taken.size
+            kept = pa.Table.from_batches([part.kept]) if self._table.keep else None
+            persons = None
+            if part.persons is not None:
+                names, which = part.persons
+                persons = self._reporting.number(names)[which]
+            begin(part.number)
+            if taken.any():
+                yield Rows(places, numbers, persons, kept).take(taken)
+            advance(self._table.read)
+
+    def summary(self) -> TableSummary:
+        """What happened to the rows, once all were drawn for."""
+        read, bad, spend = self._table.read, self._table.bad, self._reporting.spend
+        return TableSummary(read, self._reports, bad, self._outside, spend)
+
+
 def obfuscate_table(
     locations: PlaceTable,
     reporter: Reporter,
@@ -346,34 +418,24 @@ def obfuscate_table(
     """Read, report and write one batch after another; memory for one batch (and for the persons).
 
     ``create(schema)`` opens the table to write, as a context manager that keeps what was written
-    only when nothing failed. ``limit`` bounds the reports a person. With a ``seed`` every batch is drawn
-    from a source of its own, unless persons are told apart. ``whole=False`` is for a section of a table,
-    which may be without a place on the map: then nothing is written. ``advance(rows)`` is called
-    after each batch, for progress.
+    only when nothing failed; it is not called where there is nothing to write. With a ``seed`` every batch
+    is drawn from a source of its own, unless persons are told apart.
     """
     check_kept(locations.keep, reporter.column_names)
-    randomness = SYSTEM if seed is None else seeded(seed)
-    reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-    reporter.randomness = randomness
+    reporter.randomness = SYSTEM if seed is None else seeded(seed)
 
     def begin(number: int) -> None:
         if seed is not None and limit is None:
             reporter.randomness = seeded_for(seed, number)
 
-    placed = placed_rows(locations, reporter.place, reporting, advance, begin)
-    batches = (_written(reporter, rows) for rows in reporting.reports(placed) if rows.numbers.size)
+    drawn = reporter.drawn(locations, limit=limit, whole=whole)
+    batches = (_written(reporter, rows) for rows in drawn.rows(advance, begin) if rows.numbers.size)
     first = next(batches, None)
-    if first is None and whole:
-        locations.check(reporter.outside)
-    reports = 0
     if first is not None:
         with create(first.schema) as table:
             for batch in chain([first], batches):
                 table.write(batch)
-                reports += batch.num_rows
-            if whole:
-                locations.check(reporter.outside)
-    return TableSummary(locations.read, reports, locations.bad, reporter.outside, reporting.spend)
+    return drawn.summary()
 
 
 def _written(reporter: Reporter, rows: Rows) -> pa.RecordBatch:
@@ -385,32 +447,3 @@ def _written(reporter: Reporter, rows: Rows) -> pa.RecordBatch:
         kept = rows.kept.combine_chunks()
         columns |= {name: kept.column(name).combine_chunks() for name in kept.column_names}
     return pa.RecordBatch.from_pydict(columns)
-
-
-def placed_rows(
-    locations: PlaceTable,
-    place: Place,
-    reporting: Reporting,
-    advance: Callable[[int], None] = lambda rows: None,
-    begin: Callable[[int], None] = lambda number: None,
-) -> Iterator[Rows]:
-    """The rows of a table that ``place`` takes, batch by batch: cells or degrees, and persons.
-
-    ``begin(number)`` is called with the number of each batch before its rows are handed out.
-    """
-    import pyarrow as pa
-
-    first = 0
-    for part in locations:
-        places, taken = place(*part.ends)
-        numbers = np.arange(first, first + taken.size)
-        first += taken.size
-        kept = pa.Table.from_batches([part.kept]) if locations.keep else None
-        persons = None
-        if part.persons is not None:
-            names, which = part.persons
-            persons = reporting.number(names)[which]
-        begin(part.number)
-        if taken.any():
-            yield Rows(places, numbers, persons, kept).take(taken)
-        advance(locations.read)

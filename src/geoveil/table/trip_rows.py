@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from geoveil.arrays import BoolArray, FloatArray, IntArray, positive
+from geoveil.arrays import BoolArray, FloatArray, positive
 from geoveil.channel.channel import Channel
 from geoveil.document.saved import AnyMechanism
 from geoveil.errors import InvalidFile, Unsupported
@@ -17,7 +17,7 @@ from geoveil.randomness import SYSTEM, Randomness
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.table import locations, obfuscation
 from geoveil.table.locations import Locations, LocationTable, Reading
-from geoveil.table.persons import PersonLimit, Reporting
+from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
 from geoveil.table.reports import Advance, reported
 from geoveil.trips.pairs import TripTally
@@ -184,7 +184,7 @@ class TripReporter(obfuscation.Reporter):
 
 def tally_trips(
     trips: obfuscation.PlaceTable,
-    mechanism: AnyMechanism,
+    mechanism: Channel,
     *,
     outside: Outside = "drop",
     limit: PersonLimit | None = None,
@@ -193,17 +193,10 @@ def tally_trips(
 ) -> tuple[TripTally, obfuscation.TableSummary]:
     """One noisy pair for each trip of a file, counted at once; the reports are not kept."""
     reporter = TripReporter(mechanism, outside=outside, randomness=randomness)
-    reporting = Reporting(limit, draw=reporter.draw, randomness=randomness)
-    counted = _PairCounts(reporter.mechanism)
-    placed = obfuscation.placed_rows(trips, reporter.place, reporting, advance)
-    for rows in reporting.reports(placed):
-        counted.add(rows.places)
-    trips.check(reporter.outside)
-    tally = counted.tally()
-    summary = obfuscation.TableSummary(
-        trips.read, tally.total, trips.bad, reporter.outside, reporting.spend
-    )
-    return tally, summary
+    drawn, counted = reporter.drawn(trips, limit=limit), TripTally(mechanism, [], [])
+    for rows in drawn.rows(advance):
+        counted += TripTally(mechanism, *rows.places.T)
+    return counted, drawn.summary()
 
 
 def count_trip_reports(
@@ -213,28 +206,12 @@ def count_trip_reports(
 
     Cost: one pass, memory for one batch and the pairs seen.
     """
-    outside, counted, rows = OutsideCount("clamp", what="trips"), _PairCounts(channel), 0
-    ends = ("cell", f"{END_PREFIX}cell")
+    outside, ends = OutsideCount("clamp", what="trips"), ("cell", f"{END_PREFIX}cell")
+    counted: TripTally | None = None
     for pairs, _ in reported(reader, channel, reading, outside, ends=ends):
-        counted.add(pairs)
-        rows += len(pairs)
-        advance(rows)
-    if not rows:
+        more = TripTally(channel, *pairs.T)
+        counted = more if counted is None else counted + more
+        advance(counted.total)
+    if counted is None or not counted.total:
         raise InvalidFile(f"{reader.name} must have at least one trip; it has none")
-    return counted.tally(), outside
-
-
-class _PairCounts:
-    """Counts of pairs that come in batches; memory for the different ones."""
-
-    def __init__(self, mechanism: AnyMechanism) -> None:
-        assert isinstance(mechanism, Channel)
-        self._mechanism = mechanism
-        self._tally: TripTally | None = None
-
-    def add(self, pairs: IntArray) -> None:
-        more = TripTally(self._mechanism, pairs[:, 0], pairs[:, 1])
-        self._tally = more if self._tally is None else self._tally + more
-
-    def tally(self) -> TripTally:
-        return TripTally(self._mechanism, [], []) if self._tally is None else self._tally
+    return counted, outside
