@@ -96,7 +96,6 @@ def command(
 
 # --- What is handed to the dashboard, in the part of the address that no browser sends to a server
 
-
 _MOST = 65_535
 
 

@@ -137,16 +137,8 @@ def _tell_optimum(
     if solved.gap > gap and solved.stretch == 1:
         console.warn(f"the gap is {solved.gap:.2g}, stopped because {solved.stopped}")
     unit = "km²" if loss == "squared-distance" else "km"
-    shown = (
-        "expected_loss",
-        "lower_bound",
-        "gap",
-        "extra_loss",
-        "steps",
-        "pairs",
-        "stretch",
-        "stopped",
-    )
+    shown = ("expected_loss", "lower_bound", "gap", "extra_loss", "steps", "pairs", "stretch",
+             "stopped")  # fmt: skip
     values = {
         **{name: getattr(solved, name) for name in shown},
         "certified_epsilon_per_km": best.certificate.epsilon_per_km,

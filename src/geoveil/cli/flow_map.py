@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 import geoveil as gv
-from geoveil.arrays import FloatArray, IntArray
+from geoveil.arrays import FloatArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
 from geoveil.cli.estimate_inputs import mechanism_of
@@ -17,7 +17,7 @@ from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.regions import named_members
 from geoveil.plot.pictures import FlowPicture, save_flows
-from geoveil.space import AnyGrid, MapSpace, MaskedGrid
+from geoveil.space import AnyGrid, MapSpace
 from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.reader import PIPE, Source, format_of
@@ -47,7 +47,11 @@ class Districts:
         if not isinstance(space, AnyGrid):
             members = np.eye(space.size)
             return cls(tuple(map(str, range(space.size))), members, f"places of {space!r}")
-        number = blocks(space, side) if isinstance(space, gv.Grid) else _blocks_of(space, side)
+        if isinstance(space, gv.Grid):
+            number = blocks(space, side)
+        else:  # blocks without a cell of the city are left out of the numbers
+            there = blocks(space.grid, side)[space.cells]
+            number = np.asarray(np.unique(there, return_inverse=True)[1])
         size = int(number.max()) + 1
         what = "cells" if side == 1 else f"blocks of {side} × {side} cells"
         return cls(tuple(map(str, range(size))), np.eye(size)[number], what)
@@ -71,11 +75,6 @@ class Districts:
             return np.stack(space.plane.to_latlng(self.middles_km(space)), axis=1)
         except GeoveilError:
             return None
-
-
-def _blocks_of(city: MaskedGrid, side: int) -> IntArray:
-    """The block of every cell, those without a cell left out of the numbers."""
-    return np.asarray(np.unique(blocks(city.grid, side)[city.cells], return_inverse=True)[1])
 
 
 @click.command()

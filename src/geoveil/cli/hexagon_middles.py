@@ -47,21 +47,13 @@ def command(limits: str, resolution: int, output: str, machine: bool) -> None:
     lat, lng = hexagons.centres_latlng()
     south, west, north, east = Box.around(lat=lat, lng=lng)
     scale = 10.0**_DECIMALS
-    box = [
-        math.floor(south * scale) / scale,
-        math.floor(west * scale) / scale,
-        math.ceil(north * scale) / scale,
-        math.ceil(east * scale) / scale,
-    ]
-    values = {
-        "written": output,
-        "hexagons": hexagons.size,
-        "area_km2": hexagons.cell_km**2,
-        "box": box,
-    }
+    box = [math.floor(edge * scale) / scale for edge in (south, west)]
+    box += [math.ceil(edge * scale) / scale for edge in (north, east)]
+    area = hexagons.cell_km**2
+    values = {"written": output, "hexagons": hexagons.size, "area_km2": area, "box": box}
     lines = {
         "written": output,
-        "hexagons": f"{hexagons.size:,} of {hexagons.cell_km**2:.3g} km² on average",
+        "hexagons": f"{hexagons.size:,} of {area:.3g} km² on average",
         "box": ", ".join(map(str, box)),
     }
     console.result(values, lines)

@@ -22,9 +22,9 @@ from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.engine.part_reports import obfuscate_file, tally_file
 from geoveil.errors import Unsupported
-from geoveil.space.outside import Outside
-from geoveil.table import locations, obfuscation, persons, tallies, trip_rows, writer
-from geoveil.table.reader import PIPE, TableReader, format_of
+from geoveil.table import obfuscation, persons, tallies, trip_rows, writer
+from geoveil.table.reader import PIPE, format_of
+from geoveil.trips.pairs import TripTally
 
 _ON_THE_MAP = (
     "that somebody who is reported on was on it no promise covers; --outside clamp draws for "
@@ -36,50 +36,28 @@ _ON_THE_MAP = (
 class Request:
     """A file of true places, the mechanism that answers them, and where the answers go."""
 
-    source: str
+    rows: shared.RowFile
     output: str
     choice: MechanismChoice
-    area: shared.Area
-    outside: Outside
-    reading: locations.Reading
-    limit: persons.PersonLimit | None
-    trips: shared.TripChoice | None
-    where: shared.EngineChoice
     seed: int | None
 
     @classmethod
-    def of(cls, **given: Any) -> Request:
-        """From the options; where rows are trips, both their ends are read."""
-        trips: shared.TripChoice | None = given["trips"]
-        if trips is not None:
-            given["reading"] = trips.read_by(given["reading"])
-        return cls(**given)
-
-    def table(self, reader: TableReader, keep: tuple[str, ...] = ()) -> obfuscation.PlaceTable:
-        """The rows of the open file: places, or trips."""
-        if self.trips is None:
-            return self.reading.locations(reader, keep=keep, limit=self.limit)
-        return self.trips.table(reader, self.reading, self.limit, keep)
-
-    def reporter(self, mechanism: AnyMechanism) -> obfuscation.Reporter:
-        """What turns the rows into reports."""
-        kind = obfuscation.Reporter if self.trips is None else trip_rows.TripReporter
-        return kind(mechanism, outside=self.outside)
+    def of(cls, source: str, **given: Any) -> Request:
+        """From the options."""
+        return cls(shared.RowFile.taken(source, given), **given)
 
     def check(self) -> None:
         """Refuse names that cannot be, before anything is read."""
-        needs_this_process = {"--person": self.limit is not None, "--trips": self.trips is not None}
-        self.where.check(
-            self.source, *(name for name, given in needs_this_process.items() if given)
-        )
-        format_of(self.source, self.reading.format)
-        format_of(self.output, self.reading.format, writing=True)
-        writer.check_target(self.output, self.source, *[self.choice.name] * self.choice.is_document)
-        if not self.area.given and self.choice.needs_box and self.source == PIPE:
+        rows, needs_box = self.rows, self.choice.needs_box
+        rows.check_engine()
+        format_of(rows.source, rows.reading.format)
+        format_of(self.output, rows.reading.format, writing=True)
+        writer.check_target(self.output, rows.source, *[self.choice.name] * self.choice.is_document)
+        if not rows.area.given and needs_box and rows.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
-        if not self.area.given and self.choice.needs_box and self.where.is_dataset(self.source):
+        if not rows.area.given and needs_box and rows.where.is_dataset(rows.source):
             raise click.UsageError("--box must be given for a folder or an address")
-        if self.area.given and not self.choice.needs_box:
+        if rows.area.given and not needs_box:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
             )
@@ -90,32 +68,27 @@ class Request:
         """The tally of a folder of files or an address, which Spark reads as a DataFrame."""
         from geoveil.engine.spark import dataset_frame, tally_frame
 
-        frame, reading = dataset_frame(engine.session, self.source, self.reading), self.reading
+        rows, reading = self.rows, self.rows.reading
         return tally_frame(
-            frame,
-            mechanism,
-            lat=reading.lat,
-            lng=reading.lng,
-            outside=self.outside,
-            bad_rows=reading.bad_rows,
-            seed=self.seed,
-        )
+            dataset_frame(engine.session, rows.source, reading), mechanism, lat=reading.lat,
+            lng=reading.lng, outside=rows.outside, bad_rows=reading.bad_rows, seed=self.seed,
+        )  # fmt: skip
 
     def build(self, console: Console, progress: ProgressBar) -> AnyMechanism:
         """The mechanism asked for, on a grid over the box asked for or over that of the data."""
         if not self.choice.needs_box:
             return self.choice.build(None)
-        box = self.area.box
-        if not self.area.given:
+        rows, box = self.rows, self.rows.area.box
+        if not rows.area.given:
             progress.stage("finding the box")
-            box = tuple(self.reading.box(self.source, limit=self.limit, advance=progress.update))
+            box = tuple(rows.reading.box(rows.source, limit=rows.limit, advance=progress.update))
             edges = ",".join(f"{edge:g}" for edge in box)
             console.note(
                 f"the box {edges} is taken from the data: it says that somebody is within 0.01 "
                 "degrees of each edge, which no promise covers; give --box to avoid it"
             )
             progress.stage("building the mechanism")
-        return self.choice.build(self.area.grid(box))
+        return self.choice.build(rows.area.grid(box))
 
     def tell(
         self, console: Console, summary: obfuscation.TableSummary, mechanism: AnyMechanism, reports: str,
@@ -126,12 +99,13 @@ class Request:
         ``reports`` is the machines' name of the number of reports; lines go before and after the rest.
         """
         console.warn_of_outside(summary.outside)
-        bad, spend, who, trips = summary.bad_rows_dropped, summary.spend, "", self.trips is not None
+        bad, spend, who = summary.bad_rows_dropped, summary.spend, ""
+        trips, limit = self.rows.trips is not None, self.rows.limit
         largest, cost = None if spend is None else spend.largest, mechanism.guarantee
         if trips and cost is not None:
             cost = cost * 2
         if isinstance(mechanism, gv.Channel) and mechanism.told_apart is None:
-            who = "" if self.outside == "clamp" else "both on the map"
+            who = "" if self.rows.outside == "clamp" else "both on the map"
         values = {
             "output": self.output,
             "rows_read": summary.rows_read,
@@ -155,8 +129,8 @@ class Request:
             ),
             "map": who and _ON_THE_MAP,
         }
-        if spend is not None and self.limit is not None:
-            lines["persons"] = persons_in_words(spend, self.limit, cost)
+        if spend is not None and limit is not None:
+            lines["persons"] = persons_in_words(spend, limit, cost)
         console.result(values, lines | last)
 
 
@@ -166,12 +140,7 @@ def _request_options(output: str, names: Iterable[str]) -> shared.Decorator:
         click.argument("source", metavar="IN"),
         shared.output_option(output),
         mechanism_options(names),
-        shared.space_options,
-        shared.outside_option,
-        shared.location_options,
-        shared.person_options,
-        shared.trip_options,
-        shared.engine_options,
+        shared.row_options,
     )
 
 
@@ -199,18 +168,16 @@ def command(
     """
     request = Request.of(**given)
     request.check()
-    source, output, reading, limit = request.source, request.output, request.reading, request.limit
-    if request.where.engine != "local":
-        request.where.check(source, *["--exact"] * exact)
-        request.where.check_file(source)
+    rows, source, output = request.rows, request.rows.source, request.output
+    if rows.where.engine != "local":
+        rows.where.check(source, *["--exact"] * exact)
+        rows.where.check_file(source)
         if output == PIPE:
             raise click.UsageError("--engine spark must write a file, not a pipe")
     if save_mechanism is not None:
         writer.check_target(save_mechanism, source, output)
     console = Console(machine=machine, output=output)
-    console.randomness(
-        request.seed
-    )  # for its warning: each batch is drawn from a source of its own
+    console.randomness(request.seed)  # for its warning: each batch has a source of its own
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         progress.stage("obfuscating")
@@ -218,30 +185,29 @@ def command(
         if exact and isinstance(built, gv.Channel) and built.told_apart is not None:
             sampler = gv.ExactTable(built)  # those between positions are drawn from integers anyway
         document = mechanism_to_dict(built)
-        if request.where.engine != "local":
-            with request.where.open(None, source) as engine:
+        if rows.where.engine != "local":
+            with rows.where.open(None, source) as engine:
                 summary = obfuscate_file(
-                    source, reading, built, output, engine, keep=keep, outside=request.outside,
+                    source, rows.reading, built, output, engine, keep=keep, outside=rows.outside,
                     seed=request.seed,
                     advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
                 )  # fmt: skip
         else:
-            with reading.open(source) as reader:
+            kind = obfuscation.Reporter if rows.trips is None else trip_rows.TripReporter
+            with rows.reading.open(source) as reader:
                 summary = obfuscation.obfuscate_table(
-                    request.table(reader, keep),
-                    request.reporter(sampler),
+                    rows.table(reader, keep), kind(sampler, outside=rows.outside),
                     lambda schema: writer.create_table(
-                        output, schema, format=reading.format, document=document
+                        output, schema, format=rows.reading.format, document=document
                     ),
-                    limit=limit,
-                    seed=request.seed,
-                    advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
+                    limit=rows.limit, seed=request.seed,
+                    advance=lambda read: progress.update(reader.fraction, f"{read:,} rows"),
                 )  # fmt: skip
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
-    rows = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
-    last, what = {"saved": save_mechanism}, "reports" if request.trips is None else "trips"
-    request.tell(console, summary, built, f"{what}_written", {what: rows}, last)
+    told = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
+    last, what = {"saved": save_mechanism}, "reports" if rows.trips is None else "trips"
+    request.tell(console, summary, built, f"{what}_written", {what: told}, last)
 
 
 @click.command()
@@ -263,68 +229,63 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
     geoveil tally checkins.csv -o tally.json --epsilon-per-km 2 --box 48.82,2.28,48.88,2.40
     """
     request = Request.of(**given)
-    source, output, reading, limit = request.source, request.output, request.reading, request.limit
-    if limit is not None and (processes or 1) > 1:
+    rows, output = request.rows, request.output
+    if rows.limit is not None and (processes or 1) > 1:
         raise click.UsageError(
             "--processes must be 1 with --person: the rows of a person may lie anywhere in the file"
         )
-    if request.trips is not None and (processes or 1) > 1:
+    if rows.trips is not None and (processes or 1) > 1:
         raise click.UsageError("--processes must be 1 with --trips")
     if output != PIPE and not output.lower().endswith((".json", ".json.gz")):
         raise click.UsageError(f"output ({output}) must end in .json")
     request.check()
     console = Console(machine=machine, output=output)
     randomness = console.randomness(request.seed)  # of trips, and for its warning
+    counted: gv.Tally | TripTally
     with console.progress("building the mechanism") as progress:
         built = request.build(console, progress)
         if not isinstance(built, gv.Channel):
             raise Unsupported(f"{built!r} reports points, not cells; use planar-laplace to count")
         progress.stage("counting")
-        if request.trips is not None:
-            _tally_trips(request, built, randomness, console, progress)
-            return
-        with request.where.open(processes, source) as engine:
-            if request.where.is_dataset(source):
-                counted, summary = request.tally_dataset(engine, built)
-            else:
-                counted, summary = tally_file(
-                    source,
-                    reading,
-                    built,
-                    outside=request.outside,
-                    limit=limit,
-                    seed=request.seed,
-                    engine=engine,
-                    advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
-                )
+        if rows.trips is not None:
+            with rows.reading.open(rows.source) as reader:
+                counted, summary = trip_rows.tally_trips(
+                    rows.table(reader), built, outside=rows.outside, limit=rows.limit,
+                    randomness=randomness,
+                    advance=lambda read: progress.update(reader.fraction, f"{read:,} rows"),
+                )  # fmt: skip
+        else:
+            counted, summary = _tally_places(request, processes, built, progress)
         tallies.save_tally(counted, output)
-    rows = f"{counted.total:,} reports from {summary.rows_read:,} rows, in {in_words(output)}"
-    named = counted.counts[: built.space.size]
+    what = "reports" if rows.trips is None else "trips"
+    told = f"{counted.total:,} {what} from {summary.rows_read:,} rows, in {in_words(output)}"
+    first = {"counted": told, "seen": _seen(counted)}
+    request.tell(console, summary, built, f"{what}_counted", first, {})
+
+
+def _tally_places(
+    request: Request, processes: int | None, mechanism: gv.Channel, progress: ProgressBar
+) -> tuple[gv.Tally, obfuscation.TableSummary]:
+    rows = request.rows
+    with rows.where.open(processes, rows.source) as engine:
+        if rows.where.is_dataset(rows.source):
+            return request.tally_dataset(engine, mechanism)
+        return tally_file(
+            rows.source, rows.reading, mechanism, outside=rows.outside, limit=rows.limit,
+            seed=request.seed, engine=engine,
+            advance=lambda share, read: progress.update(share, f"{read:,} rows"),
+        )  # fmt: skip
+
+
+def _seen(counted: gv.Tally | TripTally) -> str:
+    """How much of what can be reported was reported."""
+    if not isinstance(counted, gv.Tally):
+        return f"{len(counted.pairs):,} different pairs"
+    named = counted.counts[: counted.space.size]
     cells = f"{int((named > 0).sum()):,} of {named.size:,} cells were reported"
     if counted.counts.size > named.size:
         cells += f", and {counted.total - int(named.sum()):,} reports name a place beside the map"
-    first = {"counted": rows, "seen": cells}
-    request.tell(console, summary, built, "reports_counted", first, {})
-
-
-def _tally_trips(
-    request: Request, mechanism: gv.Channel, randomness: gv.Randomness, console: Console,
-    progress: ProgressBar,
-) -> None:  # fmt: skip
-    """The same for trips: pairs of reports are counted."""
-    with request.reading.open(request.source) as reader:
-        counted, summary = trip_rows.tally_trips(
-            request.table(reader),
-            mechanism,
-            outside=request.outside,
-            limit=request.limit,
-            randomness=randomness,
-            advance=lambda rows: progress.update(reader.fraction, f"{rows:,} rows"),
-        )
-    tallies.save_tally(counted, request.output)
-    rows = f"{counted.total:,} trips from {summary.rows_read:,} rows, in {in_words(request.output)}"
-    first = {"counted": rows, "seen": f"{len(counted.pairs):,} different pairs"}
-    request.tell(console, summary, mechanism, "trips_counted", first, {})
+    return cells
 
 
 def spend_values(

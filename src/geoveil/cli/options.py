@@ -19,7 +19,7 @@ import click
 from geoveil.engine.engines import Engine, LocalEngine, usable_for
 from geoveil.plot.maps import picture_kind
 from geoveil.position.positional import Placed
-from geoveil.space import Grid, Hexagons
+from geoveil.space import Grid, Hexagons, Outside
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
@@ -152,32 +152,6 @@ class TripChoice:
                 "are trips already"
             )
         return cls(TripEnd(to_lat, to_lng), consecutive_hours, time) if trips else None
-
-    def read_by(self, reading: Reading) -> Reading:
-        """How the file is read: where rows are trips, with both their ends."""
-        return reading if self.consecutive_hours is not None else replace(reading, to=self.end)
-
-    def table(
-        self, reader: TableReader, reading: Reading, limit: PersonLimit | None,
-        keep: Sequence[str] = (),
-    ) -> PlaceTable:  # fmt: skip
-        """The trips of an open file."""
-        if self.consecutive_hours is None:
-            return reading.locations(reader, keep=keep, limit=limit)
-        if limit is None:
-            raise click.UsageError(
-                "--consecutive-hours must come with --person COLUMN: a trip is between two visits of one "
-                "person"
-            )
-        if keep:
-            raise click.UsageError("--keep must not go with --consecutive-hours: trips are no rows")
-        return ConsecutiveTrips(
-            reader,
-            reading,
-            person=limit.column,
-            within_hours=self.consecutive_hours,
-            time=self.time,
-        )
 
 
 def person_limit(
@@ -321,6 +295,72 @@ person_options = together(
     name="limit", make=person_limit,
 )  # fmt: skip
 """``--person``, ``--per-person`` and ``--limit-by``: how many reports there are about a person."""
+
+row_options = together(
+    space_options, outside_option, location_options, person_options, trip_options, engine_options
+)
+"""What a :class:`RowFile` is made of."""
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of true places or trips: how it is read, whom it is about, its map, and who works on it."""
+
+    source: str
+    """Empty where there is no file."""
+    area: Area
+    outside: Outside
+    reading: Reading
+    limit: PersonLimit | None
+    trips: TripChoice | None
+    where: EngineChoice
+
+    @classmethod
+    def taken(cls, source: str | None, options: dict[str, Any]) -> RowFile:
+        """From the values of ``row_options``, which are taken out of the others."""
+        names = ("area", "outside", "reading", "limit", "trips", "where")
+        own = {name: options.pop(name) for name in names}
+        trips: TripChoice | None = own["trips"]
+        if trips is not None and trips.consecutive_hours is None:
+            own["reading"] = replace(own["reading"], to=trips.end)
+        return cls(source or "", **own)
+
+    def check_engine(self) -> None:
+        """Refuse an engine that cannot do what is asked for."""
+        needs_this_process = {
+            "a simulated city": not self.source,
+            "--person": self.limit is not None,
+            "--trips": self.trips is not None,
+        }
+        self.where.check(
+            self.source, *(name for name, given in needs_this_process.items() if given)
+        )
+
+    def grid(self) -> Placed:
+        """The cells of the area that was given, else of the box around the data."""
+        return self.area.grid(
+            None if self.area.given else self.reading.box(self.source, limit=self.limit)
+        )
+
+    def table(self, reader: TableReader, keep: Sequence[str] = ()) -> PlaceTable:
+        """The rows of the open file: places, or trips."""
+        if self.trips is None or self.trips.consecutive_hours is None:
+            return self.reading.locations(reader, keep=keep, limit=self.limit)
+        if self.limit is None:
+            raise click.UsageError(
+                "--consecutive-hours must come with --person COLUMN: a trip is between two visits of one "
+                "person"
+            )
+        if keep:
+            raise click.UsageError("--keep must not go with --consecutive-hours: trips are no rows")
+        return ConsecutiveTrips(
+            reader,
+            self.reading,
+            person=self.limit.column,
+            within_hours=self.trips.consecutive_hours,
+            time=self.trips.time,
+        )
+
 
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), help="For simulations only: noise that can be repeated."

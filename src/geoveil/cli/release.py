@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,10 +16,16 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
-from geoveil.cli.noisy_counts import NoisyTable, noisy_table
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge
+from geoveil.measure.distance import mean_distance_km
 from geoveil.plot import curves
-from geoveil.release import CurvePoint, GeometricCounting, MergedPlaces, SimpleCounting
+from geoveil.release import (
+    CurvePoint,
+    GeometricCounting,
+    MergedPlaces,
+    SimpleCounting,
+    comparator_leakage,
+)
 from geoveil.release.counts import checked_counts
 from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
@@ -135,6 +142,109 @@ class Published:
         return f"at most {personal.max():.3g} bits, mean {personal.mean():.3g}; most: {most}"
 
 
+# --- ``--epsilon``: geometric noise on every count, for tables of any size
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The release that leaks least at the same worst case, and geometric noise under the same prior.
+
+    Numbers are ``None`` where they are out of reach, and ``problem`` says why.
+    """
+
+    least_bits: float | None = None
+    least_distortion: float | None = None
+    geometric_bits: float | None = None
+    geometric_distortion: float | None = None
+    problem: str = ""
+
+    def sentence(self) -> str:
+        """Both beside each other, in words."""
+        if self.least_bits is None or self.least_distortion is None:
+            return f"the release that leaks least is out of reach: {self.problem}"
+        said = (
+            "at the same worst case the release that leaks least (--multiplier) tells "
+            f"{self.least_bits:.4g} bits and is {self.least_distortion:.4g} people off on average"
+        )
+        if self.geometric_bits is None or self.geometric_distortion is None:
+            return f"{said}; what this one tells on average is out of reach"
+        off = f"{self.geometric_distortion:.4g} off"
+        return f"{said}; this one tells {self.geometric_bits:.4g} bits and is {off}"
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """A table with geometric noise that was drawn, and all there is to say about it."""
+
+    table: count_table.CountTable
+    release: gv.GeometricRelease
+    released: IntArray
+    beside: Beside | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        table, release = self.table, self.release
+        people = self.released.sum(axis=1).tolist()
+        return {
+            "people": dict(zip(table.timestamps, people, strict=True)),
+            "places": list(table.places),
+            "timestamps": list(table.timestamps),
+            "epsilon": release.epsilon,
+            "mean_noise": release.mean_noise,
+            "beside": None if self.beside is None else vars(self.beside),
+            "released": dict(zip(table.timestamps, self.released.tolist(), strict=True)),
+        }
+
+    def lines(self, output: str | None) -> dict[str, str | None]:
+        """For people."""
+        sums = self.released.sum(axis=1)  # people at each timestamp
+        few, most = int(sums.min()), int(sums.max())
+        people = f"{most:,}" if few == most else f"{few:,} to {most:,}"
+        moments = len(self.table.timestamps)
+        at = f" at {moments} timestamps" if moments > 1 else ""
+        return {
+            "released": f"{people} people over {len(self.table.places):,} places{at}, in {in_words(output)}",
+            "noise": f"moves each count by {self.release.mean_noise:.3g} people on average, before the "
+            "counts are made to sum up again",
+            "worst case": self.release.sentence(),
+            "not hidden": "how many people there are at each timestamp, and whether somebody is among them",
+            "least leakage": None if self.beside is None else self.beside.sentence(),
+        }
+
+
+def _least_leakage(
+    release: gv.GeometricRelease, table: count_table.CountTable, prior: FloatArray
+) -> Beside:
+    """What the least leakage and geometric noise come to under a prior, at the same worst case."""
+    sums = table.counts.sum(axis=1)
+    if np.ptp(sums) > 0:
+        return Beside(problem="it needs the same number of people at every timestamp")
+    moments = release.timestamps
+    try:
+        least = gv.CountRelease(
+            people=round(float(sums[0])),
+            prior=prior,
+            timestamps=moments,
+            multiplier=release.epsilon / (2 * math.sqrt(2) * moments),
+        )
+    except (TooLarge, InvalidInput) as problem:
+        return Beside(problem=str(problem))
+    bits, distortion = least.leakage_bits, least.distortion
+    try:
+        told = off = 0.0
+        for design in least.designs:
+            law = design.law
+            channel = GeometricCounting(law.vectors, epsilon=release.epsilon / (2 * moments))
+            told += comparator_leakage(channel, law.probabilities).bits
+            off += mean_distance_km(channel, law.probabilities)
+    except (TooLarge, InvalidInput):
+        return Beside(bits, distortion)
+    return Beside(bits, distortion, told, off)
+
+
+# --- The command
+
+
 @dataclass(frozen=True)
 class Request:
     """What is released, how, and where it goes."""
@@ -187,11 +297,14 @@ class Request:
             raise click.UsageError("--personal and --plot are not for --epsilon")
 
     def with_noise(self, randomness: gv.Randomness) -> NoisyTable:
-        """The table of ``--epsilon``, in memory."""
+        """The table of ``--epsilon``, in memory; beside the least leakage where there is a prior."""
         assert self.epsilon is not None
         table, believed = self._read()
-        prior = None if believed is None else believed.prior
-        return noisy_table(table, self.epsilon, prior, randomness)
+        release = gv.GeometricRelease(self.epsilon, timestamps=len(table.timestamps))
+        rows = table.counts if release.timestamps > 1 else table.counts[0]
+        released = np.atleast_2d(release.sample(rows, randomness=randomness))
+        beside = None if believed is None else _least_leakage(release, table, believed.prior)
+        return NoisyTable(table, release, released, beside)
 
     def publish(self, randomness: gv.Randomness, progress: ProgressBar) -> Published:
         """Everything in memory, so that nothing is written unless all went well."""
@@ -224,6 +337,12 @@ class Request:
         given = counts[0] if release.timestamps == 1 else counts
         released = np.atleast_2d(release.sample(given, randomness=randomness))
         return Published(table, counts, believed.people, release, released, curve)
+
+    def write(self, table: count_table.CountTable, released: IntArray) -> None:
+        """Write released counts, unless they go into the document of ``--json``."""
+        if self.output is not None:
+            columns = table.with_counts(released)
+            count_table.write_columns(self.output, columns, format=self.format)
 
     def _read(self) -> tuple[count_table.CountTable, count_table.PriorTable | None]:
         """The counts and the priors, on merged places where these are asked for."""
@@ -319,7 +438,11 @@ def command(machine: bool, **options: Any) -> None:
     console = Console(machine=machine, output=PIPE if PIPE in written.values() else None)
     randomness = console.randomness(request.seed)
     if request.epsilon is not None:
-        _release_noisy(request, console, randomness)
+        with console.progress("reading"):
+            noisy = request.with_noise(randomness)
+        request.write(noisy.table, noisy.released)
+        values = {"output": request.output, "seed": request.seed, **noisy.to_dict()}
+        console.result(values, noisy.lines(request.output))
         return
     with console.progress("reading") as progress:
         published = request.publish(randomness, progress)
@@ -337,18 +460,5 @@ def command(machine: bool, **options: Any) -> None:
         count_table.write_columns(request.personal, columns, format=request.format)
     if request.plot is not None:
         curves.save_leakage_curve(request.plot, published.curve, published.release.multiplier)
-    if request.output is not None:
-        counts = published.table.with_counts(published.released)
-        count_table.write_columns(request.output, counts, format=request.format)
+    request.write(published.table, published.released)
     console.result(values, lines)
-
-
-def _release_noisy(request: Request, console: Console, randomness: gv.Randomness) -> None:
-    """The release of ``--epsilon``."""
-    with console.progress("reading"):
-        published = request.with_noise(randomness)
-    if request.output is not None:
-        counts = published.table.with_counts(published.released)
-        count_table.write_columns(request.output, counts, format=request.format)
-    values = {"output": request.output, "seed": request.seed, **published.to_dict()}
-    console.result(values, published.lines(request.output))

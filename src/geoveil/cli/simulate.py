@@ -23,10 +23,8 @@ from geoveil.engine.file_crowd import FileCrowd
 from geoveil.plot import curves
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
-from geoveil.space import Outside, OutsideCount
-from geoveil.table.locations import Reading
-from geoveil.table.obfuscation import DrawnRows
-from geoveil.table.persons import PersonLimit, Spend
+from geoveil.space import OutsideCount
+from geoveil.table.persons import Spend
 from geoveil.table.reader import PIPE
 
 
@@ -90,18 +88,11 @@ class People(NamedTuple):
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @shared.plot_option("Draw the error by round")
 @click.option("--map", "maps", metavar="FILE", help="Draw truth and estimate as maps.")
-@shared.space_options
-@shared.outside_option
-@shared.location_options
-@shared.person_options
-@shared.trip_options
-@shared.engine_options
+@shared.row_options
 @shared.machine_options
 def command(
-    source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, trips: shared.TripChoice | None, where: shared.EngineChoice,
-    plot: str | None, maps: str | None, machine: bool, **options: Any,
-) -> None:  # fmt: skip
+    source: str | None, plot: str | None, maps: str | None, machine: bool, **options: Any
+) -> None:
     """Run a population through the rounds of a campaign, and compare with the truth.
 
     CHECKINS is a file of true places; without it a city is simulated. The error is the earth mover's
@@ -116,48 +107,42 @@ def command(
     geoveil simulate checkins.csv --rounds 4 --promises 0.5,1,2 --choices 0.2,0.3,0.5
     geoveil simulate --trips --epsilon-per-km 2 --cell-km 1 --people 20000 --plot flows.png
     """
-    if trips is not None:
+    people = shared.RowFile.taken(source, options)
+    if people.trips is not None:
         simulated_trips.check_options(click.get_current_context())
     _check_promises(options)
-    needs_this_process = {
-        "a simulated city": source is None,
-        "--person": limit is not None,
-        "--trips": trips is not None,
-    }
-    where.check(source or "", *(name for name, given in needs_this_process.items() if given))
-    where.check_file(source or "")
+    people.check_engine()
+    people.where.check_file(people.source)
     for picture in (plot, maps):
-        shared.check_picture(picture, source or "")
+        shared.check_picture(picture, people.source)
     console = Console(machine=machine)
-    if source is None and limit is not None:
+    if source is None and people.limit is not None:
         raise click.UsageError("--person must come with a file that has such a column")
-    if trips is not None:
-        reading = trips.read_by(reading)
-        simulated_trips.run(source, area, outside, reading, limit, trips, plot, console, options)
+    if people.trips is not None:
+        simulated_trips.run(people, plot, console, options)
     else:
-        with where.open(None, source or PIPE) as engine:
-            _campaign(source, area, outside, reading, limit, engine, plot, maps, console, options)
+        with people.where.open(None, source or PIPE) as engine:
+            _campaign(people, engine, plot, maps, console, options)
 
 
 def _campaign(
-    source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, engine: Engine, plot: str | None, maps: str | None, console: Console,
+    file: shared.RowFile, engine: Engine, plot: str | None, maps: str | None, console: Console,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
     """The rounds of a campaign, and what is told of them."""
     with console.progress("reading the people") as progress:
-        if source is None:
+        if not file.source:
             number = options["number"]
-            city = simulated_city(people=number, seed=CITY_SEED, cell_km=area.cell_km)
+            city = simulated_city(people=number, seed=CITY_SEED, cell_km=file.area.cell_km)
             crowd = _crowd(city.grid, options, city.cells)
             people = People(city.grid, crowd, OutsideCount("drop"), Spend(number, 1, 1))
-        elif limit is None and source != PIPE:
-            grid = area.grid(None if area.given else reading.box(source))
+        elif file.limit is None and file.source != PIPE:
+            grid, count = file.grid(), OutsideCount(file.outside)
             crowd = _crowd(grid, options, np.zeros(0, dtype=np.int64))
-            rows = FileCrowd(source, reading, grid, OutsideCount(outside), crowd, engine)
-            people = People(grid, rows, rows.outside, None)
+            rows = FileCrowd(file.source, file.reading, grid, count, crowd, engine)
+            people = People(grid, rows, count, None)
         else:
-            people = _read(source, area, outside, reading, limit, options, progress)
+            people = _read(file, options, progress)
         progress.stage("collecting")
         simulation = _run(people, options, progress)
         if plot is not None:
@@ -168,10 +153,8 @@ def _campaign(
             save_maps(maps, simulation.space, panels)
     console.warn_of_outside(people.outside)
     promise, spend = simulation.campaign.rule.guarantee, people.spend
-    if (
-        spend is not None and options["everybody"] == "each-round"
-    ):  # rounds that did not close as well
-        often = int(options["rounds"])
+    if spend is not None and options["everybody"] == "each-round":
+        often = int(options["rounds"])  # those that did not close as well
         spend = Spend(spend.persons, spend.largest * often, spend.typical * often)
     reports = None if spend is None else spend.largest
     several = len(simulation.campaign.rule.promises) > 1
@@ -191,7 +174,7 @@ def _campaign(
         "rounds": [{name: getattr(done, name) for name in names} for done in simulation.rounds],
         **_beside_the_map(simulation, sentences),
     }
-    sentences += simulated_trips.told_of_people(spend, limit, promise, people.outside)
+    sentences += simulated_trips.told_of_people(spend, file.limit, promise, people.outside)
     console.result(values, lambda screen: _show(screen, simulation, sentences))
 
 
@@ -232,13 +215,9 @@ def _beside_the_map(simulation: Simulation, sentences: list[str]) -> dict[str, A
     return described
 
 
-def _read(
-    source: str, area: shared.Area, outside: Outside, reading: Reading, limit: PersonLimit | None,
-    options: dict[str, Any], progress: ProgressBar,
-) -> People:  # fmt: skip
+def _read(file: shared.RowFile, options: dict[str, Any], progress: ProgressBar) -> People:
     """Everybody in a file who reports, chosen person by person or from a pipe, and kept in memory."""
-    grid = area.grid(None if area.given else reading.box(source, limit=limit))
-    count = OutsideCount(outside)
+    grid, count, limit = file.grid(), OutsideCount(file.outside), file.limit
     by_cell = limit is not None and limit.by == "memoise"
 
     def place(lat: FloatArray, lng: FloatArray) -> tuple[FloatArray | IntArray, BoolArray]:
@@ -248,13 +227,7 @@ def _read(
             return cells, taken
         return np.column_stack([cells, grid.plane.to_plane(lat=lat, lng=lng, folded=True)]), taken
 
-    with reading.open(source) as reader:
-        chosen = DrawnRows(
-            reading.locations(reader, limit=limit), place, lambda places: places, count, limit=limit,
-            randomness=gv.seeded(options["seed"]),
-        )  # fmt: skip
-        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
-    spend = chosen.summary().spend
+    rows, spend = simulated_trips.chosen_rows(file, place, count, options["seed"], progress)
     places = np.concatenate([part.places for part in rows])
     if not by_cell:
         cells = places[:, 0].astype(np.int64)
@@ -290,9 +263,8 @@ def _crowd(
 def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simulation:
     grid, epsilon = people.grid, options["epsilon_per_km"]
     if options["as_published"]:
-        for name in ("guarded", "most_leverage"):
+        for name, flag in (("guarded", "--guarded"), ("most_leverage", "--most-leverage")):
             if options[name]:
-                flag = "--" + name.replace("_", "-")
                 raise click.UsageError(
                     f"{flag} must not go with --as-published: the paper has none"
                 )
@@ -303,19 +275,10 @@ def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simu
         steps = {name: options[name] for name in ("design_steps", "update_steps")}
         campaign = gv.Campaign.as_published(grid, beta_per_km=epsilon / 2, **steps)
     else:
-        names = (
-            "epsilon_per_km",
-            "camouflage",
-            "minimum_reports",
-            "most_leverage",
-            "guarded",
-            "between",
-        )
-        campaign = gv.Campaign(
-            grid,
-            promises_per_km=options["promises"],
-            **{name: options[name] for name in names},
-        )
+        names = ("epsilon_per_km", "camouflage", "minimum_reports", "most_leverage", "guarded",
+                 "between")  # fmt: skip
+        asked = {name: options[name] for name in names}
+        campaign = gv.Campaign(grid, promises_per_km=options["promises"], **asked)
     return gv.simulate(
         campaign,
         people.crowd,

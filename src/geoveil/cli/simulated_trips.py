@@ -18,10 +18,9 @@ from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.plot.pictures import save_flows
 from geoveil.position.positional import Placed
-from geoveil.space import Outside, OutsideCount
-from geoveil.table.locations import Reading
-from geoveil.table.obfuscation import DrawnRows
-from geoveil.table.persons import PersonLimit, Spend
+from geoveil.space import OutsideCount
+from geoveil.table.obfuscation import DrawnRows, Place
+from geoveil.table.persons import PersonLimit, Rows, Spend
 from geoveil.trips.flows import DistrictFlows, Flows
 
 NOT_FOR_TRIPS = (
@@ -97,17 +96,13 @@ def shares(pairs: IntArray, size: int) -> FloatArray:
     return np.asarray(matrix / max(1.0, matrix.sum()))
 
 
-def run(
-    source: str | None, area: shared.Area, outside: Outside, reading: Reading,
-    limit: PersonLimit | None, trips: shared.TripChoice, plot: str | None, console: Console,
-    options: dict[str, Any],
-) -> None:  # fmt: skip
+def run(file: shared.RowFile, plot: str | None, console: Console, options: dict[str, Any]) -> None:
     """The whole command: read or make trips, report them once each, estimate, compare, tell."""
     with console.progress("reading the trips") as progress:
-        if source is not None:
-            people = _read(source, area, outside, reading, limit, trips, options["seed"], progress)
+        if file.source:
+            people = _read(file, options["seed"], progress)
         else:
-            people = _simulated(options["number"], area.cell_km)
+            people = _simulated(options["number"], file.area.cell_km)
         progress.stage("designing")
         mechanism = gv.elastic(
             people.grid,
@@ -117,9 +112,10 @@ def run(
         )
         progress.stage("estimating")
         outcome = _outcome(people, mechanism, options["seed"] + 1, progress)
-        table = flow_table(outcome.flows, outcome.between, _districts(people.grid), outcome.level)
         if plot is not None:
-            save_flows(plot, picture_of(outcome.flows, _districts(people.grid), table))
+            districts = _districts(people.grid)
+            table = flow_table(outcome.flows, outcome.between, districts, outcome.level)
+            save_flows(plot, picture_of(outcome.flows, districts, table))
     console.warn_of_outside(people.outside)
     cost, spend = gv.Trips(mechanism).guarantee, people.spend
     most = None if spend is None else spend.largest
@@ -138,7 +134,7 @@ def run(
         "per_person": spend_values(spend, cost),
         "spent": spend_in_words(cost, most),
     }
-    sentences = [str(told["spent"]), *told_of_people(spend, limit, cost, people.outside)]
+    sentences = [str(told["spent"]), *told_of_people(spend, file.limit, cost, people.outside)]
     console.result(told, lambda screen: _show(screen, people, told, sentences))
 
 
@@ -166,27 +162,29 @@ def _outcome(
     return Outcome(flows, between, people.truth(), np.stack(reports, axis=1))
 
 
-def _read(
-    source: str, area: shared.Area, outside: Outside, reading: Reading, limit: PersonLimit | None,
-    trips: shared.TripChoice, seed: int, progress: ProgressBar,
-) -> TripPopulation:  # fmt: skip
+def _read(file: shared.RowFile, seed: int, progress: ProgressBar) -> TripPopulation:
     """The grid and the true trips of a file, of each person as many as the limit lets through."""
-    grid = area.grid(None if area.given else reading.box(source, limit=limit))
-    counted = OutsideCount(outside, what="trips")
+    grid, counted = file.grid(), OutsideCount(file.outside, what="trips")
 
     def place(*ends: FloatArray) -> tuple[FloatArray, Any]:
         cells, taken = counted.locate_both(grid, ends[:2], ends[2:])
         return np.column_stack([*ends, cells]), taken
 
-    with reading.open(source) as reader:
-        chosen = DrawnRows(
-            trips.table(reader, reading, limit), place, lambda places: places, counted, limit=limit,
-            randomness=gv.seeded(seed),
-        )  # fmt: skip
-        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
+    rows, spend = chosen_rows(file, place, counted, seed, progress)
     found = np.concatenate([part.places for part in rows])
     places, cells = found[:, :4].reshape(-1, 2, 2), found[:, 4:].astype(np.int64)
-    return TripPopulation(grid, places, cells, counted, chosen.summary().spend)
+    return TripPopulation(grid, places, cells, counted, spend)
+
+
+def chosen_rows(
+    file: shared.RowFile, place: Place, count: OutsideCount, seed: int, progress: ProgressBar
+) -> tuple[list[Rows], Spend | None]:
+    """The rows that report, of each person as many as the limit lets through; what is drawn comes later."""
+    with file.reading.open(file.source) as reader:
+        how: dict[str, Any] = {"limit": file.limit, "randomness": gv.seeded(seed)}
+        chosen = DrawnRows(file.table(reader), place, lambda places: places, count, **how)
+        rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
+    return rows, chosen.summary().spend
 
 
 def told_of_people(

@@ -157,7 +157,6 @@ class LocalCollector:
 
 # --- The people of the story: some with a whole device each, the others with its checks and its sampler
 
-
 DEVICES_A_ROUND = 20
 _TOGETHER = 1000
 _ANSWER_BYTES = 1 << 20

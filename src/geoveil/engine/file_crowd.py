@@ -30,20 +30,6 @@ class Turn:
     index: int
     rounds: int
 
-    def reporting(
-        self, habits: Crowd, promises: int, number: int, rows: int
-    ) -> tuple[BoolArray, IntArray]:
-        """Which rows of a batch report now, and which of the promises each would choose.
-
-        A row always belongs to the same round, whatever the engine.
-        """
-        own = np.random.default_rng([self.seed, number, self.index + 1, 1])
-        reports = own.random(rows) >= habits.churn
-        if habits.everybody == "once":
-            dealt = np.random.default_rng([self.seed, number]).integers(self.rounds, size=rows)
-            reports &= dealt == self.index
-        return reports, habits.chosen(rows, promises, own)
-
 
 @dataclass
 class Met(part_reports.Summand):
@@ -88,10 +74,17 @@ class RoundWork(part_reports.Work[Met]):
         """Draw and count the reports of a batch, and count where those who reported are."""
         cells, taken = self.locate(batch, total.outside)
         if self._turn is not None:
-            promises = len(self._mechanisms)
-            now, chosen = self._turn.reporting(self._habits, promises, batch.number, taken.size)
-            taken = taken & now
-            source = seeded_for(self._turn.seed, batch.number, self._turn.index + 1)
+            habits, rows = self._habits, taken.size
+            seed, index = self._turn.seed, self._turn.index
+            own = np.random.default_rng([seed, batch.number, index + 1, 1])
+            taken = taken & (own.random(rows) >= habits.churn)
+            if habits.everybody == "once":  # a row always belongs to the same round
+                dealt = np.random.default_rng([seed, batch.number]).integers(
+                    self._turn.rounds, size=rows
+                )
+                taken &= dealt == index
+            chosen = habits.chosen(rows, len(self._mechanisms), own)
+            source = seeded_for(seed, batch.number, index + 1)
             for level, mechanism in enumerate(self._mechanisms):
                 who = taken & (chosen == level)
                 if mechanism.told_apart is None:

@@ -198,13 +198,8 @@ def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
     try:
         if kind is Format.PARQUET:
             return session.read.parquet(source)
-        options = {
-            "header": True,
-            "sep": reading.delimiter,
-            "enforceSchema": False,
-            "mode": "FAILFAST",
-        }
-        return session.read.options(**options).csv(source)
+        rows = session.read.options(header=True, sep=reading.delimiter, enforceSchema=False)
+        return rows.option("mode", "FAILFAST").csv(source)
     except PySparkException as failure:
         raise InvalidFile(
             f"{source} must be there and hold {kind.value} files that have the same columns; Spark cannot "

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # a picture of one kind needs no other
     from geoveil.campaign import Advice, Simulation
     from geoveil.release.comparator import CurvePoint
 
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which most people can tell apart."""
 
@@ -150,7 +149,6 @@ def save_campaign(path: str, simulation: Simulation) -> None:
 
 # --- The dial as a picture: what each camouflage costs and hides at one promise
 
-
 _SIDES = {
     "mean_distance_km": "mean distance (km)",
     "leakage_bits": "leakage (bits)",
@@ -185,7 +183,6 @@ def draw_dial(figure: Figure, advice: Advice) -> None:
 
 
 # --- The leakage–distortion curve of a release as a picture
-
 
 _LABELS = {
     "simple-counting": "Laplace noise on each count (SCM)",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-
 # Oklab (Ottosson 2020): to the cube roots of the responses of the cones, and from these to linear light.
 _LAB_TO_CONES = np.array([[1.0, 0.3963377774, 0.2158037573],
                           [1.0, -0.1055613458, -0.0638541728],
@@ -58,7 +57,6 @@ def quiet_colours(steps: int) -> FloatArray:
 
 
 # --- Distributions on maps, side by side on one scale
-
 
 _LEAST_TOP = 1e-12
 _PANEL_INCHES = 4.0
@@ -151,14 +149,20 @@ def draw_grounds(axes: Axes, space: Space, values: FloatArray) -> None:
 
 def save_maps(path: str, space: Space, panels: Sequence[Panel]) -> None:
     """Draw maps into a picture (.png, .svg or .pdf), in rows of six where there are many."""
-    inches, height = (_PANEL_INCHES if len(panels) <= _IN_A_ROW else _SMALL_INCHES), 2.6
-    if space.centres.shape[1] > 1:  # panels with the proportions of the space
-        wide, high = np.ptp(space.centres, axis=0) + 1e-9
-        height = inches * float(np.clip(high / wide, 0.4, 1.6))
+    inches = _PANEL_INCHES if len(panels) <= _IN_A_ROW else _SMALL_INCHES
+    height = panel_height(space, inches)
     columns = min(len(panels), _IN_A_ROW)
     rows = -(-len(panels) // max(1, columns))
     with picture(path, columns * inches + 1.2, rows * height + 0.6) as figure:
         draw_maps(figure, space, panels, columns=columns)
+
+
+def panel_height(space: Space, width: float) -> float:
+    """Of a map with the proportions of its space, within reason, and of the steps of a line; in inches."""
+    if space.centres.shape[1] == 1:
+        return 2.6
+    wide, high = np.ptp(space.centres, axis=0) + 1e-9
+    return width * float(np.clip(high / wide, 0.4, 1.6))
 
 
 @contextmanager

@@ -128,10 +128,7 @@ def _counted(reports: int, space: Space) -> str:
 
 
 def _figure(space: Space, panels: int) -> Figure:
-    height = 2.6
-    if space.centres.shape[1] > 1:  # panels with the proportions of the space
-        wide, high = np.ptp(space.centres, axis=0) + 1e-9
-        height = _PANEL_INCHES * float(np.clip(high / wide, 0.4, 1.6))
+    height = maps.panel_height(space, _PANEL_INCHES)
     return maps.blank_figure(panels * _PANEL_INCHES + 1.0, height + 1.2)
 
 
@@ -145,7 +142,6 @@ def _frame(figure: Figure, title: str, notes: list[str]) -> None:
 
 
 # --- Flows between districts on a map: widths are shares, arrows directions, and pale what may be nothing
-
 
 MOST_LINES = 60
 """So many of the largest flows are drawn; more would hide each other."""
@@ -179,10 +175,6 @@ class FlowPicture:
         begun, ended = np.divmod(order, len(self.share))
         return begun, ended
 
-    def sure(self, begun: int, ended: int) -> bool:
-        """Whether the interval of a flow stays clear of zero."""
-        return self.low is None or bool(self.low[begun, ended] > 0)
-
 
 def save_flows(path: str, shown: FlowPicture) -> None:
     """Draw flows into a picture (.png, .svg or .pdf)."""
@@ -196,17 +188,13 @@ def save_flows(path: str, shown: FlowPicture) -> None:
         _draw_lines(axes, shown)
         _draw_stays(axes, shown)
         _draw_legend(axes, shown)
-        axes.set_title(_title(shown), fontsize=9)
-
-
-def _title(shown: FlowPicture) -> str:
-    begun, ended = shown.shown()
-    drawn = float(shown.share[begun, ended].sum())
-    stays = float(np.trace(shown.share))
-    return (
-        f"{begun.size} largest flows between districts ({100 * drawn:.0f} % of trips); "
-        f"{100 * stays:.0f} % stay in their district"
-    )
+        begun, ended = shown.shown()
+        drawn, stays = float(shown.share[begun, ended].sum()), float(np.trace(shown.share))
+        title = (
+            f"{begun.size} largest flows between districts ({100 * drawn:.0f} % of trips); "
+            f"{100 * stays:.0f} % stay in their district"
+        )
+        axes.set_title(title, fontsize=9)
 
 
 def _draw_lines(axes: Axes, shown: FlowPicture) -> None:
@@ -220,7 +208,7 @@ def _draw_lines(axes: Axes, shown: FlowPicture) -> None:
     for origin, destination in zip(begun.tolist(), ended.tolist(), strict=True):
         part = float(shown.share[origin, destination]) / top
         width = max(_THINNEST_POINTS, _WIDEST_POINTS * part)
-        sure = shown.sure(origin, destination)
+        sure = shown.low is None or bool(shown.low[origin, destination] > 0)
         arrow = FancyArrowPatch(
             tuple(shown.middles_km[origin]), tuple(shown.middles_km[destination]),
             connectionstyle="arc3,rad=0.18", shrinkA=3, shrinkB=3,

@@ -18,12 +18,9 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
-from geoveil.space.box import Box
-from geoveil.space.grid import Grid
-from geoveil.space.masked_grid import MaskedGrid
+from geoveil.space import Box, Grid, MapSpace, MaskedGrid, Space
 from geoveil.space.outline import Outline, read_outlines
 from geoveil.space.projection import check_degrees
-from geoveil.space.space import MapSpace, Space
 from geoveil.table.reader import Source, unpacking
 
 _ENDINGS = (".asc", ".tif", ".tiff")
@@ -74,7 +71,7 @@ class Raster:
         """
         if isinstance(space, MaskedGrid):
             some = self.by_cell(space.grid)[0][space.cells]
-            return some, self._lost(some)
+            return some, _lost(some, self.amounts, 1e-9)
         rows, columns = self._near(space)
         parts, found = self._parts(space), np.zeros(space.size)
         inner = (np.arange(parts) + 0.5) / parts
@@ -90,13 +87,7 @@ class Raster:
             cells, inside = space.nearest_cells(**place)
             weights = amounts.ravel()[held] / parts**2
             found += np.bincount(cells[inside], weights[inside], minlength=space.size)
-        return found, self._lost(found)
-
-    def _lost(self, found: FloatArray) -> float:
-        """The share of the whole that is not in what was found."""
-        total = float(self.amounts.sum())
-        lost = 1.0 - float(found.sum()) / total if total > 0 else 0.0
-        return lost if lost > 1e-9 else 0.0
+        return found, _lost(found, self.amounts, 1e-9)
 
     def _near(self, space: MapSpace) -> tuple[IntArray, IntArray]:
         """The rows and columns of pixels that can have a part in a cell."""
@@ -117,6 +108,13 @@ class Raster:
             return _LEAST_PARTS
         pixel_km = 111.3 * max(self.lat_step, self.lng_step)
         return int(np.clip(math.ceil(_PARTS * pixel_km / space.cell_km), _LEAST_PARTS, _MOST_PARTS))
+
+
+def _lost(found: FloatArray, amounts: FloatArray, least: float) -> float:
+    """The share of all amounts that is not in what was found, 0 where it is below the ``least``."""
+    total = float(amounts.sum())
+    lost = 1.0 - float(found.sum()) / total if total > 0 else 0.0
+    return lost if lost > least else 0.0
 
 
 def _turned(lng: npt.NDArray[Any]) -> FloatArray:
@@ -153,7 +151,6 @@ def _without(amounts: FloatArray, absent: float | None) -> FloatArray:
 
 
 # --- Esri's ASCII grids
-
 
 _NAMES = ("ncols", "nrows", "xllcorner", "yllcorner", "xllcenter", "yllcenter", "cellsize",
           "nodata_value")  # fmt: skip
@@ -196,7 +193,7 @@ def _ascii_grid(path: str) -> Raster:
 
 def _geotiff(path: str) -> Raster:
     require("PIL", "plot", "reading GeoTIFF", "Pillow")
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
@@ -209,14 +206,7 @@ def _geotiff(path: str) -> Raster:
             turned, absent = tags.get(_MATRIX), tags.get(_ABSENT)
             _check_system(keys, path)
             amounts = np.asarray(image, dtype=np.float64)
-    except (
-        UnidentifiedImageError,
-        OSError,
-        ValueError,
-        TypeError,
-        SyntaxError,
-        KeyError,
-    ) as problem:
+    except (OSError, ValueError, TypeError, SyntaxError, KeyError) as problem:
         if isinstance(problem, InvalidFile | FileNotFoundError | PermissionError):
             raise
         raise InvalidFile(
@@ -301,9 +291,7 @@ class Districts:
             if area_km2 > 0:
                 found += amount * covered * (grid.cell_km**2 / area_km2)
         cells = found if space is grid else found[space.cells]  # type: ignore[union-attr]
-        total = float(self.amounts.sum())
-        lost = 1.0 - float(cells.sum()) / total if total > 0 else 0.0
-        return cells, lost if lost > 1e-6 else 0.0
+        return cells, _lost(cells, self.amounts, 1e-6)
 
 
 def read_districts(path: str, column: str) -> Districts:

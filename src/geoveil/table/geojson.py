@@ -19,7 +19,6 @@ from geoveil.table.reader import DOCUMENT, GEOMETRY, PIPE, Source, TableReader, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 _BATCH = 1 << 15
 _PIECE = 1 << 18
 _LONGEST_VALUE = 1 << 26

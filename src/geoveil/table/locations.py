@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from geoveil.table.persons import PersonLimit
 
-
 LATITUDE_NAMES = ("lat", "latitude", "y")
 LONGITUDE_NAMES = ("lng", "lon", "long", "longitude", "x")
 ORIGIN_WORDS = ("from", "origin", "start", "pickup")
@@ -148,7 +147,6 @@ def cell_numbers(values: FloatArray, size: int, name: str, why: str, before: int
 
 # --- The extent of locations that arrive in batches, in whole hundredths of a degree
 
-
 _STEPS = 100  # per degree
 _ROUND = 360 * _STEPS
 
@@ -202,7 +200,6 @@ class Extent:
 
 
 # --- Checked locations out of a table, bad rows named or dropped, with the columns to keep
-
 
 BadRows = Literal["raise", "drop"]
 

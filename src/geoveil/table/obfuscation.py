@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from geoveil.table.trip_rows import ConsecutiveTrips
 
-
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -137,7 +136,6 @@ def drawn_at(
 
 
 # --- Noisy reports from whatever holds the locations in memory: frames, tables, dictionaries
-
 
 _WGS84 = "EPSG:4326"
 
@@ -320,10 +318,8 @@ def _is(frame: Any, package: str, name: str) -> bool:
 
 # --- A file of true locations turned into a file of noisy reports, batch by batch
 
-
 Place = Callable[..., tuple[npt.NDArray[Any], BoolArray]]
 """place(lat, lng), of trips place(lat, lng, to_lat, to_lng): what is reported on, and which are taken."""
-
 
 PlaceTable: TypeAlias = "LocationTable | ConsecutiveTrips"
 """Rows to report on: places, or trips."""

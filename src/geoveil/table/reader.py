@@ -21,7 +21,6 @@ from geoveil.errors import InvalidFile, InvalidInput, require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 PIPE = "-"
 """The name that stands for standard input or standard output."""
 
@@ -204,7 +203,6 @@ def unpacking(name: str) -> Iterator[None]:
 
 # --- Whole rows of CSV out of a stream of bytes, a block at a time
 
-
 BLOCK = 1 << 22
 _LONGEST_ROW = 1 << 26
 
@@ -272,14 +270,11 @@ def _rows(line_end: bytes, delimiter: bytes) -> re.Pattern[bytes]:
 
 # --- Opening a table by its name
 
-
 BATCH_ROWS = 1 << 17
 """Rows of a batch where the format leaves the choice."""
 
-
 GEOMETRY = ("latitude of the geometry", "longitude of the geometry")
 """The coordinate columns of formats that hold points."""
-
 
 Section = tuple[int, ...]
 """Rows of a table that can be read by themselves: the bytes at which blocks of text begin and the last

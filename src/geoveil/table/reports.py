@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -57,8 +57,7 @@ class ReportPlaces:
         if rim_reports(channel) is None:
             raise Unsupported(f"reports of {channel!r} are not cells; use its sample method")
         self._space = channel.space
-        wide = channel.report_count > channel.space.size
-        self._steps = channel.report_steps if wide else None
+        self._steps = channel.report_steps if rim_reports(channel) else None
 
     @cached_property
     def latlng(self) -> tuple[FloatArray, FloatArray]:
@@ -75,10 +74,9 @@ class ReportPlaces:
         if self._steps is None:
             return self._space.nearest_cells(lat=lat, lng=lng)
         offset = self._space.plane.to_plane(lat=lat, lng=lng) - self._space.centres[0]
-        first = self._steps.min(axis=0)
-        reached = self._steps.max(axis=0)  # the last column and row
+        first, last = self._steps.min(axis=0), self._steps.max(axis=0)  # columns and rows
         wanted = np.rint(offset / self._cell_km)
-        nearest = np.clip(wanted, first, reached).astype(np.int64)
+        nearest = np.clip(wanted, first, last).astype(np.int64)
         column, row = (nearest - first).T
         reports: IntArray = self._numbers[
             self._nearest[0][row, column], self._nearest[1][row, column]
@@ -148,10 +146,8 @@ def reported(
             why = f", of which {space.size} and up lie beside the map{why}"
         for batch in reader.batches(ends, beside):
             columns = [locations.numbers(batch.column(name)) for name in ends]
-            size = channel.report_count
-            each = [
-                locations.cell_numbers(column, size, reader.name, why, rows) for column in columns
-            ]
+            about = (channel.report_count, reader.name, why, rows)
+            each = [locations.cell_numbers(column, *about) for column in columns]
             yield np.stack(each, axis=1) if trips else each[0], batch
             rows += batch.num_rows
         return
@@ -185,7 +181,6 @@ def count_reports(
 
 
 # --- Counts by slot: the hour of a time column, the hour of the week, or whatever a column says
-
 
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
@@ -228,30 +223,24 @@ class SlotColumn:
 
     def names(self, values: pa.Array) -> list[str | None]:
         """The slot of every entry; ``None`` where it has none."""
-        known: dict[Any, str | None] = {}
-        found = []
-        for value in values.to_pylist():
-            if value not in known:
-                known[value] = self._name(value)
-            found.append(known[value])
-        return found
+        listed = values.to_pylist()
+        known = {value: self._name(value) for value in set(listed)}
+        return [known[value] for value in listed]
 
     def _name(self, value: Any) -> str | None:
         if value is None or value == "":
             return None
         if self.by not in _HOURS:
             return value.decode() if isinstance(value, bytes) else str(value)
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        try:
-            at = (
-                value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-            )
-        except ValueError:
-            return None
-        if self.zone is not None and at.tzinfo is not None:
-            at = at.astimezone(ZoneInfo(self.zone))
-        return _HOURS[self.by](at)
+        if not isinstance(value, datetime):
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+            try:
+                value = datetime.fromisoformat(text.strip())
+            except ValueError:
+                return None
+        if self.zone is not None and value.tzinfo is not None:
+            value = value.astimezone(ZoneInfo(self.zone))
+        return _HOURS[self.by](value)
 
 
 def in_order(names: set[str]) -> list[str]:
@@ -276,7 +265,7 @@ def count_by_slot(
     Rows without a slot are refused, or left out where bad rows are. Cost: one pass, memory for one batch
     and the counts.
     """
-    column = slots.column(reader)
+    column, size = slots.column(reader), channel.report_count
     counts: dict[str, IntArray] = {}
     rows = left_out = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
@@ -289,15 +278,14 @@ def count_by_slot(
             )
         for name in set(names) - {None}:
             assert name is not None
-            if name not in counts:
-                counts[name] = np.zeros(channel.report_count, dtype=np.int64)
+            mine = np.fromiter((each == name for each in names), np.bool_, len(names))
+            found = np.bincount(cells[mine], minlength=size)
+            counts[name] = counts[name] + found if name in counts else found
             if len(counts) > MOST_SLOTS:
                 raise InvalidFile(
                     f"column {column!r} of {reader.name} must name at most {MOST_SLOTS} slots; it "
                     "names more"
                 )
-            mine = np.fromiter((each == name for each in names), np.bool_, len(names))
-            counts[name] += np.bincount(cells[mine], minlength=channel.report_count)
         left_out += names.count(None)
         rows += len(names)
         advance(rows)
@@ -308,20 +296,17 @@ def count_by_slot(
 
 # --- Several reports of one person about one place, joined by person
 
-
 MOST_ENTRIES = 1 << 27
 """Positions in a cell × cells × people with several reports, a gigabyte of numbers."""
 MOST_REPORTS = 64
 """Of one person."""
 
 
-@dataclass
-class PersonReports:
-    """The reports of one file: who made them, and the mechanism."""
+class PersonReports(NamedTuple):
+    """The reports of one file: the mechanism, and those of each person."""
 
-    name: str
     channel: Channel
-    by_person: dict[str, list[int]] = field(default_factory=dict)
+    by_person: dict[str, list[int]]
 
 
 def read_persons(
@@ -334,7 +319,8 @@ def read_persons(
 ) -> PersonReports:
     """The reports of a file by the entries of a column; rows without an entry are refused."""
     locations.check_column(reader.columns, column, reader.name)
-    found, rows = PersonReports(reader.name, channel), 0
+    found: dict[str, list[int]] = {}
+    rows = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         for cell, person in zip(cells.tolist(), batch.column(column).to_pylist(), strict=True):
             rows += 1
@@ -343,11 +329,11 @@ def read_persons(
                     f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
                 )
             name = person.decode("utf-8", "replace") if isinstance(person, bytes) else str(person)
-            found.by_person.setdefault(name, []).append(cell)
+            found.setdefault(name, []).append(cell)
         advance(rows)
     if not rows:
         raise InvalidFile(f"{reader.name} must have at least one report; it has none")
-    return found
+    return PersonReports(channel, found)
 
 
 def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
@@ -356,13 +342,10 @@ def joint_tallies(files: Sequence[PersonReports]) -> list[Tally]:
     A way is how many reports come from which file. No sentence names a person.
     """
     ways: dict[tuple[int, ...], list[list[int]]] = {}
-    persons = dict.fromkeys(person for each in files for person in each.by_person)
-    for person in persons:
-        way, reports = [], []
-        for number, each in enumerate(files):
-            mine = each.by_person.get(person, [])
-            way += [number] * len(mine)
-            reports += mine
+    for person in dict.fromkeys(person for each in files for person in each.by_person):
+        mine = [each.by_person.get(person, []) for each in files]
+        way = [number for number, some in enumerate(mine) for _ in some]
+        reports = [cell for some in mine for cell in some]
         if len(reports) > MOST_REPORTS:
             raise InvalidInput(
                 f"reports of one person ({len(reports)}) must be at most {MOST_REPORTS}; is the column "

@@ -78,7 +78,6 @@ def estimate_result(
     ``part`` is what the file has a row for, a cell or a district.
     What an estimate that was recalled no longer knows (its likelihood, what could be told apart) is null.
     """
-    told = "none: they were not asked for"
     identifiable = _known(lambda: estimate.identifiable)
     description = {
         "reports": estimate.total,
@@ -89,7 +88,7 @@ def estimate_result(
         "identifiable": None if identifiable is None else bool(identifiable),
         "identifiability": None if identifiable is None else identifiable.reason,
         "interval_level": level if with_bars else None,
-        "error_bars": f"{estimate.errors.method}; {_about_intervals(part)}" if with_bars else told,
+        "error_bars": _about_bars(estimate, part) if with_bars else "none: they were not asked for",
         "promises": list(estimate.promises),
         **more,
     }
@@ -105,10 +104,10 @@ def shares_and_bars(estimate: Estimate, level: float | None) -> Result:
     return Result(estimate.space, estimate.distribution, estimate.standard_error, low, high)
 
 
-def _about_intervals(part: str) -> str:
+def _about_bars(estimate: Estimate, part: str) -> str:
     return (
-        f"each interval is for one {part} by itself, around the unbiased share, which may lie beside the "
-        "share shown, and never narrower than in a poll without noise"
+        f"{estimate.errors.method}; each interval is for one {part} by itself, around the unbiased share, "
+        "which may lie beside the share shown, and never narrower than in a poll without noise"
     )
 
 

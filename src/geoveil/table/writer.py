@@ -25,7 +25,6 @@ from geoveil.table.reader import DOCUMENT, PIPE, Format, format_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 _LONGEST_FIELD = 30_000
 """Characters of CSV: a cell of a spreadsheet holds 32,767."""
 
@@ -253,7 +252,6 @@ def _has_marks(column: pa.Array) -> bool:
 
 
 # --- Writing GeoJSON points one feature at a time
-
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
