@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.errors import InvalidFile, InvalidInput
-from geoveil.table.geojson import FeatureScanner
 from geoveil.table.locations import LocationTable, Reading
 from geoveil.table.reader import blocks_of_rows, format_of, open_table
+from geoveil.table.streamed import FeatureScanner
 
 LAT = [48.85, -17.7, 0.0, 89.9]
 LNG = [2.35, 179.99, -180.0, 180.0]

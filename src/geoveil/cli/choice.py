@@ -89,17 +89,14 @@ class MechanismChoice:
         """The mechanism, on the grid where it needs one."""
         if self.is_document:
             return gv.load_mechanism(self.name)
-        if self.name == ELASTIC and grid is not None and self._from_positions:
+        # β is a number of the elastic mechanism between cells
+        between_cells = self.between == "cells" or "beta_per_km" in self.promise
+        if self.name == ELASTIC and grid is not None and not between_cells:
             asked: dict[str, Any] = {**self.promise}
             return gv.elastic(grid, **asked, between="positions")
         kind = MECHANISMS[self.name]
         built: AnyMechanism = kind(**self.promise) if grid is None else kind(grid, **self.promise)
         return built
-
-    @property
-    def _from_positions(self) -> bool:
-        """Whether the elastic mechanism is the one between positions; β is a number of that between cells."""
-        return self.between != "cells" and "beta_per_km" not in self.promise
 
     def _check(self) -> None:
         if self.between == "positions" and "beta_per_km" in self.promise:
@@ -127,37 +124,35 @@ class MechanismChoice:
 def describe(mechanism: AnyMechanism, who: str = "", *, trips: bool = False) -> dict[str, Any]:
     """The mechanism for machines: its document, the document's name, and its promise in words."""
     document = mechanism_to_dict(mechanism)
-    said = trip_promise(mechanism) if trips else promise_in_words(mechanism, who=who)
+    said = promise_in_words(mechanism, who=who, trips=trips)
     promise = said["promise"] if mechanism.guarantee else None
     told = {"guarantee": promise, "explanation": said["so"]}
     return {**told, "mechanism_id": document_id(document), "mechanism": document}
 
 
 def promise_in_words(
-    mechanism: AnyMechanism, reports_per_person: int | None = None, *, who: str = ""
-) -> dict[str, str]:
+    mechanism: AnyMechanism, reports_per_person: int | None = None, *, who: str = "", trips: bool = False
+) -> dict[str, str]:  # fmt: skip
     """What the mechanism promises, what it means at a walking distance, and what a person spends.
 
-    ``who`` says whom alone it is about, where some were left out.
+    ``who`` says whom alone it is about, where some were left out. A trip has two ends, drawn by themselves,
+    and costs twice.
     """
-    guarantee = mechanism.guarantee
+    cost = guarantee = mechanism.guarantee
     unit = mechanism.space.unit if isinstance(mechanism, gv.Channel) else "km"
     apart = mechanism.told_apart if isinstance(mechanism, gv.Channel) else None
+    if trips:
+        assert isinstance(mechanism, gv.Channel)
+        pairs = gv.Trips(mechanism)
+        cost, so = pairs.guarantee, explain_trip(guarantee, apart, NEARBY_KM)
+        promise = "none" if cost is None else pairs.sentence()
+    else:
+        so = explain(guarantee, apart, NEARBY_KM, who=who)
+        promise = "none" if guarantee is None else guarantee.sentence(unit)
     return {
-        "promise": "none" if guarantee is None else guarantee.sentence(unit),
-        "so": explain(guarantee, apart, NEARBY_KM, who=who),
-        "spent": spend_in_words(guarantee, reports_per_person, unit=unit),
-    }
-
-
-def trip_promise(mechanism: AnyMechanism, trips_per_person: int | None = None) -> dict[str, str]:
-    """The same where each report is a trip: two ends, drawn by themselves, that cost twice."""
-    assert isinstance(mechanism, gv.Channel)
-    trips = gv.Trips(mechanism)
-    return {
-        "promise": "none" if trips.guarantee is None else trips.sentence(),
-        "so": explain_trip(mechanism.guarantee, mechanism.told_apart, NEARBY_KM),
-        "spent": spend_in_words(trips.guarantee, trips_per_person, unit=mechanism.space.unit),
+        "promise": promise,
+        "so": so,
+        "spent": spend_in_words(cost, reports_per_person, unit=unit),
     }
 
 

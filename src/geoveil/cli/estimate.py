@@ -82,9 +82,7 @@ class EstimatorChoice:
             several = len(fitted.by_mechanism(tallies)) > 1
             return gv.AverageMechanism(inversion) if several else inversion
         accelerate: gv.ActiveSetNewton | gv.Squarem | None = None
-        if isinstance(
-            self.stop, gv.CertifiedWithin
-        ):  # the maximum itself is wanted: the fastest way
+        if isinstance(self.stop, gv.CertifiedWithin):  # the maximum is wanted: the fastest way
             small = tallies[0].channel.space.size <= MATRIX_LIMIT
             accelerate = gv.ActiveSetNewton() if small else gv.Squarem()
         bars: dict[str, Uncertainty] = {
@@ -264,7 +262,8 @@ def _estimate_slots(
         raise click.UsageError("--by must go with --method ibu")
     with console.progress("counting") as progress:
         found = Inputs(sources, mechanism, area, reading, console, progress).by_slot(slots)
-        small = [name for name, tallies in found.items() if _reports(tallies) < minimum]
+        totals = {name: sum(each.total for each in tallies) for name, tallies in found.items()}
+        small = [name for name, total in totals.items() if total < minimum]
         enough = {name: tallies for name, tallies in found.items() if name not in small}
         if not enough:
             raise InvalidInput(
@@ -277,11 +276,9 @@ def _estimate_slots(
         assert isinstance(update, gv.IterativeBayesianUpdate)
         maps = update.fit_slots(enough)
         progress.stage("error bars")
-        made = {}
+        made, bars_at = {}, level if choice.uncertainty != "none" else None
         for number, (name, estimate) in enumerate(maps.items()):
-            made[str(name)] = results.shares_and_bars(
-                estimate, level if choice.uncertainty != "none" else None
-            )
+            made[str(name)] = results.shares_and_bars(estimate, bars_at)
             progress.update((number + 1) / len(maps))
         description = {
             "by": slots.by,
@@ -291,7 +288,7 @@ def _estimate_slots(
             "minimum_reports": minimum,
             "started": maps.started,
             "steps": next(iter(maps.values())).steps,
-            "interval_level": level if choice.uncertainty != "none" else None,
+            "interval_level": bars_at,
         }
         progress.stage("writing")
         said = ""
@@ -349,17 +346,9 @@ def _asked_zones(
     return ZoneFile(file, name, area.within), shared.Area(area.box, area.cell_km)
 
 
-def _reports(tallies: Sequence[gv.Tally]) -> int:
-    return sum(tally.total for tally in tallies)
-
-
 def _estimated(
-    choice: EstimatorChoice,
-    level: float,
-    tallies: Sequence[gv.Tally],
-    progress: ProgressBar,
-    part: str,
-) -> tuple[gv.Estimate, results.Result]:
+    choice: EstimatorChoice, level: float, tallies: Sequence[gv.Tally], progress: ProgressBar, part: str
+) -> tuple[gv.Estimate, results.Result]:  # fmt: skip
     """The estimate, and all that a file says of it."""
     with_bars = choice.uncertainty != "none"
     first, share = 0.0, _ESTIMATING if with_bars else 1.0
@@ -392,14 +381,11 @@ def _estimated(
 
 def _channels(tallies: Sequence[gv.Tally]) -> list[gv.Channel]:
     """The mechanisms behind tallies, each once."""
-    each = [
-        channel
-        for tally in tallies
-        for channel in (
-            tally.channel.channels if isinstance(tally, JointTally) else (tally.channel,)
-        )
-    ]
-    return list(dict.fromkeys(each))
+    known: dict[gv.Channel, None] = {}
+    for tally in tallies:
+        channels = tally.channel.channels if isinstance(tally, JointTally) else (tally.channel,)
+        known |= dict.fromkeys(channels)
+    return list(known)
 
 
 def _beside_words(reports: int | None, total: int) -> str:

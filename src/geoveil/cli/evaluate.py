@@ -17,7 +17,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
-from geoveil.table import geojson, results
+from geoveil.table import results, streamed
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
 
@@ -115,7 +115,7 @@ def _truth(
         with reading.open(source) as reader:
             if "share" not in reader.columns:
                 return _counted(reader, reading, OutsideCount(outside), space, progress)
-    except geojson.PlainDocument:
+    except streamed.PlainDocument:
         pass  # an estimate of the service
     other = results.read_result(source, format=reading.format, delimiter=reading.delimiter)
     same = other.space.size == space.size

@@ -16,7 +16,6 @@ from geoveil.cli.choice import (
     describe,
     mechanism_options,
     promise_in_words,
-    trip_promise,
 )
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
@@ -122,11 +121,7 @@ class Request:
             "left out": f"{bad:,} without usable values" if bad else "",
             "outside": summary.outside.sentence(),
             "mechanism": repr(mechanism),
-            **(
-                trip_promise(mechanism, largest)
-                if trips
-                else promise_in_words(mechanism, largest, who=who)
-            ),
+            **promise_in_words(mechanism, largest, who=who, trips=trips),
             "map": who and _ON_THE_MAP,
         }
         if spend is not None and limit is not None:

@@ -12,7 +12,7 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import Area, Decorator, together
 from geoveil.errors import InvalidFile
 from geoveil.space.space import MapSpace, Space
-from geoveil.table import geojson, results
+from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
 from geoveil.table.reader import TableReader
@@ -31,12 +31,15 @@ class PriorFile:
         self, console: Console, reading: Reading, area: Area | None = None, on: Space | None = None
     ) -> results.Result:
         """The share of every cell: of the file's own map, else of ``on``, else of the area's grid."""
+        area = area or Area(None, 0.5)
         if is_raster(self.source):
-            return self._raster(console, area or Area(None, 0.5), on)
+            if self.column is not None:
+                raise click.UsageError(f"--column is for tables; {self.source} is a raster")
+            return self._by_area(read_raster(self.source), console, area, on)
         try:
             with reading.open(self.source) as reader:
-                return self._read(reader, console, reading, area or Area(None, 0.5), on)
-        except geojson.PlainDocument as document:
+                return self._read(reader, console, reading, area, on)
+        except streamed.PlainDocument as document:
             return results.result_of(document, self.source)
 
     def _read(
@@ -53,7 +56,7 @@ class PriorFile:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the prior brings its own map"
             )
-        if carried is None and isinstance(reader, geojson.GeoJSONReader) and reader.areas:
+        if carried is None and isinstance(reader, streamed.GeoJSONReader) and reader.areas:
             districts = read_districts(self.source, self.column or "share")
             return self._by_area(districts, console, area, on)
         if "cell" not in columns:
@@ -63,12 +66,6 @@ class PriorFile:
         if carried is None and not {"lat", "lng"} <= set(columns):
             raise click.UsageError(f"--box must be given: {self.source} has cells without a map")
         return results.read_cells(reader, self.column)
-
-    def _raster(self, console: Console, area: Area, on: Space | None) -> results.Result:
-        """Amounts by pixel."""
-        if self.column is not None:
-            raise click.UsageError(f"--column is for tables; {self.source} is a raster")
-        return self._by_area(read_raster(self.source), console, area, on)
 
     def _by_area(
         self, amounts: Raster | Districts, console: Console, area: Area, on: Space | None
@@ -98,8 +95,7 @@ class PriorFile:
     ) -> results.Result:
         """Rows that are places, put into the cells of a map."""
         amounts = results.amount_column(reader, self.column)
-        parts = list(reading.locations(reader, keep=[amounts]))
-        extent = Extent()
+        parts, extent = list(reading.locations(reader, keep=[amounts])), Extent()
         for part in parts:
             extent.add(part.lat, part.lng)
         box = extent.box(self.source)  # refuses a table without places

@@ -31,6 +31,7 @@ NOT_FOR_TRIPS = (
 CITY_SEED = 7
 """Of the simulated city, that of campaigns as well."""
 _BLOCK = 3
+_LEVEL = 0.95
 _STAYING, _REACH_KM, _LOOKED_AT = 0.3, 2.0, 8
 """Of the simulated city: who stays, how far others go, and among how many places they choose."""
 
@@ -44,48 +45,6 @@ class TripPopulation:
     cells: IntArray
     outside: OutsideCount
     spend: Spend | None
-
-    def truth(self) -> FloatArray:
-        """The share of trips from cell to cell."""
-        return shares(self.cells, self.grid.size)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came back, beside the truth."""
-
-    flows: Flows
-    between: DistrictFlows
-    truth: FloatArray
-    reported: IntArray
-    """(trips, 2): the noisy cells; from the size of the space on, beside the map."""
-    level: float = 0.95
-
-    def common_parts(self) -> dict[str, tuple[float, float]]:
-        """Σ min with the truth, of pairs of cells and of districts: raw reports, product, flows."""
-        made = {
-            "raw reports": shares(self.reported, len(self.truth)),
-            "product of marginals": np.outer(self.flows.origins, self.flows.destinations),
-            "flows": self.flows.matrix,
-        }
-        true = self._summed(self.truth)
-        return {
-            name: (
-                float(np.minimum(matrix, self.truth).sum()),
-                float(np.minimum(self._summed(matrix), true).sum()),
-            )
-            for name, matrix in made.items()
-        }
-
-    def covered(self) -> float:
-        """Of the pairs of districts with a trip, the part whose interval holds the truth."""
-        low, high = self.between.interval(self.level)
-        true = self._summed(self.truth)
-        return float(((low <= true) & (true <= high))[true > 0].mean())
-
-    def _summed(self, matrix: FloatArray) -> FloatArray:
-        members = self.between.members
-        return np.asarray(members.T @ matrix @ members)
 
 
 def shares(pairs: IntArray, size: int) -> FloatArray:
@@ -111,40 +70,36 @@ def run(file: shared.RowFile, plot: str | None, console: Console, options: dict[
             between=options["between"] or "positions",
         )
         progress.stage("estimating")
-        outcome = _outcome(people, mechanism, options["seed"] + 1, progress)
+        districts = Districts.of_blocks(people.grid, _BLOCK)
+        flows, reports = _reported(people, mechanism, options["seed"] + 1, progress)
+        between = flows.between(districts.members)
         if plot is not None:
-            districts = _districts(people.grid)
-            table = flow_table(outcome.flows, outcome.between, districts, outcome.level)
-            save_flows(plot, picture_of(outcome.flows, districts, table))
+            table = flow_table(flows, between, districts, _LEVEL)
+            save_flows(plot, picture_of(flows, districts, table))
     console.warn_of_outside(people.outside)
     cost, spend = gv.Trips(mechanism).guarantee, people.spend
-    most = None if spend is None else spend.largest
-    parts = outcome.common_parts()
-    low, high = outcome.flows.stay_interval(outcome.level)
+    truth = shares(people.cells, people.grid.size)
     told = {
         "trips": len(people.cells),
         "cells": people.grid.size,
-        "common_part": {name: list(each) for name, each in parts.items()},
-        "stay_share": outcome.flows.stay_share,
-        "stay_interval": [low, high],
-        "true_stay_share": float(np.trace(outcome.truth)),
-        "districts_covered": outcome.covered(),
+        "common_part": _common_parts(flows, between, truth, reports),
+        "stay_share": flows.stay_share,
+        "stay_interval": list(flows.stay_interval(_LEVEL)),
+        "true_stay_share": float(np.trace(truth)),
+        "districts_covered": _covered(between, truth),
         "outside_dropped": people.outside.dropped,
         "outside_clamped": people.outside.clamped,
         "per_person": spend_values(spend, cost),
-        "spent": spend_in_words(cost, most),
+        "spent": spend_in_words(cost, None if spend is None else spend.largest),
     }
     sentences = [str(told["spent"]), *told_of_people(spend, file.limit, cost, people.outside)]
     console.result(told, lambda screen: _show(screen, people, told, sentences))
 
 
-def _districts(grid: Placed) -> Districts:
-    return Districts.of_blocks(grid, _BLOCK)
-
-
-def _outcome(
+def _reported(
     people: TripPopulation, mechanism: gv.Channel, seed: int, progress: ProgressBar
-) -> Outcome:
+) -> tuple[Flows, IntArray]:
+    """The flows that come back, and the noisy cells (trips, 2); from the size of the map on, beside it."""
     trips, noise = gv.Trips(mechanism), gv.seeded(seed)
     if mechanism.told_apart is None:
         begun, ended = people.places[:, 0], people.places[:, 1]
@@ -158,8 +113,37 @@ def _outcome(
         trips.tally(*reports), progress=lambda done, of: progress.update(0.4 * done / of)
     )
     progress.update(0.4, "intervals")
-    between = flows.between(_districts(people.grid).members)
-    return Outcome(flows, between, people.truth(), np.stack(reports, axis=1))
+    return flows, np.stack(reports, axis=1)
+
+
+def _common_parts(
+    flows: Flows, between: DistrictFlows, truth: FloatArray, reports: IntArray
+) -> dict[str, list[float]]:
+    """Σ min with the truth, of pairs of cells and of districts: raw reports, product, flows."""
+    made = {
+        "raw reports": shares(reports, len(truth)),
+        "product of marginals": np.outer(flows.origins, flows.destinations),
+        "flows": flows.matrix,
+    }
+    true = _summed(between, truth)
+    return {
+        name: [
+            float(np.minimum(matrix, truth).sum()),
+            float(np.minimum(_summed(between, matrix), true).sum()),
+        ]
+        for name, matrix in made.items()
+    }
+
+
+def _covered(between: DistrictFlows, truth: FloatArray) -> float:
+    """Of the pairs of districts with a trip, the part whose interval holds the truth."""
+    low, high = between.interval(_LEVEL)
+    true = _summed(between, truth)
+    return float(((low <= true) & (true <= high))[true > 0].mean())
+
+
+def _summed(between: DistrictFlows, matrix: FloatArray) -> FloatArray:
+    return np.asarray(between.members.T @ matrix @ between.members)
 
 
 def _read(file: shared.RowFile, seed: int, progress: ProgressBar) -> TripPopulation:

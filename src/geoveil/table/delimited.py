@@ -12,15 +12,14 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from geoveil.errors import InvalidFile
 from geoveil.table import reader
 from geoveil.table.locations import list_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow.csv import InvalidRow
 
 _LONGEST_HEADER = 1 << 16
 _SECTION_BLOCKS = 8
@@ -51,8 +50,6 @@ class DelimitedReader(reader.TableReader):
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         # Coordinates may hold anything and are looked at as bytes; what is kept must be text.
         types = dict.fromkeys(kept, pa.string()) | dict.fromkeys(coordinates, pa.binary())
         wanted = {str(self._fields.index(name)): kind for name, kind in types.items()}
@@ -103,8 +100,6 @@ class DelimitedReader(reader.TableReader):
 
     def _carried(self) -> dict[str, Any] | None:
         """The document of the column ``geoveil``: its pieces, as far as the first rows have them."""
-        import pyarrow as pa
-
         place = str(self._fields.index(reader.DOCUMENT))
         pieces: list[bytes] = []
         seen: list[tuple[int, bytes]] = []
@@ -118,12 +113,12 @@ class DelimitedReader(reader.TableReader):
         return reader.read_document(b"".join(pieces), self.name) if pieces else None
 
     def _parse(
-        self, block: bytes, types: dict[str, pa.DataType], broken: Callable[[InvalidRow], str]
+        self,
+        block: bytes,
+        types: dict[str, pa.DataType],
+        broken: Callable[[arrow_csv.InvalidRow], str],
     ) -> pa.Table:
         """The rows of a block. Columns go by their position: names may occur twice."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         return arrow_csv.read_csv(
             pa.BufferReader(block),
             read_options=arrow_csv.ReadOptions(
@@ -139,7 +134,7 @@ class DelimitedReader(reader.TableReader):
             ),
         )
 
-    def _broken(self, row: InvalidRow) -> str:
+    def _broken(self, row: arrow_csv.InvalidRow) -> str:
         """Skip and count a row with the wrong number of fields, or note which one it was."""
         if self._drop_bad:
             self.refused += 1

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
 from geoveil.arrays import FloatArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, require
 from geoveil.space.projection import check_degrees
 from geoveil.table import reader
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _POINT_BYTES = 21  # WKB: byte order, type (uint32), x, y (float64)
 _SECTION_ROWS = 1 << 20  # at least, for a section of several row groups
@@ -38,8 +37,6 @@ class IndexedReader(reader.TableReader):
         self, batch: pa.RecordBatch, columns: Sequence[str], geometry: str
     ) -> pa.RecordBatch:
         """These columns of a batch, the coordinates among them those of its points."""
-        import pyarrow as pa
-
         self._read += batch.num_rows
         arrays = {name: batch.column(name) for name in columns if name not in reader.GEOMETRY}
         if reader.GEOMETRY[0] in columns:
@@ -56,9 +53,6 @@ class ParquetReader(IndexedReader):
     """A Parquet file. Coordinates are columns of numbers, or the points of its geometry column."""
 
     def __init__(self, path: str) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
         self.name = path
         self._handle = Path(path).open("rb")  # noqa: SIM115 (closed by close)
         try:
@@ -93,8 +87,6 @@ class ParquetReader(IndexedReader):
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         columns = list(dict.fromkeys([*coordinates, *kept]))
         if reader.GEOMETRY[0] in columns:
             check_degrees(self._crs, self.name)
@@ -169,7 +161,6 @@ class GeoPackageReader(IndexedReader):
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         import pyogrio
 
         columns = list(dict.fromkeys([*coordinates, *kept]))

@@ -22,7 +22,6 @@ from geoveil.randomness import SYSTEM, Randomness, seeded, seeded_for
 from geoveil.space.outside import Outside, OutsideCount, check_outside
 from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
-from geoveil.table.indexed import geometry_columns
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
 from geoveil.table.reports import ReportPlaces
@@ -279,6 +278,8 @@ def _in_degrees(frame: Any) -> Any:
 def _geometries(frame: Any, names: Sequence[str]) -> list[str]:
     """Those of the named columns that hold geometry: true places in another form."""
     if _is(frame, "pyarrow", "Table"):
+        from geoveil.table.indexed import geometry_columns  # needs pyarrow, which is here then
+
         return geometry_columns(frame.schema, "the table")
 
     def is_geometry(values: Any) -> bool:

@@ -28,14 +28,6 @@ DOCUMENT = "geoveil"
 """Where a table carries what it says about itself (the mechanism of its reports, the space of its
 cells): a member of GeoJSON, a key of Parquet's metadata, a column of CSV."""
 
-_ENDINGS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".geojson": "geojson",
-    ".json": "geojson",
-    ".gpx": "gpx",
-    ".gpkg": "gpkg",
-}
 _PACKED = (".gz", ".zst")
 
 
@@ -56,6 +48,7 @@ class Format(Enum):
 
 READ_ONLY = (Format.GPX, Format.GPKG)
 """Formats that are read and not written."""
+_ENDINGS = {f".{each.value}": each for each in Format} | {".json": Format.GEOJSON}
 
 
 def format_of(path: str, given: str | None = None, *, writing: bool = False) -> Format:
@@ -71,7 +64,7 @@ def format_of(path: str, given: str | None = None, *, writing: bool = False) -> 
     ending = PurePath(name).suffix
     if given is not None and ending not in _ENDINGS:
         return Format(given)
-    kind = Format(_ENDINGS[ending]) if ending in _ENDINGS else None
+    kind = _ENDINGS.get(ending)
     wrong = kind is None or (kind.seekable and name != path.lower())
     if kind is None or wrong or (writing and kind in READ_ONLY):
         more = "" if writing else ", .gpx, .gpkg"
@@ -359,8 +352,7 @@ def open_table(
 
         return ParquetReader(name) if kind is Format.PARQUET else GeoPackageReader(name)
     from geoveil.table.delimited import DelimitedReader
-    from geoveil.table.geojson import GeoJSONReader
-    from geoveil.table.track_points import TrackPointReader
+    from geoveil.table.streamed import GeoJSONReader, TrackPointReader
 
     source = Source.of(path)
     try:

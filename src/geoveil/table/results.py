@@ -21,7 +21,7 @@ from geoveil.estimate.bars import SavedErrors
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.space import Points, Space, space_from_dict
-from geoveil.table import geojson, locations, writer
+from geoveil.table import locations, streamed, writer
 from geoveil.table.reader import Format, TableReader, format_of, open_table
 
 VERSION = 1
@@ -273,7 +273,7 @@ def read_result(
     try:
         with open_table(path, format=format, delimiter=delimiter) as reader:
             return read_cells(reader, column)
-    except geojson.PlainDocument as found:
+    except streamed.PlainDocument as found:
         return result_of(found, path)
 
 
@@ -327,7 +327,7 @@ def checked_amounts(values: FloatArray, column: str, path: str) -> FloatArray:
     return values
 
 
-def result_of(found: geojson.PlainDocument, path: str) -> Result:
+def result_of(found: streamed.PlainDocument, path: str) -> Result:
     """The estimate of a JSON file that is no FeatureCollection: as the service keeps it."""
     if found.values.get("kind") != "estimate":
         raise found

@@ -109,13 +109,12 @@ def binary_sink(path: str) -> Iterator[IO[bytes]]:
 
             with pa.CompressedOutputStream(pa.PythonFile(handle, mode="w"), "zstd") as packed:
                 yield cast(IO[bytes], packed)
-            return
-        if not path.lower().endswith(".gz"):
+        elif path.lower().endswith(".gz"):
+            # No name and no time in the header: the same rows give the same bytes.
+            with gzip.GzipFile("", mode="wb", fileobj=handle, compresslevel=6, mtime=0) as packed:
+                yield cast(IO[bytes], packed)
+        else:
             yield handle
-            return
-        # No name and no time in the header: the same rows give the same bytes.
-        with gzip.GzipFile("", mode="wb", fileobj=handle, compresslevel=6, mtime=0) as packed:
-            yield cast(IO[bytes], packed)
 
 
 def _pieces(text: str, size: int) -> list[str]:
