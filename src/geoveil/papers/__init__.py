@@ -5,7 +5,6 @@ A paper's module holds ``PAPER``, a :class:`~geoveil.papers.report.Paper`; :func
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -13,17 +12,8 @@ from pathlib import Path
 
 from geoveil.errors import InvalidInput, require
 from geoveil.measure.distance import require_transport
-from geoveil.papers.data import DataFolder, MissingData
-from geoveil.papers.report import (
-    Experiment,
-    Outcome,
-    Paper,
-    Report,
-    Setting,
-    write_figure,
-    write_page,
-    write_table,
-)
+from geoveil.papers.data import DataFolder
+from geoveil.papers.report import Outcome, Paper, Report, Setting, write_page
 
 PAPERS = {
     "privic": "geoveil.papers.privic",
@@ -75,28 +65,10 @@ def run(
     folder = Path(out) / loaded.name
     folder.mkdir(parents=True, exist_ok=True)
     source = DataFolder() if data is None else DataFolder(Path(data))
-    outcomes = tuple(
-        _outcome(
-            experiment, Setting(source, quick, seed, partial(progress, experiment.name)), folder
-        )
-        for experiment in chosen
-    )
-    report = Report(loaded, outcomes, str(folder / "index.md"), quick)
+    outcomes = []
+    for experiment in chosen:
+        setting = Setting(source, quick, seed, partial(progress, experiment.name))
+        outcomes.append(Outcome.of(experiment, setting, folder))
+    report = Report(loaded, tuple(outcomes), str(folder / "index.md"), quick)
     write_page(report, folder)
     return report
-
-
-def _outcome(experiment: Experiment, setting: Setting, folder: Path) -> Outcome:
-    setting.progress(None, experiment.title)
-    began = time.perf_counter()
-    try:
-        finding = experiment.run(setting)
-    except MissingData as missing:
-        return Outcome(experiment, None, time.perf_counter() - began, not_run=str(missing))
-    seconds = time.perf_counter() - began
-    table, picture = folder / f"{experiment.name}.csv", None
-    write_table(finding.table, table)
-    if finding.draw is not None:
-        picture = str(folder / f"{experiment.name}.png")
-        write_figure(finding, Path(picture))
-    return Outcome(experiment, finding, seconds, picture=picture, table=str(table))

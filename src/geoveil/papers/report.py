@@ -15,6 +15,7 @@ the docstring is printed beside it as the statement of the paper.
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.errors import InvalidInput
-from geoveil.papers.data import DataFolder
+from geoveil.papers.data import DataFolder, MissingData
 from geoveil.plot.curves import COLOURS, Curve, draw_curves
 from geoveil.plot.maps import picture
 
@@ -246,6 +247,23 @@ class Outcome:
     not_run: str | None = None
     picture: str | None = None
     table: str | None = None
+
+    @classmethod
+    def of(cls, experiment: Experiment, setting: Setting, folder: Path) -> Outcome:
+        """Run it, and leave its table and its picture in a folder."""
+        setting.progress(None, experiment.title)
+        began = time.perf_counter()
+        try:
+            finding = experiment.run(setting)
+        except MissingData as missing:
+            return cls(experiment, None, time.perf_counter() - began, not_run=str(missing))
+        seconds = time.perf_counter() - began
+        table, picture = folder / f"{experiment.name}.csv", folder / f"{experiment.name}.png"
+        write_table(finding.table, table)
+        if finding.draw is None:
+            return cls(experiment, finding, seconds, table=str(table))
+        write_figure(finding, picture)
+        return cls(experiment, finding, seconds, picture=str(picture), table=str(table))
 
     @property
     def verdict(self) -> str:

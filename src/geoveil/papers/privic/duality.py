@@ -152,17 +152,16 @@ def figure_4(setting: Setting) -> Measured:
     """
     city = PARIS_CAMPAIGN.city(setting)
     iterations, steps = setting.pick((200, 3000), (50, 300))
-    start, cells = uniform(city.grid.size), range(city.grid.size)
-    kernel = np.exp(-np.stack([city.grid.distances_from_km(cell) for cell in cells]))
+    start, kernel = uniform(city.grid.size), np.exp(-city.grid.distances_km())
     people = np.bincount(city.people, minlength=city.grid.size)
     path = em_path(Objective(DenseOperator(kernel), people), start)
     estimates = np.array([point.theta for point in islice(path, iterations)])
-    weights, channel = [], np.full(kernel.shape, 1 / len(kernel))
-    for _ in range(iterations):  # Definition 2.8, the channel written out in every iteration
-        weights.append(city.truth @ channel)  # (1)
-        channel = weights[-1] * kernel
+    weights, channel = np.empty_like(estimates), np.full(kernel.shape, 1 / len(kernel))
+    for each in weights:  # Definition 2.8, the channel written out in every iteration
+        each[:] = city.truth @ channel  # (1)
+        channel = each * kernel
         channel /= channel.sum(axis=1, keepdims=True)  # (2)
-    apart = np.abs(np.array(weights) - estimates)
+    apart = np.abs(weights - estimates).max(axis=1)
 
     planar = gv.PlanarGeometric(city.grid, epsilon_per_km=1.0)
     counts = repeated_counts(planar, lambda _: city.people, 1, setting.seed)
@@ -175,7 +174,7 @@ def figure_4(setting: Setting) -> Measured:
         left, right = figure.subplots(1, 2)
         shown = np.unique(np.geomspace(1, iterations, 14).astype(int)) - 1
         for cell in np.argsort(city.truth)[[-1, -5, -20, -60]]:
-            (line,) = left.plot(np.arange(iterations), np.array(weights)[:, cell], lw=1.2)
+            (line,) = left.plot(np.arange(iterations), weights[:, cell], lw=1.2)
             left.plot(shown, estimates[shown, cell], "o", ms=3.5, mfc="none", c=line.get_color())
         left.set(xlabel="iteration", ylabel="c (line), θ (circles), four cells", xscale="symlog")
         right.plot(behind)
@@ -183,9 +182,8 @@ def figure_4(setting: Setting) -> Measured:
         right.set(xscale="symlog", xlim=(0, behind.size))
 
     shown = np.unique(np.geomspace(1, iterations, 12).astype(int)) - 1
-    figures = (np.array(weights), estimates, behind)
-    rows = zip(shown, apart.max(axis=1)[shown], strict=True)
-    return Measured(figures, "iteration | largest difference", rows, draw, figure_size=(9.5, 3.8))
+    rows, columns = zip(shown, apart[shown], strict=True), "iteration | largest difference"
+    return Measured((weights, estimates, behind), columns, rows, draw, figure_size=(9.5, 3.8))
 
 
 # --- Theorem 5.1: a unique maximum

@@ -165,7 +165,7 @@ def figure_2(setting: Setting) -> Measured:
     around itself by both.
     """
     city = cycles.PARIS_CAMPAIGN.city(setting)
-    distances = np.stack([city.grid.distances_from_km(cell) for cell in range(city.grid.size)])
+    distances = city.grid.distances_km()
     a, b, block, near_b = _places(city)
     rows: list[list[Any]] = []
     panels, hidden = [], {}
