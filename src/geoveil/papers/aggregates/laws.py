@@ -13,6 +13,7 @@ from scipy.special import logsumexp, xlogy
 
 from geoveil.papers import report
 from geoveil.papers.aggregates import tradeoff
+from geoveil.papers.aggregates.tradeoff import PRIORS, published
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
 from geoveil.release import CountRelease, CountVectors, Prior, number_of_vectors
@@ -50,9 +51,7 @@ def figure_4(setting: Setting) -> Measured:
     orders under p1, 1 3 1 under p2, 0 0 5 under p3 and 5 0 0 under p4.
     """
     vectors = CountVectors(PEOPLE, PLACES)
-    laws = {
-        name: Prior.parse(prior, PEOPLE).law(vectors) for name, prior in tradeoff.PRIORS.items()
-    }
+    laws = {name: Prior.parse(prior, PEOPLE).law(vectors) for name, prior in PRIORS.items()}
     likeliest = {n: vectors.vectors[law > law.max() * (1 - 1e-9)] for n, law in laws.items()}
     modes = {name: set(map(tuple, rows.tolist())) for name, rows in likeliest.items()}
     names = [" ".join(map(str, vector)) for vector in vectors.vectors.tolist()]
@@ -61,7 +60,7 @@ def figure_4(setting: Setting) -> Measured:
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
         for part, (name, law) in zip(axes, laws.items(), strict=True):
             part.bar(range(len(law)), law, color=COLOURS[0])
-            part.set_title(f"{name} = ({report.listed(tradeoff.PRIORS[name], '.2g')})")
+            part.set_title(f"{name} = ({report.listed(PRIORS[name], '.2g')})")
             part.set_xticks(range(len(law)), names, rotation=90, fontsize=6)
         for part in axes[::2]:
             part.set_ylabel("probability")
@@ -97,7 +96,7 @@ def unpopular_places(setting: Setting) -> Measured:
         for name in ("p2", "p3"):
             for rate in setting.pick(tradeoff.MULTIPLIERS, tradeoff.QUICK_MULTIPLIERS):
                 setting.progress(None, f"{people} people, {name}, λ = {rate:g}")
-                rows.append([people, name, rate, *_perturbed(people, tradeoff.PRIORS[name], rate)])
+                rows.append([people, name, rate, *_perturbed(people, PRIORS[name], rate)])
     columns = """people | prior | λ | popular: error per visitor | unpopular: error per visitor |
         popular: shown if visited | unpopular: shown if visited"""
     return Measured(([row[3:] for row in rows],), columns, rows)
@@ -105,7 +104,7 @@ def unpopular_places(setting: Setting) -> Measured:
 
 def _perturbed(people: int, prior: Sequence[float], multiplier: float) -> list[float]:
     """For the most and the least popular place: E|ã − a|/E a, then P(ã > 0 | a > 0) for both."""
-    (design,) = tradeoff.published(people, prior, multiplier).designs
+    (design,) = published(people, prior, multiplier).designs
     joint = design.law.probabilities[:, None] * design.channel.matrix()
     errors, shown = [], []
     for place in (int(np.argmax(prior)), int(np.argmin(prior))):
@@ -146,9 +145,9 @@ def algorithm_1(setting: Setting) -> Measured:
     """
     rows: list[list[Any]] = []
     for people, name in ((5, "p1"), (5, "p3"), (20, "p1"), (20, "p3")):
-        prior, threshold = tradeoff.PRIORS[name], setting.pick(1e-10, 1e-6)
-        printed = tradeoff.published(people, prior, 1.0)
-        converged = tradeoff.published(people, prior, 1.0, threshold)
+        prior, threshold = PRIORS[name], setting.pick(1e-10, 1e-6)
+        printed = published(people, prior, 1.0)
+        converged = published(people, prior, 1.0, threshold)
         best = CountRelease(people=people, prior=prior, multiplier=1.0)
         least = _objective_bits(best)
         rows.append([people, name, printed.leakage_bits, printed.distortion,
@@ -190,9 +189,9 @@ def figure_9(setting: Setting) -> Measured:
         for _ in range(1 if threshold is None else setting.pick(5, 1)):
             began = perf_counter()
             if threshold is None:
-                release = CountRelease(people=20, prior=tradeoff.PRIORS["p1"], multiplier=1.0)
+                release = CountRelease(people=20, prior=PRIORS["p1"], multiplier=1.0)
             else:
-                release = tradeoff.published(20, tradeoff.PRIORS["p1"], 1.0, threshold)
+                release = published(20, PRIORS["p1"], 1.0, threshold)
             seconds = min(seconds, perf_counter() - began)
         rows.append([threshold, release.designs[0].ascent.steps, seconds, release.leakage_bits,
                      release.distortion, release.certificate_nats])  # fmt: skip
@@ -299,11 +298,11 @@ def definition_3(setting: Setting) -> Measured:
     rows: list[list[Any]] = []
     rates, steps = setting.pick((RATES, STEPS), (QUICK_RATES, QUICK_STEPS))
     for name in setting.each(names, "{}"):
-        optima = [personal_optimum(tradeoff.PRIORS[name], PEOPLE, rate, steps) for rate in rates]
+        optima = [personal_optimum(PRIORS[name], PEOPLE, rate, steps) for rate in rates]
         # between two optima by choosing one at random
         points = np.transpose(sorted((each.distortion, each.leakage_bits) for each in optima))
         for rate in setting.pick(tradeoff.MULTIPLIERS, tradeoff.QUICK_MULTIPLIERS):
-            release = tradeoff.published(PEOPLE, tradeoff.PRIORS[name], rate)
+            release = published(PEOPLE, PRIORS[name], rate)
             distortion = release.distortion
             least = max(0.0, *(each.least_bits_at(distortion) for each in optima))
             rows.append([name, rate, distortion, least, float(np.interp(distortion, *points)),
