@@ -20,7 +20,7 @@ from geoveil.papers.privic.cycles import (
 )
 from geoveil.papers.privic.duality import balanced_questions, entropy_bits, fewest_questions
 from geoveil.papers.privic.isolation import CROWD, ISLAND, islands, wider_laplace
-from geoveil.papers.report import Agreement, Setting
+from geoveil.papers.report import Agreement, Setting, write_figure
 
 pytest.importorskip("ot")
 
@@ -114,6 +114,13 @@ def test_the_oracle_and_the_chain_in_part_and_the_duality_whole(setting: Setting
         in found["oracle"].conclusion.split("Does not hold")[1]
     )
     assert found["figure-4"].agreement is found["figure-5"].agreement is Agreement.YES
+
+
+def test_what_is_proven_is_drawn(setting: Setting, tmp_path: Path) -> None:
+    for each in PAPER.chosen(["collapse", "figure-5", "markov-chain"]):
+        picture = tmp_path / f"{each.name}.png"
+        write_figure(each.run(setting), picture)
+        assert picture.stat().st_size > 5000
 
 
 def test_the_text_does_not_hide_its_island_and_the_code_does(setting: Setting) -> None:

@@ -217,9 +217,10 @@ def collapse(setting: Setting) -> Measured:
     likelihood estimate is unique, so that the update finds it.
     """
     city = SAN_FRANCISCO_CAMPAIGN.city(setting)
-    columns = """updates of c | leakage (bits) | mean distance (cells) | EMD (cells) |
-        cells with c > 1e-6"""
-    names, rows = columns.split(" | "), []
+    names = (
+        "updates of c", "leakage (bits)", "mean distance (cells)", "EMD (cells)", "cells with c > 1e-6",
+    )  # fmt: skip
+    rows = []
     for updates in setting.each(setting.pick(STEPS, QUICK_STEPS), "{} updates"):
         design = gv.blahut_arimoto(city.grid, city.truth, beta_per_km=1.0, stop=gv.Steps(updates))
         tally = design.tally(design.sample(city.people, randomness=gv.seeded(setting.seed)))
@@ -246,7 +247,7 @@ def collapse(setting: Setting) -> Measured:
 
     figures = (city.grid.size, left, rank, np.array(errors))
     numbers = {"cells_left": left, "error_growth": errors[-1] / errors[0]}
-    return Measured(figures, columns, rows, draw, numbers, (7.0, 5.2))
+    return Measured(figures, names, rows, draw, numbers, (7.0, 5.2))
 
 
 # --- §6 in the long run: Figure 5, and the Markov chain written down on a few cells
