@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from geoveil.document.campaign_ids import ID_PATTERN, new_id
+from geoveil.document.wire import ID_PATTERN, new_id
 from geoveil.errors import InvalidInput
 from geoveil.server.problem import decode
 from geoveil.server.settings_of_campaign import CampaignSettings

@@ -25,6 +25,7 @@ from geoveil.space import MaskedGrid
 
 GRID = gv.Grid(rows=24, columns=31, cell_km=0.5)  # above the size where matrices are used
 MAP = gv.Grid.from_box(south=48.8286, west=2.2855, north=48.8798, east=2.3909, cell_km=0.5)
+PLACES = gv.Points(lat=[48.83, 48.84, 48.85, 48.86], lng=[2.29, 2.33, 2.31, 2.38])
 
 
 def crowd(size: int, seed: int = 3) -> np.ndarray:
@@ -66,6 +67,7 @@ OPERATORS = {
     "city": lambda: gv.elastic(
         MaskedGrid(MAP, np.arange(MAP.size) % 7 != 3), epsilon_per_km=1.0, camouflage=1.0
     ),
+    "listed": lambda: gv.elastic(PLACES, epsilon_per_km=1.0),
     "many": many,
     "matrix": lambda: DenseOperator(np.random.default_rng(1).random((5, 7))),
     "stacked": stacked,

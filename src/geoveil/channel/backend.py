@@ -57,21 +57,12 @@ class Backend:
 
 def host_array(array: Any) -> Any:
     """An array of any library in the host's memory; what is none of those comes back as it is."""
-    backend = backend_of(array)
-    if backend is None:
+    if backend_of(array) is None:
         return array
     for method in ("get", "cpu"):  # CuPy, torch
         if hasattr(array, method):
-            array = getattr(array, method)()
-            break
-    else:
-        array = _moved_to_host(array, backend)
-    return np.asarray(array)
-
-
-def _moved_to_host(array: Any, backend: Backend) -> Any:
-    """Through the exchange that the standard has; NumPy itself takes the rest."""
-    try:
+            return np.asarray(getattr(array, method)())
+    try:  # the exchange that the standard has
         return np.from_dlpack(array)
     except (AttributeError, BufferError, RuntimeError, TypeError):
         return np.asarray(array)

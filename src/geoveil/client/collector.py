@@ -22,9 +22,14 @@ from geoveil.arrays import count, positive
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client.ledger_book import Charge
 from geoveil.client.refusal import Refused
-from geoveil.document.campaign_ids import NAMED_PATTERN
 from geoveil.document.canonical import strict_json
-from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument, tag_of
+from geoveil.document.wire import (
+    LARGEST_ANSWER,
+    NAMED_PATTERN,
+    MechanismDocument,
+    RefusedDocument,
+    tag_of,
+)
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM
 

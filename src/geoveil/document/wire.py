@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +14,7 @@ from typing import Any, TypeVar
 
 from geoveil.arrays import IntArray
 from geoveil.channel.guarantee import BetweenPositions
-from geoveil.document import campaign_ids, canonical
+from geoveil.document import canonical
 from geoveil.document.area import (
     Area,
     packed_integers,
@@ -38,6 +40,10 @@ MOST_LEVELS = 8
 LARGEST_ANSWER = MOST_LEVELS * LARGEST_BYTES + 1024
 """All levels of a campaign in one body."""
 
+NAMED_PATTERN = "[a-z0-9][a-z0-9-]{0,79}"
+"""Ids of campaigns that documents and links may name."""
+ID_PATTERN = "^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"
+"""Those that a service gives: small letters, digits and hyphens, as in the name of a host."""
 _LATEST_S = 1 << 40
 _FIELDS = {
     "geoveil", "kind", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
@@ -391,7 +397,7 @@ def _parsed(given: bytes, most: int) -> Any:
 
 
 def _campaign(value: Any) -> str:
-    named = isinstance(value, str) and re.fullmatch(campaign_ids.NAMED_PATTERN, value) is not None
+    named = isinstance(value, str) and re.fullmatch(NAMED_PATTERN, value) is not None
     _require(named, "campaign", "its campaign is not a name of a–z, 0–9 and hyphens")
     return value
 
@@ -407,6 +413,18 @@ def _number(name: str, value: Any) -> float:
         type(value) in (int, float) and 0 < value < 1e9, name, f"{name} is not a number above 0"
     )
     return float(value)
+
+
+def new_id(name: str) -> str:
+    """An id for a campaign: its name as far as links can hold it, and six random characters.
+
+    >>> new_id("Zürich — Tram!")[:12]
+    'zurich-tram-'
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub("[^a-z0-9]+", "-", plain)[:40].strip("-") or "campaign"
+    random = base64.b32encode(SYSTEM.bytes(5)).decode().lower()
+    return f"{slug}-{random[:6]}"
 
 
 def report_texts(document: MechanismDocument, cells: IntArray) -> list[bytes]:

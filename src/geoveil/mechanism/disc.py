@@ -56,6 +56,7 @@ class Disc(Mechanism):
 
     name = "disc"
     reference = "Du, Cheng, Zheng, Lian, Chen, Xi & Ni, 2024 (disk area mechanism)"
+    _stated = ("epsilon", "disc_radius_km")
 
     def __init__(
         self, space: Space, *, epsilon: float, disc_radius_km: float | None = None
@@ -72,9 +73,6 @@ class Disc(Mechanism):
         self.report_count = self._discs.reports
         self._from_disc = _threshold(self.epsilon, self._discs.inside, self.report_count)
         self.fft_noise = FFT_NOISE * math.sqrt(self._discs.inside) * self._rise
-
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon, "disc_radius_km": self.disc_radius_km}
 
     @property
     def report_steps(self) -> IntArray:

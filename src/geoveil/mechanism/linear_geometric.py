@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ class LinearGeometric(Mechanism):
 
     name = "linear-geometric"
     reference = "Ghosh, Roughgarden & Sundararajan, STOC 2009"
+    _stated = ("epsilon_per_unit",)
     space: Line
     guarantee: GeoIndistinguishability
 
@@ -64,9 +64,6 @@ class LinearGeometric(Mechanism):
         inside = -math.expm1(-self.epsilon_per_unit) / (1 + self._ratio)
         self._ends = np.full(space.size, inside)
         self._ends[[0, -1]] = 1 / (1 + self._ratio) if space.size > 1 else 1.0
-
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon_per_unit": self.epsilon_per_unit}
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε: met at every report by the cells on one side of it."""

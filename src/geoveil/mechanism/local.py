@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +35,7 @@ class RandomizedResponse(RankOneChannel, Mechanism):
 
     name = "randomized-response"
     reference = "Kairouz, Bonawitz & Ramage, ICML 2016"
+    _stated = ("epsilon",)
 
     def __init__(
         self, space: Space, *, epsilon: float | None = None, mean_distance_km: float | None = None
@@ -58,9 +58,6 @@ class RandomizedResponse(RankOneChannel, Mechanism):
         super().__init__(
             space, -math.expm1(-self.epsilon) / share * ones, ones, shrink / share * ones
         )
-
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon}
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met at both of them."""
@@ -116,6 +113,7 @@ class Rappor(Mechanism):
 
     name = "rappor"
     reference = "Erlingsson, Pihur & Korolova, CCS 2014"
+    _stated = ("epsilon",)
 
     def __init__(self, space: Space, *, epsilon: float) -> None:
         self.space = space
@@ -126,9 +124,6 @@ class Rappor(Mechanism):
         self.guarantee = LocalDifferentialPrivacy(self.epsilon)
         self.keep = 1 / (1 + math.exp(-self.epsilon / 2))
         self.flip = math.exp(-self.epsilon / 2) / (1 + math.exp(-self.epsilon / 2))
-
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon}
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε between any two cells, met where their two bits differ."""

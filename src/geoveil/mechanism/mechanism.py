@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,10 +25,12 @@ class Mechanism(Channel):
     """How the command line and documents call it."""
     reference: ClassVar[str]
     """Where the law comes from."""
+    _stated: ClassVar[tuple[str, ...]]
+    """The attributes that are its parameters."""
 
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The constructor's arguments besides the space, as plain JSON values."""
+        return {name: getattr(self, name) for name in self._stated}
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

@@ -287,9 +287,8 @@ class _CellIntegrals:
     def row(self, a: int, width: int) -> FloatArray:
         """The cells b = 0 … width − 1 of row a."""
         near = width
-        if math.isfinite(
-            self.decay
-        ):  # small values as well as large ones: a promise is about ratios
+        # small values as well as large ones: a promise is about ratios
+        if math.isfinite(self.decay):
             near = min(_NEAR, width) if a < _NEAR else 0
         line = np.zeros(width)
         if near < width:  # where the density is smooth: products of one rule along each axis

@@ -45,6 +45,7 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
 
     name = "planar-geometric"
     reference = "ElSalamouny & Palamidessi, free-will privacy, §8"
+    _stated = ("epsilon_per_km",)
     guarantee: GeoIndistinguishability
 
     def __init__(
@@ -65,9 +66,6 @@ class PlanarGeometric(TruncatedLattice, Mechanism):
         super().__init__(
             space, geometric_tables(space.rows, space.columns, epsilon * space.cell_km)
         )
-
-    def parameters(self) -> dict[str, Any]:
-        return {"epsilon_per_km": self.epsilon_per_km}
 
     def closed_form_loss(self) -> PrivacyLoss:
         """ε by the triangle inequality; met across an edge, and inside, beside a corner nowhere."""

@@ -238,7 +238,6 @@ class PositionalElastic(Mechanism):
         kernel, xp = self._spread.products_on(backend), backend.xp
         shares, weights = backend.put(self._shares), backend.put(self.weights)
         noise, width = kernel.push_noise, math.prod(self._shares.shape)
-        assert noise is not None
 
         def spread(theta: Array) -> Array:
             return xp.reshape(theta[..., None, :] * shares, (*theta.shape[:-1], width))
@@ -248,9 +247,14 @@ class PositionalElastic(Mechanism):
             layered = xp.reshape(laws, (*values.shape[:-1], *self._shares.shape))
             return xp.sum(layered * shares, axis=-2)
 
+        def push(theta: Array) -> Array:
+            return kernel.pull(spread(theta)) * weights
+
+        if noise is None:  # among places
+            return ProductsOn(backend, push, pull)
         return ProductsOn(
             backend,
-            lambda theta: kernel.pull(spread(theta)) * weights,
+            push,
             pull,
             lambda theta: noise(spread(theta)) * weights,
             lambda values: noise(values * weights) * xp.sum(shares, axis=0),

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from geoveil.document.campaign_ids import ID_PATTERN
+from geoveil.document.wire import ID_PATTERN
 from geoveil.server import problem as problems
 from geoveil.server.apart import Calculator
 from geoveil.server.campaigns import Campaigns

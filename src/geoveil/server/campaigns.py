@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from geoveil.document.campaign_ids import new_id
+from geoveil.document.wire import new_id
 from geoveil.server import conclusion as conclusions
 from geoveil.server import preparation as preparing
 from geoveil.server import round_documents

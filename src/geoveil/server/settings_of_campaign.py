@@ -15,10 +15,9 @@ from msgspec import Meta
 from geoveil.campaign.campaign import MINIMUM_REPORTS
 from geoveil.campaign.rules import PromiseRule
 from geoveil.document.area import WIDEST_GRID
-from geoveil.document.campaign_ids import ID_PATTERN
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import MOST_SLOTS, Every, Slots
-from geoveil.document.wire import MOST_LEVELS
+from geoveil.document.wire import ID_PATTERN, MOST_LEVELS
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
 from geoveil.position.positional import STEEPEST_CELL
 from geoveil.server.problem import Problem

@@ -204,10 +204,7 @@ class Grid(MapSpace):
     def distances_km(self) -> FloatArray:
         """The full matrix of distances; refused above 4,096 cells."""
         self.check_matrix("the matrix of distances")
-        along, across = (
-            np.arange(1 - self.rows, self.rows),
-            np.arange(1 - self.columns, self.columns),
-        )
+        along, across = (np.arange(1 - cells, cells) for cells in self.shape)
         table = self._offset_km(along[:, None], across)  # for each cell, one window of it
         windows = np.lib.stride_tricks.sliding_window_view(table, self.shape)
         return windows[::-1, ::-1].reshape(self.size, self.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from geoveil.space.grid import Grid
 from geoveil.space.outline import Outline, read_outlines
 from geoveil.space.projection import TangentPlane
 from geoveil.space.space import MapSpace
-
-if TYPE_CHECKING:
-    from scipy.spatial import cKDTree
 
 LEAST_SHARE = 0.01
 """A cell exists where the area covers at least this part of it."""
@@ -63,8 +60,7 @@ class MaskedGrid(MapSpace):
         outlines = read_outlines(area)
         corners = np.concatenate([polygon[0] for each in outlines for polygon in each.polygons])
         box = Box.around(lat=corners[:, 1], lng=corners[:, 0])
-        grid = Grid.from_box(**{name: getattr(box, name) for name in _EDGES}, cell_km=cell_km)
-        return cls.covered(grid, outlines)
+        return cls.covered(Grid._over(box, cell_km), outlines)
 
     @classmethod
     def covered(cls, grid: Grid, outlines: Sequence[Outline]) -> MaskedGrid:
@@ -134,12 +130,6 @@ class MaskedGrid(MapSpace):
         numbers[self.cells] = np.arange(self.size)
         return numbers
 
-    @cached_property
-    def _tree(self) -> cKDTree:
-        from scipy.spatial import cKDTree  # here, since it is slow to import
-
-        return cKDTree(self.centres)
-
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         signed = self.grid._nearest(east, north)
         cell = self._numbers[np.where(signed < 0, ~signed, signed)]
@@ -174,7 +164,6 @@ class MaskedGrid(MapSpace):
         return f"MaskedGrid({self.size:,} of {grid}{where}"
 
 
-_EDGES = ("south", "west", "north", "east")
 AnyGrid = Grid | MaskedGrid
 """Square cells: all of a grid, or some of them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
 from geoveil.space.space import MapSpace, entries, kind_of
-
-if TYPE_CHECKING:
-    from scipy.spatial import cKDTree
 
 _FARTHEST_KM = 1e9
 _SPREAD = math.sqrt(5.0 / 12.0) * math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
@@ -128,12 +125,6 @@ class Points(MapSpace):
         turns = part * np.arange(_CORNERS)
         ring = radius_km * np.stack([np.cos(turns), np.sin(turns)], axis=-1)
         return list(self.centres[:, None] + ring)
-
-    @cached_property
-    def _tree(self) -> cKDTree:
-        from scipy.spatial import cKDTree  # here, since it is slow to import
-
-        return cKDTree(self.centres)
 
     def _nearest(self, east: FloatArray, north: FloatArray) -> IntArray:
         # squared distances overflow for what lies beyond

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from geoveil.errors import InvalidFile, TooLarge
 from geoveil.holding import Framed, Shown
 from geoveil.space.outside import Outside, elsewhere, settle
 from geoveil.space.projection import Degrees, TangentPlane, blocks, coordinates, plane_coordinates
+
+if TYPE_CHECKING:
+    from scipy.spatial import cKDTree
 
 MATRIX_LIMIT = 4096
 """No m×m array is made for more cells than this."""
@@ -78,12 +81,17 @@ class Space(Framed, Shown, ReadOnly, ABC):
         """Two cells with no two closer; ``None`` where there is only one cell."""
         if self.size == 1 or self.in_rows:
             return None if self.size == 1 else (0, 1)
-        from scipy.spatial import cKDTree  # here, since it is slow to import
-
-        distances, cells = cKDTree(self.centres).query(self.centres, k=2)
+        distances, cells = self._tree.query(self.centres, k=2)
         first = int(np.argmin(np.asarray(distances)[:, 1]))
         one, other = np.asarray(cells)[first].tolist()
         return one, other
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        """The centres, to find the nearest."""
+        from scipy.spatial import cKDTree  # here, since it is slow to import
+
+        return cKDTree(self.centres)
 
     @staticmethod
     def _norm(difference: FloatArray) -> FloatArray:
