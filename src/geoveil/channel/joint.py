@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from geoveil.arrays import FloatArray, IntArray, frozen, indices
+from geoveil.arrays import ByParts, FloatArray, IntArray, frozen, indices
 from geoveil.channel.channel import (
     RARE,
     Channel,
@@ -30,7 +30,7 @@ _MOST_ENTRIES = 1 << 23
 _POSSIBLE = 1e-200
 
 
-class JointChannel(ManyChannels):
+class JointChannel(ByParts, ManyChannels):
     """A person makes one report through each channel; the combination is one report.
 
     Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
@@ -45,6 +45,7 @@ class JointChannel(ManyChannels):
     """
 
     exact = True
+    _parts = ("channels",)
 
     def __init__(self, channels: Sequence[Channel]) -> None:
         self._join(channels)
@@ -114,12 +115,6 @@ class JointChannel(ManyChannels):
             channel._sample_from(cells, inside, randomness) for channel in self.channels
         )
         return np.asarray(np.ravel_multi_index(reports, self.sizes))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, JointChannel) and self.channels == other.channels
-
-    def __hash__(self) -> int:
-        return hash((JointChannel, self.channels))
 
     def __repr__(self) -> str:
         return f"JointChannel({len(self.channels)} channels, {self.report_count} combinations)"

@@ -205,25 +205,6 @@ class DenseOperator(Operator):
         return self._matrix
 
 
-class Identity(Operator):
-    """Every row is seen by itself."""
-
-    exact = True
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._size, self._size
-
-    def _push(self, theta: FloatArray) -> FloatArray:
-        return theta
-
-    def _pull(self, values: FloatArray) -> FloatArray:
-        return values
-
-
 class StackedOperator(Operator):
     """Several operators of the same rows side by side, the columns of each times its scale.
 
@@ -280,13 +261,12 @@ class StackedOperator(Operator):
             )
 
         def wide(theta: Any) -> Any:
-            laws = []
-            for part, own in zip(parts, self.parts, strict=True):
-                shape = (*theta.shape[:-1], own.shape[1])
-                none = xp.zeros((1,), dtype=theta.dtype, device=backend.device)
-                noise = none if part.push_noise is None else part.push_noise(theta)
-                laws.append(xp.broadcast_to(noise, shape))
-            return side_by_side(laws)
+            none = xp.zeros_like(theta[..., :1])
+            noises = [none if part.push_noise is None else part.push_noise(theta) for part in parts]
+            return side_by_side(
+                xp.broadcast_to(noise, (*theta.shape[:-1], own.shape[1]))
+                for noise, own in zip(noises, self.parts, strict=True)
+            )
 
         def summed(values: Any, products: list[Callable[[Array], Array] | None]) -> Any:
             total: Any = 0.0

@@ -12,7 +12,7 @@ from geoveil.arrays import FloatArray, IntArray, frozen, indices, positive
 from geoveil.channel.channel import RARE, Excerpt, Information, PrivacyLoss, Reports, Tally
 from geoveil.channel.composed import RankOneChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
-from geoveil.channel.operator import DenseOperator, Identity, Operator, StackedOperator
+from geoveil.channel.operator import DenseOperator, Operator, StackedOperator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, parameter_for_mean_distance
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
@@ -227,6 +227,25 @@ class ObservedVectors(Operator):
         return self._low + self._rise * self._bits[column]
 
 
+class _Identity(Operator):
+    """Every row is seen by itself."""
+
+    exact = True
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._size, self._size
+
+    def _push(self, theta: FloatArray) -> FloatArray:
+        return theta
+
+    def _pull(self, values: FloatArray) -> FloatArray:
+        return values
+
+
 class RapporTally(Tally):
     """Counts of the distinct bit vectors seen; ``sums`` is how often each bit was set.
 
@@ -288,7 +307,7 @@ class RapporTally(Tally):
         own = np.maximum(people * mean * (1 - mean), RARE) + u**2
         y = u / own
         slack = max(1.0 - float(u @ y), _LEAST_SLACK)
-        columns = StackedOperator([Identity(y.size), DenseOperator(y[:, None])])
+        columns = StackedOperator([_Identity(y.size), DenseOperator(y[:, None])])
         weights = np.append(1.0 / own, 1.0 / slack)
         scale = people * gain
         missing = self.sums - people * mean

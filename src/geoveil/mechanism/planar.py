@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.truncated import Tables, TruncatedLattice, summed_tables
@@ -190,7 +190,7 @@ class PlanarLaplace(TruncatedLattice, Mechanism):
         )
 
 
-class ContinuousLaplace(noise.Noise):
+class ContinuousLaplace(ByParts, noise.Noise):
     """Laplace noise around a real location, for points that are not cells.
 
     Law: density ∝ e^{−ε·r} per unit *area*, r the great-circle distance. In the plane this is
@@ -213,6 +213,7 @@ class ContinuousLaplace(noise.Noise):
 
     name = "continuous-laplace"
     reference = "Andrés, Bordenabe, Chatzikokolakis & Palamidessi, CCS 2013"
+    _parts = ("epsilon_per_km",)
 
     def __init__(
         self,
@@ -254,12 +255,6 @@ class ContinuousLaplace(noise.Noise):
         second = (words[size:] >> np.uint64(32)).astype(np.float64) * 2.0**-32 + 2.0**-33
         third = (words[size:] & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
         return -np.log(first * second) / self.epsilon_per_km, third * (2 * math.pi)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ContinuousLaplace) and self.epsilon_per_km == other.epsilon_per_km
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.epsilon_per_km))
 
     def __repr__(self) -> str:
         return f"ContinuousLaplace(epsilon_per_km={self.epsilon_per_km:.6g})"
