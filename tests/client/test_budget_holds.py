@@ -67,7 +67,7 @@ def test_the_best_guess_gains_nothing_but_would_without_a_memory(tmp_path: Path)
 # -- the limit (promise 20) ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rounds", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [12, pytest.param(1000, marks=pytest.mark.slow)])
 def test_many_rounds_in_a_day(rounds: int, tmp_path: Path) -> None:
     """Even of somebody who wants to report in every one of them."""
     collector = Collector()
@@ -76,7 +76,7 @@ def test_many_rounds_in_a_day(rounds: int, tmp_path: Path) -> None:
     refusals: Counter[str] = Counter()
     for number in range(1, rounds + 1):
         collector.served = replace(document(), round=number).served()
-        if number % 30 == 0:
+        if number % 8 == 0:
             it = device(collector, tmp_path / "ledger.db", **options)
         try:
             it.report(lat=45.76, lng=4.84)
@@ -263,7 +263,7 @@ class Person(RuleBasedStateMachine):
 
 
 class TestPerson(Person.TestCase):
-    settings = settings(max_examples=25, stateful_step_count=40)
+    settings = settings(max_examples=15, stateful_step_count=40)
 
 
 @pytest.mark.slow

@@ -166,11 +166,11 @@ def test_a_region_has_an_interval_of_its_own(closed: InProcess) -> None:
 
 
 def test_the_bars_of_a_guarded_close_are_recalled_with_its_fakes() -> None:
-    settings = CampaignSettings(**LYON, guarded=True)
+    settings = CampaignSettings(**LYON | {"cell_km": 1.5}, guarded=True)  # 25 cells
     campaign = Campaign(settings.grid, rule=settings.rule, minimum_reports=50)
-    people = np.repeat([8, 24, 30], 1500)
+    people = np.repeat([6, 12, 16], 1500)
     reports = campaign.mechanism.sample(people, randomness=seeded(3))
-    fakes = np.full(400, 47)
+    fakes = np.full(400, 24)
     campaign.receive(campaign.mechanism.tally(np.concatenate([reports, fakes])))
     campaign.close_round(last=True)
     then = campaign.closing

@@ -40,8 +40,8 @@ def test_an_acknowledged_report_survives_200_killed_processes(
     tmp_path: Path, postgres: Cluster
 ) -> None:
     with Live(tmp_path, postgres.database()) as server:
-        ledger = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
-    assert len(ledger.counted) >= 100_000
+        counted = kill_again_and_again(server, kills=200, acknowledged=100_000, batch=20)
+    assert counted >= 100_000
 
 
 @pytest.mark.slow

@@ -57,10 +57,21 @@ def assert_same(body: dict[str, Any], campaign: gv.Campaign) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{}, pytest.param({"guarded": True}, marks=pytest.mark.slow), {"trusted_seed": True}],
+    ("changed", "resumed"),
+    [
+        ({}, False),
+        ({"trusted_seed": True}, True),
+        *(
+            pytest.param(changed, resumed, marks=pytest.mark.slow)
+            for changed, resumed in [
+                ({}, True),
+                ({"trusted_seed": True}, False),
+                ({"guarded": True}, False),
+                ({"guarded": True}, True),
+            ]
+        ),
+    ],
 )
-@pytest.mark.parametrize("resumed", [False, True])
 def test_library_and_service_agree_bit_for_bit(changed: dict[str, Any], resumed: bool) -> None:
     city = City(campaign_settings(camouflage=0.7, **changed))
     campaign = library_campaign(city)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -382,9 +383,15 @@ def poisoned_city(guarded: bool, fakes: int = 150) -> tuple[City, int]:
     return city, quietest
 
 
+@cache
+def known_city(guarded: bool) -> tuple[City, int]:
+    """The same for all tests that only look at it."""
+    return poisoned_city(guarded)
+
+
 def test_fakes_raise_the_alarm() -> None:
     for guarded in (True, False):
-        city, quietest = poisoned_city(guarded)
+        city, quietest = known_city(guarded)
         alarm = city.campaigns.state("paris")["alarm"]
         assert alarm["raised"] is True
         assert alarm["suspicious"][0] == quietest
@@ -392,7 +399,7 @@ def test_fakes_raise_the_alarm() -> None:
 
 
 def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanism() -> None:
-    (guarded, target), (plain, _) = poisoned_city(True), poisoned_city(False)
+    (guarded, target), (plain, _) = known_city(True), known_city(False)
     honest, _ = poisoned_city(True, fakes=0)
     alarm = guarded.estimated()["alarm"]
     fakes = alarm["fakes"]
@@ -488,14 +495,14 @@ def test_no_estimate_is_made_from_fewer_than_the_minimum() -> None:
 
 
 def test_what_is_left_out_still_counts_as_received() -> None:
-    city, _ = poisoned_city(True)
+    city, _ = known_city(True)
     body = city.estimated()
     assert body["reports"] == 3150 == sum(known["reports"] for known in body["rounds"])
     assert city.campaigns.state("paris")["estimate"]["reports"] == 3150
 
 
 def test_an_unguarded_campaign_leaves_nothing_out() -> None:
-    city, _ = poisoned_city(False)
+    city, _ = known_city(False)
     alarm = city.estimated()["alarm"]
     assert not any(alarm["fakes"].values())
     assert alarm["still_raised"] is True

@@ -169,7 +169,7 @@ def test_bars_hold_what_all_reports_say_where_several_are_named(
 
 def test_an_uneven_crowd_is_no_fakes_where_cells_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fakes are sure at one cell, and everybody else stands at one place in their cell."""
-    wide = Grid(rows=5, columns=6, cell_km=1.0)
+    wide = Grid(rows=4, columns=4, cell_km=1.0)
     generator = np.random.default_rng(3)
     crowd = generator.dirichlet(np.full(wide.size, 0.5))
     cells = generator.choice(wide.size, 40_000, p=crowd)

@@ -108,7 +108,7 @@ def test_a_bound_flattens_the_centre():
     """Laplace noise with R ≤ M: flat up to some radius, exponential beyond, found by search apart."""
     bound = 0.05
     noise = optimal_noise(privacy=gv.PerKilometre(1.0), bound_per_km2=bound, gap=5e-4)
-    radius = np.linspace(0, 60, 600_001)
+    radius = np.linspace(0, 60, 60_001)
 
     def flat_until(core):
         shape = np.exp(-np.maximum(radius - core, 0)) * radius

@@ -458,7 +458,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     features=st.lists(json_values, max_size=6),
     before=st.dictionaries(

@@ -27,7 +27,7 @@ export function launch(...more: string[]): Promise<Browser> {
   const root = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   return chromium.launch({
     executablePath: executablePath!,
-    args: [...root, "--disable-background-networking", "--disable-dev-shm-usage", ...more],
+    args: [...root, "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage", ...more],
   });
 }
 

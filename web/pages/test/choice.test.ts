@@ -5,8 +5,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { campaign, executablePath, launch, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
-const OFFERED = { epsilon_per_km: null, promises_per_km: [0.5, 1, 3] };
-
 describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   let browser: Browser;
   beforeAll(async () => {
@@ -15,7 +13,7 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   afterAll(() => browser?.close());
 
   it("offers every promise with its consequences, the strongest first and chosen, and sends the one chosen", async () => {
-    const id = await campaign(OFFERED);
+    const id = await campaign({ epsilon_per_km: null, promises_per_km: [0.5, 1, 3] });
     const visit = await Visit.begin(browser);
     const { page } = visit;
     await open(visit, id);
@@ -46,7 +44,12 @@ describe.skipIf(!SERVICE || !executablePath)("what people choose", () => {
   });
 
   it("names the slot before and after it is sent, in the reader's language too", async () => {
-    const id = await campaign({ ...OFFERED, slots: "hour", zone: "Europe/Paris" });
+    const id = await campaign({
+      epsilon_per_km: null,
+      promises_per_km: [0.5, 1],
+      slots: "hour",
+      zone: "Europe/Paris",
+    });
     const visit = await Visit.begin(browser, { locale: "de-DE" });
     const { page } = visit;
     await open(visit, id);

@@ -12,8 +12,10 @@ const KEYS = ["mechanism", "id", "cell"];
 
 describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   let browser: Browser;
+  let id: string; // for tests that leave it as it is: every visitor has a ledger of their own
   beforeAll(async () => {
     browser = await launch();
+    id = await campaign();
   });
   afterAll(() => browser?.close());
 
@@ -53,7 +55,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
 
   it("asks the same inside, at the edge and outside, never tells a coordinate, and sets no cookie", async () => {
     const seen: string[][] = [];
-    const id = await campaign();
     for (const geolocation of [INSIDE, EDGE, OUTSIDE]) {
       const visit = await Visit.begin(browser, { geolocation, permissions: ["geolocation"] });
       await open(visit, id);
@@ -158,7 +159,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("refuses a rule that does not keep its promise, in words, and sends nothing", async () => {
-    const id = await campaign();
     const answer = await (await fetch(`${SERVICE}/api/campaigns/${id}/mechanism`)).json();
     const visit = await Visit.begin(browser);
     const hostile = { ...(answer as object), epsilon_per_km: 0.5 };
@@ -171,7 +171,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("is never in a frame, and its policy stops inline scripts and other origins", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser);
     await visit.page.goto(`${SERVICE}/c/${id}`);
     const stopped = await visit.page.evaluate(
@@ -202,7 +201,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("makes one report from two tabs at once", async () => {
-    const id = await campaign();
     const one = await Visit.begin(browser);
     const other = await Visit.of(one.context);
     for (const visit of [one, other]) {
@@ -218,7 +216,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("refuses without a ledger, as in some private windows", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser);
     await visit.context.addInitScript(() => {
       Object.defineProperty(window, "indexedDB", { value: undefined });
@@ -237,7 +234,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("keeps a report that found no network, and sends the same one later", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser);
     const { page } = visit;
     await open(visit, id);
@@ -267,7 +263,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("says when it is offline, and goes on when asked again; a slow network changes nothing", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser);
     const { page } = visit;
     await page.route("**/api/**", (route) => route.abort("internetdisconnected"));
@@ -288,7 +283,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("deletes the ledger after saying what that means, and can then report again", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser);
     const { page } = visit;
     await open(visit, id);
@@ -306,7 +300,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("refuses a fix that is too coarse, or a promise beyond the person's limit, with the reason", async () => {
-    const id = await campaign();
     const coarse = { ...INSIDE, accuracy: 3000 };
     const visit = await Visit.begin(browser, { geolocation: coarse, permissions: ["geolocation"] });
     await open(visit, id);
@@ -345,7 +338,6 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
   });
 
   it("speaks German to whoever reads German, on a phone", async () => {
-    const id = await campaign();
     const visit = await Visit.begin(browser, { ...PHONE, locale: "de-AT" });
     const { page } = visit;
     await open(visit, id);
