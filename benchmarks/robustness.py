@@ -22,8 +22,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import DesignedElastic
 from geoveil.campaign.long_run import LongRun, long_run
-from geoveil.campaign.rules import PromiseRule
-from geoveil.campaign.steering import averaged
+from geoveil.campaign.rules import PromiseRule, averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseOperator, Estimate, maximise
 from geoveil.measure.information import Elasticity, elasticity, plant_island

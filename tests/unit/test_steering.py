@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import Between
-from geoveil.campaign.rules import PromiseRule, PublishedRule
-from geoveil.campaign.steering import averaged, reach_in_cells
+from geoveil.campaign.rules import PromiseRule, PublishedRule, averaged, reach_in_cells
 from geoveil.channel.channel import Tally
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, Cut, DataFolder, load_city
 from geoveil.space import Grid, Line, Points

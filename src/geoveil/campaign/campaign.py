@@ -7,18 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from geoveil import arrays
 from geoveil.arrays import FloatArray, frozen, prior_over
 from geoveil.campaign import one_map
 from geoveil.campaign.elastic_design import Between, checked_between
-from geoveil.campaign.rounds import Closing, Round, counted, found_fakes, without
+from geoveil.campaign.rounds import Closing, Round, as_saved, counted, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
-from geoveil.channel.guarantee import Guarantee
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate
 from geoveil.estimate.held import held_to_seed
@@ -44,8 +40,9 @@ class Campaign:
     A round with fewer than ``minimum_reports`` does not close: nothing is released or fed back, and
     its reports count on. Simulations of a few people may lower it.
     Against fakes: ``most_leverage`` bounds what a report may weigh, at the cost of camouflage;
-    ``guarded=True`` leaves out the fakes that are sure; ``trusted_seed=True`` holds later estimates to the
-    error bars of the first round, whose reports must be known to be honest (:class:`PromiseRule`).
+    ``guarded=True`` leaves out, then and at every later close, the fewest fakes that explain what the alarm
+    names; ``trusted_seed=True`` holds later estimates to the error bars of the first round, whose reports
+    must be known to be honest (:class:`PromiseRule`).
     On a map the promise is between any two positions, unless ``between="cells"`` (see ``elastic``).
     A person who reports in every one of N rounds spends N times the promise (see ``Budget``).
     Reference: PRIVIC Alg. 1, with the corrections of docs/privic.md.
@@ -158,7 +155,7 @@ class Campaign:
     def distribution(self) -> FloatArray:
         """What is believed now: the last estimate, or the prior before the first."""
         closed = self.rounds
-        return self.prior if not closed else _believed(closed[-1])
+        return self._believed(closed[-1] if closed else None)
 
     @property
     def closing(self) -> Closing:
@@ -215,6 +212,12 @@ class Campaign:
         """Reports without which a round is neither closed nor used."""
         return max(1, self.minimum_reports)
 
+    def _believed(self, last: Round | None) -> FloatArray:
+        """The estimate of the last closed round; the prior before the first."""
+        known = self.prior if last is None else last.distribution
+        assert known is not None
+        return known
+
     def _concluded(self, rounds: Sequence[Round], before: Sequence[Round]) -> Closing:
         """The close of the last of these rounds, from the counts as they were then.
 
@@ -229,8 +232,7 @@ class Campaign:
         last = before[-1] if before else None
         if not self.rule.pools:
             used = tuple(as_then.values())[-1:]
-            believed = _believed(last) if last else self.prior
-            return Closing(used, self.rule.estimate(used[0].counted, believed))
+            return Closing(used, self.rule.estimate(used[0].counted, self._believed(last)))
         standing = self._standing(as_then, last)
         used = tuple(done for n, done in as_then.items() if n in standing.agreeing)
         waiting = tuple(done for n, done in as_then.items() if n in standing.waiting)
@@ -245,7 +247,7 @@ class Campaign:
 
         def fitted(numbers: Sequence[int]) -> FloatArray:
             if last is not None and tuple(n for n in known if n in tallies) == tuple(numbers):
-                return _believed(last)
+                return self._believed(last)
             some = [tally for number in numbers for tally in tallies[number]]
             return self.rule.estimate(some, self.prior).distribution
 
@@ -264,9 +266,8 @@ class Campaign:
         self, used: Sequence[Round], last: Round | None, look: int
     ) -> tuple[one_map.Choices | None, Estimate, Guarded | None]:
         """The estimate from rounds that agree: of all reports together while the choice allows it."""
-        tallies = counted(used)
+        tallies, believed = counted(used), self._believed(last)
         guard, guarded = self.rule.guard(self._least), None
-        believed = _believed(last) if last else self.prior
         if len(self.rule.promises) == 1:
             if guard is None:
                 return None, self.rule.estimate(tallies, believed), None
@@ -346,7 +347,7 @@ class Campaign:
             "rule": self.rule.to_dict(),
             "prior": self.prior.tolist(),
             "minimum_reports": self.minimum_reports,
-            "rounds": [_round_to_dict(each) for each in self._rounds],
+            "rounds": [each.to_dict() for each in self._rounds],
             "estimated_from": [
                 [tally.counts.tolist() for tally in tallies] for tallies in self._closed_from
             ],
@@ -360,9 +361,14 @@ class Campaign:
         try:
             space, rule = space_from_dict(values["space"]), rule_from_dict(values["rule"])
             resumed = cls.__new__(cls)
-            prior = _as_saved("prior", values["prior"], space.size)
+            prior = as_saved("prior", values["prior"], space.size)
             resumed._begin(space, rule, prior, values["minimum_reports"])
-            resumed._rounds = _rounds_from(values["rounds"], space.size, rule.guarantee)
+            resumed._rounds = [
+                Round.from_dict(number, each, space.size, rule.guarantee)
+                for number, each in enumerate(values["rounds"], start=1)
+            ]
+            if not resumed._rounds or not all(done.closed for done in resumed._rounds[:-1]):
+                raise InvalidFile("a saved campaign must have one open round, its last")
             closed = resumed.rounds
             now = [[tally.counts for tally in done.tallies] for done in closed]
             counts = values.get("estimated_from", now)  # older files say what was counted only
@@ -394,61 +400,3 @@ class Campaign:
     def __repr__(self) -> str:
         total = sum(each.total for each in self._rounds)
         return f"Campaign({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
-
-
-def _believed(done: Round) -> FloatArray:
-    assert done.distribution is not None
-    return done.distribution
-
-
-def _as_saved(name: str, values: Any, size: int) -> FloatArray:
-    """A distribution to the last digit: checked, and not scaled again."""
-    arrays.distribution(name, values, size)
-    saved: FloatArray = frozen(np.array(values, dtype=np.float64))
-    return saved
-
-
-def _round_to_dict(saved: Round) -> dict[str, Any]:
-    more: dict[str, Any] = {}
-    if saved.fakes:
-        more["fakes"] = [list(found) for found in saved.fakes]
-    if saved.standing != one_map.NO_ROUNDS:
-        more["standing"] = saved.standing.to_dict()
-    if saved.dependent:
-        more["dependent"] = True
-    return {
-        "mechanisms": [mechanism_to_dict(each) for each in saved.mechanisms],
-        "counts": [tally.counts.tolist() for tally in saved.tallies],
-        "distribution": None if saved.distribution is None else saved.distribution.tolist(),
-        **more,
-    }
-
-
-def _rounds_from(saved: Sequence[dict[str, Any]], size: int, promise: Guarantee) -> list[Round]:
-    rounds = []
-    for number, values in enumerate(saved, start=1):
-        several = "mechanisms" in values  # older files have one mechanism a round
-        described = values["mechanisms"] if several else [values["mechanism"]]
-        mechanisms = [mechanism_from_dict(each) for each in described]
-        counts_of = values["counts"] if several else [values["counts"]]
-        tallies = []
-        for mechanism, counts in zip(mechanisms, counts_of, strict=True):
-            if not isinstance(mechanism, Channel):
-                raise InvalidFile("a round must have a mechanism over cells")
-            if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
-                raise InvalidFile(
-                    f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise "
-                    f"of the campaign ({promise})"
-                )
-            tallies.append(Tally(mechanism, counts))
-        believed = values["distribution"]
-        if believed is not None:
-            believed = _as_saved("distribution", believed, size)
-        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
-        known = "standing" in values
-        standing = one_map.Standing.from_dict(values["standing"]) if known else one_map.NO_ROUNDS
-        dependent = values.get("dependent", False) is True
-        rounds.append(Round(number, tuple(tallies), believed, fakes, standing, dependent))
-    if not rounds or not all(done.closed for done in rounds[:-1]):
-        raise InvalidFile("a saved campaign must have one open round, its last")
-    return rounds

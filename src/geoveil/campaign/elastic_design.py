@@ -132,12 +132,9 @@ def blahut_arimoto(
     backend = backend_of(prior) if device is None else backend_named(device)
     population = prior_over(host_array(prior), space.size)
     kernel = exponential_kernel(space, beta)
+    moved = kernel if backend is None else MovedOperator(kernel, backend)
     ascent = rate_distortion_weights(
-        kernel if backend is None else MovedOperator(kernel, backend),
-        population,
-        stop,
-        accelerate=accelerate,
-        progress=progress,
+        moved, population, stop, accelerate=accelerate, progress=progress
     )
     weights = with_floor(ascent.distribution, floor)
     return DesignedElastic(
@@ -234,14 +231,14 @@ def elastic(
     if most_leverage is None or wanted.leverage <= positive("most_leverage", most_leverage):
         return wanted
     sharpest = designed(0.0)
-    betas = np.linspace(
-        sharpest.beta_per_km, _least_beta(space, most_leverage, sharpest.beta_per_km), _BETAS
-    ).tolist()
+    steepest = sharpest.beta_per_km
+    betas = np.linspace(steepest, _least_beta(space, most_leverage, steepest), _BETAS).tolist()
 
     def bounded(share: float, of: FloatArray = population) -> DesignedElastic:
-        return _promising(
-            space, promise, lambda beta: _mixed(space, of, beta, share, stop, most_leverage), betas
-        )
+        def build(beta: float) -> DesignedElastic:
+            return _mixed(space, of, beta, share, stop, most_leverage)
+
+        return _promising(space, promise, build, betas)
 
     # The last two do not depend on the prior: a campaign that could begin can go on.
     fallbacks: tuple[Callable[[], DesignedElastic], ...] = (
@@ -319,15 +316,8 @@ def _promising(
     if promise.mean_distance_km is not None:
         wanted_km = positive("mean_distance_km", promise.mean_distance_km)
         start = 0.5 / wanted_km
-        widest = wide_enough(
-            build,
-            lambda tried: tried.mean_distance_km,
-            wanted_km,
-            "β",
-            start,
-            (start * _RANGE, start / _RANGE),
-            math.log(8),
-        )
+        within = start * _RANGE, start / _RANGE
+        widest = wide_enough(build, _distance_km, wanted_km, "β", start, within, math.log(8))
         return _described(widest, widest.prior, widest.certified_epsilon_per_km)
     epsilon = promise.resolve(lambda _: 0.0)
     if space.size == 1:
@@ -341,6 +331,10 @@ def _promising(
             tolerance=CLOSE,
         ).made
     return _described(mechanism, mechanism.prior, epsilon)
+
+
+def _distance_km(mechanism: DesignedElastic) -> float:
+    return mechanism.mean_distance_km
 
 
 def _mixed(

@@ -1,10 +1,8 @@
 """Whether all reports of a campaign are about one map: in every round, and under every promise.
 
-A round that disagrees changes no map. It waits: meanwhile intervals hold what it says as well as what the
-others say. Only when later rounds say the same does it take over, so that a burst of fakes cannot.
-
-Pooling the reports of all promises is right only where people choose without regard to where they are. That
-is tested at every close; where it fails, everybody's map is the average of the maps of those who chose alike.
+A round that disagrees changes no map. It waits, and intervals hold both; only when later rounds say the same
+does it take over, so that a burst of fakes cannot. Pooling the reports of all promises is right only where
+people choose without regard to where they are: else the map is the average over those who chose alike.
 """
 
 from __future__ import annotations
@@ -223,10 +221,8 @@ class Choices:
                 "Whether the choice depends on the place could not be tested: fewer than two promises "
                 f"have {LEAST_REPORTS} reports; the map takes it that it does not."
             )
-        return (
-            "No sign that the choice depends on the place "
-            f"(p = {self.compared.p_value:.2g}): the map is made from all reports together."
-        )
+        no_sign = f"No sign that the choice depends on the place (p = {self.compared.p_value:.2g})"
+        return f"{no_sign}: the map is made from all reports together."
 
 
 def by_promise(rounds: Sequence[Sequence[Tally]]) -> list[list[Tally]]:

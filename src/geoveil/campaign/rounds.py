@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from geoveil import arrays
 from geoveil.arrays import FloatArray, one_blas_thread
 from geoveil.campaign.one_map import NO_ROUNDS, Choices, Standing, average_of_levels, by_promise
 from geoveil.channel.channel import Channel, Tally
-from geoveil.errors import Unsupported
+from geoveil.channel.guarantee import Guarantee
+from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
+from geoveil.errors import InvalidFile, Unsupported
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate, Steps
 from geoveil.estimate.bars import EitherErrors, ErrorBars
 from geoveil.estimate.fitted import Observations, promises_of
@@ -104,6 +107,56 @@ class Round:
     def closed(self) -> bool:
         """Whether the round was closed; reports under its mechanism still count for later estimates."""
         return self.distribution is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; its number is its place among the rounds."""
+        more: dict[str, Any] = {}
+        if self.fakes:
+            more["fakes"] = [list(found) for found in self.fakes]
+        if self.standing != NO_ROUNDS:
+            more["standing"] = self.standing.to_dict()
+        if self.dependent:
+            more["dependent"] = True
+        return {
+            "mechanisms": [mechanism_to_dict(each) for each in self.mechanisms],
+            "counts": [tally.counts.tolist() for tally in self.tallies],
+            "distribution": None if self.distribution is None else self.distribution.tolist(),
+            **more,
+        }
+
+    @classmethod
+    def from_dict(
+        cls, number: int, values: Mapping[str, Any], size: int, promise: Guarantee
+    ) -> Round:
+        """The round that ``to_dict`` described, if its mechanisms keep the promise of the campaign."""
+        several = "mechanisms" in values  # older files have one mechanism a round
+        described = values["mechanisms"] if several else [values["mechanism"]]
+        mechanisms = [mechanism_from_dict(each) for each in described]
+        counts_of = values["counts"] if several else [values["counts"]]
+        tallies = []
+        for mechanism, counts in zip(mechanisms, counts_of, strict=True):
+            if not isinstance(mechanism, Channel):
+                raise InvalidFile("a round must have a mechanism over cells")
+            if mechanism.guarantee is None or not mechanism.guarantee.implies(promise):
+                raise InvalidFile(
+                    f"the mechanism of round {number} ({mechanism.guarantee}) must keep the promise "
+                    f"of the campaign ({promise})"
+                )
+            tallies.append(Tally(mechanism, counts))
+        believed = values["distribution"]
+        if believed is not None:
+            believed = as_saved("distribution", believed, size)
+        fakes = tuple(found_fakes(found) for found in values.get("fakes", ()))
+        standing = Standing.from_dict(values["standing"]) if "standing" in values else NO_ROUNDS
+        dependent = values.get("dependent", False) is True
+        return cls(number, tuple(tallies), believed, fakes, standing, dependent)
+
+
+def as_saved(name: str, values: Any, size: int) -> FloatArray:
+    """A distribution to the last digit: checked, and not scaled again."""
+    arrays.distribution(name, values, size)
+    saved: FloatArray = arrays.frozen(np.array(values, dtype=np.float64))
+    return saved
 
 
 def counted(rounds: Iterable[Round]) -> list[Tally]:
@@ -334,9 +387,8 @@ class Closing:
         attacked = sorted(newest.values(), key=lambda done: done.number)[-number:]
         mechanisms = [each for done in attacked for each in done.mechanisms]
         affordable = max(_GAIN_CELLS, _fits(_GAIN_EFFORT, self.estimate) // len(mechanisms))
-        tried = np.unique(
-            np.linspace(0, cells - 1, min(cells, affordable)).round().astype(np.int64)
-        )
+        spread = np.linspace(0, cells - 1, min(cells, affordable))
+        tried = np.unique(spread.round().astype(np.int64))
         people = self.estimate.distribution
         attack = Attack(mechanisms, people, FAKE_SHARE, _GAIN_REPORTS, None)
         gains = attack.screened(tried, max(1, self.estimate.steps), lambda change: change)

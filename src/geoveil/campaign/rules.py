@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, count, finite, positive
+from geoveil.arrays import FloatArray, IntArray, count, finite, positive
 from geoveil.campaign.elastic_design import Between, blahut_arimoto, elastic
 from geoveil.campaign.rounds import NewestRounds
-from geoveil.campaign.steering import averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.document.wire import MOST_LEVELS
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.position.positional import MOST_SLACK
-from geoveil.space.space import Space
+from geoveil.space import Grid, Line, MaskedGrid, Space
 from geoveil.verify.guard import GuardedUpdate
 
 
@@ -73,18 +73,14 @@ class Rule(Protocol):
 class PromiseRule:
     """A certified promise and the dial; the estimate is GIBU over the tallies of every round.
 
-    ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``).
-    ``guarded`` estimates with :class:`~geoveil.verify.guard.GuardedUpdate`: of the reports that the alarm
-    names in the newest rounds, the fewest fakes that explain them are left out, then and at every later
-    close. It costs some hundred estimates at every close.
-    ``trusted_seed`` says that the reports of the first round are known to be honest: later estimates are
-    held to its error bars (:func:`~geoveil.estimate.held.held_to_seed`).
+    ``most_leverage`` bounds what a fake report may weigh under every mechanism (see ``elastic``). With
+    ``guarded`` a :class:`~geoveil.verify.guard.GuardedUpdate` estimates, at the cost of some hundred
+    estimates at every close. ``trusted_seed`` says that the reports of the first round are known to be
+    honest: later estimates are held to its error bars (:func:`~geoveil.estimate.held.held_to_seed`).
     Mechanisms after the first are designed for the estimate averaged over neighbouring cells
-    (:func:`~geoveil.campaign.steering.averaged`).
-    ``between="positions"`` promises between any two positions, which is what a :class:`Campaign` without
-    a rule of its own does on a map, and every campaign of the service.
-    ``promises_per_km`` are several promises that people choose among, each with a mechanism of its own;
-    ``epsilon_per_km`` is then the largest of them, which no report exceeds.
+    (:func:`averaged`). ``between="positions"`` promises between any two positions, as every campaign of the
+    service does. ``promises_per_km`` are several promises that people choose among, each with a mechanism
+    of its own; ``epsilon_per_km`` is then the largest of them, which no report exceeds.
     Reference: docs/privic.md, docs/choice-and-time.md.
     """
 
@@ -128,22 +124,18 @@ class PromiseRule:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What every mechanism promises."""
         if self.between == "positions":
             return BetweenPositions(self.epsilon_per_km, MOST_SLACK)
         return GeoIndistinguishability(self.epsilon_per_km)
 
     @property
     def promises(self) -> tuple[float, ...]:
-        """What people may choose among, the strongest first."""
         return self.promises_per_km or (self.epsilon_per_km,)
 
     @property
     def choices(self) -> tuple[PromiseRule, ...]:
-        """The rule of every promise by itself."""
-        return tuple(
-            replace(self, epsilon_per_km=each, promises_per_km=()) for each in self.promises
-        )
+        alone = replace(self, promises_per_km=())
+        return tuple(replace(alone, epsilon_per_km=each) for each in self.promises)
 
     def design(self, space: Space, believed: FloatArray) -> Channel:
         """At the promise and the dial, Blahut–Arimoto started from uniform."""
@@ -220,7 +212,6 @@ class PublishedRule(Rule):
 
     @property
     def promises(self) -> tuple[float, ...]:
-        """One, 2β."""
         return (2 * self.beta_per_km,)
 
     @property
@@ -250,10 +241,7 @@ class PublishedRule(Rule):
         return {"kind": "published", "beta_per_km": self.beta_per_km, **steps}
 
 
-_KINDS: dict[str, type[PromiseRule] | type[PublishedRule]] = {
-    "promise": PromiseRule,
-    "published": PublishedRule,
-}
+_KINDS: dict[str, Callable[..., Rule]] = {"promise": PromiseRule, "published": PublishedRule}
 
 
 def rule_from_dict(values: Mapping[str, Any]) -> Rule:
@@ -263,3 +251,85 @@ def rule_from_dict(values: Mapping[str, Any]) -> Rule:
     if kind not in _KINDS:
         raise InvalidFile(f"the rule of a campaign ({kind!r}) must be one of {', '.join(_KINDS)}")
     return _KINDS[kind](**fields)
+
+
+# --- What steers the next mechanism: the estimate averaged over neighbouring cells
+#
+# Camouflage hides a lonely person in the nearest crowd, so whoever can make a lonely place look crowded
+# strips it. Fakes that behave like people of that place cannot be told from people; but an average over
+# the cells around lets no single place look crowded, whatever the fakes send.
+
+
+_SHARP = {"cells": 2.0, "positions": 4.0}
+"""ε × cell from which the next cells around are enough: people are told apart where they stand."""
+_REACH = 2.5
+"""Cells are averaged as far as so many times 1/ε, and two cells at least."""
+
+
+def reach_in_cells(epsilon_per_km: float, cell_km: float, between: Between) -> int:
+    """How many cells to each side are averaged: 1 (3 × 3), 2 (5 × 5), 3 (7 × 7) or more for wider noise.
+
+    >>> [reach_in_cells(epsilon, 1.0, "cells") for epsilon in (4, 2, 1, 0.5)]
+    [1, 1, 3, 5]
+    >>> reach_in_cells(2.0, 1.0, "positions")
+    2
+    """
+    product = epsilon_per_km * cell_km
+    return 1 if product >= _SHARP[between] else max(2, math.ceil(_REACH / product))
+
+
+def averaged(
+    space: Space, believed: FloatArray, *, epsilon_per_km: float, between: Between
+) -> FloatArray:
+    """A distribution averaged over the cells around each cell, scaled to a sum of one.
+
+    On a grid the mean over the rows and columns within :func:`reach_in_cells`, where cells beyond the edge
+    count as empty (fewer cells to share with would make a place at the edge look more crowded), as do those
+    that a mask leaves out; among places the mean over as many nearest ones.
+    Cost: rows² · columns and rows · columns² products on a grid, cells² elsewhere.
+
+    >>> import geoveil as gv
+    >>> city = gv.Grid(rows=9, columns=9, cell_km=1.0)
+    >>> lonely = np.zeros(81)
+    >>> lonely[40] = 1.0
+    >>> steering = averaged(city, lonely, epsilon_per_km=1.0, between="cells")
+    >>> int((steering > 0).sum()), round(float(steering.max()), 3)
+    (49, 0.02)
+    """
+    if space.size == 1:
+        return believed
+    if isinstance(space, MaskedGrid):
+        around = _around(space.grid, space.spread(believed), epsilon_per_km, between)
+        mean = around.ravel()[space.cells]
+    elif isinstance(space, Grid):
+        mean = _around(space, believed.reshape(space.shape), epsilon_per_km, between).ravel()
+    elif isinstance(space, Line):
+        reach = reach_in_cells(epsilon_per_km, space.least_distance_km, between)
+        mean = _means(space.size, reach) @ believed
+    else:
+        mean = believed[_nearest(space, epsilon_per_km, between)].mean(axis=1)
+    return np.asarray(mean / mean.sum())
+
+
+def _around(
+    grid: Grid, believed: FloatArray, epsilon_per_km: float, between: Between
+) -> FloatArray:
+    """(rows, columns) → the same, averaged."""
+    reach = reach_in_cells(epsilon_per_km, grid.cell_km, between)
+    return np.asarray(_means(grid.rows, reach) @ believed @ _means(grid.columns, reach).T)
+
+
+def _means(size: int, reach: int) -> FloatArray:
+    """(size, size): each row the mean over the places within reach, those beyond the ends empty."""
+    places = np.arange(size)
+    near = np.abs(places[:, None] - places) <= reach
+    return near / (2.0 * reach + 1.0)
+
+
+def _nearest(space: Space, epsilon_per_km: float, between: Between) -> IntArray:
+    """(cells, any): the nearest cells of each, itself among them."""
+    distances = [space.distances_from_km(cell) for cell in range(space.size)]
+    spacing = float(np.median([np.partition(each, 1)[1] for each in distances]))
+    reach = reach_in_cells(epsilon_per_km, max(spacing, np.finfo(float).tiny), between)
+    number = min(space.size, (2 * reach + 1) ** 2)
+    return np.stack([np.argsort(each, kind="stable")[:number] for each in distances])

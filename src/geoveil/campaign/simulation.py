@@ -33,12 +33,11 @@ class Crowd:
     """Who reports when.
 
     ``everybody="once"`` deals the people into disjoint rounds; ``"each round"`` lets all of them report
-    in every round, which costs each of them that many promises. ``churn`` is the share of people who
-    stay away from a round they would report in; ``fake_share`` is the share of all reports that are
-    fake, all of the report ``fake_report``. ``people`` are cells; where ``positions_km`` says where in the
-    plane of the space each of them stands, a mechanism between positions draws from there, else from
-    anywhere in the cell. ``choices`` are the shares of people who choose each promise of the campaign, the
-    strongest first, whatever their place; all the same where it is empty. Fakes choose as people do.
+    in every round, which costs each of them that many promises. ``churn`` is the share of people who stay
+    away from a round; ``fake_share`` is the share of all reports that are fake, all of the report
+    ``fake_report``. ``people`` are cells; a mechanism between positions draws from ``positions_km`` in the
+    plane of the space where they are given, else from anywhere in the cell. ``choices`` are the shares of
+    people who choose each promise, the strongest first; all the same where it is empty. Fakes do likewise.
     """
 
     people: IntArray
@@ -182,16 +181,15 @@ def simulate(
     truth = everybody / max(1, int(everybody.sum()))
     met = np.zeros(campaign.space.size)
     results = []
-    for index, (tallies, reported) in enumerate(
-        crowd.collected(campaign, rounds=number, seed=seed)
-    ):
+    collected = crowd.collected(campaign, rounds=number, seed=seed)
+    for done, (tallies, reported) in enumerate(collected, start=1):
         for tally in tallies:
             campaign.receive(tally)
         met = met + reported
         if campaign.close_round() is not None:
             results.append(_result(campaign, truth, met, hindsight=hindsight))
         if progress is not None:
-            progress(index + 1, number)
+            progress(done, number)
     return Simulation(campaign.space, truth, tuple(results), campaign)
 
 
@@ -221,9 +219,8 @@ def _result(
 def best_in_hindsight_km(campaign: Campaign, truth: ArrayLike) -> float:
     """The smallest error over the stops of the update on all rounds, had the truth been known."""
     observations = Observations(counted(campaign.rounds))
-    path = em_path(
-        Objective(observations.operator, observations.counts), arrays.uniform(campaign.space.size)
-    )
+    objective = Objective(observations.operator, observations.counts)
+    path = em_path(objective, arrays.uniform(campaign.space.size))
     wanted = set(np.unique(np.geomspace(1, _HINDSIGHT_STEPS, 40).astype(int)).tolist())
     return min(
         earth_movers_distance_km(point.theta, truth, campaign.space)

@@ -76,8 +76,7 @@ class ErrorBars(ABC):
     def of_groups(self, groups: IntArray) -> ErrorBars:
         """Error bars of groups of cells in the place of cells; each cell is in the group of its number.
 
-        What ``combinations`` of ones and zeros say, without an array of groups × cells. Numbers begin at 0,
-        and no group is empty.
+        What ``combinations`` of ones and zeros say, without an array of groups × cells.
         """
         found = _Groups(groups, self.distribution.size)
         distribution, centre = found.sums(self.distribution), found.sums(self.centre)
@@ -320,9 +319,8 @@ class BootstrapErrors(ErrorBars):
 
     Interval: whatever the percentile and the basic bootstrap interval hold, one or the other; for
     estimates near zero either alone misses far too often. Standard error: the spread of the replicates
-    and how far the estimate itself still moves when it is carried on. Neither is ever less than in a
-    poll of as many people without noise. What the reports cannot tell apart has an infinite error
-    and the interval [0, 1].
+    and how far the estimate itself still moves when it is carried on. What the reports cannot tell apart
+    has an infinite error and the interval [0, 1].
     """
 
     replicates: FloatArray

@@ -156,10 +156,8 @@ class Fit(NamedTuple):
 class Estimate(Framed, Drawn, Shown, ReadOnly):
     """A distribution over the cells of a space, estimated from noisy reports.
 
-    ``certificate`` bounds from above what the log-likelihood still lacks to its maximum, nats per
-    report; ``stopped`` says in words why the estimator stopped where it did. Fit, error bars
-    and identifiability are computed when first asked for, and when the estimate is pickled: a copy says
-    what the original says.
+    ``stopped`` says in words why the estimator stopped where it did. Fit, error bars and identifiability
+    are computed when first asked for, and when the estimate is pickled: a copy says what the original says.
     Units: ``log_likelihood`` and ``certificate`` in nats per report.
     """
 

@@ -1,8 +1,4 @@
-"""Estimates held to bounds: the nearest distribution within them, and the estimate that it makes.
-
-No estimator can tell fakes that behave like people from people. Reports that are known to be honest, of
-one's own staff or of a panel, bound what the others can do: not by their number, but by what they say.
-"""
+"""Estimates held to bounds: the nearest distribution within them, and the estimate that it makes."""
 
 from __future__ import annotations
 
@@ -49,6 +45,8 @@ def held_to_seed(
 ) -> Estimate:
     """An estimate held to the error bars of a trusted seed round; itself where it lies within them.
 
+    No estimator can tell fakes that behave like people from people. Reports that are known to be honest, of
+    one's own staff or of a panel, bound what the others can do, not by their number, but by what they say.
     The bars are those of the seed alone, wide enough to hold all cells at once 19 times in 20 (each at
     1 − 0.05/cells), so that an honest campaign is hardly ever touched. A cell can then be moved by the
     width of its bar at most, whatever the fakes send and however many they are.

@@ -1,9 +1,4 @@
-"""When to stop: small frozen rules, each with a limit on the steps and a reason in words.
-
-The rule of the papers, a small change of the likelihood, says nothing about the distance to the
-maximum; the certificate does. Neither is best for an estimate that people look at, because the exact
-maximum fits the noise: that is what :class:`CrossValidated` is for.
-"""
+"""When to stop: small frozen rules, each with a limit on the steps and a reason in words."""
 
 from __future__ import annotations
 
@@ -60,8 +55,7 @@ class Meter:
 
 @dataclass
 class Trace:
-    """Log-likelihood and certificate at the start and after every step that was looked at, nats per
-    observation."""
+    """The start and every step that was looked at: log-likelihood and certificate, nats per observation."""
 
     log_likelihood: list[float] = field(default_factory=list)
     certificate: list[float] = field(default_factory=list)
@@ -327,8 +321,7 @@ class CrossValidated:
     def best(
         self, scores: Iterator[Scored], times: float, progress: Progress | None
     ) -> tuple[Search, bool]:
-        """The search for the best held-out likelihood, where every report is left out so many times, and
-        whether it ended before the limit."""
+        """The search, where every report is left out so many times; whether it ended before the limit."""
         search = Search()
         for step, score in scores:
             if step < search.due and step < self.maximum:

@@ -37,8 +37,7 @@ class PlacesOfAll:
     def of(
         cls, observations: fitted.Observations, across: int = 3, *, shows: float = _BARS_SHOW
     ) -> PlacesOfAll | None:
-        """Those of all tallies, ``across``² in a cell; ``None`` where ε·cell is at most ``shows``, or it is
-        not known where people stand."""
+        """Those of all tallies, ``across``² in a cell; ``None`` up to ε·cell = ``shows``, or if not known."""
         tallies = observations.tallies
         steepest = max(tally.channel.loss_across_cell for tally in tallies)
         if steepest <= shows or any(tally.operator is not tally.channel for tally in tallies):

@@ -59,9 +59,8 @@ class AlarmResult:
     def summary(self) -> str:
         """The result in words."""
         if not self.raised:
-            return (
-                f"No alarm: the reports fit a map of honest people ({self._chance(self.p_value)})."
-            )
+            chance = self._chance(self.p_value)
+            return f"No alarm: the reports fit a map of honest people ({chance})."
         if not self.suspicious.size:
             return (
                 "Alarm: no single report stands out, but all of them together lie farther from every "
@@ -169,9 +168,8 @@ class PoisoningAlarm:
         for compared in sorted({1 + self._least, len(drawn)}):  # data sets, the observed one first
             more = drawn[len(laws) : compared]
             fitted = (after_steps(operator, more[k], steps) for k in batches(len(more), operator))
-            laws = np.concatenate(
-                [laws, *(np.maximum(operator._push(theta), 0.0) for theta in fitted)]
-            )
+            found = (np.maximum(operator._push(theta), 0.0) for theta in fitted)
+            laws = np.concatenate([laws, *found])
             counted = _by_round(drawn[:compared], rounds)
             expected = _by_round(laws * totals, rounds)
             scores = _standardised(counted, expected)

@@ -133,10 +133,8 @@ def audit(
     run.attempt("the certificate", run.check_certificate)
     run.attempt("the rows", run.check_rows)
     run.attempt("the sampler", run.check_sampler)
-    findings, proven_per_km = tuple(dict.fromkeys(run.findings)), run.proven_per_km
-    return AuditReport(
-        findings, run.certificate, run.fit_p_value, proven_per_km, draws, false_alarm
-    )
+    findings, proven = tuple(dict.fromkeys(run.findings)), run.proven_per_km
+    return AuditReport(findings, run.certificate, run.fit_p_value, proven, draws, false_alarm)
 
 
 @dataclass
