@@ -293,9 +293,8 @@ def long_run(
             chances = np.full(samples, 1 / samples)
         # (outcomes, cells): the update from this belief, for every possible set of counts at once
         starts = np.tile(believed, (len(counts), 1))
-        reached = mesh.nearest(
-            em_point(Objective(mechanism, counts), starts, rule.update_steps).theta
-        )
+        updated = em_point(Objective(mechanism, counts), starts, rule.update_steps)
+        reached = mesh.nearest(updated.theta)
         row = np.bincount(reached, weights=chances, minlength=len(mesh.states))
         rows.append(row / row.sum())
         possible.append(np.bincount(reached, minlength=row.size) > 0)

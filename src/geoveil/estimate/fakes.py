@@ -243,9 +243,7 @@ class MapAndFakes:
         """
         fit = self.fit()
         fakes = np.bincount(self._of_round, fit.numbers, self._totals.size)
-        honest = (self._totals - fakes)[
-            self._round[self._seen]
-        ]  # in the tally of every column seen
+        honest = (self._totals - fakes)[self._round[self._seen]]  # by column seen
         expected = honest * self._honest._push(fit.distribution)  # μ
         expected[self._sources] += fit.numbers
         expected = np.maximum(expected, np.finfo(float).tiny)

@@ -25,7 +25,6 @@ def project_onto_simplex(values: ArrayLike) -> FloatArray:
     """The distribution nearest to ``values`` in Euclidean distance: max(v − τ, 0) with sum one.
 
     τ is found exactly from the sorted values. Cost: m log m.
-
     Reference: FREEWILL §5.1 (Wang and Carreira-Perpiñán, 2013).
 
     >>> project_onto_simplex([0.75, 0.5, -0.25]).tolist()
@@ -100,13 +99,11 @@ class LinearSystem:
 
     A square channel of full rank is factorised (LU); any other is solved by least squares (a complete
     orthogonal factorisation), and ``how`` says so. Never an inverse.
-
     Cost: m³ once and m² per solution when square; otherwise about 4·m³ per call, however many
     right-hand sides it has. Refused above 4,096 cells.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> system = LinearSystem(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
+    >>> import geoveil as gv
+    >>> system = LinearSystem(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     >>> system.solve(np.array([0.625, 0.375])).round(12).tolist()
     [0.75, 0.25]
     >>> system.how

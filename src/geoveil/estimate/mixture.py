@@ -185,7 +185,6 @@ def randomized_response_level(epsilon: ArrayLike, *, size: int, people: ArrayLik
 
     1/(k−1+e^{ε[n]}) = mean of 1/(k−1+e^{ε_i}), where k is ``size`` and ``people`` says how many
     people use each level (one number: the same for all).
-
     Reference: FREEWILL eq. (8).
 
     >>> round(randomized_response_level([2.0, 2.0], size=10), 12)
@@ -198,7 +197,6 @@ def rappor_level(epsilon: ArrayLike, *, people: ArrayLike = 1) -> float:
     """ε[n] of people who use RAPPOR at levels of their own.
 
     1/(1+e^{ε[n]/2}) = mean of 1/(1+e^{ε_i/2}).
-
     Reference: FREEWILL eq. (13).
 
     >>> round(rappor_level([2.0, 2.0]), 12)
@@ -214,7 +212,6 @@ def randomized_response_error_bound(
 
     (1 − Σθ²)/n + (k−1)(k + 2(e^{ε[n]}−1)) / (n(e^{ε[n]}−1)²), before any repair. Exact when all use
     the same level. ``epsilon`` lists the levels, ``people`` how many use each.
-
     Reference: FREEWILL Proposition 2.
 
     >>> round(randomized_response_error_bound([0.5, 0.5], 1.0, people=100), 8)
@@ -231,7 +228,6 @@ def rappor_error_bound(theta: ArrayLike, epsilon: ArrayLike, people: ArrayLike) 
 
     (1 − Σθ²)/n + k e^{ε[n]/2} / (n(e^{ε[n]/2}−1)²), before any repair. Exact when all use the same
     level. ``epsilon`` lists the levels, ``people`` how many use each.
-
     Reference: FREEWILL Proposition 3.
 
     >>> round(rappor_error_bound([0.5, 0.5], 2.0, people=100), 8)

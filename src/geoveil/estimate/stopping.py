@@ -227,7 +227,6 @@ class CrossValidated:
     are so large, or rounds so many, that parts × observations exceed 2²¹, fewer parts are left out, at least
     two: over so many observations each of them says nearly the same.
     ``seed`` makes the result reproducible.
-
     Reference: docs/estimation.md and docs/decisions/0006-stopping.md.
 
     >>> CrossValidated().folds, CrossValidated(repeats=4).repeats

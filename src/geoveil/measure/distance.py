@@ -25,12 +25,10 @@ def mean_distance_km(channel: Channel, prior: ArrayLike | None = None) -> float:
 
     The prior is uniform when none is given. Reports must be cells. Of a mechanism between positions it is
     the distance from the position of a person, who stands anywhere in the cell.
-
     Cost: one row at a time unless the channel has a formula; never an m×m array.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> mean_distance_km(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
+    >>> import geoveil as gv
+    >>> mean_distance_km(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
     """
     return expected_loss(channel, prior, distance_km)
@@ -42,12 +40,10 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
 
     ``loss`` is a function ``loss(space, a, b)`` such as ``distance_km`` (then reports must be
     cells), or a matrix with a row per cell and a column per report. A prior of ``None`` is uniform.
-
     Units: those of the loss. Cost: as ``mean_distance_km``.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> coin = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    >>> import geoveil as gv
+    >>> coin = gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
     >>> expected_loss(coin, [1.0, 0.0], [[0.0, 8.0], [8.0, 0.0]])
     2.0
     """
@@ -103,15 +99,12 @@ def adversary_error_km(channel: Channel, prior: ArrayLike | None = None) -> floa
     """The adversary's expected error Σ_y min_z Σ_x π(x) C[x, y] d(x, z), in km.
 
     The guess z may be any cell. The prior, known to the adversary, is uniform when none is given.
-
     Cost: (cells with positive prior) × cells × reports in matrix products: seconds for 4,096 cells.
     Refused when the rows where the prior is positive hold more than 4096² numbers.
-
     Reference: Shokri et al. (2012), the objective; FREEWILL §8.2.4.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> deaf = DenseChannel(Line(3), [[1.0], [1.0], [1.0]])
+    >>> import geoveil as gv
+    >>> deaf = gv.DenseChannel(gv.Line(3), [[1.0], [1.0], [1.0]])
     >>> round(adversary_error_km(deaf), 12)
     0.666666666667
     """
@@ -130,12 +123,10 @@ def adversary_guesses(
 
     Among equally good guesses the first cell is taken. A report that the prior makes impossible is
     answered as if none had been seen.
-
     Reference: docs/optimal.md (the same map remaps reports without touching the guarantee).
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> coin = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
+    >>> import geoveil as gv
+    >>> coin = gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]])
     >>> adversary_guesses(coin, [0.9, 0.1]).tolist()
     [0, 0]
     """
@@ -156,9 +147,8 @@ def bayes_error(channel: Channel, prior: ArrayLike | None = None) -> float:
 
     Cost: one row at a time where the prior is positive.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> bayes_error(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]))
+    >>> import geoveil as gv
+    >>> bayes_error(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]))
     0.25
     """
     weights = arrays.prior_over(prior, channel.space.size)
@@ -205,10 +195,8 @@ def earth_movers_distance_km(p: ArrayLike, q: ArrayLike, space: Space) -> float:
     min Σ T[x, y] d(x, y) over T ≥ 0 with row sums p and column sums q. Because d is a metric, what
     p and q have in common can stay where it is: only surplus and deficit of p − q take part. Cells
     on one straight line need no optimisation: the answer is ∫|F_p − F_q|.
-
     Cost: network simplex on (surplus cells) × (deficit cells) pairs, 0.7 s for 4,096 cells; refused
     above 4096² pairs. Needs the extra ``transport`` unless the cells lie on a line.
-
     Units: kilometres (of a space without a map: its own unit).
 
     >>> from geoveil.space.line import Line

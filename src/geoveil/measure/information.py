@@ -65,15 +65,12 @@ def mutual_information_bits(channel: Channel, prior: ArrayLike | None = None) ->
 
     The prior is uniform when none is given. The result is an average over people and reports; the
     guarantee of a channel, which bounds the worst case, is another matter.
-
     Cost: one product and the entropies of the rows, one at a time unless the channel has a formula
     for them; never an m×m array. Accurate to about 1e-15·log m.
-
     Reference: PRIVIC §3 (rate of a rate–distortion problem).
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> mutual_information_bits(DenseChannel(Line(2), [[1.0, 0.0], [0.0, 1.0]]), [0.5, 0.5])
+    >>> import geoveil as gv
+    >>> mutual_information_bits(gv.DenseChannel(gv.Line(2), [[1.0, 0.0], [0.0, 1.0]]), [0.5, 0.5])
     1.0
     """
     weights = prior_over(prior, channel.space.size)
@@ -112,7 +109,6 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     The smallest r such that the *other* cells within r hold at least the share ``crowd`` of all
     people; people in the cell itself do not hide each other from somebody who asks about the cell.
     Infinite where the other cells together hold less.
-
     Cost: O(m² log m) time, one row of distances at a time; refused above 4,096 cells.
 
     >>> from geoveil.space.line import Line
@@ -180,9 +176,8 @@ def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) 
     Σ_y C[x, y]·P(x | y), the posterior on the true cell averaged over its reports; at least the
     prior share of the cell (Jensen), one where every report gives the cell away.
 
-    >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
-    >>> mean_posterior(DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
+    >>> import geoveil as gv
+    >>> mean_posterior(gv.DenseChannel(gv.Line(2), [[0.75, 0.25], [0.25, 0.75]]), 0, [0.5, 0.5])
     0.625
     """
     weights = prior_over(prior, channel.space.size)
