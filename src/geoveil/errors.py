@@ -1,19 +1,5 @@
 """Everything Geoveil raises on purpose.
 
-::
-
-    GeoveilError
-    ├── InvalidInput (ValueError)        an argument breaks a stated condition
-    │   ├── OutsideSpace                 a location or cell lies outside the space
-    │   ├── InvalidFile                  a file or document cannot be read as what it should be
-    │   └── ImpossibleReport             a report that its channel cannot have made
-    ├── TooLarge (ValueError)            the answer would need a matrix or table beyond reach
-    ├── Unsupported (TypeError)          this object has no such operation
-    ├── RandomnessFailed (RuntimeError)  the generator failed; nothing was sampled
-    ├── EngineFailed (RuntimeError)      processes or machines that share the work gave up
-    ├── SolverFailed (RuntimeError)      a linear program was not solved; the message says what to try
-    └── MissingExtra (ImportError)       an optional dependency is not installed
-
 Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``client``;
 ``Refused`` and ``Unacknowledged`` in ``client``; ``StoreFailed``, ``NewerSchema`` and ``Overloaded`` in
 ``store``; the problems of ``server``, which all become ``application/problem+json``.

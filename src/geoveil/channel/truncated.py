@@ -217,9 +217,8 @@ class _Elsewhere:
         self.backend, self.xp = backend, backend.xp
         self.kernel = operator._kernel.products_on(backend)
         self.high, self.wide = operator._high, operator._wide
-        self.near_columns, self.near_rows = map(
-            backend.put_places, (operator._near_columns, operator._near_rows)
-        )
+        self.near_columns = backend.put_places(operator._near_columns)
+        self.near_rows = backend.put_places(operator._near_rows)
         self.to_columns = scattered(backend, operator._near_columns, columns)
         self.to_rows = scattered(backend, operator._near_rows, rows)
         # one for either edge, and for either end of it
@@ -254,16 +253,14 @@ class _Elsewhere:
             )
             if self.across:
                 near = xp.take(strips, self.near_columns, axis=-1)
-                south, north = (
-                    self._with_corners(end, near, both)
-                    for end, both in zip((south, north), self.corners, strict=True)
+                (southwest, southeast), (northwest, northeast) = (
+                    [xp.sum(near * table, axis=(-2, -1))[..., None] for table in tables]
+                    for tables in self.corners
                 )
+                south = xp.concat((southwest, south[..., 1:-1], southeast), axis=-1)
+                north = xp.concat((northwest, north[..., 1:-1], northeast), axis=-1)
             out = xp.concat((south[..., None, :], out[..., 1:-1, :], north[..., None, :]), axis=-2)
         return xp.reshape(out, theta.shape)
-
-    def _with_corners(self, end: Array, near: Array, tables: list[Array]) -> Array:
-        west, east = (self.xp.sum(near * table, axis=(-2, -1)) for table in tables)
-        return self.xp.concat((west[..., None], end[..., 1:-1], east[..., None]), axis=-1)
 
     def pull(self, values: Array) -> Array:
         xp, (rows, columns) = self.xp, self.box
