@@ -25,7 +25,6 @@ from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocu
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, Unsupported
 from geoveil.table import locations
 from geoveil.verify.auditor import AuditReport
-from geoveil.verify.manipulation import ManipulationGain
 
 _GAIN_CELLS = 2048
 
@@ -85,7 +84,12 @@ def command(
         gain = None
         if with_gain:
             progress.stage("trying fake reports")
-            gain = _gain(mechanism, people)
+            cells = max(mechanism.space.size, mechanism.report_count)
+            if cells > _GAIN_CELLS:  # where it would take more than minutes
+                raise TooLarge(
+                    f"--gain must have at most {_GAIN_CELLS:,} cells and reports; here are {cells:,}"
+                )
+            gain = gv.manipulation_gain(mechanism, people)
     if report.passed and claim is not None and claim != mechanism.guarantee and report.certificate:
         mechanism = promising(mechanism, claim)  # what the document says, now that it was checked
     values = {
@@ -193,16 +197,6 @@ def _people(
     if given.space != mechanism.space:
         raise InvalidFile(f"{prior.source} must have the cells of the mechanism; it has others")
     return given.share
-
-
-def _gain(mechanism: gv.Channel, people: FloatArray) -> ManipulationGain:
-    """The manipulation gain, where it takes minutes at most."""
-    cells = max(mechanism.space.size, mechanism.report_count)
-    if cells > _GAIN_CELLS:
-        raise TooLarge(
-            f"--gain must have at most {_GAIN_CELLS:,} cells and reports; here are {cells:,}"
-        )
-    return gv.manipulation_gain(mechanism, people)
 
 
 def _values(report: AuditReport) -> dict[str, Any]:

@@ -48,14 +48,8 @@ _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn",
 @machine_options
 @click.pass_context
 def command(
-    context: click.Context,
-    /,
-    once: bool,
-    seed: int | None,
-    output: str,
-    machine: bool,
-    **options: Any,
-) -> None:
+    context: click.Context, /, once: bool, seed: int | None, output: str, machine: bool, **options: Any
+) -> None:  # fmt: skip
     """Simulate a city, collect it in rounds through a real collector, bring the map back.
 
     Everybody reports once, to a server on this machine; each round's mechanism is shaped by the estimate
@@ -91,7 +85,8 @@ def command(
             context.exit(1)
         if stays:
             console.note(f"the collector goes on at {collector.url}; Ctrl-C ends it")
-            _wait()
+            with suppress(KeyboardInterrupt):  # Ctrl-C ends the demo in order
+                threading.Event().wait()
 
 
 # --- What is handed to the dashboard, in the part of the address that no browser sends to a server
@@ -104,12 +99,8 @@ def dashboard_address(collector: LocalCollector, city: City, link: str) -> str:
 
     The truth stands behind ``#``: the collector never receives it.
     """
-    campaign = urlsplit(link).path.rsplit("/", 1)[-1]
-    handed = {
-        "campaign": campaign,
-        "token": collector.token,
-        "simulated": packed(city.distribution),
-    }
+    campaign, truth = urlsplit(link).path.rsplit("/", 1)[-1], packed(city.distribution)
+    handed = {"campaign": campaign, "token": collector.token, "simulated": truth}
     return f"{collector.url}/#/?{urlencode(handed)}"
 
 
@@ -129,15 +120,6 @@ def open_browser(address: str) -> bool:
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
     return screen and webbrowser.open(address)
-
-
-# --- Waiting, files and words
-
-
-def _wait() -> None:
-    """Until Ctrl-C, which ends the demo in order."""
-    with suppress(KeyboardInterrupt):
-        threading.Event().wait()
 
 
 def _save(story: Story, folder: Path) -> dict[str, str]:

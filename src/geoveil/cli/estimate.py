@@ -190,10 +190,7 @@ def command(
                 output, districts.outlines, {"": shares}, level, about, format=reading.format
             )
         if plot is not None:
-            drawn = report_map(
-                result, promises=list(estimate.promises), reports=estimate.total, level=level
-            )
-            maps_of.write_figure(plot, drawn)
+            maps_of.write_figure(plot, report_map(estimate, result, level))
     people = "reports" if joint is None else "people"
     _tell(
         console, estimate, result, shares, level, {"output": output, "picture": plot, "of": people}

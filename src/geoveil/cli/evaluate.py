@@ -104,7 +104,7 @@ def command(
         **distances,
         "coverage": _coverage(result, truth.shares),
     }
-    console.result(values, lambda screen: _show(screen, values, distances, truth.outside))
+    console.result(values, lambda screen: _show(screen, values, list(distances), truth.outside))
 
 
 def _truth(
@@ -125,12 +125,8 @@ def _truth(
 
 
 def _counted(
-    reader: TableReader,
-    reading: Reading,
-    outside: OutsideCount,
-    space: gv.Space,
-    progress: ProgressBar,
-) -> TrueShares:
+    reader: TableReader, reading: Reading, outside: OutsideCount, space: gv.Space, progress: ProgressBar
+) -> TrueShares:  # fmt: skip
     if not isinstance(space, MapSpace):
         raise InvalidInput(f"{space!r} has no map; the truth must be a table of shares")
     counts, clamped = np.zeros((2, space.size), dtype=np.int64)
@@ -166,18 +162,13 @@ def _coverage(result: results.Result, truth: FloatArray) -> dict[str, Any] | Non
     }
 
 
-def _show(
-    screen: Screen,
-    values: dict[str, Any],
-    distances: dict[str, dict[str, float | None]],
-    outside: OutsideCount,
-) -> None:
+def _show(screen: Screen, values: dict[str, Any], names: list[str], outside: OutsideCount) -> None:
     title = f"earth mover's distance ({values['unit']})"
     table = Table("", title, "total variation", box=None, pad_edge=False)
-    for name, distance in distances.items():
-        moved = distance["emd_km"]
+    for name in names:
+        moved = values[name]["emd_km"]
         far = "too many cells" if moved is None else f"{moved:.4f}"
-        table.add_row(name.replace("_", " "), far, f"{distance['total_variation']:.4f}")
+        table.add_row(name.replace("_", " "), far, f"{values[name]['total_variation']:.4f}")
     screen.print(table)
     places, coverage = values["true_places"], values["coverage"]
     lines = {

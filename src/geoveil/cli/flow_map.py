@@ -122,10 +122,9 @@ def command(
         progress.stage("estimating")
         whole = 1.0 if no_intervals else _FITTING
         flows = gv.Trips(tally.channel).fit(
-            tally,
-            replicates=replicates,
+            tally, replicates=replicates,
             progress=lambda done, of: progress.update(whole * done / of),
-        )
+        )  # fmt: skip
         if zones is None:
             districts = Districts.of_blocks(flows.space, block)
         else:
@@ -167,12 +166,9 @@ def flow_table(
         "interval_level": level,
         "error_bars": "none: they were not asked for" if level is None else between.errors.method,
     }
+    middles = districts.latlng(flows.space)
     return district_tables.FlowTable(
-        districts.names,
-        between.matrix,
-        districts.latlng(flows.space),
-        description=description,
-        **bars,
+        districts.names, between.matrix, middles, description=description, **bars
     )
 
 

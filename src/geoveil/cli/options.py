@@ -131,13 +131,9 @@ class TripChoice:
 
     @classmethod
     def parse(
-        cls,
-        trips: bool,
-        to_lat: str | None,
-        to_lng: str | None,
-        consecutive_hours: float | None,
+        cls, trips: bool, to_lat: str | None, to_lng: str | None, consecutive_hours: float | None,
         time: str | None,
-    ) -> TripChoice | None:
+    ) -> TripChoice | None:  # fmt: skip
         """The choice that ``trip_options`` ask for; none where rows are places."""
         asked = (to_lat, to_lng, consecutive_hours, time)
         if not trips and asked != (None, None, None, None):
@@ -344,7 +340,8 @@ class RowFile:
 
     def table(self, reader: TableReader, keep: Sequence[str] = ()) -> PlaceTable:
         """The rows of the open file: places, or trips."""
-        if self.trips is None or self.trips.consecutive_hours is None:
+        hours = None if self.trips is None else self.trips.consecutive_hours
+        if self.trips is None or hours is None:
             return self.reading.locations(reader, keep=keep, limit=self.limit)
         if self.limit is None:
             raise click.UsageError(
@@ -353,13 +350,8 @@ class RowFile:
             )
         if keep:
             raise click.UsageError("--keep must not go with --consecutive-hours: trips are no rows")
-        return ConsecutiveTrips(
-            reader,
-            self.reading,
-            person=self.limit.column,
-            within_hours=self.trips.consecutive_hours,
-            time=self.trips.time,
-        )
+        who, time = self.limit.column, self.trips.time
+        return ConsecutiveTrips(reader, self.reading, person=who, within_hours=hours, time=time)
 
 
 seed_option = click.option(

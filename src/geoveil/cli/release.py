@@ -19,13 +19,8 @@ from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.measure.distance import mean_distance_km
 from geoveil.plot import curves
-from geoveil.release import (
-    CurvePoint,
-    GeometricCounting,
-    MergedPlaces,
-    SimpleCounting,
-    comparator_leakage,
-)
+from geoveil.release import GeometricCounting, MergedPlaces, SimpleCounting
+from geoveil.release.comparator import CurvePoint, comparator_leakage
 from geoveil.release.counts import checked_counts
 from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
@@ -240,9 +235,6 @@ def _least_leakage(
     except (TooLarge, InvalidInput):
         return Beside(bits, distortion)
     return Beside(bits, distortion, told, off)
-
-
-# --- The command
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,6 @@ def command(config: Path | None, machine: bool, **flags: Any) -> None:
     serve(settings, announce)
 
 
-# --- ``geoveil backup``: the whole of a store in one file, and back
-
-
 @click.command()
 @click.argument("source", metavar="STORE")
 @click.argument("target", metavar="FILE")

@@ -249,15 +249,10 @@ def _crowd(
     grid: Placed, options: dict[str, Any], cells: IntArray, positions_km: FloatArray | None = None
 ) -> Crowd:
     """People in these cells with the habits asked for."""
-    return Crowd(
-        cells,
-        options["everybody"].replace("-", " "),
-        options["churn"],
-        options["fakes"],
-        _middle(grid) if options["fake_cell"] is None else options["fake_cell"],
-        positions_km,
-        _shares(options),
-    )
+    everybody = options["everybody"].replace("-", " ")
+    fake_cell = _middle(grid) if options["fake_cell"] is None else options["fake_cell"]
+    habits = (everybody, options["churn"], options["fakes"], fake_cell)
+    return Crowd(cells, *habits, positions_km, _shares(options))
 
 
 def _run(people: People, options: dict[str, Any], progress: ProgressBar) -> Simulation:

@@ -165,8 +165,10 @@ def chosen_rows(
 ) -> tuple[list[Rows], Spend | None]:
     """The rows that report, of each person as many as the limit lets through; what is drawn comes later."""
     with file.reading.open(file.source) as reader:
-        how: dict[str, Any] = {"limit": file.limit, "randomness": gv.seeded(seed)}
-        chosen = DrawnRows(file.table(reader), place, lambda places: places, count, **how)
+        chosen = DrawnRows(
+            file.table(reader), place, lambda places: places, count, limit=file.limit,
+            randomness=gv.seeded(seed),
+        )  # fmt: skip
         rows = list(chosen.rows(lambda read: progress.update(reader.fraction)))
     return rows, chosen.summary().spend
 
@@ -197,13 +199,9 @@ def _simulated(number: int, cell_km: float) -> TripPopulation:
     stays = generator.random(number) < _STAYING
     there = np.where(stays[:, None], here, here[chosen])
     cells = np.where(stays, city.cells, city.cells[chosen])
-    return TripPopulation(
-        city.grid,
-        np.stack([here, there], axis=1),
-        np.stack([city.cells, cells], axis=1),
-        OutsideCount("drop", what="trips"),
-        Spend(number, 1, 1),
-    )
+    places, both = np.stack([here, there], axis=1), np.stack([city.cells, cells], axis=1)
+    nowhere = OutsideCount("drop", what="trips")
+    return TripPopulation(city.grid, places, both, nowhere, Spend(number, 1, 1))
 
 
 def _show(

@@ -341,16 +341,13 @@ class Story:
 
     def districts(self) -> list[DistrictResult]:
         """Each district with its shares."""
-        results = []
+        results, truth = [], self.city.distribution
         for place in self.city.districts:
             cells = self.city.cells_of(place)
             region = self.estimate.region(cells)
-            true, reported = (
-                float(shares[cells].sum()) for shares in (self.city.distribution, self.reported)
-            )
-            results.append(
-                DistrictResult(place.name, true, reported, region.share, region.interval(0.95))
-            )
+            before = float(truth[cells].sum()), float(self.reported[cells].sum())
+            after = region.share, region.interval(0.95)
+            results.append(DistrictResult(place.name, *before, *after))
         return results
 
 
@@ -406,16 +403,10 @@ def tell(
         tallies.append(channel.tally(reported))
         reports.append(reported)
         documents.append(current)
-        told.append(
-            RoundStory(
-                number,
-                gv.certify(channel),
-                _mean_distance_km(city, channel, people_now, reported),
-                gv.mutual_information_bits(channel, city.distribution),
-                gv.earth_movers_distance_km(city.distribution, released, city.grid),
-                released,
-            )
-        )
+        away = _mean_distance_km(city, channel, people_now, reported)
+        bits = gv.mutual_information_bits(channel, city.distribution)
+        missed = gv.earth_movers_distance_km(city.distribution, released, city.grid)
+        told.append(RoundStory(number, gv.certify(channel), away, bits, missed, released))
     assert checked is not None
     estimate = gv.IterativeBayesianUpdate().fit(tallies)
     alone = begun is None or collector.reports(documents[-1].campaign) == sum(map(len, reports))

@@ -229,9 +229,6 @@ def _name_the_row(source: str, reading: Reading, work: Work[Any]) -> None:
         locations.check(total.outside)
 
 
-# --- Reports written to a file, its parts drawn on an engine and put together in the order of the source
-
-
 @dataclass
 class Written(Summand):
     """The files that parts were written to, by the section of the source, and what became of the rows."""

@@ -25,14 +25,8 @@ from geoveil import errors
 from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.rounds import Round
 from geoveil.channel.channel import Channel, Tally
+from geoveil.engine import spark_worker as worker
 from geoveil.engine.part_reports import PartCounter
-from geoveil.engine.spark_worker import (
-    ANSWER,
-    ArrowReader,
-    frame_answer,
-    frame_locations,
-    part_answers,
-)
 from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, Unsupported, require
 from geoveil.space.outside import Outside
 from geoveil.table.locations import BadRows, Reading, coordinate_columns
@@ -41,9 +35,6 @@ from geoveil.table.reader import BATCH_ROWS, Format, format_of
 
 _PARTITIONS_PER_CORE = 4
 _ATTEMPTS = 4  # of a task, before Spark gives up
-
-
-# --- Sessions
 
 
 @contextmanager
@@ -111,9 +102,6 @@ def _silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-# --- The engine
-
-
 class SparkEngine:
     """Parts of files worked on by Spark; every worker reads its own under the name the file has here."""
 
@@ -129,7 +117,7 @@ class SparkEngine:
             return
         partitions = min(len(sent), _PARTITIONS_PER_CORE * self._cores())
         frame = self.session.range(0, len(sent), 1, partitions)
-        answers = partial(part_answers, pickle.dumps(work), sent)
+        answers = partial(worker.part_answers, pickle.dumps(work), sent)
         yield from _collected(frame, answers, expected=range(len(sent)))
 
     def _cores(self) -> int:
@@ -147,7 +135,7 @@ def _collected(
 
     try:
         with _pandas_accepted():
-            rows = frame.mapInArrow(answers, ANSWER).collect()
+            rows = frame.mapInArrow(answers, worker.ANSWER).collect()
     except (PySparkException, RuntimeError, OSError) as failure:
         raise EngineFailed(_advice(failure)) from failure
     except Exception as failure:
@@ -181,9 +169,6 @@ def _advice(failure: BaseException) -> str:
         "Spark gave up on the work; nothing was written; are all workers reachable, with the same version "
         "of geoveil? --debug shows what it said"
     )
-
-
-# --- DataFrames
 
 
 def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
@@ -234,16 +219,17 @@ def tally_frame(
     work = PartCounter(mechanism, outside, None)
     narrow = frame.select(*(f"`{name}`" for name in columns))
     total = work.nothing()
-    for counted in _collected(narrow, partial(frame_answer, pickle.dumps(work), columns, bad_rows)):
+    for counted in _collected(
+        narrow, partial(worker.frame_answer, pickle.dumps(work), columns, bad_rows)
+    ):
         total.add(counted)
-    locations = frame_locations(ArrowReader("the DataFrame", columns, ()), columns, bad_rows)
+    locations = worker.frame_locations(
+        worker.ArrowReader("the DataFrame", columns, ()), columns, bad_rows
+    )
     locations.count_elsewhere(total.read, total.bad)
     locations.check(total.outside)
     summary = TableSummary(total.read, int(total.counts.sum()), total.bad, total.outside, None)
     return Tally(mechanism, total.counts), summary
-
-
-# --- The rounds of a campaign over a DataFrame
 
 
 def collect_round(

@@ -65,9 +65,6 @@ def _answer(answered: Callable[[], tuple[list[int], Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-# --- The rows of a DataFrame
-
-
 class ArrowReader(TableReader):
     """Record batches that come from somewhere, as a table."""
 

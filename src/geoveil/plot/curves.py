@@ -115,11 +115,8 @@ def plotted(
 _AT_ZERO = "▽ zero"
 
 
-# --- The curve of a campaign: its error by round, between the floor and knowing nothing
-
-
 def save_campaign(path: str, simulation: Simulation) -> None:
-    """Draw the curve into a picture (.png, .svg or .pdf)."""
+    """Draw the error of a campaign by round into a picture (.png, .svg or .pdf)."""
     done = simulation.rounds
     if not done:
         raise InvalidInput("a campaign must have closed a round before its curve can be drawn")

@@ -137,9 +137,6 @@ def _page(title: str, about: Mapping[str, str], picture: str) -> str:
     return f"<div>{picture}{table}</div>"
 
 
-# --- The small map
-
-
 def small_map(space: Space, values: FloatArray, *, top: float | None = None) -> str:
     """Values by cell as an inline picture (SVG): darker is more, on a square-root scale.
 

@@ -52,9 +52,7 @@ def _drawn_estimate(result: Estimate, title: str | None) -> Figure:
         shown = shares_and_bars(result, _LEVEL)
     except GeoveilError:
         shown = shares_and_bars(result, None)
-    return report_map(
-        shown, promises=list(result.promises), reports=result.total, level=_LEVEL, title=title
-    )
+    return report_map(result, shown, _LEVEL, title)
 
 
 @drawn.register(Tally)
@@ -87,12 +85,7 @@ def _drawn_advice(result: Advice, title: str | None) -> Figure:
 
 
 def report_map(
-    result: Result,
-    *,
-    promises: list[str],
-    reports: int | None,
-    level: float,
-    title: str | None = None,
+    estimate: Estimate, result: Result, level: float, title: str | None = None
 ) -> Figure:
     """An estimate beside the reports as they came, where these are known, and how sure each cell is.
 
@@ -108,8 +101,8 @@ def report_map(
     maps.draw_on_one_scale(
         figure, axes[: len(panels)], space, panels, label="share of people per cell"
     )
-    notes = [] if reports is None else [_counted(reports, space)]
-    notes += [f"Promise: {promise}." for promise in promises]
+    notes = [_counted(estimate.total, space)]
+    notes += [f"Promise: {promise}." for promise in estimate.promises]
     if unsure is not None:
         maps.draw_on_one_scale(
             figure, axes[-1:], space, [unsure], label="± share of people per cell"

@@ -188,9 +188,6 @@ def _ascii_grid(path: str) -> Raster:
     return Raster(_without(amounts, absent), south + rows * step, west, step, step)
 
 
-# --- GeoTIFF
-
-
 def _geotiff(path: str) -> Raster:
     require("PIL", "plot", "reading GeoTIFF", "Pillow")
     from PIL import Image
@@ -246,9 +243,6 @@ def _check_system(keys: dict[int, int], path: str) -> None:
         f"{path} must hold longitude and latitude in degrees (WGS84); its coordinate reference system is "
         f"{named}; convert it with gdalwarp -t_srs EPSG:4326"
     )
-
-
-# --- Districts
 
 
 @dataclass(frozen=True, eq=False)

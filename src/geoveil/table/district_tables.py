@@ -83,9 +83,6 @@ def _geometry(outline: Outline) -> dict[str, Any]:
     return {"type": "MultiPolygon", "coordinates": polygons}
 
 
-# --- Flows
-
-
 @dataclass(frozen=True)
 class FlowTable:
     """Shares of trips from district to district, with what is known about them."""

@@ -107,8 +107,10 @@ class Reporter:
         self, table: PlaceTable, *, limit: PersonLimit | None = None, whole: bool = True
     ) -> DrawnRows:
         """Reports for the rows of a table."""
-        how: dict[str, Any] = {"limit": limit, "randomness": self.randomness, "whole": whole}
-        return DrawnRows(table, self.place, self.draw, self.outside, **how)
+        return DrawnRows(
+            table, self.place, self.draw, self.outside, limit=limit, randomness=self.randomness,
+            whole=whole,
+        )  # fmt: skip
 
 
 def _check_draws_at_positions(mechanism: Channel) -> None:

@@ -83,9 +83,6 @@ def unpacked_name(path: str) -> str:
     return name
 
 
-# --- Bytes of a file or a pipe, unpacked when they are gzip or zstd, with the share already read
-
-
 class Source:
     """The bytes of a table, read once from front to back.
 

@@ -111,9 +111,6 @@ class ReportPlaces:
         return rows, columns
 
 
-# --- The reports of a file, and how often each was made
-
-
 def reported(
     reader: TableReader,
     channel: Channel,

@@ -15,16 +15,8 @@ import numpy as np
 from geoveil.document.canonical import named_once
 from geoveil.errors import InvalidFile
 from geoveil.space.projection import check_degrees
-from geoveil.table.reader import (
-    BATCH_ROWS,
-    BLOCK,
-    DOCUMENT,
-    GEOMETRY,
-    PIPE,
-    Source,
-    TableReader,
-    unpacking,
-)
+from geoveil.table import reader
+from geoveil.table.reader import Source, TableReader, unpacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +37,7 @@ _SHAPES = ("LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolyg
 class GeoJSONReader(TableReader):
     """A FeatureCollection of points. Properties are columns; coordinates are the geometry's own."""
 
-    coordinates = GEOMETRY
+    coordinates = reader.GEOMETRY
 
     def __init__(self, source: Source) -> None:
         self._batch: list[Any] = []
@@ -69,7 +61,7 @@ class GeoJSONReader(TableReader):
     def metadata(self) -> dict[str, Any] | None:
         """The document among the members read so far; of a file, also behind its features."""
         document = self._scanner.document
-        if document is None and self._document is None and self._source.path != PIPE:
+        if document is None and self._document is None and self._source.path != reader.PIPE:
             with Source(self._source.path) as again, unpacking(self.name):
                 scanner = FeatureScanner(again, self.name)
                 deque(scanner.features(), maxlen=0)
@@ -82,12 +74,13 @@ class GeoJSONReader(TableReader):
         import pyarrow as pa
 
         columns = list(dict.fromkeys([*coordinates, *kept]))
-        stored = [name for name in columns if name not in GEOMETRY]
+        stored = [name for name in columns if name not in reader.GEOMETRY]
         with unpacking(self.name):
             while features := list(islice(self._features, _BATCH)):
                 points = np.array([_point(feature) for feature in features], dtype=np.float64)
                 self._batch = features
-                arrays = {GEOMETRY[0]: pa.array(points[:, 1]), GEOMETRY[1]: pa.array(points[:, 0])}
+                lng, lat = points.T
+                arrays = {reader.GEOMETRY[0]: pa.array(lat), reader.GEOMETRY[1]: pa.array(lng)}
                 for name in stored:
                     texts = [_text(_properties(feature).get(name)) for feature in features]
                     arrays[name] = pa.array(texts, type=pa.string())
@@ -105,7 +98,7 @@ class GeoJSONReader(TableReader):
 
     def _check_degrees(self, columns: Sequence[str]) -> None:
         """Look at the reference system as far as it was read: it may stand after the features."""
-        if GEOMETRY[0] in columns:
+        if reader.GEOMETRY[0] in columns:
             check_degrees(self._scanner.members.get("crs"), self.name)
 
 
@@ -136,7 +129,7 @@ class FeatureScanner:
     @property
     def document(self) -> dict[str, Any] | None:
         """What the table says about itself, as far as it was read."""
-        found = self.members.get(DOCUMENT)
+        found = self.members.get(reader.DOCUMENT)
         return found if isinstance(found, dict) else None
 
     def features(self) -> Iterator[Any]:
@@ -150,7 +143,7 @@ class FeatureScanner:
                 found = True
                 yield from self._entries()
             else:
-                if key == DOCUMENT and key in self.members:
+                if key == reader.DOCUMENT and key in self.members:
                     self._refuse()  # two documents, and which one holds is anybody's guess
                 self.members[key] = self._value(_ONCE)
                 if key == "type" and self.members[key] != "FeatureCollection":
@@ -298,10 +291,11 @@ class TrackPointReader(TableReader):
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._refuse
         try:
-            while block := self._source.read(BLOCK):
+            while block := self._source.read(reader.BLOCK):
                 parser.Parse(block, False)
-                while len(self._rows) >= BATCH_ROWS:
-                    piece, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
+                while len(self._rows) >= reader.BATCH_ROWS:
+                    piece = self._rows[: reader.BATCH_ROWS]
+                    del self._rows[: reader.BATCH_ROWS]
                     yield piece
             parser.Parse(b"", True)
         except expat.ExpatError as error:  # its own message could repeat what stands in the file
