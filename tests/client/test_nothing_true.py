@@ -260,6 +260,14 @@ def test_no_location_where_what_was_given_is_wrong(given: dict[str, Any], path: 
     assert it.ledger.spent_per_km == 0.0
 
 
+@pytest.mark.parametrize("wrong", [None, (LAT,), "home"])
+def test_no_end_of_a_trip_where_the_other_is_wrong(wrong: Any, path: Path) -> None:
+    it = somebody(Collector(fine().served()), path)
+    with pytest.raises(gv.errors.InvalidInput) as caught:
+        it.report_trip(origin=(LAT, LNG), destination=wrong)
+    assert true_things(caught.value) == []
+
+
 def test_what_reading_raises_comes_without_its_frames(path: Path) -> None:
     def half_read() -> tuple[float, float]:
         lat, _ = PLANTED

@@ -194,10 +194,9 @@ class Limits:
         )
 
     def _each(self, spent: Spent) -> list[tuple[Limit, float, GeoIndistinguishability]]:
-        limits: list[tuple[Limit, float, GeoIndistinguishability]]
-        limits = [("lifetime", self.lifetime_per_km, spent.lifetime)]
-        if self.day_per_km is not None:
-            limits.append(("day", self.day_per_km, spent.day))
-        if self.year_per_km is not None:
-            limits.append(("year", self.year_per_km, spent.year))
-        return limits
+        every: tuple[tuple[Limit, float | None, GeoIndistinguishability], ...] = (
+            ("lifetime", self.lifetime_per_km, spent.lifetime),
+            ("day", self.day_per_km, spent.day),
+            ("year", self.year_per_km, spent.year),
+        )
+        return [(which, limit, sofar) for which, limit, sofar in every if limit is not None]

@@ -329,7 +329,10 @@ class Collector:
         the collector's choosing, which could mark a device.
         """
         self._latest = self._fetched()
-        document = _chosen(self._latest, promise_per_km)
+        wanted = (each for each in self._latest if promise_per_km in (None, each.epsilon_per_km))
+        document = next(wanted, None)
+        if document is None:
+            raise Refused("level")
         if document.campaign != self._address.campaign:
             raise Refused("campaign")
         if trip is False and document.trips:
@@ -426,18 +429,6 @@ class Collector:
 def cost_of(document: MechanismDocument) -> BetweenPositions:
     """What one report under a document is charged: a trip, with two ends, twice."""
     return document.promise * 2 if document.trips else document.promise
-
-
-def _chosen(
-    levels: tuple[MechanismDocument, ...], promise_per_km: float | None
-) -> MechanismDocument:
-    """The level of a promise, or the first, which promises most."""
-    if promise_per_km is None:
-        return levels[0]
-    for document in levels:
-        if document.epsilon_per_km == promise_per_km:
-            return document
-    raise Refused("level")
 
 
 def _problem(answer: Answer) -> str:

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -101,6 +101,10 @@ class Receipt:
     to_lng: float | None = None
 
 
+_OF_CHARGE = {each.name for each in fields(Receipt)} & {each.name for each in fields(Charge)}
+_OF_CHARGE -= {"campaign"}  # there a link, here an id
+
+
 class Device:
     """A person's end of a campaign: one report to it, unless told otherwise.
 
@@ -182,14 +186,7 @@ class Device:
         """
         where = whereabouts(lat, lng, lon, locate, accuracy_km)
         lat = lng = lon = locate = None  # a traceback would keep them
-        if isinstance(where, str):
-            raise InvalidInput(where)
-        try:
-            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
-                warnings.warn(SILENCE_TELLS, stacklevel=2)
-            return self._delivered(self._reported((where,), outside))
-        finally:
-            where.forget()
+        return self._report((where,), outside)
 
     def report_trip(
         self,
@@ -205,19 +202,9 @@ class Device:
         **twice** the promise of the campaign. A chain of stops is reported trip by trip, one a period; see
         docs/trips.md for what chains cost. Raises as :meth:`report`.
         """
-        ends = [end_of_trip("origin", origin), end_of_trip("destination", destination)]
+        ends = end_of_trip("origin", origin), end_of_trip("destination", destination)
         origin = destination = ()  # a traceback would keep them
-        given = tuple(each for each in ends if isinstance(each, Whereabouts))
-        for each in ends:
-            if isinstance(each, str):
-                raise InvalidInput(each)
-        try:
-            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
-                warnings.warn(SILENCE_TELLS, stacklevel=2)
-            return self._delivered(self._reported(given, outside))
-        finally:
-            for each in given:
-                each.forget()
+        return self._report(ends, outside)
 
     def flush(self) -> list[Receipt]:
         """Send again what was not acknowledged; the receipts of what now is. Never a new draw.
@@ -286,6 +273,20 @@ class Device:
         return [charge for charge in self.ledger.charges() if charge.state != "charged"]
 
     # -- one report ------------------------------------------------------------------------------
+
+    def _report(self, ends: tuple[Whereabouts | str, ...], outside: Beyond) -> Receipt:
+        """Report from one place or from both ends of a trip; a text says what is wrong with one."""
+        given = tuple(each for each in ends if isinstance(each, Whereabouts))
+        try:
+            for each in ends:
+                if isinstance(each, str):
+                    raise InvalidInput(each)
+            if _one_of("outside", outside, get_args(Beyond)) == "refuse":
+                warnings.warn(SILENCE_TELLS, stacklevel=3)
+            return self._delivered(self._reported(given, outside))
+        finally:
+            for each in given:
+                each.forget()
 
     def _reported(self, ends: tuple[Whereabouts, ...], outside: Beyond) -> Charge:
         """The report that was made already, or a new one, drawn and charged: of a place, or both ends."""
@@ -380,25 +381,13 @@ class Device:
         return replace(receipt, acknowledged=True)
 
     def _receipt(self, charge: Charge) -> Receipt:
-        cell, lat, lng = charge.drawn
         lifetime, operator = self.ledger.totals(self.address.origin)
         return Receipt(
             campaign=self.address.campaign,
-            round=charge.round,
-            mechanism=charge.mechanism,
-            report=charge.report,
-            cell=cell,
-            lat=lat,
-            lng=lng,
-            epsilon_per_km=charge.epsilon_per_km,
-            slack_nats=charge.slack_nats,
             budget_left_per_km=left_of(self.limits.lifetime_per_km, lifetime.exact),
             operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
-            slot=charge.slot,
-            to_cell=charge.to_cell,
-            to_lat=charge.to_lat,
-            to_lng=charge.to_lng,
+            **{name: getattr(charge, name) for name in _OF_CHARGE},
         )
 
     # -- in words --------------------------------------------------------------------------------
