@@ -88,11 +88,11 @@ class City:
     def work(self) -> None:
         """One look at the campaigns, and the work it found, done here."""
         for work in self.due():
-            assert self.campaigns.publish(work, conclude(work))
+            assert self.campaigns.jobs.publish(work, conclude(work))
 
     def due(self) -> list[Work]:
         """One look at the campaigns, and the work it found."""
-        return [self.campaigns.work(closing) for closing in self.campaigns.tick()]
+        return [self.campaigns.jobs.work(closing) for closing in self.campaigns.tick()]
 
     def estimated(self, number: int | None = None) -> dict[str, Any]:
         """The body of an estimate."""

@@ -29,8 +29,8 @@ def send(service: InProcess, mechanism: str, number: int = 1) -> Any:
 
 def work(service: InProcess) -> None:
     campaigns = service.service.campaigns
-    for each in map(campaigns.work, campaigns.tick()):
-        campaigns.publish(each, conclude(each))
+    for each in map(campaigns.jobs.work, campaigns.tick()):
+        campaigns.jobs.publish(each, conclude(each))
 
 
 def test_a_campaign_gets_another_name(service: InProcess) -> None:

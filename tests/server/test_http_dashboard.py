@@ -487,7 +487,7 @@ def test_a_look_that_was_under_way_does_not_hide_a_change(
     service: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaigns = service.service.campaigns
-    rounds = campaigns._store.rounds
+    rounds = campaigns.store.rounds
     changed = False
 
     def slow(campaign: str) -> Any:  # while this look reads, somebody pauses the campaign
@@ -497,7 +497,7 @@ def test_a_look_that_was_under_way_does_not_hide_a_change(
             campaigns.change("lyon", state="paused")
         return rounds(campaign)
 
-    campaigns._forget("lyon")
-    monkeypatch.setattr(campaigns._store, "rounds", slow)
+    campaigns.forget("lyon")
+    monkeypatch.setattr(campaigns.store, "rounds", slow)
     campaigns.state("lyon")
     assert campaigns.state("lyon")["state"] == "paused"

@@ -159,8 +159,8 @@ def storm(
                     time.sleep(0.01)
                 assert service.post("/api/campaigns/lyon/rounds", operator=True).status_code == 202
                 campaigns = service.service.campaigns
-                for work in map(campaigns.work, campaigns.tick()):
-                    campaigns.publish(work, conclude(work))
+                for work in map(campaigns.jobs.work, campaigns.tick()):
+                    campaigns.jobs.publish(work, conclude(work))
                 mechanisms.append(service.mechanism())
         finally:
             over.set()

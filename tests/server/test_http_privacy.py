@@ -106,8 +106,8 @@ def send(service: InProcess, number: int) -> None:
 
 def work(service: InProcess) -> int:
     campaigns = service.service.campaigns
-    done = [campaigns.work(closing) for closing in campaigns.tick()]
-    return sum(campaigns.publish(each, conclude(each)) for each in done)
+    done = [campaigns.jobs.work(closing) for closing in campaigns.tick()]
+    return sum(campaigns.jobs.publish(each, conclude(each)) for each in done)
 
 
 def readings(service: InProcess) -> list[Any]:

@@ -41,8 +41,8 @@ def estimate(service: InProcess, campaign: str = "lyon") -> None:
     """Close the round and make its estimate, as the worker would."""
     assert service.post(f"/api/campaigns/{campaign}/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
-    for work in map(campaigns.work, campaigns.tick()):
-        assert campaigns.publish(work, conclude(work))
+    for work in map(campaigns.jobs.work, campaigns.tick()):
+        assert campaigns.jobs.publish(work, conclude(work))
 
 
 @pytest.fixture

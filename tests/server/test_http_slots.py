@@ -44,8 +44,8 @@ def closed(service: InProcess) -> None:
     assert service.post("/api/campaigns/hours/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
     for closing in campaigns.tick():
-        work = campaigns.work(closing)
-        assert campaigns.publish(work, conclude(work))
+        work = campaigns.jobs.work(closing)
+        assert campaigns.jobs.publish(work, conclude(work))
 
 
 def problem(answer: Any) -> str:

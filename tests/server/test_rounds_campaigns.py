@@ -252,8 +252,8 @@ def test_the_same_closing_gives_the_same_bytes_whenever_it_is_worked_on() -> Non
     first, second = conclude(work), conclude(again)
     assert first.body == second.body
     assert first.following == second.following
-    assert city.campaigns.publish(work, first)
-    assert not city.campaigns.publish(again, second)
+    assert city.campaigns.jobs.publish(work, first)
+    assert not city.campaigns.jobs.publish(again, second)
     opened = city.store.rounds("paris")[-1]
     assert opened.document == first.following.document
     assert opened.opened_at_s == NOON + 5 * HOUR

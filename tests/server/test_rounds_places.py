@@ -14,12 +14,12 @@ import geoveil as gv
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.estimate.regions import members_of
-from geoveil.server import conclusion, preparation
+from geoveil.server import conclusion, round_documents
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import conclude
-from geoveil.server.drawn_area import read_area, space_of
-from geoveil.server.preparation import prepare
 from geoveil.server.questions import shares_of
+from geoveil.server.round_documents import prepare
+from geoveil.server.shapes import read_area, space_of
 from geoveil.space import Points, space_from_dict
 from geoveil.space.outline import read_outlines
 from geoveil.store import Store, open_store
@@ -74,7 +74,7 @@ def test_two_rounds_over_places(make: Callable[[], Points], tmp_path: Path) -> N
         city.campaigns.close("paris")
         (work,) = city.due()
         assert not work.large
-        assert city.campaigns.publish(work, conclude(work))
+        assert city.campaigns.jobs.publish(work, conclude(work))
         store.close()  # as after a kill: nothing is known but what the store has
         store = city.store = open_store(address)
         city.campaigns = Campaigns(store, clock=city.clock)
@@ -165,14 +165,14 @@ def test_a_map_of_places_is_remembered_with_its_evidence() -> None:
 
 
 def test_many_places_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "AT_ONCE_PLACES", 8)
+    monkeypatch.setattr(round_documents, "AT_ONCE_PLACES", 8)
     city = City()
     space = some_cells()
     city.campaigns.draw("paris", space)
     assert city.campaigns.state("paris")["state"] == "preparing"
-    (wanted,) = city.campaigns.preparations.waiting()
-    work = city.campaigns.preparations.work(wanted)
-    assert city.campaigns.preparations.publish(work, prepare(work))
+    (wanted,) = city.campaigns.jobs.preparations()
+    work = city.campaigns.jobs.work(wanted)
+    assert city.campaigns.jobs.publish(work, prepare(work))
     record = city.campaigns.mechanism("paris")
     assert (record.number, record.around) == (2, 1)
     assert read_kept(record.document)[0].area.size == space.size
@@ -180,7 +180,7 @@ def test_many_places_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     city.campaigns.close("paris")
     (closing,) = city.due()
     assert not closing.large
-    monkeypatch.setattr(conclusion, "MANY_PLACES", 8)
+    monkeypatch.setattr(conclusion, "AT_ONCE_PLACES", 8)
     assert closing.large
 
 

@@ -22,13 +22,14 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
-from geoveil.server import preparation
+from geoveil.server import round_documents
+from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaigns import Campaigns
+from geoveil.server.jobs import GIVEN_UP
 from geoveil.server.logs import Trace
-from geoveil.server.preparation import GIVEN_UP, Prepared, Preparing, prepare
-from geoveil.server.round_documents import first_documents
+from geoveil.server.round_documents import Prepared, Preparing, first_documents, prepare
 from geoveil.server.settings_of_campaign import InvalidSetting
-from geoveil.server.worker import CLAIM_S, MOST_FAILURES, Estimator, EstimatorFailed, Worker
+from geoveil.server.worker import CLAIM_S, MOST_FAILURES, Estimator, Worker
 from geoveil.space import MaskedGrid
 from geoveil.space.outline import Outline
 from geoveil.store import PreparationRecord, Store, open_store, restore_backup, write_backup
@@ -46,7 +47,7 @@ WEST = Outline(
 @pytest.fixture
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty cells are many."""
-    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", 20)
+    monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", 20)
 
 
 @pytest.fixture
@@ -62,9 +63,9 @@ def waiting_campaigns(store: Store | None = None, **changed: Any) -> Campaigns:
 
 def prepared(campaigns: Campaigns) -> None:
     """What the worker does, done here."""
-    (wanted,) = campaigns.preparations.waiting()
-    work = campaigns.preparations.work(wanted)
-    assert campaigns.preparations.publish(work, prepare(work))
+    (wanted,) = campaigns.jobs.preparations()
+    work = campaigns.jobs.work(wanted)
+    assert campaigns.jobs.publish(work, prepare(work))
 
 
 class Here(Estimator):
@@ -92,7 +93,7 @@ class Watched:
         self.worker.start()
 
     def submit(self) -> bool:
-        return any(self.worker.submit(each) for each in self.campaigns.preparations.waiting())
+        return any(self.worker.submit(each) for each in self.campaigns.jobs.preparations())
 
     def next(self) -> str:
         return self.events.get(timeout=PATIENCE_S)
@@ -118,7 +119,7 @@ def test_a_campaign_of_many_cells_says_that_it_is_being_prepared(campaigns: Camp
     with raises_problem("unknown-round"):
         campaigns.estimate("paris", 1)
     assert campaigns.tick() == []
-    assert campaigns._store.rounds("paris") == []
+    assert campaigns.store.rounds("paris") == []
 
 
 def test_it_opens_with_the_mechanism_that_a_small_one_would_have_at_once(
@@ -127,8 +128,8 @@ def test_it_opens_with_the_mechanism_that_a_small_one_would_have_at_once(
     campaigns.clock.now += 7 * 24 * HOUR  # type: ignore[attr-defined]
     assert watched.submit()
     assert watched.next() == "campaign-prepared"
-    assert campaigns.preparations.waiting() == []
-    (record,) = campaigns._store.rounds("paris")
+    assert campaigns.jobs.preparations() == []
+    (record,) = campaigns.store.rounds("paris")
     (document,) = read_kept(record.document)
     (at_once,) = first_documents(campaign_settings(), "paris", int(campaigns.clock()))
     assert record.mechanism == document.id == at_once.id
@@ -142,7 +143,7 @@ def test_a_small_campaign_is_there_at_once(few_at_once: None) -> None:
     small = Campaigns(MemoryStore(), clock=Clock())
     small.create(campaign_settings(cell_km=2.0))
     assert small.mechanism("paris").number == 1
-    assert small.preparations.waiting() == []
+    assert small.jobs.preparations() == []
 
 
 def test_a_process_that_is_killed_is_started_again(campaigns: Campaigns) -> None:
@@ -170,14 +171,14 @@ def test_another_process_takes_over_from_one_that_died(
 ) -> None:
     store = MemoryStore() if kind == "memory" else open_store(tmp_path / "geoveil.db")
     first = waiting_campaigns(store)
-    (wanted,) = first.preparations.waiting()
-    assert first.preparations.claim(wanted, for_s=CLAIM_S)
+    (wanted,) = first.jobs.preparations()
+    assert first.jobs.claim(wanted, for_s=CLAIM_S)
     second = Campaigns(store, clock=first.clock)
-    assert not second.preparations.claim(wanted, for_s=CLAIM_S)
+    assert not second.jobs.claim(wanted, for_s=CLAIM_S)
     first.clock.now += CLAIM_S + 1  # type: ignore[attr-defined]
     prepared(second)
-    work = first.preparations.work(wanted)
-    assert not first.preparations.publish(work, prepare(work)), "it opens once"
+    work = first.jobs.work(wanted)
+    assert not first.jobs.publish(work, prepare(work)), "it opens once"
     assert len(store.rounds("paris")) == 1
     store.close()
 
@@ -224,7 +225,7 @@ def test_cells_too_wide_for_a_promise_are_refused_at_once_beside_it(
 def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
     class Failing(Here):
         def conclude(self, work: Any, **asked: Any) -> Any:
-            raise EstimatorFailed(Trace("MemoryError", ()))
+            raise CalculationFailed(Trace("MemoryError", ()))
 
     watched, told = Watched(campaigns, Failing()), []
     while "preparation-given-up" not in told:
@@ -236,7 +237,7 @@ def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
                 time.sleep(0.001)
         campaigns.clock.now += 1  # type: ignore[attr-defined]
     assert told == ["preparation-failed"] * MOST_FAILURES + ["preparation-given-up"]
-    assert campaigns.preparations.waiting() == []
+    assert campaigns.jobs.preparations() == []
     said = {"round": 1, "problem": GIVEN_UP, "needs_area": False}
     assert campaigns.state("paris")["preparation"] == said
     assert watched.worker.stop(PATIENCE_S)
@@ -246,11 +247,11 @@ def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
 
 
 def test_limits_drawn_meanwhile_are_what_is_prepared(campaigns: Campaigns) -> None:
-    (box,) = campaigns.preparations.waiting()
-    late = prepare(campaigns.preparations.work(box))
+    (box,) = campaigns.jobs.preparations()
+    late = prepare(campaigns.jobs.work(box))
     campaigns.draw("paris", [WEST])
-    assert not campaigns.preparations.publish(campaigns.preparations.work(box), late)
-    (city,) = campaigns.preparations.waiting()
+    assert not campaigns.jobs.publish(campaigns.jobs.work(box), late)
+    (city,) = campaigns.jobs.preparations()
     assert city.round == 1
     assert MaskedGrid.from_dict(json.loads(city.space)).size < campaign_settings().grid.size
     prepared(campaigns)
@@ -264,7 +265,7 @@ def test_limits_of_few_cells_open_at_once(campaigns: Campaigns) -> None:
     campaigns.draw("paris", [Outline("corner", ((corner,),))])
     (document,) = read_kept(campaigns.mechanism("paris").document)
     assert document.area.size <= 20
-    assert campaigns.preparations.waiting() == []
+    assert campaigns.jobs.preparations() == []
 
 
 def test_limits_of_an_open_box_are_prepared_and_no_report_under_the_box_enters_the_map(
@@ -308,16 +309,16 @@ def test_a_campaign_can_be_paused_ended_and_deleted_while_it_is_prepared(
     assert campaigns.state("paris")["state"] == "paused"
     with raises_problem("campaign-paused"):
         campaigns.mechanism("paris")
-    (wanted,) = campaigns.preparations.waiting()
+    (wanted,) = campaigns.jobs.preparations()
     campaigns.change("paris", state="ended")
     assert campaigns.state("paris")["state"] == "ended"
-    assert campaigns.preparations.waiting() == []
+    assert campaigns.jobs.preparations() == []
     with raises_problem("campaign-ended"):
         campaigns.mechanism("paris")
     with raises_problem("campaign-ended"):
         campaigns.close("paris")
-    work = campaigns.preparations.work(wanted)
-    assert not campaigns.preparations.publish(work, prepare(work))
+    work = campaigns.jobs.work(wanted)
+    assert not campaigns.jobs.publish(work, prepare(work))
     campaigns.delete("paris")
     with raises_problem("unknown-campaign"):
         campaigns.state("paris")
@@ -377,7 +378,7 @@ def test_a_box_has_at_most_twice_the_cells_that_city_limits_may_leave() -> None:
 @pytest.fixture
 def few_in_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty cells are as many as a mechanism has, and Paris has more."""
-    monkeypatch.setattr("geoveil.server.drawn_area.MOST_CELLS", 30)
+    monkeypatch.setattr("geoveil.server.shapes.MOST_CELLS", 30)
     monkeypatch.setattr("geoveil.server.settings_of_campaign.MOST_CELLS", 30)
 
 
@@ -385,12 +386,12 @@ def few_in_a_mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_box_of_too_many_cells_waits_for_city_limits(
     few_in_a_mechanism: None, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", 20)
+    monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", 20)
     campaigns = waiting_campaigns()
     assert campaigns.settings("paris").grid.size > 40
     state = campaigns.state("paris")
     assert (state["state"], state["preparation"]["needs_area"]) == ("preparing", True)
-    assert campaigns.preparations.waiting() == [], "nothing is made, and nothing is refused"
+    assert campaigns.jobs.preparations() == [], "nothing is made, and nothing is refused"
     with raises_problem("campaign-preparing", "waits for the city limits"):
         campaigns.mechanism("paris")
     assert campaigns.tick() == []
@@ -398,8 +399,8 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
     everywhere = Outline("everywhere", ((np.array(corners),),))
     with pytest.raises(InvalidInput, match="the area must leave at most 30 cells of 1 km, not"):
         campaigns.draw("paris", [everywhere])
-    assert campaigns.preparations.waiting() == []
-    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", at_once)
+    assert campaigns.jobs.preparations() == []
+    monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", at_once)
     campaigns.draw("paris", [WEST])
     assert 20 < MaskedGrid.covered(campaigns.settings("paris").grid, [WEST]).size <= 30
     if at_once == 20:  # many, so that the worker makes the mechanism
@@ -414,10 +415,10 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
 
 def test_a_campaign_that_is_deleted_meanwhile_is_not_prepared(few_in_a_mechanism: None) -> None:
     campaigns = waiting_campaigns()
-    kept = campaigns._store.preparations()
+    kept = campaigns.store.preparations()
     campaigns.delete("paris")
-    campaigns._store.preparations = lambda: kept  # type: ignore[method-assign]
-    assert campaigns.preparations.waiting() == []
+    campaigns.store.preparations = lambda: kept  # type: ignore[method-assign]
+    assert campaigns.jobs.preparations() == []
 
 
 def test_promises_times_cells_are_bounded() -> None:

@@ -56,7 +56,7 @@ def report(city: City, number: int) -> None:
 def closed(city: City) -> dict[str, Any]:
     city.campaigns.close(city.campaign)
     for work in city.due():
-        assert city.campaigns.publish(work, conclude_trips(work, nobody))
+        assert city.campaigns.jobs.publish(work, conclude_trips(work, nobody))
     city.wait(2)
     return city.estimated()
 

@@ -24,14 +24,15 @@ import pytest
 
 from geoveil.document.wire import MechanismDocument
 from geoveil.errors import InvalidFile
-from geoveil.server import preparation
+from geoveil.server import round_documents
+from geoveil.server.apart import CalculationFailed
 from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.estimate_files import VIEWS, rendered
+from geoveil.server.jobs import Jobs
 from geoveil.server.logs import Log, Trace, trace_of
-from geoveil.server.preparation import Preparing, prepare
-from geoveil.server.round_documents import SLOW_CLOCKS_S
+from geoveil.server.round_documents import SLOW_CLOCKS_S, Preparing, prepare
 from geoveil.server.settings import Settings
 from geoveil.server.worker import (
     CLAIM_S,
@@ -42,7 +43,6 @@ from geoveil.server.worker import (
     MOST_FAILURES,
     QUICK_S,
     Estimator,
-    EstimatorFailed,
     EstimatorLate,
     EstimatorLost,
     WorkedElsewhere,
@@ -94,7 +94,7 @@ class Here(Estimator):
         try:
             return conclude(work)
         except InvalidFile as problem:
-            raise EstimatorFailed(trace_of(problem)) from None
+            raise CalculationFailed(trace_of(problem)) from None
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city: City, watched: Watched
 ) -> None:
     work = closed(city)
-    expected = conclude(city.campaigns.work(work))
+    expected = conclude(city.campaigns.jobs.work(work))
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     first = watched.worker.pid
@@ -138,7 +138,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city.wait(2)
 
     work = closed(city)
-    expected = conclude(city.campaigns.work(work))
+    expected = conclude(city.campaigns.jobs.work(work))
     assert first is not None
     os.kill(first, signal.SIGSTOP)  # so that it is killed before it answers, not after
     assert watched.worker.submit(work)
@@ -172,7 +172,7 @@ def test_a_closing_waits_only_once(city: City) -> None:
 def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watched) -> None:
     work = closed(city)
     other = Campaigns(city.store, clock=city.clock)
-    assert other.claim(work, for_s=CLAIM_S)
+    assert other.jobs.claim(work, for_s=CLAIM_S)
     assert here.worker.submit(work)
     lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
     lyon.report(100)
@@ -208,7 +208,7 @@ def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> 
     city = City(store=open_any(address.format(tmp_path)))
     work = closed(city)
     other, taken = Campaigns(city.store, clock=city.clock), []
-    slow = Slow(city.clock, lambda: taken.append(other.claim(work, for_s=CLAIM_S)))
+    slow = Slow(city.clock, lambda: taken.append(other.jobs.claim(work, for_s=CLAIM_S)))
     watched = Watched(city.campaigns, slow)
     watched.worker._slow["paris"] = watched.worker._patient
     assert watched.worker.submit(work)
@@ -243,7 +243,7 @@ def test_an_estimate_that_cannot_be_finished_is_published_and_says_what_it_lacks
     city: City, parts: int, missing: list[str]
 ) -> None:
     work = closed(city)
-    whole = conclude(city.campaigns.work(work))
+    whole = conclude(city.campaigns.jobs.work(work))
     watched = Watched(city.campaigns, Unfinished(parts))
     assert watched.worker.submit(work)
     assert [watched.next(), watched.next()] == ["estimate-unfinished", "estimate-made"]
@@ -327,9 +327,9 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
     assert watched.worker.submit(closing)
     assert watched.next() == "estimate-made"
     assert lyon.campaigns.estimate("lyon").round == 1
-    monkeypatch.setattr(preparation, "AT_ONCE_CELLS", 20)
+    monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", 20)
     city.campaigns.create(campaign_settings(id="nice"))
-    (wanted,) = city.campaigns.preparations.waiting()
+    (wanted,) = city.campaigns.jobs.preparations()
     assert watched.worker.submit(wanted)
     assert watched.next() == "campaign-prepared"
     assert city.store.estimate("paris") is None
@@ -343,7 +343,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
     class Failing(Here):
         def conclude(self, work: Work, **asked: Any) -> Conclusion:
             if work.round == 1:
-                raise EstimatorFailed(Trace("MemoryError", ()))
+                raise CalculationFailed(Trace("MemoryError", ()))
             return super().conclude(work, **asked)
 
     watched = Watched(city.campaigns, Failing())
@@ -373,7 +373,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
 
 
 def test_what_a_process_had_when_its_time_was_up_is_taken(city: City) -> None:
-    work, ready = city.campaigns.work(closed(city)), []
+    work, ready = city.campaigns.jobs.work(closed(city)), []
     conclude(work, ready.append)
 
     class Played(Estimator):
@@ -408,11 +408,11 @@ def test_fewer_and_fewer_rounds_are_tried_where_all_are_too_many(city: City) -> 
         city.wait(2)
     closing = closed(city)
     used = [
-        sorted(city.campaigns.work(replace(closing, failures=failures)).documents)
+        sorted(city.campaigns.jobs.work(replace(closing, failures=failures)).documents)
         for failures in range(4)
     ]
     assert used == [[1, 2, 3, 4, 5, 6]] * 2 + [[6]] * 2
-    body = conclude(city.campaigns.work(replace(closing, failures=2))).body
+    body = conclude(city.campaigns.jobs.work(replace(closing, failures=2))).body
     assert [known["round"] for known in msgspec.json.decode(body)["rounds"]] == [6]
 
 
@@ -422,7 +422,7 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
 
     def suspended() -> None:
         city.wait(CLAIM_S)  # this process stood still, and the claim ran out
-        taken.append(other.claim(work, for_s=CLAIM_S))
+        taken.append(other.jobs.claim(work, for_s=CLAIM_S))
 
     watched = Watched(city.campaigns, Slow(city.clock, suspended))
     assert watched.worker.submit(work)
@@ -432,13 +432,13 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
     assert [known.round for known in city.store.closings()] == [1]
     assert watched.events.empty()
     city.wait(ELSEWHERE_S)
-    assert other.claim(work, for_s=CLAIM_S, held_until_s=taken[0])  # theirs, and kept by them
+    assert other.jobs.claim(work, for_s=CLAIM_S, held_until_s=taken[0])  # theirs, and kept by them
     assert watched.worker.stop(PATIENCE_S)
-    assert not other.claim(work, for_s=CLAIM_S)
+    assert not other.jobs.claim(work, for_s=CLAIM_S)
 
 
 def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
-    class Flickering(Campaigns):
+    class Flickering(Jobs):
         calls = 0
 
         def claim(self, work: Work, **asked: int) -> int:
@@ -447,7 +447,8 @@ def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
                 return super().claim(work, **asked)
             raise StoreFailed("the database is gone")
 
-    watched = Watched(Flickering(city.store, clock=city.clock), Slow(city.clock, lambda: None))
+    city.campaigns.jobs = Flickering(city.campaigns)
+    watched = Watched(city.campaigns, Slow(city.clock, lambda: None))
     assert watched.worker.submit(closed(city))
     assert watched.next() == "estimate-made"
     assert watched.worker.stop(PATIENCE_S)
@@ -456,9 +457,9 @@ def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
 def test_what_fails_is_tried_again_after_longer_and_longer(
     city: City, here: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, loaded = closed(city), city.campaigns.work
+    bad, loaded = closed(city), city.campaigns.jobs.work
     monkeypatch.setattr(
-        city.campaigns,
+        city.campaigns.jobs,
         "work",
         lambda c: replace(loaded(c), documents={1: b"{}"}) if c == bad else loaded(c),
     )
@@ -478,8 +479,8 @@ def test_what_fails_is_tried_again_after_longer_and_longer(
     assert other.campaigns.estimate("lyon").round == 1
 
 
-class FailingCampaigns(Campaigns):
-    """Campaigns whose store is gone when the first estimate is ready."""
+class FailingJobs(Jobs):
+    """Jobs whose store is gone when the first estimate is ready."""
 
     lost = 1
 
@@ -491,7 +492,8 @@ class FailingCampaigns(Campaigns):
 
 
 def test_an_estimate_that_could_not_be_kept_is_made_again(city: City) -> None:
-    watched = Watched(FailingCampaigns(city.store, clock=city.clock), Here())
+    city.campaigns.jobs = FailingJobs(city.campaigns)
+    watched = Watched(city.campaigns, Here())
     work = closed(city)
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-not-kept"
@@ -563,7 +565,7 @@ def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
         os.kill(pid, 0)
     (left,) = city.campaigns.tick()
     assert left.round == 2
-    assert city.campaigns.claim(left, for_s=60)  # given back, so that a restart begins at once
+    assert city.campaigns.jobs.claim(left, for_s=60)  # given back, so that a restart begins at once
 
 
 ORPHAN = """
@@ -605,10 +607,10 @@ LATE = campaign_settings(mechanism_hours=1.0, grace_hours=0.5)
 @pytest.mark.parametrize("late_s", [0, HOUR // 2])
 def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int) -> None:
     city = City(LATE)
-    work = city.campaigns.work(closed(city))
+    work = city.campaigns.jobs.work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
-    assert city.campaigns.publish(work, conclusion)
+    assert city.campaigns.jobs.publish(work, conclusion)
     assert conclusion.following is not None
     opened = city.store.rounds("paris")[-1]
     assert opened == replace(conclusion.following, opened_at_s=NOON + late_s)
@@ -617,15 +619,15 @@ def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int)
 @pytest.mark.parametrize("late_s", [HOUR // 2 + 1, HOUR + 1, 100 * HOUR])
 def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     city = City(LATE)
-    work = city.campaigns.work(closed(city))
+    work = city.campaigns.jobs.work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
     elsewhere = MemoryStore()
     with city.store.snapshot() as everything:
         elsewhere.fill(everything)
     for store in (city.store, elsewhere):
-        assert Campaigns(store, clock=city.clock).publish(work, conclusion)
-        assert not Campaigns(store, clock=city.clock).publish(work, conclusion)
+        assert Campaigns(store, clock=city.clock).jobs.publish(work, conclusion)
+        assert not Campaigns(store, clock=city.clock).jobs.publish(work, conclusion)
     opened = city.store.rounds("paris")[-1]
     assert opened == elsewhere.rounds("paris")[-1]
     assert opened.number == 2
@@ -649,11 +651,11 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
 @pytest.mark.slow
 def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -> None:
     estimator, looks = Estimator(), []
-    work = city.campaigns.work(closed(city))
+    work = city.campaigns.jobs.work(closed(city))
     with pytest.raises(EstimatorLost):
         estimator.conclude(work, limit_s=0.0)
     assert estimator.pid is None
-    with pytest.raises(EstimatorFailed, match="RefusedDocument") as caught:
+    with pytest.raises(match="RefusedDocument") as caught:
         estimator.conclude(
             replace(work, documents={1: b"{}"}),
             limit_s=PATIENCE_S,

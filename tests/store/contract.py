@@ -20,6 +20,7 @@ from geoveil.store.records import TABLES
 from store.devices import a_campaign, a_round, counts, device_id, kept_ids, plain, start, totals
 
 MISSING = "no-such-campaign"
+CLOSED = ClosingRecord("paris", 1, 500)
 
 
 def estimate_of(campaign: str, number: int) -> EstimateRecord:
@@ -95,15 +96,13 @@ class StoreContract:
     def test_what_is_drawn_later_takes_the_place_of_what_was_wanted(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
         box, city = PreparationRecord("paris", 1), PreparationRecord("paris", 1, b"{}")
-        assert store.claim_preparation(box, now_s=10, for_s=60)
+        assert store.claim(box, now_s=10, for_s=60)
         assert store.prepare(city)
-        assert not store.claim_preparation(box, now_s=20, for_s=60, held_until_s=70)
-        assert store.claim_preparation(city, now_s=20, for_s=60), (
-            "whoever had the box has not the city"
-        )
+        assert not store.claim(box, now_s=20, for_s=60, held_until_s=70)
+        assert store.claim(city, now_s=20, for_s=60), "whoever had the box has not the city"
         assert not store.finish_preparation(box, a_round(), at_s=100)
         assert not store.refuse_preparation(box, "it cannot be")
-        assert store.preparation_failed(box) == 0
+        assert store.failed(box) == 0
         assert store.finish_preparation(city, a_round(), at_s=100)
 
     def test_a_prepared_round_follows_the_open_one(self, store: Store) -> None:
@@ -121,14 +120,14 @@ class StoreContract:
     def test_a_preparation_is_one_process_at_a_time(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
         wanted = PreparationRecord("paris", 1)
-        assert store.claim_preparation(wanted, now_s=100, for_s=60)
-        assert not store.claim_preparation(wanted, now_s=130, for_s=60)
-        assert store.claim_preparation(wanted, now_s=130, for_s=60, held_until_s=160)
-        assert not store.claim_preparation(wanted, now_s=189, for_s=60)
-        assert store.claim_preparation(wanted, now_s=190, for_s=60)
-        store.release_preparation(wanted)
-        assert store.claim_preparation(wanted, now_s=191, for_s=60)
-        assert [store.preparation_failed(wanted) for _ in range(2)] == [1, 2]
+        assert store.claim(wanted, now_s=100, for_s=60)
+        assert not store.claim(wanted, now_s=130, for_s=60)
+        assert store.claim(wanted, now_s=130, for_s=60, held_until_s=160)
+        assert not store.claim(wanted, now_s=189, for_s=60)
+        assert store.claim(wanted, now_s=190, for_s=60)
+        store.release(wanted)
+        assert store.claim(wanted, now_s=191, for_s=60)
+        assert [store.failed(wanted) for _ in range(2)] == [1, 2]
         assert store.preparations() == [replace(wanted, failures=2)]
 
     def test_what_cannot_be_prepared_ends_its_campaign_and_says_why(self, store: Store) -> None:
@@ -142,7 +141,7 @@ class StoreContract:
         kept = store.campaign("paris")
         assert kept is not None
         assert kept.state == "ended"
-        assert not store.claim_preparation(wanted, now_s=1, for_s=60)
+        assert not store.claim(wanted, now_s=1, for_s=60)
         assert not store.finish_preparation(wanted, a_round(), at_s=1)
         assert not store.prepare(wanted)
         assert store.delete_campaign("paris")
@@ -154,7 +153,7 @@ class StoreContract:
         wanted = PreparationRecord("paris", 1)
         assert store.preparations() == []
         assert store.preparation("paris") == wanted
-        assert not store.claim_preparation(wanted, now_s=1, for_s=60)
+        assert not store.claim(wanted, now_s=1, for_s=60)
         assert not store.finish_preparation(wanted, a_round(), at_s=1)
         assert store.rounds("paris") == []
 
@@ -284,24 +283,24 @@ class StoreContract:
 
     def test_a_closing_is_claimed_by_one_until_the_time_is_up(self, store: Store) -> None:
         start(store)
-        assert not store.claim("paris", 1, now_s=1_000, for_s=60)
+        assert not store.claim(CLOSED, now_s=1_000, for_s=60)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim("paris", 1, now_s=1_000, for_s=60)
-        assert not store.claim("paris", 1, now_s=1_059, for_s=60)
-        assert store.claim("paris", 1, now_s=1_060, for_s=60)
-        store.release("paris", 1)
-        assert store.claim("paris", 1, now_s=1_061, for_s=60)
+        assert store.claim(CLOSED, now_s=1_000, for_s=60)
+        assert not store.claim(CLOSED, now_s=1_059, for_s=60)
+        assert store.claim(CLOSED, now_s=1_060, for_s=60)
+        store.release(CLOSED)
+        assert store.claim(CLOSED, now_s=1_061, for_s=60)
         store.publish(estimate_of("paris", 1), a_round(number=2))
-        assert not store.claim("paris", 1, now_s=9_000, for_s=60)
+        assert not store.claim(CLOSED, now_s=9_000, for_s=60)
 
     def test_a_claim_of_a_clock_that_was_wrong_is_none(self, store: Store) -> None:
         start(store)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim("paris", 1, now_s=300_000_000, for_s=60)
-        assert store.claim("paris", 1, now_s=1_000, for_s=60)
-        assert not store.claim("paris", 1, now_s=1_001, for_s=60)
+        assert store.claim(CLOSED, now_s=300_000_000, for_s=60)
+        assert store.claim(CLOSED, now_s=1_000, for_s=60)
+        assert not store.claim(CLOSED, now_s=1_001, for_s=60)
 
     def test_the_last_round_and_how_many_were_concluded(self, store: Store) -> None:
         assert store.last_round(MISSING) is None
@@ -318,15 +317,15 @@ class StoreContract:
         start(store)
         store.add([Upload("paris", 1, device_id(0), 0)])
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert store.claim("paris", 1, now_s=1_000, for_s=60)
+        assert store.claim(CLOSED, now_s=1_000, for_s=60)
         for now_s in range(1_020, 1_600, 20):
-            assert store.claim("paris", 1, now_s=now_s, for_s=60, held_until_s=now_s + 40)
-            assert not store.claim("paris", 1, now_s=now_s + 19, for_s=60)
-            assert not store.claim("paris", 1, now_s=now_s + 19, for_s=60, held_until_s=now_s + 40)
-        assert store.claim("paris", 1, now_s=1_640, for_s=60)  # nobody said anything for a minute
-        assert not store.claim("paris", 1, now_s=1_641, for_s=60, held_until_s=1_640)
+            assert store.claim(CLOSED, now_s=now_s, for_s=60, held_until_s=now_s + 40)
+            assert not store.claim(CLOSED, now_s=now_s + 19, for_s=60)
+            assert not store.claim(CLOSED, now_s=now_s + 19, for_s=60, held_until_s=now_s + 40)
+        assert store.claim(CLOSED, now_s=1_640, for_s=60)  # nobody said anything for a minute
+        assert not store.claim(CLOSED, now_s=1_641, for_s=60, held_until_s=1_640)
         store.publish(estimate_of("paris", 1), a_round(number=2))
-        assert not store.claim("paris", 1, now_s=1_650, for_s=60, held_until_s=1_700)
+        assert not store.claim(CLOSED, now_s=1_650, for_s=60, held_until_s=1_700)
 
     def test_the_last_estimate_opens_no_round(self, store: Store) -> None:
         start(store)
@@ -418,14 +417,14 @@ class StoreContract:
     ) -> None:
         start(store, cells=2)
         store.add([Upload("paris", 1, device_id(0), 1)])
-        assert store.failed("paris", 1) == 0
+        assert store.failed(CLOSED) == 0
         store.close_round("paris", 1, minimum=1, at_s=500)
-        assert [store.failed("paris", 1) for _ in range(3)] == [1, 2, 3]
+        assert [store.failed(CLOSED) for _ in range(3)] == [1, 2, 3]
         assert store.closings() == [ClosingRecord("paris", 1, 500, failures=3)]
         assert store.give_up("paris", 1, a_round(number=2, cells=2), at_s=600)
         assert not store.give_up("paris", 1, a_round(number=3, cells=2), at_s=600)
         assert store.closings() == []
-        assert not store.claim("paris", 1, now_s=700, for_s=60)
+        assert not store.claim(CLOSED, now_s=700, for_s=60)
         store.add([Upload("paris", 2, device_id(1), 0)])
         store.close_round("paris", 2, minimum=1, at_s=800)
         assert counts_at(store, 2) == {1: [0, 1], 2: [1, 0]}

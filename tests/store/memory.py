@@ -12,13 +12,13 @@ import numpy as np
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import Store, open_store
-from geoveil.store.contract import over
 from geoveil.store.records import (
     ID_BYTES,
     TABLES,
     CampaignRecord,
     ClosingRecord,
     EstimateRecord,
+    Job,
     PreparationRecord,
     RoundRecord,
     Row,
@@ -27,7 +27,7 @@ from geoveil.store.records import (
     StoreFailed,
     Upload,
 )
-from geoveil.store.statements import packed, unpacked
+from geoveil.store.statements import over, packed, unpacked
 
 
 @dataclass(slots=True)
@@ -274,38 +274,6 @@ class MemoryStore:
             kept.claimed_until_s = 0
             return True
 
-    def claim_preparation(
-        self, wanted: PreparationRecord, *, now_s: int, for_s: int, held_until_s: int = 0
-    ) -> bool:
-        """Take the work on a preparation for a while, or have it longer."""
-        with self._lock:
-            kept = self._waiting_for(wanted)
-            if kept is None or kept.record.state == "ended":
-                return False
-            if (
-                now_s < kept.claimed_until_s <= now_s + for_s + 3600
-                and kept.claimed_until_s != held_until_s
-            ):
-                return False
-            kept.claimed_until_s = now_s + for_s
-            return True
-
-    def release_preparation(self, wanted: PreparationRecord) -> None:
-        """Give the work on a preparation back."""
-        with self._lock:
-            if kept := self._waiting_for(wanted):
-                kept.claimed_until_s = 0
-
-    def preparation_failed(self, wanted: PreparationRecord) -> int:
-        """One more attempt has failed; how many have."""
-        with self._lock:
-            kept = self._waiting_for(wanted)
-            if kept is None or kept.preparation is None:
-                return 0
-            failures = kept.preparation.failures + 1
-            kept.preparation = replace(kept.preparation, failures=failures)
-            return failures
-
     def refuse_preparation(self, wanted: PreparationRecord, problem: str) -> bool:
         """Keep why a round cannot open, and end its campaign."""
         if not problem:
@@ -479,13 +447,11 @@ class MemoryStore:
             if found.any()
         }
 
-    def claim(
-        self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
-    ) -> bool:
-        """Take the work on a closing for a while, or have it longer."""
+    def claim(self, job: Job, *, now_s: int, for_s: int, held_until_s: int = 0) -> bool:
+        """Take the work on a job for a while, or have it longer."""
         with self._lock:
-            kept = self._find(campaign, number)
-            if not kept or not _waits(kept):
+            kept = self._kept(job)
+            if kept is None or not _to_do(kept):
                 return False
             if (
                 now_s < kept.claimed_until_s <= now_s + for_s + 3600
@@ -495,12 +461,30 @@ class MemoryStore:
             kept.claimed_until_s = now_s + for_s
             return True
 
-    def release(self, campaign: str, number: int) -> None:
-        """Give the work on a closing back, for whoever comes next."""
+    def release(self, job: Job) -> None:
+        """Give the work on a job back, for whoever comes next."""
         with self._lock:
-            kept = self._find(campaign, number)
-            if kept:
+            if kept := self._kept(job):
                 kept.claimed_until_s = 0
+
+    def failed(self, job: Job) -> int:
+        """One more attempt at a job has failed; how many have."""
+        with self._lock:
+            kept = self._kept(job)
+            if isinstance(kept, KeptCampaign) and kept.preparation is not None:
+                failures = kept.preparation.failures + 1
+                kept.preparation = replace(kept.preparation, failures=failures)
+                return failures
+            if isinstance(kept, KeptRound) and kept.closing is not None:
+                kept.closing = replace(kept.closing, failures=kept.closing.failures + 1)
+                return kept.closing.failures
+            return 0
+
+    def _kept(self, job: Job) -> KeptRound | KeptCampaign | None:
+        """Where the work on a job is noted."""
+        if isinstance(job, PreparationRecord):
+            return self._waiting_for(job)
+        return self._find(job.campaign, job.round)
 
     def publish(self, estimate: EstimateRecord, following: RoundRecord | None) -> bool:
         """Keep the estimate of a closed round and open the next one, if any."""
@@ -517,15 +501,6 @@ class MemoryStore:
                 self._open_after(estimate.round, following)
             kept.estimate = estimate
             return True
-
-    def failed(self, campaign: str, number: int) -> int:
-        """One more attempt at the estimate of a closing has failed; how many have."""
-        with self._lock:
-            kept = self._find(campaign, number)
-            if kept is None or kept.closing is None:
-                return 0
-            kept.closing = replace(kept.closing, failures=kept.closing.failures + 1)
-            return kept.closing.failures
 
     def give_up(self, campaign: str, number: int, following: RoundRecord, *, at_s: int) -> bool:
         """Wait no longer for the estimate of a closing."""
@@ -693,6 +668,12 @@ class MemoryStore:
         assert one is not None
         one.counts[upload.cell] += 1
         return True
+
+
+def _to_do(kept: KeptRound | KeptCampaign) -> bool:
+    if isinstance(kept, KeptCampaign):
+        return kept.record.state != "ended"
+    return _waits(kept)
 
 
 def _waits(kept: KeptRound) -> bool:

@@ -17,7 +17,14 @@ import pytest
 
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import EstimateRecord, PreparationRecord, Store, Upload, copy_store
+from geoveil.store import (
+    ClosingRecord,
+    EstimateRecord,
+    PreparationRecord,
+    Store,
+    Upload,
+    copy_store,
+)
 from store.devices import a_campaign, a_round, counts, device_id, plain
 from store.memory import MemoryStore, open_any
 
@@ -89,15 +96,13 @@ class Comparison:
         wanted = self.random.choice((drawn, self.model.preparation(name) or drawn))
         held_s = self.random.choice((0, 300))
         self.both(
-            lambda s: s.claim_preparation(
-                wanted, now_s=at_s, for_s=300, held_until_s=held_s and at_s + held_s
-            )
+            lambda s: s.claim(wanted, now_s=at_s, for_s=300, held_until_s=held_s and at_s + held_s)
         )
         later = self.random.choice(("release", "fail", "refuse", "open", "open", "open"))
         opened = a_round(name, wanted.round, cells=CELLS, until_s=self.until_s())
         acts: dict[str, Callable[[Store], object]] = {
-            "release": lambda store: store.release_preparation(wanted),
-            "fail": lambda store: store.preparation_failed(wanted),
+            "release": lambda store: store.release(wanted),
+            "fail": lambda store: store.failed(wanted),
             "refuse": lambda store: store.refuse_preparation(wanted, "it cannot be"),
             "open": lambda store: store.finish_preparation(wanted, opened, at_s=at_s),
         }
@@ -134,13 +139,13 @@ class Comparison:
 
     def claim(self) -> None:
         name, at_s = self.campaign(), self.now_s
-        number = self.number(name)
-        self.both(lambda store: store.claim(name, number, now_s=at_s, for_s=300))
+        closed = ClosingRecord(name, self.number(name), at_s)
+        self.both(lambda store: store.claim(closed, now_s=at_s, for_s=300))
         if self.random.random() < 0.3:
             held, later = at_s + self.random.choice([0, 300]), at_s + 10
-            self.both(lambda s: s.claim(name, number, now_s=later, for_s=300, held_until_s=held))
+            self.both(lambda s: s.claim(closed, now_s=later, for_s=300, held_until_s=held))
         if self.random.random() < 0.3:
-            self.both(lambda store: store.release(name, number))
+            self.both(lambda store: store.release(closed))
 
     def publish(self) -> None:
         closings = self.model.closings()
@@ -150,7 +155,7 @@ class Comparison:
             last = self.random.random() < 0.1
             following = None if last else self.following(closed.campaign)
             if self.random.random() < 0.3:
-                self.both(lambda store: store.failed(closed.campaign, closed.round))
+                self.both(lambda store: store.failed(closed))
             if following is not None and self.random.random() < 0.2:
                 where, at_s = (closed.campaign, closed.round), self.now_s
                 self.both(lambda store: store.give_up(*where, following, at_s=at_s))

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from databases import Cluster
-from geoveil.store import EstimateRecord, Store, open_store
+from geoveil.store import ClosingRecord, EstimateRecord, Store, open_store
 from store.devices import a_round, assert_explained, start, upload
 
 AT_ONCE = 6
@@ -72,7 +72,8 @@ def test_one_of_many_closes_claims_and_publishes(pair) -> None:
     once = [False] * (AT_ONCE - 1) + [True]
     close = [lambda s=s: s.close_round("paris", 1, minimum=1, at_s=5) for s in stores]
     assert sorted(together(*close)) == once
-    claim = [lambda s=s: s.claim("paris", 1, now_s=10, for_s=60) for s in stores]
+    closed = ClosingRecord("paris", 1, 5)
+    claim = [lambda s=s: s.claim(closed, now_s=10, for_s=60) for s in stores]
     assert sorted(together(*claim)) == once
     made = EstimateRecord("paris", 1, 20, 1, b"{}")
     publish = [lambda s=s: s.publish(made, a_round(number=2)) for s in stores]

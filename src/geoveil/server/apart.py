@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -24,6 +25,14 @@ _NICE = 10
 
 class Stopped(GeoveilError):
     """The process was told to end, and is not asked again."""
+
+
+class CalculationFailed(GeoveilError):
+    """What was asked of a process ended in an error that nobody foresaw; ``trace`` says where."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(f"the calculation failed with {trace.kind}")
+        self.trace = trace
 
 
 class ProcessApart:
@@ -76,6 +85,29 @@ class ProcessApart:
                 theirs.close()
             return self._process, self._pipe
 
+    def answers(
+        self,
+        until_s: float,
+        call: Callable[..., Any],
+        *given: Any,
+        keep: Callable[[], None] = lambda: None,
+        keep_every_s: float = math.inf,
+    ) -> Iterator[Any]:
+        """What ``call(send, *given)`` sends and returns in the process, as it comes, until a time is over.
+
+        ``keep`` is called again and again meanwhile.
+        """
+        process, pipe = self._started()
+        pipe.send((call, given))
+        while (left_s := until_s - time.monotonic()) > 0:
+            if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
+                keep()
+                continue
+            answer = pipe.recv()
+            if isinstance(answer, Trace):
+                raise CalculationFailed(answer)
+            yield answer
+
 
 def _serve(pipe: Connection) -> None:
     """The life of the process: calls in, answers (or the trace of what was raised) out."""
@@ -94,14 +126,6 @@ def _serve(pipe: Connection) -> None:
                 raise
             except Exception as problem:
                 pipe.send(trace_of(problem))
-
-
-class CalculationFailed(GeoveilError):
-    """A question ended in an error that nobody foresaw; ``trace`` says where."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__(f"the calculation failed with {trace.kind}")
-        self.trace = trace
 
 
 class Calculator(ProcessApart):
@@ -129,11 +153,11 @@ class Calculator(ProcessApart):
         if not self._turn.acquire(timeout=limit_s):
             raise Overloaded("other questions are being worked on; try again later")
         try:
-            process, pipe = self._started()
-            pipe.send((call, given))
-            if not wait([pipe, process.sentinel], max(0.0, until_s - time.monotonic())):
-                raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less")
-            answer: T | Trace = pipe.recv()
+            for answer in self.answers(until_s, call, *given):
+                return answer
+            raise Overloaded(f"it takes longer than {limit_s:g} s; ask for less")
+        except CalculationFailed:
+            raise
         except BaseException as error:
             self.close()  # or it would answer a question that nobody asks any more
             if isinstance(error, (EOFError, OSError, Stopped)):
@@ -141,6 +165,3 @@ class Calculator(ProcessApart):
             raise
         finally:
             self._turn.release()
-        if isinstance(answer, Trace):
-            raise CalculationFailed(answer)
-        return answer

@@ -28,7 +28,7 @@ from geoveil.server.logs import Log, Metrics, Trace
 from geoveil.server.openapi import Audience, Operation, Regions
 from geoveil.server.pages import Pages
 from geoveil.server.settings import Settings, Tokens
-from geoveil.server.trusted_clock import Clock, TrustedClock
+from geoveil.server.trusted_clock import TrustedClock
 from geoveil.server.uploads import PREFIX, STORE_S, SUFFIX, Uploads, campaign_of_upload
 from geoveil.server.worker import Worker
 from geoveil.store import GroupWriter, Overloaded, Store, StoreFailed
@@ -68,13 +68,13 @@ class Service:
         *,
         base_url: str = "",
         log: Log | None = None,
-        clock: Clock | None = None,
+        clock: TrustedClock | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.base_url = (settings.base_url or base_url).rstrip("/")
         self.log = log or Log(settings.log_level)
-        self.clock: Clock = clock or TrustedClock(tell=self.log.event)
+        self.clock = clock or TrustedClock(tell=self.log.event)
         self.campaigns = Campaigns(store, clock=self.clock)
         self.writer = GroupWriter(store, most_waiting=settings.queue_limit)
         self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
@@ -93,12 +93,8 @@ class Service:
         )
         self.listening = Shares(settings.listeners, settings.listeners_per_network)
         self.bodies = Shares(settings.body_memory_bytes, settings.body_memory_bytes // 4)
-        self.places = Places(
-            settings.connections,
-            settings.connections_per_network,
-            self.limits.networks,
-            self.refused,
-        )
+        connections = settings.connections, settings.connections_per_network
+        self.places = Places(*connections, self.limits.networks, self.refused)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="geoveil-store")
         self._asked = 0
         self._ready: asyncio.Future[None] | None = None
@@ -183,11 +179,8 @@ class Service:
             nonlocal taken
             if not self.bodies.take(network, size):
                 self.refused("bodies")
-                raise problems.Problem(
-                    "overloaded",
-                    "too many bodies are on their way",
-                    headers={"connection": "close"},
-                )
+                detail = "too many bodies are on their way"
+                raise problems.Problem("overloaded", detail, headers=problems.CLOSE)
             taken += size
 
         try:
@@ -200,7 +193,8 @@ class Service:
             )
         except TimeoutError:
             self.refused("slow bodies")
-            raise problems.too_slow(self.settings.body_timeout_s) from None
+            detail = f"the body did not arrive within {self.settings.body_timeout_s:g} s"
+            raise problems.Problem("malformed-body", detail, headers=problems.CLOSE) from None
         finally:
             self.bodies.give_back(network, taken)
 
@@ -242,7 +236,7 @@ class Service:
     def _look(self) -> None:
         for closing in self.campaigns.tick():
             self.worker.submit(closing)
-        for wanted in self.campaigns.preparations.waiting():
+        for wanted in self.campaigns.jobs.preparations():
             self.worker.submit(wanted)
 
     def _done(self, name: str) -> None:

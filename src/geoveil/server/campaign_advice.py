@@ -15,12 +15,11 @@ from geoveil.campaign.outlook import Outlook, outlook
 from geoveil.document.slots import Slots
 from geoveil.errors import GeoveilError
 from geoveil.position.positional import Placed
-from geoveil.server.drawn_area import checked_area, read_area, space_of, space_within
 from geoveil.server.estimate_routes import OPERATIONS
 from geoveil.server.handlers import answer, operators
 from geoveil.server.problem import Problem, decode
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting, refusing
-from geoveil.server.shapes import BACKDROP_BYTES
+from geoveil.server.shapes import BACKDROP_BYTES, checked_area, read_area, space_of, space_within
 from geoveil.space import MOST_CELLS, MaskedGrid, Points
 
 if TYPE_CHECKING:

@@ -9,23 +9,25 @@ from typing import Any
 
 import msgspec
 
+from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import new_id
 from geoveil.server import conclusion as conclusions
-from geoveil.server import preparation as preparing
 from geoveil.server import round_documents
-from geoveil.server.drawn_area import Drawn, space_of
+from geoveil.server.jobs import Jobs
 from geoveil.server.problem import Problem
 from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.server.trusted_clock import Clock, TrustedClock
+from geoveil.server.shapes import Drawn, space_of
+from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import (
     CampaignRecord,
     ClosingRecord,
     EstimateRecord,
+    PreparationRecord,
     RoundRecord,
     State,
     Store,
-)
+)  # fmt: skip
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -46,15 +48,15 @@ class Campaigns:
     opened, and no id is forgotten.
     """
 
-    def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
-        self._store = store
-        self.clock: Clock = clock or TrustedClock()
+    def __init__(self, store: Store, *, clock: TrustedClock | None = None) -> None:
+        self.store = store
+        self.clock = clock or TrustedClock()
         self._lock = Lock()
         self._settings: dict[str, CampaignSettings] = {}
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._looked_at = self.clock()
-        self.preparations = preparing.Preparations(store, self.clock, self.settings, self._forget)
+        self.jobs = Jobs(self)
         self._began = False
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
@@ -77,16 +79,16 @@ class Campaigns:
         exists = Problem(
             "campaign-exists", f"a campaign {campaign!r} exists already; choose another id"
         )
-        if self._store.campaign(campaign) is not None:
+        if self.store.campaign(campaign) is not None:
             raise exists
         settings = msgspec.structs.replace(settings, id=campaign)
         now = int(self.clock())
         first = None
-        if preparing.at_once(settings.grid):
+        if round_documents.at_once(settings.grid):
             documents = round_documents.first_documents(settings, campaign, now)
             first = round_documents.record_of(documents, settings, now)
         record = CampaignRecord(campaign, settings.name, settings.to_bytes(), now)
-        if not self._store.create_campaign(record, first):
+        if not self.store.create_campaign(record, first):
             raise exists
         return record
 
@@ -100,30 +102,28 @@ class Campaigns:
         if self._record(campaign).state == "ended":
             raise Problem("campaign-ended", "a campaign that has ended keeps its area")
         settings, now = self.settings(campaign), int(self.clock())
-        waits, last = self._store.preparation(campaign), self._store.last_round(campaign)
+        waits, last = self.store.preparation(campaign), self.store.last_round(campaign)
         after = 0 if last is None else last.number
         number = after + 1 if waits is None else waits.round
         space = space_of(settings, drawn)
         self._check_unreported(campaign)
-        if not preparing.at_once(space):
-            kept = self._store.prepare(preparing.wanted_area(campaign, number, space))
+        if not round_documents.at_once(space):
+            cells = canonical_bytes(space.to_dict())
+            kept = self.store.prepare(PreparationRecord(campaign, number, cells))
         else:
-            documents = tuple(
-                replace(document, round=number)
-                for document in round_documents.first_documents(settings, campaign, now, space)
-            )
+            documents = round_documents.first_documents(settings, campaign, now, space, number)
             following = round_documents.record_of(documents, settings, now)
             self._check_unreported(campaign)  # nobody has meanwhile
             if waits is None:
-                kept = self._store.replace_document(following, after=after, at_s=now)
+                kept = self.store.replace_document(following, after=after, at_s=now)
             else:
-                kept = self._store.finish_preparation(waits, following, at_s=now)
-        self._forget(campaign)
+                kept = self.store.finish_preparation(waits, following, at_s=now)
+        self.forget(campaign)
         if not kept:
             raise _area_fixed()
 
     def _check_unreported(self, campaign: str) -> None:
-        if any(each.total for each in self._store.rounds(campaign)):
+        if any(each.total for each in self.store.rounds(campaign)):
             raise _area_fixed()
 
     # -- looking up ------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Campaigns:
         published = self.published.get(mechanism)
         if published is not None or self._fresh(self._unknown.get(mechanism)):
             return published
-        now, published = self.clock(), self._store.round_of(mechanism)
+        now, published = self.clock(), self.store.round_of(mechanism)
         if published is not None:
             self._record(published.campaign)  # and with it whether that takes reports
         with self._lock:
@@ -156,7 +156,7 @@ class Campaigns:
         return settings
 
     def _record(self, campaign: str) -> CampaignRecord:
-        record = self._store.campaign(campaign)
+        record = self.store.campaign(campaign)
         if record is None:
             raise Problem("unknown-campaign", f"there is no campaign {campaign!r}")
         self._standing[campaign] = record.state
@@ -176,9 +176,8 @@ class Campaigns:
         """The round whose mechanism people should use now, at most a second old.
 
         Raises ``campaign-paused``, ``campaign-preparing`` or ``campaign-ended``, so that nobody draws a
-        report for nothing.
-
-        While a closed round is being estimated, and after the last one, this is still that round.
+        report for nothing. While a closed round is being estimated, and after the last one, this is still
+        that round.
         """
         since, current = self._current.get(campaign, (None, None))
         if current is None or not self._fresh(since):
@@ -198,10 +197,10 @@ class Campaigns:
             return state
         changes = self._changes[campaign]
         now, settings, record = self.clock(), self.settings(campaign), self._record(campaign)
-        every, latest = self._store.rounds(campaign), self._store.estimate(campaign)
-        concluded = self._store.rounds_concluded(campaign)
-        waits = preparing.described_preparation(
-            self._store.preparation(campaign), settings, ended=record.state == "ended"
+        every, latest = self.store.rounds(campaign), self.store.estimate(campaign)
+        concluded = self.store.rounds_concluded(campaign)
+        waits = round_documents.described_preparation(
+            self.store.preparation(campaign), settings, ended=record.state == "ended"
         )
         state = conclusions.described(record, settings, every, latest, concluded, int(now), waits)
         with self._lock:  # what was read before a change, or before another's look, is not kept
@@ -216,10 +215,10 @@ class Campaigns:
         Raises ``unknown-campaign``, ``unknown-round`` or ``no-estimate-yet``.
         """
         self.settings(campaign)
-        estimate = self._store.estimate(campaign, number)
+        estimate = self.store.estimate(campaign, number)
         if estimate is not None:
             return estimate
-        last = self._store.last_round(campaign)
+        last = self.store.last_round(campaign)
         if number is not None and not 1 <= number <= (0 if last is None else last.number):
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
@@ -233,8 +232,8 @@ class Campaigns:
         body = conclusions.read_body(record.body)
         used = {each["round"] for each in body["rounds"]}
         used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
-        counts = self._store.closing_counts(campaign, record.round)
-        rounds = [each for each in self._store.rounds(campaign) if each.number in used]
+        counts = self.store.closing_counts(campaign, record.round)
+        rounds = [each for each in self.store.rounds(campaign) if each.number in used]
         documents = {each.number: each.document for each in rounds}
         around = any(each.around for each in rounds)
         return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
@@ -258,25 +257,25 @@ class Campaigns:
             msgspec.structs.replace(self.settings(campaign), name=name).problems()
         if state is not None and record.state == "ended" != state:
             raise Problem("campaign-ended", "an end is for good; make another campaign")
-        self._store.change_campaign(campaign, name=name, state=state)
+        self.store.change_campaign(campaign, name=name, state=state)
         if published is not None:
-            self._store.publish_map(campaign, int(self.clock()) if published else None)
+            self.store.publish_map(campaign, int(self.clock()) if published else None)
         self._record(campaign)
-        current = self._store.last_round(campaign)
+        current = self.store.last_round(campaign)
         if state == "ended" and current is not None and current.closed_at_s is None:
             self._close(current, self.settings(campaign).minimum_reports)
-        self._forget(campaign)
+        self.forget(campaign)
 
     def delete(self, campaign: str) -> None:
         """Remove a campaign and all it holds; raises ``unknown-campaign``."""
         self._record(campaign)
         self._standing[campaign] = "ended"  # while it goes
-        self._store.delete_campaign(campaign)
+        self.store.delete_campaign(campaign)
         self._forget_all(campaign)
 
     def _forget_all(self, campaign: str) -> None:
         """Of a campaign that is gone nothing is kept here either."""
-        self._forget(campaign)
+        self.forget(campaign)
         with self._lock:
             self._settings.pop(campaign, None)
             self._standing.pop(campaign, None)
@@ -295,7 +294,7 @@ class Campaigns:
         minimum = self.settings(campaign).minimum_reports
         current = self._prepared(campaign)
         if current.closed_at_s is None and not self._close(current, minimum):
-            current = self._look(campaign)
+            current = self.look(campaign)
             if current.closed_at_s is None:
                 raise Problem(
                     "round-too-small",
@@ -314,7 +313,7 @@ class Campaigns:
             raise Problem("campaign-ended", "a campaign that has ended opens no rounds")
         current = self._prepared(campaign)
         self._renew(current, self.settings(campaign), current.number + 1)
-        return self._look(campaign).number
+        return self.look(campaign).number
 
     def tick(self) -> list[ClosingRecord]:
         """Look at every campaign once: close what is due, renew what expired, drop old ids.
@@ -324,18 +323,18 @@ class Campaigns:
         if not self.clock.in_doubt:
             if not self._began:
                 self._open_above()
-            waiting = {each.campaign for each in self._store.preparations()}
+            waiting = {each.campaign for each in self.store.preparations()}
             for campaign in self._known():
                 if campaign.state == "running" and campaign.id not in waiting:
-                    self._roll_over(self._look(campaign.id), self.settings(campaign.id))
+                    self._roll_over(self.look(campaign.id), self.settings(campaign.id))
             self._keep_house()
         else:
             self._known()
-        return self._store.closings()
+        return self.store.closings()
 
     def _known(self) -> list[CampaignRecord]:
         """All campaigns; what another process has changed or deleted is known here from now on."""
-        campaigns = self._store.campaigns()
+        campaigns = self.store.campaigns()
         standing = {campaign.id: campaign.state for campaign in campaigns}
         gone = [campaign for campaign in self._settings if campaign not in standing]
         self._standing = standing
@@ -345,21 +344,21 @@ class Campaigns:
 
     def _open_above(self) -> None:
         """Where the store is a backup, open rounds above all that may have been published since."""
-        copied_at_s = self._store.copied_at_s()
+        copied_at_s = self.store.copied_at_s()
         if copied_at_s is not None:
             passed = MOST_ROUNDS_A_SECOND * max(0, int(self.clock()) - copied_at_s)
-            waiting = {each.campaign: each for each in self._store.preparations()}
-            for campaign in self._store.campaigns():
+            waiting = {each.campaign: each for each in self.store.preparations()}
+            for campaign in self.store.campaigns():
                 if campaign.id in waiting:
                     wanted = waiting[campaign.id]
-                    self._store.prepare(replace(wanted, round=wanted.round + passed))
+                    self.store.prepare(replace(wanted, round=wanted.round + passed))
                     continue
                 if campaign.state == "ended":
                     continue
-                current, settings = self._look(campaign.id), self.settings(campaign.id)
+                current, settings = self.look(campaign.id), self.settings(campaign.id)
                 if not self._finished(current, settings):
                     self._renew(current, settings, current.number + 1 + passed)
-            self._store.mark_copy(None)
+            self.store.mark_copy(None)
         self._began = True
 
     def _keep_house(self) -> None:
@@ -368,51 +367,23 @@ class Campaigns:
         if 0 <= now - self._looked_at < FORGET_EVERY_S:
             return
         self._looked_at = now
-        self._store.keep_time(int(now))
+        self.store.keep_time(int(now))
         if self.clock.certain:
-            self._store.forget_ids(now_s=int(now) - QUEUED_S)
-
-    def claim(self, closing: ClosingRecord, *, for_s: int, held_until_s: int = 0) -> int:
-        """Take a closing for a while, or have it longer: until when; 0 where another process has it."""
-        now = int(self.clock())
-        claimed = self._store.claim(
-            closing.campaign, closing.round, now_s=now, for_s=for_s, held_until_s=held_until_s
-        )
-        return now + for_s if claimed else 0
-
-    def release(self, closing: ClosingRecord) -> None:
-        """Give a closing back that this process had taken."""
-        self._store.release(closing.campaign, closing.round)
-
-    def publish(self, work: conclusions.Work, conclusion: conclusions.Conclusion) -> bool:
-        """Keep what a closing led to; ``False`` where another process has done so.
-
-        The next round opens now; a document of which too little is left gets a lifetime that begins now.
-        """
-        now = int(self.clock())
-        estimate = EstimateRecord(
-            work.campaign, work.round, now, conclusion.reports, conclusion.body, conclusion.slots
-        )
-        following = conclusion.following and round_documents.opened(
-            conclusion.following, work.settings, now
-        )
-        published = self._store.publish(estimate, following)
-        self._forget(work.campaign)
-        return published
+            self.store.forget_ids(now_s=int(now) - QUEUED_S)
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _fresh(self, since: float | None) -> bool:
         return since is not None and 0 <= self.clock() - since < FRESH_S
 
-    def _look(self, campaign: str) -> RoundRecord:
+    def look(self, campaign: str) -> RoundRecord:
         """The current round as the store has it now: the last one."""
         self.settings(campaign)  # raises where there is none
         now = self.clock()
         _, before = self._current.get(campaign, (None, None))
-        current = None if before is None else self._store.round_of(before.mechanism)
+        current = None if before is None else self.store.round_of(before.mechanism)
         if current is None or current.closed_at_s is not None:
-            current = self._store.last_round(campaign)
+            current = self.store.last_round(campaign)
             if current is None:
                 raise Problem("campaign-ended", "the campaign ended before it could take reports")
         self._current[campaign] = (now, current)
@@ -421,36 +392,37 @@ class Campaigns:
     def _prepared(self, campaign: str) -> RoundRecord:
         """The current round of a campaign whose mechanism is made; ``campaign-preparing`` else."""
         if self._record(campaign).state != "ended":
-            preparing.check_prepared(self._store.preparation(campaign), self.settings(campaign))
-        return self._look(campaign)
+            round_documents.check_prepared(
+                self.store.preparation(campaign), self.settings(campaign)
+            )
+        return self.look(campaign)
 
-    def _forget(self, campaign: str) -> None:
+    def forget(self, campaign: str) -> None:
+        """What is kept here of a campaign that was changed is read anew."""
         self._changes[campaign] += 1
         self._current.pop(campaign, None)
         self._states.pop(campaign, None)
 
     def _close(self, current: RoundRecord, minimum: int) -> bool:
-        closed = self._store.close_round(
+        closed = self.store.close_round(
             current.campaign, current.number, minimum=minimum, at_s=int(self.clock())
         )
-        self._forget(current.campaign)
+        self.forget(current.campaign)
         return closed
 
     def _finished(self, current: RoundRecord, settings: CampaignSettings) -> bool:
         """Whether the last round of a campaign is closed, or would be if it had enough reports."""
-        concluded = self._store.rounds_concluded(current.campaign)
+        concluded = self.store.rounds_concluded(current.campaign)
         if current.closed_at_s is not None:
             return settings.ends_with(concluded)
         return settings.ends_with(concluded + 1) and self.clock() >= current.expires_at_s
 
     def _roll_over(self, current: RoundRecord, settings: CampaignSettings) -> None:
         now = int(self.clock())
-        ahead = (
-            current.opened_at_s > now + round_documents.SLOW_CLOCKS_S
-        )  # the clock was wrong then
-        if (
-            current.closed_at_s is not None
-        ):  # nobody need wait for the estimate with a document of no use
+        # ahead: the clock was wrong when it opened
+        ahead = current.opened_at_s > now + round_documents.SLOW_CLOCKS_S
+        if current.closed_at_s is not None:
+            # nobody need wait for the estimate with a document of no use
             if (ahead or now >= current.expires_at_s) and not self._finished(current, settings):
                 self._renew(current, settings, current.number + 1)
         elif ahead:
@@ -466,51 +438,8 @@ class Campaigns:
         """Open a round from now on with the mechanism of the last."""
         now = int(self.clock())
         record = round_documents.renewed(current, settings, now, number)
-        self._store.replace_document(record, after=current.number, at_s=now)
-        self._forget(current.campaign)
-
-    def failed(self, closing: ClosingRecord) -> int:
-        """An attempt at the estimate of a closing has failed; how many have."""
-        return self._store.failed(closing.campaign, closing.round)
-
-    def give_up(self, closing: ClosingRecord) -> bool:
-        """Make no estimate of a closing: the campaign goes on with the mechanism it has.
-
-        Its reports enter the next estimate. ``False`` where another process has published or given up.
-        """
-        current, settings = self._look(closing.campaign), self.settings(closing.campaign)
-        now = int(self.clock())
-        record = round_documents.renewed(current, settings, now, current.number + 1)
-        given_up = self._store.give_up(closing.campaign, closing.round, record, at_s=now)
-        self._forget(closing.campaign)
-        return given_up
-
-    def work(self, closing: ClosingRecord) -> conclusions.Work:
-        """A closing with all that its estimate is made from.
-
-        After the second attempt that failed, and every further one, only a quarter of the rounds: the
-        estimate says which it is made from.
-        """
-        campaign = closing.campaign
-        settings = self.settings(campaign)
-        counted = self._store.closing_pairs if settings.trips else self._store.closing_counts
-        counts = counted(campaign, closing.round)
-        filled = [number for number in sorted(counts) if counts[number].any()]
-        newest = set(filled[-max(1, len(filled) >> 2 * max(0, closing.failures - 1)) :])
-        rounds = [each for each in self._store.rounds(campaign) if each.number in newest]
-        documents = {each.number: each.document for each in rounds}
-        before = self._store.estimate(campaign)
-        return conclusions.Work(
-            campaign,
-            closing.round,
-            closing.closed_at_s,
-            settings,
-            documents,
-            {number: counts[number] for number in documents},
-            None if before is None else (before.round, before.body),
-            settings.ends_with(self._store.rounds_concluded(campaign)),
-            bool(rounds and rounds[-1].around),
-        )
+        self.store.replace_document(record, after=current.number, at_s=now)
+        self.forget(current.campaign)
 
 
 def _area_fixed() -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -26,19 +26,24 @@ from geoveil.document.wire import (
 )
 from geoveil.errors import GeoveilError
 from geoveil.estimate.bars import ErrorBars
-from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, told_slots
-from geoveil.server.round_documents import Documents, current_documents, record_of
+from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, short, told_slots
+from geoveil.server.round_documents import (
+    AT_ONCE_PLACES,
+    Documents,
+    current_documents,
+    record_of,
+)
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid, Space
+from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
 
 VERSION = 1
+DIGITS = 6
+"""Of what is kept beside the shares of cells."""
 LEVEL = 0.95
 """Of the intervals."""
 BLOCKS = (2, 4, 8)
 """Sides, in cells, of the blocks whose intervals are released beside those of cells."""
-MANY_PLACES = 512
-"""Of a list: more take long to design for."""
 LISTED = b'"kind":"centres"'
 """In documents whose cells are a list of places."""
 
@@ -72,7 +77,7 @@ class Work:
         """Whether it takes long: more cells than a matrix is made of, or many places on no grid."""
         listed = [self.counts[each].size for each, kept in self.documents.items() if LISTED in kept]
         most = max(listed, default=0)
-        return most > MANY_PLACES or (not listed and self.settings.grid.size > MATRIX_LIMIT)
+        return most > AT_ONCE_PLACES or (not listed and self.settings.grid.size > MATRIX_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +91,12 @@ class Conclusion:
     """The parts that the body does not have, by their names in :data:`PARTS`."""
     slots: bytes = b""
     """One map for each slot, where the campaign has slots."""
-
-
-def _nobody(conclusion: Conclusion) -> None:
-    """Nobody wants to know."""
+    told: ClassVar[str] = "estimate-made"
+    """The event that it is."""
 
 
 @one_blas_thread()
-def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclusion:
+def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) -> Conclusion:
     """The estimate of a closing and the next document.
 
     ``tell`` is told what there is, as soon as there is a map and a next document and after each part
@@ -103,12 +106,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = _nobody) -> Conclu
     manipulation gain, one design; a few fits and alarms more where the alarm is raised.
     """
     settings, last = work.settings, work.last
-    documents = in_one_space(
-        {
-            number: read_kept(work.documents[number], around=work.around)
-            for number in sorted(work.documents)
-        }
-    )
+    kept = sorted(work.documents.items())
+    documents = in_one_space({number: read_kept(each, around=work.around) for number, each in kept})
     rounds = [round_of(number, levels, work.counts[number]) for number, levels in documents.items()]
     if work.before is not None:
         _remember(rounds, *work.before)
@@ -180,30 +179,12 @@ def _body(
     unfinished: tuple[str, ...],
 ) -> bytes:
     """The estimate of a closed round with the parts there are, and the names of those there are not."""
-    newest, estimate = documents[work.round], closing.estimate
-    promises = [document.epsilon_per_km for document in newest]
+    estimate = closing.estimate
     return canonical_bytes(
         {
-            "geoveil": VERSION,
-            "kind": "estimate",
-            "campaign": work.campaign,
-            "round": work.round,
-            "closed_at": work.closed_at_s,
-            "epsilon_per_km": promises[-1],
-            **({"promises_per_km": promises} if len(promises) > 1 else {}),
-            "slack_nats": max(
-                level.promise.slack for done in closing.rounds for level in documents[done.number]
-            ),
-            "space": _space(newest[0]),
+            **about(work, documents, {done.number: done.total for done in closing.rounds}),
+            "space": _space(documents[work.round][0]),
             "reports": closing.reports,
-            "rounds": [
-                {
-                    "round": done.number,
-                    "mechanism": tag_of(documents[done.number]),
-                    "reports": done.total,
-                }
-                for done in closing.rounds
-            ],
             "distribution": estimate.distribution.tolist(),
             "certificate_nats_per_report": float(estimate.certificate),
             "steps": estimate.steps,
@@ -214,6 +195,27 @@ def _body(
             **parts,
         }
     )
+
+
+def about(
+    work: Work, documents: Mapping[int, Documents], totals: Mapping[int, int]
+) -> dict[str, Any]:
+    """What every estimate says of its campaign, and of the rounds it is made from, with their reports."""
+    promises = [document.epsilon_per_km for document in documents[work.round]]
+    return {
+        "geoveil": VERSION,
+        "kind": "estimate",
+        "campaign": work.campaign,
+        "round": work.round,
+        "closed_at": work.closed_at_s,
+        "epsilon_per_km": promises[-1],
+        **({"promises_per_km": promises} if len(promises) > 1 else {}),
+        "slack_nats": max(each.promise.slack for number in totals for each in documents[number]),
+        "rounds": [
+            {"round": number, "mechanism": tag_of(documents[number]), "reports": total}
+            for number, total in totals.items()
+        ],
+    }
 
 
 def _space(document: MechanismDocument) -> dict[str, Any]:
@@ -249,17 +251,14 @@ def _error_bars(closing: Closing) -> dict[str, Any]:
     bars, rounds = closing.error_bars()
     low, high = bars.interval(LEVEL)
     errors = [float(error) if np.isfinite(error) else None for error in bars.standard_error()]
+    space = closing.estimate.space  # a list of places has no rows and columns, and no blocks
+    blocks = [block_bars(bars, space, side) for side in BLOCKS if isinstance(space, AnyGrid)]
     interval = {"level": LEVEL, "low": low.tolist(), "high": high.tolist(), "method": bars.method}
     return {
         "standard_error": errors,
         "interval": {**interval, "rounds": [done.number for done in rounds]},
-        "blocks": _blocks(bars, closing.estimate.space),
+        "blocks": blocks,
     }
-
-
-def _blocks(bars: ErrorBars, space: Space) -> list[dict[str, Any]]:
-    """Those of every side; a list of places has no rows and columns, and no blocks."""
-    return [block_bars(bars, space, side) for side in BLOCKS if isinstance(space, AnyGrid)]
 
 
 def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
@@ -282,15 +281,10 @@ def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
     return {
         "side": side,
         "columns": across,
-        "standard_error": [_short(error) if np.isfinite(error) else None for error in errors],
-        "low": list(map(_short, low)),
-        "high": list(map(_short, high)),
+        "standard_error": short(errors, DIGITS),
+        "low": short(low, DIGITS),
+        "high": short(high, DIGITS),
     }
-
-
-def _short(value: float) -> float:
-    """Six digits: what is kept for every round is kept short."""
-    return float(f"{value:.6g}")
 
 
 def _alarm(closing: Closing) -> dict[str, Any]:

@@ -7,14 +7,15 @@ and readers that are too slow are cut, and what is not HTTP/1 gets one and the s
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from geoveil.server.limits import Networks
+from geoveil.server.limits import Networks, Shares
 from geoveil.server.problem import ARRIVED, Problem
 
 if TYPE_CHECKING:
@@ -46,11 +47,10 @@ class Places:
         refused: Callable[[str], None],
     ) -> None:
         self._most = most
-        self._most_a_network = most_a_network
+        self._shares = Shares(sys.maxsize, most_a_network)
         self._networks = networks
         self._waiting: OrderedDict[Protocol, None] = OrderedDict()
         self._held: dict[Protocol, bytes | None] = {}
-        self._by_network: Counter[bytes] = Counter()
         self.refused = refused
 
     def __len__(self) -> int:
@@ -59,19 +59,18 @@ class Places:
     def enter(self, connection: Protocol, address: str) -> bool:
         """Take a place; ``False`` where the network has as many as it may, or nobody gives way."""
         network = self._networks.of_peer(address)
-        if network is not None and self._by_network[network] >= self._most_a_network:
+        if not self._shares.take(network):
             self.refused("connections of one network")
             return False
         if len(self._held) >= self._most:
             self.refused("connections")
             if not self._waiting:
+                self._shares.give_back(network)
                 return False
             oldest, _ = self._waiting.popitem(last=False)
             self.leave(oldest)
             oldest.transport.abort()
         self._held[connection] = network
-        if network is not None:
-            self._by_network[network] += 1
         self._waiting[connection] = None
         return True
 
@@ -101,11 +100,8 @@ class Places:
     def leave(self, connection: Protocol) -> None:
         """Give the place back."""
         self._waiting.pop(connection, None)
-        network = self._held.pop(connection, None)
-        if network is not None:
-            self._by_network[network] -= 1
-            if not self._by_network[network]:
-                del self._by_network[network]
+        if connection in self._held:
+            self._shares.give_back(self._held.pop(connection))
 
 
 class Protocol(HttpToolsProtocol):

@@ -19,13 +19,12 @@ from geoveil.server import questions
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
 from geoveil.server.conclusion import LEVEL, read_body
-from geoveil.server.drawn_area import read_area
 from geoveil.server.estimate_routes import QUERY, asked_round
 from geoveil.server.handlers import HELD, answer, everybody, operators
 from geoveil.server.pages import HTML, policy
 from geoveil.server.problem import Problem, tagged
 from geoveil.server.settings_of_campaign import refusing
-from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_regions
+from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_area, read_regions
 from geoveil.space import space_from_dict
 from geoveil.space.outline import Outline
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from geoveil.document.canonical import canonical_bytes
 from geoveil.errors import GeoveilError
@@ -47,24 +49,23 @@ def rendered(ending: str, body: bytes, slots: bytes = b"", slot: Slot = None) ->
     kind = VIEWS[ending].kind
     if slot is None and kind is None:
         return body
-    sink = BytesIO()
-    values = read_body(body)
+    estimate = read_body(body)
     if slot is None:
-        assert kind is not None
-        put_result(sink, kind, result_from_dict(values))
-        return sink.getvalue()
-    text = _checked(values, slots)
-    maps = {each["slot"]: each for each in read_body(text)["maps"]}
+        return written(put_result, kind, result_from_dict(estimate))
+    text = _checked(estimate, slots)
+    kept = read_body(text)
     if slot == "all":
-        if kind is None:
-            return text
-        put_by_slot(sink, kind, *_together(text, maps))
-        return sink.getvalue()
-    _check(values, maps, slot)
-    one = _of_slot(values, maps[slot])
-    if kind is None:
-        return canonical_bytes(one)
-    put_result(sink, kind, result_from_dict(one))
+        return text if kind is None else written(put_by_slot, kind, *_together(kept))
+    one = _of_slot(estimate, kept["maps"], slot)
+    return (
+        canonical_bytes(one) if kind is None else written(put_result, kind, result_from_dict(one))
+    )
+
+
+def written(put: Callable[..., None], *given: Any) -> bytes:
+    """What a writer of tables puts into a file."""
+    sink = BytesIO()
+    put(sink, *given)
     return sink.getvalue()
 
 
@@ -79,25 +80,25 @@ def _checked(estimate: Mapping[str, Any], slots: bytes) -> bytes:
     return read_maps(slots)
 
 
-def _check(estimate: Mapping[str, Any], maps: Mapping[int, Any], slot: int) -> None:
-    names, minimum = estimate["slots"]["names"], estimate["slots"]["minimum_reports"]
-    if slot >= len(names):
-        raise NoSuchMap(f"slot ({slot}) must be from 0 to {len(names) - 1}", known=False)
-    if slot not in maps:
-        raise NoSuchMap(
-            f"slot {slot} ({names[slot]}) has fewer than {minimum} reports so far", known=True
-        )
-
-
 _OF_ALL = (
     "geoveil", "kind", "campaign", "round", "closed_at", "epsilon_per_km", "promises_per_km",
     "slack_nats", "space",
 )  # fmt: skip
 
 
-def _of_slot(estimate: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _of_slot(
+    estimate: Mapping[str, Any], maps: Sequence[Mapping[str, Any]], slot: int
+) -> dict[str, Any]:
     """The estimate of one slot, with the entries of that of all reports."""
     slots = estimate["slots"]
+    names, minimum = slots["names"], slots["minimum_reports"]
+    if slot >= len(names):
+        raise NoSuchMap(f"slot ({slot}) must be from 0 to {len(names) - 1}", known=False)
+    kept = next((each for each in maps if each["slot"] == slot), None)
+    if kept is None:
+        raise NoSuchMap(
+            f"slot {slot} ({names[slot]}) has fewer than {minimum} reports so far", known=True
+        )
     one: dict[str, Any] = {name: estimate[name] for name in _OF_ALL if name in estimate}
     one |= {name: kept[name] for name in ("reports", "distribution", "steps", "stopped")}
     one["slot"] = {
@@ -114,24 +115,16 @@ def _of_slot(estimate: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, 
     return one
 
 
-def _together(
-    text: bytes, maps: Mapping[int, Mapping[str, Any]]
-) -> tuple[dict[str, Result], dict[str, Any]]:
+def _together(kept: Mapping[str, Any]) -> tuple[dict[str, Result], dict[str, Any]]:
     """All maps by the names of their slots, and what is said about them."""
-    values = read_body(text)
-    space = space_from_dict(values["space"])
+    space = space_from_dict(kept["space"])
+    columns = ("distribution", "standard_error", "low", "high")
     found = {
-        each["name"]: Result(space, *(_numbers(each[name]) for name in _COLUMNS if name in each))
-        for each in maps.values()
+        each["name"]: Result(space, *(_numbers(each[name]) for name in columns if name in each))
+        for each in kept["maps"]
     }
-    about = {name: values[name] for name in ("campaign", "round", "slots", "interval_level")}
-    return found, about
-
-
-_COLUMNS = ("distribution", "standard_error", "low", "high")
+    return found, {name: kept[name] for name in ("campaign", "round", "slots", "interval_level")}
 
 
 def _numbers(values: list[float | None]) -> Any:
-    import numpy as np
-
     return np.array([np.inf if value is None else value for value in values], dtype=np.float64)

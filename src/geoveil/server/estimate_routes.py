@@ -33,29 +33,6 @@ QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
 _OF_SLOT: dict[str, api.Parameter] = {
     "slot": (_WHICH, "The map of one slot, or of all of them one by one.")
 }
-_NUMBERS = {"type": "array", "items": {"type": "number", "minimum": 0}}
-FLOWS_SCHEMA = {
-    "type": "object",
-    "title": "Flows",
-    "description": "Shares of trips between districts, as of the close of a round. Districts are blocks "
-    "of side × side cells, numbered by rows from the south-west; pairs follow each other by origin.",
-    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "side", "share"],
-    "properties": {
-        "kind": {"const": "flows"},
-        "campaign": {"type": "string"},
-        "round": {"type": "integer", "minimum": 1},
-        "reports": {"type": "integer", "minimum": 1},
-        "side": {"type": "integer", "minimum": 2},
-        "columns": {"type": "integer", "minimum": 1},
-        **dict.fromkeys(
-            ("share", "low", "high", "standard_error", "origins", "destinations"), _NUMBERS
-        ),
-        "stay_share": {"type": "number"},
-        "stay_in_district_share": {"type": "number"},
-        "stay_interval": _NUMBERS,
-        "unfinished": {"type": "array", "items": {"const": "error_bars"}},
-    },
-}
 
 
 def _in_all_forms(
@@ -162,7 +139,7 @@ async def _estimate(service: Service, request: Request, number: int | None) -> R
 @_in_all_forms(
     "flows",
     "The flows of a campaign of trips.",
-    FLOWS_SCHEMA,
+    api.FLOWS_SCHEMA,
     ("unknown-round", "no-estimate-yet", "not-offered"),
     QUERY,
 )

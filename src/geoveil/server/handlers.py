@@ -21,6 +21,7 @@ from geoveil.server.pages import HTML, PARTICIPANT
 from geoveil.server.problem import Problem, decode, tagged
 from geoveil.server.round_documents import served
 from geoveil.server.settings_of_campaign import CampaignSettings, refusing
+from geoveil.server.uploads import Counted, Report, Reports, Results
 from geoveil.store import Overloaded, StoreFailed
 
 if TYPE_CHECKING:
@@ -209,10 +210,10 @@ OPERATIONS.append(
         "Send one report, or several",
         Audience.PARTICIPANT,
         None,
-        {200: ("Stored: the answer comes after the commit.", {JSON: api.Counted | api.Results})},
+        {200: ("Stored: the answer comes after the commit.", {JSON: Counted | Results})},
         ("unknown-mechanism", "mechanism-expired", "cell-out-of-range",
          "slot-out-of-range", "not-offered", "campaign-paused", "campaign-ended", "overloaded"),
-        body=api.Report | api.Reports,
+        body=Report | Reports,
     )
 )  # fmt: skip
 

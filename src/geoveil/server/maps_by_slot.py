@@ -5,13 +5,12 @@ A slot has a map from the minimum of reports on, over all rounds that the map of
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from geoveil.arrays import IntArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign import Closing
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
@@ -23,6 +22,7 @@ from geoveil.estimate.mixture import averaged
 from geoveil.space.space import MATRIX_LIMIT
 
 VERSION = 1
+_DIGITS = 4
 KIND = "estimate-by-slot"
 MOST_SEARCHED = 100_000
 """Cells × mechanisms × slots, some ten seconds, whose held-out reports choose for all slots."""
@@ -169,19 +169,19 @@ def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
         "reports": estimate.total,
         "steps": estimate.steps,
         "stopped": estimate.stopped,
-        "distribution": _short(estimate.distribution),
+        "distribution": short(estimate.distribution, _DIGITS),
     }
     if bars is not None:
         low, high = bars.interval(level)
         kept |= {
-            "standard_error": _short(bars.standard_error()),
-            "low": _short(low),
-            "high": _short(high),
+            "standard_error": short(bars.standard_error(), _DIGITS),
+            "low": short(low, _DIGITS),
+            "high": short(high, _DIGITS),
             "method": bars.method,
         }
     return kept
 
 
-def _short(values: Any) -> list[float | None]:
-    """Four digits: so many maps are kept short. Nothing where the data say nothing."""
-    return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
+def short(values: FloatArray, digits: int) -> list[float | None]:
+    """So many digits: what is kept for every round is kept short. Nothing where the data say nothing."""
+    return [float(f"{each:.{digits}g}") if math.isfinite(each) else None for each in values.flat]

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geoveil import __version__
-from geoveil.document.slots import MOST_SLOTS
 from geoveil.server.conclusion import PARTS
 from geoveil.server.estimate_files import VIEWS
 from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
@@ -85,60 +84,6 @@ class Operation:
 
 
 # --- The bodies: types that decode and encode, and schemas of what is written elsewhere
-
-
-_MOST_REPORTS = 1 << 18
-"""65,536 cells in a row have a rim of about twice as many."""
-
-
-def _hexadecimal(digits: int, description: str) -> Meta:
-    pattern = f"^[0-9a-f]{{{digits}}}$"
-    return Meta(pattern=pattern, min_length=digits, max_length=digits, description=description)
-
-
-def _cell(description: str) -> Meta:
-    return Meta(ge=0, lt=_MOST_REPORTS, description=description)
-
-
-class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One report: nothing else leaves a device."""
-
-    mechanism: Annotated[
-        str, _hexadecimal(64, "Id of the mechanism document that made the report.")
-    ]
-    id: Annotated[str, _hexadecimal(32, "16 random bytes; the same id is counted once.")]
-    cell: Annotated[int, _cell("The noisy cell.")]
-    slot: Annotated[int, Meta(ge=0, lt=MOST_SLOTS)] | msgspec.UnsetType = msgspec.UNSET
-    """Where the document has slots: which one the location was true in."""
-    to: Annotated[int, _cell("The noisy end of a trip.")] | msgspec.UnsetType = msgspec.UNSET
-    """Where the document asks for trips."""
-
-
-class Reports(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Several reports in one request."""
-
-    reports: Annotated[list[Report], Meta(min_length=1, max_length=1000)]
-
-
-class Counted(msgspec.Struct, frozen=True):
-    """The report is stored; so it is when the same id comes again."""
-
-    id: str
-    status: Annotated[str, Meta(pattern="^counted$")]
-
-
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one report of several."""
-
-    id: str
-    status: Annotated[str, Meta(pattern="^(counted|refused)$")]
-    problem: ProblemBody | msgspec.UnsetType = msgspec.UNSET
-
-
-class Results(msgspec.Struct, frozen=True):
-    """What became of each report, in the order they were sent."""
-
-    results: list[Result]
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -303,90 +248,103 @@ class Health(msgspec.Struct, frozen=True):
     status: Annotated[str, Meta(pattern="^(ok|ready)$")]
 
 
-GEOJSON_SCHEMA = {
-    "type": "object",
-    "title": "GeoJSON",
-    "description": "RFC 7946: lines and areas, in degrees.",
-    "required": ["type"],
-    "properties": {"type": {"type": "string"}},
-}
+Schema = dict[str, Any]
+_TEXT, _LIST, _ANYTHING = {"type": "string"}, {"type": "array"}, {"type": "object"}
+_WHOLE, _POSITIVE = {"type": "integer"}, {"type": "number", "exclusiveMinimum": 0}
+_COUNT, _SHARES = _WHOLE | {"minimum": 1}, _LIST | {"items": {"type": "number", "minimum": 0}}
+_BASE64 = _TEXT | {"contentEncoding": "base64"}
+
+
+def _schema(title: str, description: str, required: str, **properties: Schema) -> Schema:
+    """Of an object that is written elsewhere; ``required`` are names with spaces between."""
+    said = {"type": "object", "title": title, "description": description}
+    return {**said, "required": required.split(), "properties": properties}
+
+
+GEOJSON_SCHEMA = _schema("GeoJSON", "RFC 7946: lines and areas, in degrees.", "type", type=_TEXT)
 AREA_SCHEMA = {
     **GEOJSON_SCHEMA,
     "title": "DrawnArea",
     "description": "RFC 7946: areas, which are city limits, or points, which are places (2 to 4,096); in "
     "degrees. Points that all have an area_km2 are the middles of cells.",
 }
-MECHANISM_SCHEMA = {
-    "type": "object",
-    "title": "MechanismDocument",
-    "description": "The mechanism of a round, the same for everybody; its id is the SHA-256 of the rest.",
-    "required": [
-        "geoveil", "kind", "id", "campaign", "round", "level", "space", "step", "rim", "epsilon_per_km",
-        "slack_nats", "beta_per_km", "weights", "kernel", "not_before", "expires",
-    ],
-    "properties": {
-        "geoveil": {"const": 2},
-        "kind": {"const": "mechanism"},
-        "id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-        "campaign": {"type": "string"},
-        "round": {"type": "integer", "minimum": 1},
-        "level": {"type": "integer", "minimum": 0},
-        "space": {"type": "object"},
-        "step": {"type": "integer", "minimum": 2},
-        "rim": {"enum": [0, 1]},
-        "epsilon_per_km": {"type": "number", "exclusiveMinimum": 0},
-        "slack_nats": {"type": "number", "exclusiveMinimum": 0},
-        "beta_per_km": {"type": "number", "exclusiveMinimum": 0},
-        "weights": {"type": "string", "contentEncoding": "base64"},
-        "kernel": {"type": "string", "contentEncoding": "base64"},
-        "not_before": {"type": "integer"},
-        "expires": {"type": "integer"},
-        "slots": {
-            "description": "Where reports name a slot: local times at which each begins.",
-            "type": "object",
-            "required": ["zone", "every", "names", "starts"],
-        },
+MECHANISM_SCHEMA = _schema(
+    "MechanismDocument",
+    "The mechanism of a round, the same for everybody; its id is the SHA-256 of the rest.",
+    "geoveil kind id campaign round level space step rim epsilon_per_km slack_nats beta_per_km weights "
+    "kernel not_before expires",
+    geoveil={"const": 2},
+    kind={"const": "mechanism"},
+    id=_TEXT | {"pattern": "^[0-9a-f]{64}$"},
+    campaign=_TEXT,
+    round=_COUNT,
+    level=_WHOLE | {"minimum": 0},
+    space=_ANYTHING,
+    step=_WHOLE | {"minimum": 2},
+    rim={"enum": [0, 1]},
+    epsilon_per_km=_POSITIVE,
+    slack_nats=_POSITIVE,
+    beta_per_km=_POSITIVE,
+    weights=_BASE64,
+    kernel=_BASE64,
+    not_before=_WHOLE,
+    expires=_WHOLE,
+    slots={
+        "description": "Where reports name a slot: local times at which each begins.",
+        "type": "object",
+        "required": ["zone", "every", "names", "starts"],
     },
-}  # fmt: skip
-LEVELS_SCHEMA = {
-    "type": "object",
-    "title": "Levels",
-    "description": "The mechanisms of a round, one for each promise, the strongest first.",
-    "required": ["geoveil", "kind", "levels"],
-    "properties": {
-        "geoveil": {"const": 2},
-        "kind": {"const": "levels"},
-        "levels": {"type": "array", "minItems": 2, "items": MECHANISM_SCHEMA},
-    },
-}
+)
+LEVELS_SCHEMA = _schema(
+    "Levels",
+    "The mechanisms of a round, one for each promise, the strongest first.",
+    "geoveil kind levels",
+    geoveil={"const": 2},
+    kind={"const": "levels"},
+    levels=_LIST | {"minItems": 2, "items": MECHANISM_SCHEMA},
+)
 OFFERED_SCHEMA = {"oneOf": [MECHANISM_SCHEMA, LEVELS_SCHEMA]}
-ESTIMATE_SCHEMA = {
-    "type": "object",
-    "title": "Estimate",
-    "description": "The distribution over cells brought back from the reports, as of the close of a round.",
-    "required": ["geoveil", "kind", "campaign", "round", "space", "reports", "distribution", "unfinished"],
-    "properties": {
-        "kind": {"const": "estimate"},
-        "campaign": {"type": "string"},
-        "round": {"type": "integer", "minimum": 1},
-        "reports": {"type": "integer", "minimum": 1},
-        "distribution": {"type": "array", "items": {"type": "number", "minimum": 0}},
-        "blocks": {
-            "description": "Errors and intervals of blocks of side × side cells, by rows from the south.",
-            "type": "array",
-        },
-        "unfinished": {
-            "description": "What was left out for want of time.",
-            "type": "array",
-            "items": {"enum": list(PARTS)},
-        },
-        "slots": {
-            "description": "Names and boundaries of slots, and the reports of those with a map of their own.",
-            "type": "object",
-        },
-        "slot": {"description": "Where this is the map of one slot: which.", "type": "object"},
+ESTIMATE_SCHEMA = _schema(
+    "Estimate",
+    "The distribution over cells brought back from the reports, as of the close of a round.",
+    "geoveil kind campaign round space reports distribution unfinished",
+    kind={"const": "estimate"},
+    campaign=_TEXT,
+    round=_COUNT,
+    reports=_COUNT,
+    distribution=_SHARES,
+    blocks={
+        "description": "Errors and intervals of blocks of side × side cells, by rows from the south.",
+        "type": "array",
     },
-}  # fmt: skip
+    unfinished={
+        "description": "What was left out for want of time.",
+        "type": "array",
+        "items": {"enum": list(PARTS)},
+    },
+    slots={
+        "description": "Names and boundaries of slots, and the reports of those with a map of their own.",
+        "type": "object",
+    },
+    slot={"description": "Where this is the map of one slot: which.", "type": "object"},
+)
+FLOWS_SCHEMA = _schema(
+    "Flows",
+    "Shares of trips between districts, as of the close of a round. Districts are blocks of side × side "
+    "cells, numbered by rows from the south-west; pairs follow each other by origin.",
+    "geoveil kind campaign round space reports side share",
+    kind={"const": "flows"},
+    campaign=_TEXT,
+    round=_COUNT,
+    reports=_COUNT,
+    side=_WHOLE | {"minimum": 2},
+    columns=_COUNT,
+    **dict.fromkeys(("share", "low", "high", "standard_error", "origins", "destinations"), _SHARES),
+    stay_share={"type": "number"},
+    stay_in_district_share={"type": "number"},
+    stay_interval=_SHARES,
+    unfinished=_LIST | {"items": {"const": "error_bars"}},
+)
 
 
 # --- The OpenAPI document, built from the operations and the types that decode and encode
@@ -409,7 +367,10 @@ def document() -> dict[str, Any]:
     """The whole document as plain values."""
     from geoveil.server.dashboard import OPERATIONS
 
-    shapes = [ProblemBody, *(shape for operation in OPERATIONS for shape in _shapes(operation))]
+    shapes = [ProblemBody]
+    for operation in OPERATIONS:
+        contents = [content for _, content in operation.answers.values()]
+        shapes += [operation.body, *(shape for content in contents for shape in content.values())]
     types = list(dict.fromkeys(each for shape in shapes for each in _alternatives(shape)))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     written = dict(zip(types, schemas, strict=True))
@@ -425,13 +386,6 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"operator": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _shapes(operation: Operation) -> list[Any]:
-    return [
-        operation.body,
-        *(s for _, content in operation.answers.values() for s in content.values()),
-    ]
 
 
 def _alternatives(shape: Any) -> tuple[Any, ...]:

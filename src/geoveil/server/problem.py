@@ -133,7 +133,7 @@ def problem_of(error: BaseException) -> Problem:
 
 _FORGIVEN = 8
 """How many times the limit is still read, and forgotten, so that the client gets to see the answer."""
-_CLOSE = {"connection": "close"}
+CLOSE = {"connection": "close"}
 _JSON_TYPES = ("application/json", "application/geo+json", "application/x-www-form-urlencoded")
 """The last is what ``curl -d`` says of JSON."""
 
@@ -168,14 +168,8 @@ async def read_body(
             body, length = await _collected(receive, limit_bytes, room)
     if length > limit_bytes:
         detail = f"the body must have at most {limit_bytes} bytes; send several requests"
-        raise Problem("body-too-large", detail, headers=_CLOSE)
+        raise Problem("body-too-large", detail, headers=CLOSE)
     return body
-
-
-def too_slow(timeout_s: float) -> Problem:
-    """What to say of a body that did not come."""
-    detail = f"the body did not arrive within {timeout_s:g} s"
-    return Problem("malformed-body", detail, headers=_CLOSE)
 
 
 async def _collected(
@@ -206,10 +200,10 @@ def check_media_type(headers: Iterable[tuple[bytes, bytes]]) -> None:
             given = value.split(b";", 1)[0].strip().lower().decode("latin-1")
             if given not in _JSON_TYPES:
                 raise Problem(
-                    "unsupported-media-type", "send the body as application/json", headers=_CLOSE
+                    "unsupported-media-type", "send the body as application/json", headers=CLOSE
                 )
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
-            raise Problem("unsupported-media-type", "send the body uncompressed", headers=_CLOSE)
+            raise Problem("unsupported-media-type", "send the body uncompressed", headers=CLOSE)
 
 
 def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:

@@ -6,7 +6,7 @@ This runs in a process apart. What is asked and what is answered is small and pl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -32,14 +32,14 @@ class NotAnswered(GeoveilError):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An estimate with all that it was made from."""
+    """An estimate with all that it was made from; one is known by its body, which all else follows from."""
 
     body: bytes
-    documents: Mapping[int, bytes]
+    documents: Mapping[int, bytes] = field(compare=False)
     """Round number → its document."""
-    counts: Mapping[int, IntArray]
+    counts: Mapping[int, IntArray] = field(compare=False)
     """Round number → counts by report, as of the close that the estimate was made at."""
-    around: bool = False
+    around: bool = field(default=False, compare=False)
     """Whether people stand around the places that its cells are."""
 
     def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
@@ -79,7 +79,7 @@ def shares_of(send: Send, evidence: Evidence, members: FloatArray) -> RegionAnsw
     """
     few = len(members) <= FEW_REGIONS and members.shape[1] > MATRIX_LIMIT
     try:
-        bars = _made(evidence, members) if few else _bars(evidence.body, _Same(evidence))
+        bars = _made(evidence, members) if few else _bars(evidence)
     except NotAnswered as reason:
         return str(reason)
     found = RegionShares([""] * len(members), members, bars.distribution, bars)
@@ -88,23 +88,10 @@ def shares_of(send: Send, evidence: Evidence, members: FloatArray) -> RegionAnsw
     return RegionAnswer(rows, found.left_out, found.counted_twice)
 
 
-class _Same:
-    """Evidence as an argument of a cached function: it follows from the body, which is compared."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same)
-
-    def __hash__(self) -> int:
-        return 0
-
-
 @lru_cache(2)
-def _bars(body: bytes, same: _Same) -> ErrorBars:
+def _bars(evidence: Evidence) -> ErrorBars:
     """The error bars that the estimate was published with."""
-    return _made(same.evidence, None)
+    return _made(evidence, None)
 
 
 def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:

@@ -1,34 +1,47 @@
-"""The documents of a round: made when it opens, renewed, as they are kept, and as devices get them.
+"""The documents of a round: made at once or prepared, renewed, as they are kept, and as devices get them.
 
-Everything here is a function of its arguments, clocks included.
+Everything here is a function of its arguments, clocks included. A design of 65,536 cells takes about a
+minute: a campaign of many cells is kept at once and says that it is being prepared, and its round opens when
+the worker has made its documents. What cannot be made ends the campaign, with the reason.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, ClassVar
 
+from geoveil.arrays import one_blas_thread
 from geoveil.campaign import Campaign
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, kept_levels, publish, read_kept, tag_of
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.position.positional import Placed, PositionalElastic, on_one_lattice
+from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import Points
-from geoveil.store import RoundRecord
+from geoveil.space import MATRIX_LIMIT, Points, space_from_dict
+from geoveil.store import PreparationRecord, RoundRecord
 
 SLOW_CLOCKS_S = 300
 """Documents begin to hold this long before they are published, for devices whose clocks are slow."""
+AT_ONCE_CELLS = MATRIX_LIMIT
+"""Up to so many cells a mechanism is made while the operator waits, in some seconds."""
+AT_ONCE_PLACES = 512
+"""Of a list of places, which are on no grid: more take long to design for."""
 
 Documents = tuple[MechanismDocument, ...]
 """Of one round: one for each promise, the strongest first."""
 
 
 def first_documents(
-    settings: CampaignSettings, campaign: str, now_s: int, space: Placed | None = None
+    settings: CampaignSettings,
+    campaign: str,
+    now_s: int,
+    space: Placed | None = None,
+    number: int = 1,
 ) -> Documents:
-    """Those of the first round: nothing is believed yet, every cell is as likely as any other.
+    """Those of a round before the first report: every cell is as likely as any other.
 
     The cells are those of the box, or of ``space``, which an operator drew. Places keep the lattice that they
     are laid on here in all rounds and for all promises: it is what tells devices that they are the same.
@@ -38,11 +51,14 @@ def first_documents(
         if isinstance(space, Points):
             space = on_one_lattice(space, rule.promises)
         begun = Campaign(settings.grid if space is None else space, rule=rule)
-        return current_documents(begun, settings, campaign, now_s)
+        first = current_documents(begun, settings, campaign, now_s)
     except (SolverFailed, Unsupported) as problem:
         raise InvalidInput(
             f"epsilon_per_km ({rule.epsilon_per_km:.6g}) must suit the cells: {problem}"
         ) from None
+    if number == 1:
+        return first
+    return tuple(replace(document, round=number) for document in first)
 
 
 def current_documents(
@@ -133,3 +149,85 @@ def served(mechanism: str, document: bytes) -> bytes:
     """What a device is given: all levels in one body, or the only document with its id."""
     kept = json.loads(document)
     return document if kept["kind"] == "levels" else canonical_bytes({"id": mechanism, **kept})
+
+
+# --- Prepared: of many cells, by the worker
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """A preparation with all that its documents are made from; it can be sent to another process."""
+
+    wanted: PreparationRecord
+    settings: CampaignSettings
+    now_s: int
+    large: ClassVar[bool] = True
+    """Only what takes long is prepared."""
+
+    @property
+    def space(self) -> Placed | None:
+        """The cells that an operator drew; ``None`` for all of the box."""
+        kept = self.wanted.space
+        space = space_from_dict(json.loads(kept)) if kept else None
+        assert space is None or isinstance(space, Placed)
+        return space
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The round that opens, or a sentence why there is none."""
+
+    opened: RoundRecord | None
+    problem: str = ""
+    unfinished: ClassVar[tuple[str, ...]] = ()
+    """A preparation is whole or there is none."""
+
+    @property
+    def told(self) -> str:
+        """The event that it is."""
+        return "preparation-refused" if self.opened is None else "campaign-prepared"
+
+
+@one_blas_thread()
+def prepare(work: Preparing) -> Prepared:
+    """The documents of the round that a campaign waits for."""
+    wanted, settings = work.wanted, work.settings
+    try:
+        documents = first_documents(settings, wanted.campaign, work.now_s, work.space, wanted.round)
+    except InvalidInput as problem:
+        return Prepared(None, str(problem))
+    return Prepared(record_of(documents, settings, work.now_s))
+
+
+def at_once(space: Placed) -> bool:
+    """Whether a mechanism is made while the operator waits."""
+    return space.size <= (AT_ONCE_PLACES if isinstance(space, Points) else AT_ONCE_CELLS)
+
+
+def lacks_area(wanted: PreparationRecord, settings: CampaignSettings) -> bool:
+    """Whether there are more cells than a mechanism is made for until an operator draws city limits."""
+    return not wanted.space and settings.needs_area
+
+
+def described_preparation(
+    wanted: PreparationRecord | None, settings: CampaignSettings, *, ended: bool
+) -> dict[str, Any] | None:
+    """What everybody may know: that a round is being prepared, what it waits for, or why it cannot be.
+
+    Of a campaign that its operator ended meanwhile there is nothing to say.
+    """
+    if wanted is None or (ended and not wanted.problem):
+        return None
+    lacks = lacks_area(wanted, settings)
+    return {"round": wanted.round, "problem": wanted.problem or None, "needs_area": lacks}
+
+
+def check_prepared(wanted: PreparationRecord | None, settings: CampaignSettings) -> None:
+    """Raise ``campaign-preparing`` where a campaign waits for its mechanism."""
+    if wanted is None or wanted.problem:
+        return
+    if lacks_area(wanted, settings):
+        sentence = "this campaign waits for the city limits that its operator draws"
+    else:
+        sentence = "the mechanism of this campaign is being made, which takes a minute or more"
+    raise Problem("campaign-preparing", f"{sentence}; try again later")

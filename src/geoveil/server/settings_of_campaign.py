@@ -53,24 +53,28 @@ def refusing() -> Iterator[None]:
         raise Problem("invalid-campaign", str(error), field=field) from None
 
 
+def _said(description: str, **schema: Any) -> Meta:
+    """What the schema says of a field; :meth:`CampaignSettings.problems` enforces it, in words of its own."""
+    return Meta(description=description, extra_json_schema=schema or None)
+
+
 def _between(low: float, high: float, description: str) -> Meta:
-    """Bounds that the schema shows and :meth:`CampaignSettings.problems` enforces, in words of its own."""
-    return Meta(description=description, extra_json_schema={"minimum": low, "maximum": high})
+    return _said(description, minimum=low, maximum=high)
 
 
 class OwnSlots(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Slots with names of their own, one after another; the last of a day or a week ends with it."""
 
-    every: Annotated[Every, Meta(description="A week begins on Monday; once: periods.")]
+    every: Annotated[Every, _said("A week begins on Monday; once: periods.")]
     names: Annotated[
         tuple[str, ...],
         Meta(extra_json_schema={"minItems": 2, "maxItems": MOST_SLOTS, "uniqueItems": True}),
     ]
     starts: Annotated[
         tuple[int, ...],
-        Meta(
-            description="Minutes of the day or the week, from 0 on; for periods seconds since 1970, and "
-            "the end of the last."
+        _said(
+            "Minutes of the day or the week, from 0 on; for periods seconds since 1970, and the end of the "
+            "last."
         ),
     ]
 
@@ -88,14 +92,13 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
 
     name: Annotated[
         str,
-        Meta(
-            description="What people see, 1 to 200 printable characters.",
-            extra_json_schema={"minLength": 1, "maxLength": NAME_LENGTH},
+        _said(
+            "What people see, 1 to 200 printable characters.", minLength=1, maxLength=NAME_LENGTH
         ),
     ]
     box: Annotated[
         tuple[float, float, float, float],
-        Meta(description="South, west, north, east in degrees; west > east crosses ±180°."),
+        _said("South, west, north, east in degrees; west > east crosses ±180°."),
     ]
     cell_km: Annotated[float, _between(0.01, 100.0, "Side of a cell; at most 65,536 cells in all.")]
     epsilon_per_km: Annotated[
@@ -103,9 +106,10 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = None
     promises_per_km: Annotated[
         tuple[float, ...] | None,
-        Meta(
-            description="Several promises instead of one, 2 to 8: everybody chooses.",
-            extra_json_schema={"minItems": 2, "maxItems": MOST_LEVELS},
+        _said(
+            "Several promises instead of one, 2 to 8: everybody chooses.",
+            minItems=2,
+            maxItems=MOST_LEVELS,
         ),
     ] = None
     camouflage: Annotated[
@@ -117,18 +121,12 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             1.0, 1e6, "Of campaigns that have ended; a promise between positions has no such bound."
         ),
     ] = None
-    guarded: Annotated[
-        bool, Meta(description="Whether estimates leave out the fakes that are sure.")
-    ] = False
+    guarded: Annotated[bool, _said("Whether estimates leave out the fakes that are sure.")] = False
     trusted_seed: Annotated[
-        bool,
-        Meta(description="Whether later estimates are held to the error bars of the first round."),
+        bool, _said("Whether later estimates are held to the error bars of the first round.")
     ] = False
     trips: Annotated[
-        bool,
-        Meta(
-            description="Whether a report is a trip: two places, each drawn by itself, charged twice."
-        ),
+        bool, _said("Whether a report is a trip: two places, each drawn by itself, charged twice.")
     ] = False
     round_size: Annotated[
         int | None, _between(1, MOST_REPORTS, "A round closes at this many reports.")
@@ -159,17 +157,12 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
     ] = 24.0
     slots: Annotated[
         Literal["hour", "weekday-hour"] | OwnSlots | None,
-        Meta(description="Times that reports name and maps tell apart: when a location was true."),
+        _said("Times that reports name and maps tell apart: when a location was true."),
     ] = None
-    zone: Annotated[
-        str | None, Meta(description="Whose hours slots are, such as Europe/Paris.")
-    ] = None
+    zone: Annotated[str | None, _said("Whose hours slots are, such as Europe/Paris.")] = None
     id: Annotated[
         str | None,
-        Meta(
-            description="A name for links; made from the name where there is none.",
-            extra_json_schema={"pattern": ID_PATTERN},
-        ),
+        _said("A name for links; made from the name where there is none.", pattern=ID_PATTERN),
     ] = None
 
     @property

@@ -1,16 +1,24 @@
-"""GeoJSON that operators send: read strictly, bounded, and kept without anything that is no shape."""
+"""GeoJSON that operators send: read strictly and bounded; a backdrop, regions, or the area of a campaign.
+
+The area is drawn before the first report: city limits over the box, or places in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from geoveil.errors import GeoveilError
+from geoveil.arrays import FloatArray
+from geoveil.errors import GeoveilError, InvalidInput
+from geoveil.position.positional import on_one_lattice
 from geoveil.server.problem import Problem, decode
+from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
+from geoveil.space import MATRIX_LIMIT, MOST_CELLS, Box, MaskedGrid, Points
 from geoveil.space.outline import Outline, checked_polygon
 
 BACKDROP_BYTES = 4 << 20
@@ -34,8 +42,17 @@ _COORDINATES: dict[str, Any] = {
     "Polygon": _Area,
     "MultiPolygon": list[_Area],
 }
-POINTS = ("Point", "MultiPoint")
+_POINTS = ("Point", "MultiPoint")
 _ANY = msgspec.json.Decoder()
+MOST_PLACES = MATRIX_LIMIT
+AREA = "area_km2"
+"""What a point says that is the middle of a cell: as large as this, with people anywhere in it."""
+_ALIKE = 2.0
+"""The largest of such cells is at most so many times as large as the smallest."""
+_EDGE_DEGREES = 1e-5
+"""A place so near the box, about a metre, is in it: boxes are written with fewer digits than places."""
+Drawn = Sequence[Outline] | Points
+"""City limits, or places."""
 
 
 class Shape(NamedTuple):
@@ -53,7 +70,7 @@ def read_shapes(body: bytes) -> list[Shape]:
     """
     shapes: list[Shape] = []
     positions = 0
-    for geometry, properties in geometries_of(body):
+    for geometry, properties in list(_geometries(body)):  # all parts are checked first
         shape = _shape(geometry, properties)
         if shape is None:
             continue
@@ -73,16 +90,12 @@ def _invalid(detail: str) -> Problem:
     return Problem("invalid-geojson", detail)
 
 
-def geometries_of(body: bytes) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _geometries(body: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Every geometry of a GeoJSON text with the properties of its feature, in their order.
 
     Collections are opened, one inside another too; raises ``malformed-body`` or ``invalid-geojson``.
     """
-    return list(_geometries(decode(_ANY, body)))
-
-
-def _geometries(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    waiting: list[tuple[Any, dict[str, Any]]] = [(document, {})]
+    waiting: list[tuple[Any, dict[str, Any]]] = [(decode(_ANY, body), {})]
     while waiting:
         found, properties = waiting.pop()
         if not isinstance(found, dict):
@@ -105,7 +118,7 @@ def _geometries(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]
 
 def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> Shape | None:
     kind = geometry.get("type")
-    if kind in POINTS:
+    if kind in _POINTS:
         return None
     if not isinstance(kind, str) or kind not in _COORDINATES:
         raise _invalid(f"a geometry must be one of {', '.join(_COORDINATES)}")
@@ -115,16 +128,16 @@ def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> Shape | None
         raise _invalid(f"the coordinates of a {kind} must be those of one, in degrees") from None
     shape = Shape(kind, coordinates, properties)
     for line in lines_of(shape):
-        line[:] = _checked(line)
+        line[:] = _degrees(line).round(_DECIMALS).tolist()
     return shape
 
 
-def _checked(line: list[list[float]]) -> list[list[float]]:
-    degrees = np.array([position[:2] for position in line])
+def _degrees(positions: list[list[float]]) -> FloatArray:
+    """(k, 2): longitudes and latitudes; heights are left out."""
+    degrees = np.array([position[:2] for position in positions])
     if not (np.abs(degrees) <= (180.0, 90.0)).all():
         raise _invalid("longitudes must lie within ±180 and latitudes within ±90 degrees")
-    rounded: list[list[float]] = degrees.round(_DECIMALS).tolist()
-    return rounded
+    return degrees
 
 
 def lines_of(shape: Shape) -> list[list[list[float]]]:
@@ -177,3 +190,107 @@ def read_regions(body: bytes) -> list[Outline]:
     if len(regions) > MOST_REGIONS:
         raise _invalid(f"there must be at most {MOST_REGIONS} regions; ask in several requests")
     return regions
+
+
+# --- The area of a campaign
+
+
+def read_area(body: bytes) -> Drawn:
+    """The areas of a GeoJSON text, or its points; ``invalid-geojson`` for both, and for neither.
+
+    Points are places, in their order. Where each says its ``area_km2`` they are the middles of cells, such as
+    hexagons. Nothing else that is said of them is read.
+    """
+    found = list(_geometries(body))
+    points = [each for each in found if each[0].get("type") in _POINTS]
+    if not points:
+        return read_regions(body)
+    if len(points) < len(found):
+        raise _invalid("it must hold points only, or areas only: places, or city limits")
+    return _places(points)
+
+
+def _places(points: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Points:
+    positions: list[list[float]] = []
+    areas: list[Any] = []
+    for geometry, said in points:
+        coordinates = geometry.get("coordinates")
+        here = [coordinates] if geometry["type"] == "Point" else coordinates
+        try:
+            positions += msgspec.convert(here, list[_Position])
+        except (msgspec.ValidationError, RecursionError):
+            raise _invalid(
+                "the coordinates of a point must be a longitude and a latitude"
+            ) from None
+        if len(positions) > MOST_PLACES:
+            raise _invalid(
+                f"places must be at most {MOST_PLACES:,}; take larger cells, or merge some"
+            )
+        areas += [said.get(AREA)] * (len(positions) - len(areas))
+    if len(positions) < 2:
+        raise _invalid(f"places ({len(positions)}) must be at least 2")
+    lng, lat = _degrees(positions).T
+    try:
+        Box.around(lat=lat, lng=lng)
+    except InvalidInput as problem:
+        raise _invalid(f"places must lie on one flat map: {problem}") from None
+    try:
+        return Points(lat=lat, lng=lng, cell_km=_cell_km(areas))
+    except InvalidInput as problem:
+        raise _invalid(str(problem)) from None
+
+
+def _cell_km(areas: list[Any]) -> float | None:
+    """The side of a square as large as a cell on average; ``None`` where points are no cells."""
+    if all(area is None for area in areas):
+        return None
+    sound = all(type(area) in (int, float) and math.isfinite(area) and area > 0 for area in areas)
+    if not sound:
+        raise _invalid(f"{AREA} must be a number of square kilometres for every point, or for none")
+    if max(areas) > _ALIKE * min(areas):
+        raise _invalid(
+            f"{AREA} ({min(areas):.4g} to {max(areas):.4g}) must be alike for all points, the largest at "
+            f"most {_ALIKE:g} times the smallest; leave it out where places are no cells"
+        )
+    return math.sqrt(math.fsum(areas) / len(areas))
+
+
+def space_of(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Points:
+    """The cells of a campaign whose operator drew this; ``InvalidInput`` where it cannot have them."""
+    space = space_within(settings, drawn)
+    if isinstance(space, Points):
+        on_one_lattice(space, settings.rule.promises)  # raises where they suit no mechanism
+    return space
+
+
+def space_within(settings: CampaignSettings, drawn: Drawn) -> MaskedGrid | Points:
+    """The same where nothing is promised yet: only the box matters, and what reports tell apart."""
+    if settings.trips:
+        raise InvalidSetting(
+            "trips",
+            "trips must be between all cells of a box: flows are told by blocks of its rows and columns; "
+            "leave the area as it is, or make a campaign without trips",
+        )
+    if not isinstance(drawn, Points):
+        return checked_area(MaskedGrid.covered(settings.grid, drawn))
+    settings.check_counts(drawn.size, "places")
+    lat, lng = drawn.centres_latlng()
+    box = Box.from_list(settings.box)
+    up = (lat >= box.south - _EDGE_DEGREES) & (lat <= box.north + _EDGE_DEGREES)
+    east = np.remainder(lng - box.west + _EDGE_DEGREES, 360.0)
+    outside = np.flatnonzero(~(up & (east <= box.width + 2.0 * _EDGE_DEGREES)))
+    if outside.size:
+        raise InvalidInput(
+            f"places must lie in the box of the campaign; that at position {outside[0]} does not"
+        )
+    return drawn
+
+
+def checked_area(space: MaskedGrid) -> MaskedGrid:
+    """The cells that city limits leave, unless they are more than a mechanism is made for."""
+    if space.size > MOST_CELLS:
+        raise InvalidInput(
+            f"the area must leave at most {MOST_CELLS:,} cells of {space.cell_km:g} km, not {space.size:,}; "
+            "choose larger cells or a smaller area"
+        )
+    return space

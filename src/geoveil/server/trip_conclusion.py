@@ -6,16 +6,25 @@ A campaign of trips keeps one mechanism, so the trips of all its rounds are one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, one_blas_thread
+from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import MechanismDocument, read_kept, tag_of
-from geoveil.server.conclusion import LEVEL, VERSION, Conclusion, NothingToRelease, Work, read_body
-from geoveil.server.estimate_files import VIEWS
+from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.server.conclusion import (
+    DIGITS,
+    LEVEL,
+    VERSION,
+    Conclusion,
+    NothingToRelease,
+    Work,
+    about,
+    read_body,
+)  # fmt: skip
+from geoveil.server.estimate_files import VIEWS, written
+from geoveil.server.maps_by_slot import short
 from geoveil.server.problem import Problem
 from geoveil.server.round_documents import record_of, renewed_documents
 from geoveil.space import Grid, space_from_dict
@@ -28,7 +37,6 @@ MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""
 _REPLICATES = 20
 _ERROR_BARS = "error_bars"
-_DIGITS = 6
 
 
 @one_blas_thread()
@@ -39,14 +47,14 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     trips are not used. Cost: one fit of flows, and as many again as there are replicates.
     """
     settings = work.settings
-    documents = {number: read_kept(kept)[0] for number, kept in sorted(work.documents.items())}
+    documents = {number: read_kept(kept) for number, kept in sorted(work.documents.items())}
     totals = {number: int(work.counts[number][:, 1].sum()) for number in documents}
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:
         raise NothingToRelease(
             f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
         )
-    tally = _tally(work, documents, used)
+    tally = _tally(work, documents[work.round][0], used)
     following = None
     if not work.last:
         kept, now_s = work.documents[work.round], work.closed_at_s
@@ -55,24 +63,10 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     flows = Trips(tally.channel).fit(tally, replicates=_REPLICATES)
     assert isinstance(flows.space, Grid)
     between = flows.between(blocks(flows.space, side_of(flows.space)))
-    about = {
-        "geoveil": VERSION,
-        "kind": "estimate",
-        "campaign": work.campaign,
-        "round": work.round,
-        "closed_at": work.closed_at_s,
-        "epsilon_per_km": documents[work.round].epsilon_per_km,
-        "slack_nats": documents[work.round].promise.slack,
-        "space": documents[work.round].area.to_dict(),
+    said = {
+        **about(work, documents, {number: totals[number] for number in used}),
+        "space": documents[work.round][0].area.to_dict(),
         "reports": tally.total,
-        "rounds": [
-            {
-                "round": number,
-                "mechanism": tag_of((documents[number],)),
-                "reports": totals[number],
-            }
-            for number in used
-        ],
         "distribution": ((flows.origins + flows.destinations) / 2).tolist(),
         "certificate_nats_per_report": float(flows.certificate),
         "steps": flows.steps,
@@ -81,20 +75,18 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     plain = _described(flows, between)
 
     def conclusion(unfinished: tuple[str, ...], told: Mapping[str, Any]) -> Conclusion:
-        body = canonical_bytes({**about, "unfinished": list(unfinished), "flows": dict(told)})
+        body = canonical_bytes({**said, "unfinished": list(unfinished), "flows": dict(told)})
         return Conclusion(body, tally.total, following, unfinished)
 
     tell(conclusion((_ERROR_BARS,), plain))
     return conclusion((), plain | _bars(flows, between))
 
 
-def _tally(work: Work, documents: Mapping[int, MechanismDocument], used: list[int]) -> TripTally:
+def _tally(work: Work, newest: MechanismDocument, used: list[int]) -> TripTally:
     """The trips of all rounds, which have one law."""
-    channel = documents[work.round].mechanism
-    size = documents[work.round].law.centres.size
     rows = np.concatenate([work.counts[number] for number in used])
-    begun, ended = np.divmod(rows[:, 0], size)
-    return TripTally(channel, begun, ended, rows[:, 1])
+    begun, ended = np.divmod(rows[:, 0], newest.law.centres.size)
+    return TripTally(newest.mechanism, begun, ended, rows[:, 1])
 
 
 def side_of(grid: Grid) -> int:
@@ -113,9 +105,9 @@ def _described(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
     return {
         "side": side,
         "columns": -(-grid.columns // side),
-        "share": _short(between.matrix),
-        "origins": _short(flows.origins),
-        "destinations": _short(flows.destinations),
+        "share": short(between.matrix, DIGITS),
+        "origins": short(flows.origins, DIGITS),
+        "destinations": short(flows.destinations, DIGITS),
         "stay_share": flows.stay_share,
         "stay_in_district_share": between.stay_share,
     }
@@ -124,18 +116,13 @@ def _described(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
 def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
     low, high = between.interval(LEVEL)
     return {
-        "standard_error": _short(between.standard_error),
-        "low": _short(low),
-        "high": _short(high),
+        "standard_error": short(between.standard_error, DIGITS),
+        "low": short(low, DIGITS),
+        "high": short(high, DIGITS),
         "level": LEVEL,
         "method": between.errors.method,
         "stay_interval": list(flows.stay_interval(LEVEL)),
     }
-
-
-def _short(values: FloatArray) -> list[float]:
-    """Six digits: what is kept for every round is kept short."""
-    return [float(f"{value:.{_DIGITS}g}") for value in values.ravel()]
 
 
 # --- Flows as files
@@ -182,6 +169,4 @@ def flow_file(ending: str, body: bytes) -> bytes:
     values, kind = flows_of(body), VIEWS[ending].kind
     if kind is None:
         return canonical_bytes(values)
-    sink = BytesIO()
-    put_flows(sink, kind, table_of(values))
-    return sink.getvalue()
+    return written(put_flows, kind, table_of(values))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 JUMP_S = 5.0
 """A difference beyond this between two clocks that began together is no correction but a jump."""
@@ -17,21 +17,6 @@ SETTLE_S = 30.0
 """How long a clock that jumped must go on evenly before its time is taken."""
 CERTAIN_S = 86_400.0
 """How long a clock must have gone on evenly before anything is done that cannot be taken back."""
-
-
-class Clock(Protocol):
-    """Seconds since 1970, and how far to trust them."""
-
-    def __call__(self) -> float:
-        """The time now."""
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether the clock has just jumped: nothing is closed, opened or forgotten."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether the clock has gone on evenly for a day, stops of the service included."""
 
 
 def uptime_s() -> float:
@@ -79,19 +64,20 @@ class TrustedClock:
             self._even_since_s = now_s
 
     def __call__(self) -> float:
+        """The time now, in seconds since 1970."""
         with self._lock:
             return self._look()
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the clock has just jumped."""
+        """Whether the clock has just jumped: nothing is closed, opened or forgotten."""
         with self._lock:
             self._look()
             return self._jumped is not None
 
     @property
     def certain(self) -> bool:
-        """Whether the clock has gone on evenly for a day."""
+        """Whether the clock has gone on evenly for a day, stops of the service included."""
         with self._lock:
             self._look()
             return self._jumped is None and self._uptime() - self._even_since_s >= CERTAIN_S

@@ -1,22 +1,80 @@
-"""Reports on their way to the commit: the one path that must be fast."""
+"""Reports as they are sent, and on their way to the commit: the one path that must be fast."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.types import Receive, Scope
 
+from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import InvalidInput
-from geoveil.server.openapi import Report, Reports, Result, Results
-from geoveil.server.problem import Problem, decode, problem_of
+from geoveil.server.problem import Problem, ProblemBody, decode, problem_of
 from geoveil.store import RoundRecord, StoreFailed, Upload
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
+
+_MOST_REPORTS = 1 << 18
+"""65,536 cells in a row have a rim of about twice as many."""
+
+
+def _hexadecimal(digits: int, description: str) -> Meta:
+    pattern = f"^[0-9a-f]{{{digits}}}$"
+    return Meta(pattern=pattern, min_length=digits, max_length=digits, description=description)
+
+
+def _cell(description: str) -> Meta:
+    return Meta(ge=0, lt=_MOST_REPORTS, description=description)
+
+
+class Report(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One report: nothing else leaves a device."""
+
+    mechanism: Annotated[
+        str, _hexadecimal(64, "Id of the mechanism document that made the report.")
+    ]
+    id: Annotated[str, _hexadecimal(32, "16 random bytes; the same id is counted once.")]
+    cell: Annotated[int, _cell("The noisy cell.")]
+    slot: Annotated[int, Meta(ge=0, lt=MOST_SLOTS)] | msgspec.UnsetType = msgspec.UNSET
+    """Where the document has slots: which one the location was true in."""
+    to: Annotated[int, _cell("The noisy end of a trip.")] | msgspec.UnsetType = msgspec.UNSET
+    """Where the document asks for trips."""
+
+
+class Reports(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Several reports in one request."""
+
+    reports: Annotated[list[Report], Meta(min_length=1, max_length=1000)]
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The report is stored; so it is when the same id comes again."""
+
+    id: str
+    status: Annotated[str, Meta(pattern="^counted$")]
+
+
+class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one report of several."""
+
+    id: str
+    status: Annotated[str, Meta(pattern="^(counted|refused)$")]
+    problem: ProblemBody | msgspec.UnsetType = msgspec.UNSET
+
+
+class Results(msgspec.Struct, frozen=True):
+    """What became of each report, in the order they were sent."""
+
+    results: list[Result]
+
+
+# --- From the request to the commit
+
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -43,11 +101,6 @@ def campaign_of_upload(scope: Scope) -> str | None:
         return None
     campaign = path[len(PREFIX) : -len(SUFFIX)]
     return campaign if campaign and "/" not in campaign else None
-
-
-def _names_all(published: RoundRecord, report: Report) -> bool:
-    """Whether a report names all levels of a round instead of the one it was drawn under."""
-    return bool(published.levels) and report.mechanism == published.mechanism
 
 
 def _slot(published: RoundRecord, report: Report) -> int:
@@ -128,7 +181,9 @@ class Uploads:
         published = campaigns.published.get(report.mechanism)
         if published is None:  # not met by this process: asks the store, outside the event loop
             published = await self._service.blocking(campaigns.find, report.mechanism)
-        if published is None or published.campaign != campaign or _names_all(published, report):
+        if published is None or published.campaign != campaign:
+            raise await self._unknown(campaign)
+        if published.levels and report.mechanism == published.mechanism:  # names all of its levels
             raise await self._unknown(campaign)
         campaigns.check_running(campaign)
         slot, to = _slot(published, report), _end(published, report)

@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from typing import Any
 
 from geoveil.errors import GeoveilError
-from geoveil.server.apart import ProcessApart, Stopped
+from geoveil.server.apart import CalculationFailed, ProcessApart, Stopped
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import Conclusion, Work, conclude
+from geoveil.server.conclusion import conclude
+from geoveil.server.jobs import AnyWork, Outcome
 from geoveil.server.logs import Trace, trace_of
-from geoveil.server.preparation import Prepared, Preparing, prepare
+from geoveil.server.round_documents import Preparing, prepare
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
-from geoveil.store import ClosingRecord, PreparationRecord, StoreFailed
+from geoveil.store import Job, PreparationRecord, StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
@@ -48,25 +48,11 @@ class EstimatorLate(EstimatorLost):
     """The process was stopped because it took too long."""
 
 
-class EstimatorFailed(GeoveilError):
-    """The process could not make an estimate of these counts; ``trace`` says what was raised there."""
-
-    def __init__(self, trace: Trace) -> None:
-        super().__init__(f"the estimate failed with {trace.kind}")
-        self.trace = trace
-
-
 _FAULTS: dict[type[Exception], str] = {
-    EstimatorFailed: "estimate-failed",
+    CalculationFailed: "estimate-failed",
     EstimatorLost: "estimator-lost",
     EstimatorLate: "estimator-late",
 }
-
-
-Job = ClosingRecord | PreparationRecord
-"""What there is to work on: a round that closed, or one that is to open."""
-AnyWork = Work | Preparing
-Outcome = Conclusion | Prepared
 
 
 class Estimator(ProcessApart):
@@ -86,39 +72,21 @@ class Estimator(ProcessApart):
         parts. ``keep`` is called again and again meanwhile; where it raises, the process is stopped.
         """
         ready: list[Outcome] = []
+        until_s = time.monotonic() + limit_s
         try:
-            return self._answer(work, ready, time.monotonic() + limit_s, keep, keep_every_s)
+            for answer in self.answers(until_s, _told, work, keep=keep, keep_every_s=keep_every_s):
+                if not answer.unfinished:
+                    return answer
+                ready.append(answer)
+            raise EstimatorLate("an estimate must be made in time")
         except Exception as error:
-            if not isinstance(error, EstimatorFailed):
+            if not isinstance(error, CalculationFailed):
                 self.close()  # or it would answer a question that nobody asks any more
             if isinstance(error, (EOFError, OSError, Stopped)):
                 error = EstimatorLost("the process must live until it has answered")
-            if ready and not self.over and isinstance(error, (EstimatorLost, EstimatorFailed)):
+            if ready and not self.over and isinstance(error, (EstimatorLost, CalculationFailed)):
                 return ready[-1]
             raise error from None
-
-    def _answer(
-        self,
-        work: AnyWork,
-        ready: list[Outcome],
-        until_s: float,
-        keep: Callable[[], None],
-        keep_every_s: float,
-    ) -> Outcome:
-        """The whole conclusion; those before it, less and less unfinished, go into ``ready``."""
-        process, pipe = self._started()
-        pipe.send((_told, (work,)))
-        while (left_s := until_s - time.monotonic()) > 0:
-            if not wait([pipe, process.sentinel], min(keep_every_s, left_s)):
-                keep()
-                continue
-            answer: Outcome | Trace = pipe.recv()
-            if isinstance(answer, Trace):
-                raise EstimatorFailed(answer)
-            if not answer.unfinished:
-                return answer
-            ready.append(answer)
-        raise EstimatorLate("an estimate must be made in time")
 
 
 def _told(send: Callable[[Any], None], work: AnyWork) -> Outcome:
@@ -138,28 +106,6 @@ class _TooLongHere(GeoveilError):
     def __init__(self, lane: _Lane) -> None:
         super().__init__(lane.name)
         self.lane = lane
-
-
-class Desk(Protocol):
-    """Where jobs of one kind are taken from and their outcomes are kept."""
-
-    def claim(self, job: Any, *, for_s: int, held_until_s: int = 0) -> int:
-        """Take a job for a while, or have it longer: until when; 0 where another process has it."""
-
-    def release(self, job: Any) -> None:
-        """Give a job back."""
-
-    def work(self, job: Any) -> Any:
-        """The job with all that it needs, for another process."""
-
-    def publish(self, work: Any, outcome: Any) -> bool:
-        """Keep what came of it; ``False`` where another process has."""
-
-    def failed(self, job: Any) -> int:
-        """An attempt has failed; how many have."""
-
-    def give_up(self, job: Any) -> bool:
-        """Make no further attempt."""
 
 
 @dataclass(slots=True)
@@ -202,7 +148,7 @@ class _Lane:
 class Worker:
     """Works on closings and preparations, and publishes what they lead to.
 
-    ``submit`` what ``Campaigns.tick`` and ``Preparations.waiting`` return, as often as they return it: what
+    ``submit`` what ``Campaigns.tick`` and ``Jobs.preparations`` return, as often as they return it: what
     waits, runs or failed a moment ago is not taken twice. Estimates are made one after another; one that
     takes longer than ``QUICK_S`` is left to a second process, as are the next ones of its campaign, so that
     a large campaign keeps no small one waiting. Preparations are made there too. Estimates of many cells,
@@ -225,7 +171,7 @@ class Worker:
         large: Estimator | None = None,
         uptime: Callable[[], float] = uptime_s,
     ) -> None:
-        self._campaigns = campaigns
+        self._clock, self._jobs, self._store = campaigns.clock, campaigns.jobs, campaigns.store
         self._uptime = uptime
         self._event = event
         self._fault = fault
@@ -282,19 +228,14 @@ class Worker:
         if not all(ended):
             return False
         # what was taken and not finished is free at once, not when its time is up
-        now = self._campaigns.clock()
+        now = self._clock()
         for attempts in self._attempts.values():
             if now < attempts.claimed_until_s:
                 with suppress(GeoveilError):
-                    self._desk(attempts.job).release(attempts.job)
+                    self._store.release(attempts.job)
         return True
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _desk(self, job: Job) -> Desk:
-        """Where a job comes from."""
-        of_rounds = isinstance(job, PreparationRecord)
-        return self._campaigns.preparations if of_rounds else self._campaigns
 
     def _run(self, lane: _Lane) -> None:
         while (job := lane.queue.get()) is not None and not self._stopping.is_set():
@@ -315,7 +256,7 @@ class Worker:
             if not self._stopping.is_set():
                 name = _FAULTS.get(type(error), "estimate-not-kept")
                 self._fault("preparation-failed" if prepares else name, trace_of(error))
-            self._try_later(job, attempts, isinstance(error, (EstimatorLost, EstimatorFailed)))
+            self._try_later(job, attempts, isinstance(error, (EstimatorLost, CalculationFailed)))
         else:
             with self._lock:
                 del self._attempts[job.campaign, job.round]
@@ -327,8 +268,7 @@ class Worker:
     def _published(self, lane: _Lane, job: Job, attempts: _Attempts) -> str:
         """Do a job and keep what came of it: what to tell; empty where another process has done it."""
         self._claim(job, attempts)
-        desk = self._desk(job)
-        work: AnyWork = desk.work(job)
+        work = self._jobs.work(job)
         long = self._patient if isinstance(work, Preparing) else self._large
         if work.large and lane is not long:
             raise _TooLongHere(long)
@@ -345,30 +285,26 @@ class Worker:
             if lane is self._quick:
                 raise _TooLongHere(self._patient)
             self._fault("estimate-unfinished", Trace("Unfinished", outcome.unfinished))
-        while self._campaigns.clock.in_doubt and not self._stopping.wait(_DOUBT_S):
+        while self._clock.in_doubt and not self._stopping.wait(_DOUBT_S):
             self._keep(job, attempts)  # no round opens while nobody knows the time
-        if not desk.publish(work, outcome):
-            return ""
-        return outcome.told if isinstance(outcome, Prepared) else "estimate-made"
+        return outcome.told if self._jobs.publish(work, outcome) else ""
 
     def _try_later(self, job: Job, attempts: _Attempts, counts: bool) -> None:
         """Once more at the next look, then after 1, 2, 4 … seconds, and not for ever."""
         wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
         attempts.failures += 1
-        desk = self._desk(job)
         if counts and not self._stopping.is_set():
             with suppress(StoreFailed):
-                if desk.failed(job) >= MOST_FAILURES:
-                    desk.give_up(job)
+                if self._store.failed(job) >= MOST_FAILURES:
+                    self._jobs.give_up(job)
                     what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
                     self._fault(f"{what}-given-up", Trace("GivenUp", ()))
         self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
 
     def _claim(self, job: Job, attempts: _Attempts) -> None:
         """Take a job, or have it as long again."""
-        attempts.claimed_until_s = self._desk(job).claim(
-            job, for_s=CLAIM_S, held_until_s=attempts.claimed_until_s
-        )
+        held_s = attempts.claimed_until_s
+        attempts.claimed_until_s = self._jobs.claim(job, for_s=CLAIM_S, held_until_s=held_s)
         if not attempts.claimed_until_s:
             raise WorkedElsewhere(f"round {job.round} must be left to the process that has it")
 

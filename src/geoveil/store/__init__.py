@@ -7,6 +7,7 @@ from geoveil.store.records import (
     CampaignRecord,
     ClosingRecord,
     EstimateRecord,
+    Job,
     NewerSchema,
     Overloaded,
     PreparationRecord,
@@ -18,7 +19,7 @@ from geoveil.store.records import (
 )
 
 __all__ = [
-    "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter",
+    "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter", "Job",
     "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "Snapshot", "State", "Store",
     "StoreFailed", "Upload",
     "copy_store", "open_store", "restore_backup", "write_backup",

@@ -1,37 +1,24 @@
-"""The store: what every database does, and the statements that SQLite and PostgreSQL share."""
+"""The store: what every database does, and what SQLite and PostgreSQL do alike."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeVar
 
 from geoveil.arrays import IntArray
 from geoveil.errors import InvalidInput
 from geoveil.store import records
 from geoveil.store import statements as sql
-from geoveil.store.preparations import PreparationStore, prepare
 
+R = TypeVar("R")
 _AT_A_TIME = 10_000
 """Ids looked at in one transaction that forgets: reports are counted between two of these."""
 
 
-class RoundKeys(NamedTuple):
-    """What counting needs to know of a round; none of it ever changes."""
-
-    campaign_key: int
-    round_key: int
-    cells: int
-
-
-Pending = dict[int, dict[bytes, tuple[int, int, int]]]
-"""Campaign key → id → round key and cell it counts for, and the position of its upload; of several
-uploads with one id, the first."""
-
-
-class Store(PreparationStore):
+class Store(ABC):
     """Campaigns, rounds, counts. Thread-safe; calls block until their commit.
 
     Reads see every commit that was acknowledged before they began. A database supplies transactions,
@@ -46,7 +33,7 @@ class Store(PreparationStore):
     """From here to the end of the transaction no other counts reports."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[str, int], RoundKeys] = {}
+        self._keys: dict[tuple[str, int], sql.RoundKeys] = {}
 
     # -- what a database supplies ----------------------------------------------------------------
 
@@ -96,41 +83,27 @@ class Store(PreparationStore):
         if first is not None and (first.campaign != campaign.id or first.number != 1):
             raise InvalidInput("first must be round 1 of the campaign it is kept with")
         with self.writing() as run:
-            keys = run(
-                "INSERT INTO campaign (id, name, settings, created_at_s)"
-                " VALUES (:id, :name, :settings, :created_at_s)"
-                " ON CONFLICT (id) DO NOTHING RETURNING key",
-                **asdict(campaign),
-            )
+            keys = run(sql.KEEP_CAMPAIGN, **asdict(campaign))
             if keys and first is not None:
                 sql.open_round(run, keys[0][0], first)
             elif keys:
-                prepare(run, keys[0][0], records.PreparationRecord(campaign.id, 1))
+                run(sql.PREPARE, campaign_key=keys[0][0], number=1, space=b"")
         return bool(keys)
 
     def campaigns(self) -> list[records.CampaignRecord]:
         """All campaigns, oldest first."""
-        rows = self._read(f"{sql.CAMPAIGN} ORDER BY key")
-        return [records.CampaignRecord(*row) for row in rows]
+        return self._every(records.CampaignRecord, f"{sql.CAMPAIGN} ORDER BY key")
 
     def campaign(self, campaign: str) -> records.CampaignRecord | None:
         """One campaign."""
-        rows = self._read(f"{sql.CAMPAIGN} WHERE id = :campaign", campaign=campaign)
-        return records.CampaignRecord(*rows[0]) if rows else None
+        statement = f"{sql.CAMPAIGN} WHERE id = :campaign"
+        return self._one(records.CampaignRecord, statement, campaign=campaign)
 
     def change_campaign(
         self, campaign: str, *, name: str | None = None, state: records.State | None = None
     ) -> bool:
         """Another name or state for a campaign; ``False`` where there is none."""
-        with self.writing() as run:
-            changed = run(
-                "UPDATE campaign SET name = coalesce(:name, name), state = coalesce(:state, state)"
-                " WHERE id = :campaign RETURNING key",
-                campaign=campaign,
-                name=name,
-                state=state,
-            )
-        return bool(changed)
+        return bool(self._write(sql.CHANGE_CAMPAIGN, campaign=campaign, name=name, state=state))
 
     def publish_map(self, campaign: str, at_s: int | None) -> bool:
         """Everybody may see the map from now on, or (``None``) no longer; ``False`` where there is none.
@@ -138,10 +111,8 @@ class Store(PreparationStore):
         A map that is published stays so since when it was.
         """
         when = "NULL" if at_s is None else "coalesce(published_at_s, :at_s)"
-        statement = (
-            f"UPDATE campaign SET published_at_s = {when} WHERE id = :campaign RETURNING key"
-        )
-        return bool(self._write(statement, campaign=campaign, at_s=at_s))
+        change = f"UPDATE campaign SET published_at_s = {when} WHERE id = :campaign RETURNING key"
+        return bool(self._write(change, campaign=campaign, at_s=at_s))
 
     def keep_backdrop(self, campaign: str, backdrop: bytes | None) -> bool:
         """What the pages draw behind the cells, as GeoJSON, or nothing; ``False`` without campaign."""
@@ -150,8 +121,9 @@ class Store(PreparationStore):
 
     def backdrop(self, campaign: str) -> bytes | None:
         """What the pages draw behind the cells; ``None`` where there is nothing."""
-        rows = self._read("SELECT backdrop FROM campaign WHERE id = :campaign", campaign=campaign)
-        return rows[0][0] if rows else None
+        statement = "SELECT backdrop FROM campaign WHERE id = :campaign"
+        kept: bytes | None = self._value(statement, campaign=campaign)
+        return kept
 
     def delete_campaign(self, campaign: str) -> bool:
         """Remove a campaign and all it holds; ``False`` where there is none.
@@ -178,27 +150,22 @@ class Store(PreparationStore):
 
     def rounds(self, campaign: str) -> list[records.RoundRecord]:
         """All rounds of a campaign, oldest first, with their totals now."""
-        rows = self._read(
-            f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number", campaign=campaign
-        )
-        return [records.RoundRecord(*row) for row in rows]
+        statement = f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number"
+        return self._every(records.RoundRecord, statement, campaign=campaign)
 
     def last_round(self, campaign: str) -> records.RoundRecord | None:
         """The newest round of a campaign."""
         statement = f"{sql.ROUND} WHERE c.id = :campaign ORDER BY r.number DESC LIMIT 1"
-        rows = self._read(statement, campaign=campaign)
-        return records.RoundRecord(*rows[0]) if rows else None
+        return self._one(records.RoundRecord, statement, campaign=campaign)
 
     def rounds_concluded(self, campaign: str) -> int:
         """How many rounds of a campaign have an estimate, or wait for it."""
-        rows = self._read(sql.CONCLUDED, campaign=campaign)
-        return int(rows[0][0])
+        return int(self._value(sql.CONCLUDED, campaign=campaign))
 
     def round_of(self, mechanism: str) -> records.RoundRecord | None:
         """The round that published this document, alone or among those of several promises."""
         statement = f"{sql.ROUND} WHERE r.mechanism = :mechanism OR r.key = ({sql.LEVEL_ROUND})"
-        rows = self._read(statement, mechanism=mechanism)
-        return records.RoundRecord(*rows[0]) if rows else None
+        return self._one(records.RoundRecord, statement, mechanism=mechanism)
 
     def counts(self, campaign: str) -> dict[int, IntArray]:
         """Round number → counts by cell, all from one moment."""
@@ -214,22 +181,23 @@ class Store(PreparationStore):
         than ``minimum`` (and at least 1) reports.
         """
         with self.writing() as run:
-            keys = self._end_round(run, campaign, number, least=max(minimum, 1), at_s=at_s)
-            if keys is None:
+            locked = run(self.LOCKED, campaign=campaign)
+            last = locked and run(sql.LAST_ROUND, campaign_key=locked[0][0])
+            if not last:
                 return False
-            campaign_key, key = keys
-            run(
-                "INSERT INTO closing (round_key, closed_at_s) VALUES (:key, :at_s)",
-                key=key,
-                at_s=at_s,
-            )
+            key, newest, closed_at_s, total = last[0]
+            if newest != number or closed_at_s is not None or total < max(minimum, 1):
+                return False
+            ended = {"key": key, "at_s": at_s}
+            run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", **ended)
+            run("INSERT INTO closing (round_key, closed_at_s) VALUES (:key, :at_s)", **ended)
             run(self.ALONE)
-            sql.take_counts(run, campaign_key, key)
+            sql.take_counts(run, locked[0][0], key)
         return True
 
     def closings(self) -> list[records.ClosingRecord]:
         """Closed rounds that wait for their estimate, oldest first."""
-        return [records.ClosingRecord(*row) for row in self._read(sql.CLOSINGS)]
+        return self._every(records.ClosingRecord, sql.CLOSINGS)
 
     def closing_counts(self, campaign: str, number: int) -> dict[int, IntArray]:
         """Round number → counts by cell, as they were when round ``number`` closed."""
@@ -243,28 +211,6 @@ class Store(PreparationStore):
         """
         with self.reading() as run:
             return sql.pairs_at(run, campaign, number)
-
-    def claim(
-        self, campaign: str, number: int, *, now_s: int, for_s: int, held_until_s: int = 0
-    ) -> bool:
-        """Take the work on a closing for a while, so that several processes do not all do it.
-
-        One that ends an hour later than this would was made by a clock that was wrong, and is none.
-        Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a closing
-        end at the same time, since each begins after the one before, so that names the one.
-        """
-        times = {"now_s": now_s, "until_s": now_s + for_s, "held_until_s": held_until_s}
-        with self.writing() as run:
-            return bool(run(sql.CLAIM, campaign=campaign, number=number, **times))
-
-    def release(self, campaign: str, number: int) -> None:
-        """Give the work on a closing back, for whoever comes next; only whoever claimed it may."""
-        with self.writing() as run:
-            run(
-                f"UPDATE closing SET claimed_until_s = 0 WHERE round_key = {sql.ROUND_KEY}",
-                campaign=campaign,
-                number=number,
-            )
 
     def publish(
         self, estimate: records.EstimateRecord, following: records.RoundRecord | None
@@ -285,27 +231,10 @@ class Store(PreparationStore):
             )
             if not closed:
                 raise InvalidInput(f"round ({estimate.round}) must be closed before its estimate")
-            new = run(
-                "INSERT INTO estimate (round_key, made_at_s, reports, body, slots)"
-                " VALUES (:key, :made_at_s, :reports, :body, :slots)"
-                " ON CONFLICT (round_key) DO NOTHING RETURNING round_key",
-                key=closed[0][0],
-                **asdict(estimate),
-            )
+            new = run(sql.KEEP_ESTIMATE, key=closed[0][0], **asdict(estimate))
             if new and following is not None:
-                _open_after(run, locked[0], estimate.round, following)
+                sql.open_after(run, locked[0], estimate.round, following)
         return bool(new)
-
-    def failed(self, campaign: str, number: int) -> int:
-        """One more attempt at the estimate of a closing has failed; how many have."""
-        with self.writing() as run:
-            rows = run(
-                "UPDATE closing SET failures = failures + 1"
-                f" WHERE round_key = {sql.ROUND_KEY} RETURNING failures",
-                campaign=campaign,
-                number=number,
-            )
-        return int(rows[0][0]) if rows else 0
 
     def give_up(
         self, campaign: str, number: int, following: records.RoundRecord, *, at_s: int
@@ -316,16 +245,9 @@ class Store(PreparationStore):
         """
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=campaign)
-            rows = run(
-                f"UPDATE closing SET given_up_at_s = :at_s WHERE round_key = {sql.ROUND_KEY}"
-                " AND given_up_at_s IS NULL AND NOT EXISTS"
-                " (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key) RETURNING round_key",
-                campaign=campaign,
-                number=number,
-                at_s=at_s,
-            )
+            rows = run(sql.GIVE_UP, campaign=campaign, number=number, at_s=at_s)
             if rows:
-                _open_after(run, locked[0], number, following)
+                sql.open_after(run, locked[0], number, following)
         return bool(rows)
 
     def replace_document(self, following: records.RoundRecord, *, after: int, at_s: int) -> bool:
@@ -335,15 +257,10 @@ class Store(PreparationStore):
             raise InvalidInput(f"following ({following.number}) must come after round {after}")
         with self.writing() as run:
             locked = run(self.LOCKED, campaign=following.campaign)
-            opened = bool(locked) and _open_after(run, locked[0], after, following)
+            opened = bool(locked) and sql.open_after(run, locked[0], after, following)
             if opened:
-                run(
-                    "UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL"
-                    " AND campaign_key = :campaign_key AND number = :after",
-                    campaign_key=locked[0][0],
-                    after=after,
-                    at_s=at_s,
-                )
+                only = f"{sql.CLOSE_OPEN} AND number = :after"
+                run(only, campaign_key=locked[0][0], after=after, at_s=at_s)
         return opened
 
     def estimate(self, campaign: str, number: int | None = None) -> records.EstimateRecord | None:
@@ -353,26 +270,16 @@ class Store(PreparationStore):
         """
         which = "" if number is None else "AND r.number = :number"
         statement = f"{sql.ESTIMATE} {which} ORDER BY r.number DESC LIMIT 1"
-        rows = self._read(statement, campaign=campaign, number=number)
-        return records.EstimateRecord(*rows[0]) if rows else None
+        return self._one(records.EstimateRecord, statement, campaign=campaign, number=number)
 
     def slot_maps(self, campaign: str, number: int) -> bytes:
         """The maps of slots beside the estimate of a round; empty where there are none."""
-        rows = self._read(
-            f"SELECT slots FROM estimate WHERE round_key = {sql.ROUND_KEY}",
-            campaign=campaign,
-            number=number,
-        )
-        return bytes(rows[0][0]) if rows else b""
+        statement = f"SELECT slots FROM estimate WHERE round_key = {sql.ROUND_KEY}"
+        return bytes(self._value(statement, campaign=campaign, number=number) or b"")
 
     def estimated_rounds(self, campaign: str) -> set[int]:
         """The numbers of the rounds that have an estimate."""
-        rows = self._read(
-            "SELECT r.number FROM estimate e JOIN round r ON r.key = e.round_key"
-            " JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign",
-            campaign=campaign,
-        )
-        return {number for (number,) in rows}
+        return {number for (number,) in self._read(sql.ESTIMATED, campaign=campaign)}
 
     def forget_ids(self, *, now_s: int) -> int:
         """Drop the ids of rounds whose ``accept_until_s`` lies before ``now_s``; how many.
@@ -381,11 +288,7 @@ class Store(PreparationStore):
         one would count again: a ``now_s`` some minutes back spares those still on their way.
         """
         dropped = 0
-        for campaign_key, round_key in self._read(
-            "SELECT campaign_key, key FROM round"
-            " WHERE ids_dropped < 2 AND accept_until_s < :now_s ORDER BY key",
-            now_s=now_s,
-        ):
+        for campaign_key, round_key in self._read(sql.OVER, now_s=now_s):
             after: bytes | None = b""
             while after is not None:
                 with self.writing() as run:
@@ -393,18 +296,92 @@ class Store(PreparationStore):
                 dropped += some
         return dropped
 
+    # -- work on closings and preparations --------------------------------------------------------
+
+    def claim(self, job: records.Job, *, now_s: int, for_s: int, held_until_s: int = 0) -> bool:
+        """Take the work on a job for a while, so that several processes do not all do it.
+
+        One that ends an hour later than this would was made by a clock that was wrong, and is none.
+        Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a job end at
+        the same time, since each begins after the one before, so that names the one. ``False`` where
+        another has it, it is done or given up, or the campaign waits for another preparation by now.
+        """
+        times = {"now_s": now_s, "until_s": now_s + for_s, "held_until_s": held_until_s}
+        return bool(self._write(sql.CLAIM[type(job)], **sql.names_of(job), **times))
+
+    def release(self, job: records.Job) -> None:
+        """Give the work on a job back, for whoever comes next; only whoever claimed it may."""
+        self._write(sql.RELEASE[type(job)], **sql.names_of(job))
+
+    def failed(self, job: records.Job) -> int:
+        """One more attempt at a job has failed; how many have."""
+        rows = self._write(sql.FAIL[type(job)], **sql.names_of(job))
+        return int(rows[0][0]) if rows else 0
+
+    # -- rounds that open when their mechanisms are made ------------------------------------------
+
+    def preparation(self, campaign: str) -> records.PreparationRecord | None:
+        """What a campaign waits for, or why it cannot be; ``None`` where all is prepared."""
+        statement = f"{sql.PREPARATION} WHERE c.id = :campaign"
+        return self._one(records.PreparationRecord, statement, campaign=campaign)
+
+    def preparations(self) -> list[records.PreparationRecord]:
+        """What is to be prepared, oldest campaign first."""
+        running = "WHERE p.problem = '' AND c.state <> 'ended' ORDER BY c.key"
+        return self._every(records.PreparationRecord, f"{sql.PREPARATION} {running}")
+
+    def prepare(self, wanted: records.PreparationRecord) -> bool:
+        """Let a campaign wait for this round, in the place of any other it waits for.
+
+        ``False``, and nothing changed, where there is no such campaign, it has ended, or the round would
+        not be its next.
+        """
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=wanted.campaign)
+            if not locked or locked[0][1] == "ended":
+                return False
+            key = {"campaign_key": locked[0][0]}
+            last = run(sql.LAST_ROUND, **key)
+            if last and last[0][1] >= wanted.round:
+                return False
+            run(sql.PREPARE, number=wanted.round, space=wanted.space, **key)
+        return True
+
+    def refuse_preparation(self, wanted: records.PreparationRecord, problem: str) -> bool:
+        """Keep why a round cannot open, and end its campaign; ``False`` where it waits for another."""
+        if not problem:
+            raise InvalidInput("problem must be a sentence")
+        with self.writing() as run:
+            run(self.LOCKED, campaign=wanted.campaign)
+            refused = run(sql.REFUSE, problem=problem, **sql.names_of(wanted))
+            if refused:
+                run("UPDATE campaign SET state = 'ended' WHERE id = :id", id=wanted.campaign)
+        return bool(refused)
+
+    def finish_preparation(
+        self, wanted: records.PreparationRecord, opened: records.RoundRecord, *, at_s: int
+    ) -> bool:
+        """Open the round that a campaign waited for, in one transaction; the one before is closed.
+
+        ``False``, and nothing changed, where the campaign has ended or waits for something else by now.
+        """
+        if (opened.campaign, opened.number) != (wanted.campaign, wanted.round):
+            raise InvalidInput("opened must be the round that was prepared")
+        with self.writing() as run:
+            locked = run(self.LOCKED, campaign=wanted.campaign)
+            if not locked or locked[0][1] == "ended":
+                return False
+            done = run(sql.PREPARED, **sql.names_of(wanted))
+            if done:
+                run(sql.CLOSE_OPEN, campaign_key=locked[0][0], at_s=at_s)
+                sql.open_round(run, locked[0][0], opened)
+        return bool(done)
+
     # -- operators -------------------------------------------------------------------------------
 
     def add_token(self, digest: bytes, *, label: str, at_s: int) -> None:
         """Keep the SHA-256 of an operator's token."""
-        with self.writing() as run:
-            run(
-                "INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)"
-                " ON CONFLICT (digest) DO NOTHING",
-                digest=digest,
-                label=label,
-                at_s=at_s,
-            )
+        self._write(sql.KEEP_TOKEN, digest=digest, label=label, at_s=at_s)
 
     def token_known(self, digest: bytes) -> bool:
         """Whether a token with this SHA-256 may operate."""
@@ -422,8 +399,8 @@ class Store(PreparationStore):
 
     def time_kept(self) -> int | None:
         """The time when a service last looked; ``None`` where none ever has."""
-        rows = self._read("SELECT seen_at_s FROM upkeep")
-        return int(rows[0][0]) if rows else None
+        seen_s: int | None = self._value("SELECT seen_at_s FROM upkeep")
+        return seen_s
 
     def mark_copy(self, at_s: int | None) -> None:
         """Say that this is a copy of a store as of some time, or (``None``) no longer one."""
@@ -434,8 +411,8 @@ class Store(PreparationStore):
 
     def copied_at_s(self) -> int | None:
         """Of which time this is a backup that was put back; ``None`` where it is none."""
-        rows = self._read("SELECT copied_at_s FROM upkeep")
-        return rows[0][0] if rows else None
+        copied_s: int | None = self._value("SELECT copied_at_s FROM upkeep")
+        return copied_s
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -443,74 +420,28 @@ class Store(PreparationStore):
         with self.reading() as run:
             return run(statement, **values)
 
+    def _every(self, kind: Callable[..., R], statement: str, **values: object) -> list[R]:
+        return [kind(*row) for row in self._read(statement, **values)]
+
+    def _one(self, kind: Callable[..., R], statement: str, **values: object) -> R | None:
+        return next(iter(self._every(kind, statement, **values)), None)
+
+    def _value(self, statement: str, **values: object) -> Any:
+        """The only value of the first row; ``None`` without one."""
+        rows = self._read(statement, **values)
+        return rows[0][0] if rows else None
+
     def _write(self, statement: str, **values: object) -> list[records.Row]:
         with self.writing() as run:
             return run(statement, **values)
 
-    def _end_round(
-        self, run: sql.Run, campaign: str, number: int, *, least: int, at_s: int
-    ) -> tuple[int, int] | None:
-        """Mark the open round as closed; the keys of campaign and round, or ``None`` where it cannot be."""
-        locked = run(self.LOCKED, campaign=campaign)
-        if not locked:
-            return None
-        rows = run(sql.LAST_ROUND, campaign_key=locked[0][0])
-        if not rows:
-            return None
-        key, last, closed_at_s, total = rows[0]
-        if last != number or closed_at_s is not None or total < least:
-            return None
-        run("UPDATE round SET closed_at_s = :at_s WHERE key = :key", key=key, at_s=at_s)
-        return locked[0][0], key
-
-    def _sorted(self, uploads: Sequence[records.Upload]) -> tuple[Pending, list[int]]:
-        """Uploads by campaign and id, and the keys of all rounds they name; each cell checked."""
-        pending: Pending = {}
-        named: dict[tuple[str, int], RoundKeys] = {}
-        for position, (campaign, number, id, cell) in enumerate(uploads):
-            keys = named.get((campaign, number))
-            if keys is None:
-                keys = named[campaign, number] = self._round_keys(campaign, number)
-            campaign_key, round_key, cells = keys
-            if not 0 <= cell < cells:
-                raise InvalidInput(
-                    f"cell of the report at position {position} must be below {cells}"
-                )
-            if len(id) != records.ID_BYTES:
-                raise InvalidInput(f"id of the report at position {position} must have 16 bytes")
-            ids = pending.get(campaign_key)
-            if ids is None:
-                ids = pending[campaign_key] = {}
-            ids.setdefault(id, (round_key, cell, position))
-        return pending, [keys.round_key for keys in named.values()]
-
-    def _round_keys(self, campaign: str, number: int) -> RoundKeys:
+    def _round_keys(self, campaign: str, number: int) -> sql.RoundKeys:
         """The keys of a round, remembered since they never change."""
         keys = self._keys.get((campaign, number))
         if keys is None:
-            rows = self._read(
-                f"SELECT campaign_key, key, cells FROM round WHERE key = {sql.ROUND_KEY}",
-                campaign=campaign,
-                number=number,
-            )
-            if not rows:
+            statement = f"SELECT campaign_key, key, cells FROM round WHERE key = {sql.ROUND_KEY}"
+            keys = self._one(sql.RoundKeys, statement, campaign=campaign, number=number)
+            if keys is None:
                 raise InvalidInput(f"round ({number}) must be one of the campaign's")
-            keys = self._keys[campaign, number] = RoundKeys(*rows[0])
+            self._keys[campaign, number] = keys
         return keys
-
-
-def over() -> InvalidInput:
-    """What to say of a report whose round is over for good."""
-    return InvalidInput("round must still know its ids; reports for it came to an end")
-
-
-def _open_after(
-    run: sql.Run, campaign: records.Row, after: int, following: records.RoundRecord
-) -> bool:
-    """Open a round where ``after`` is the last one and the campaign goes on."""
-    key, state = campaign
-    last = run(sql.LAST_ROUND, campaign_key=key)
-    if state == "ended" or not last or last[0][1] != after:
-        return False
-    sql.open_round(run, key, following)
-    return True

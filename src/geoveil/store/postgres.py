@@ -17,9 +17,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from geoveil.errors import InvalidInput
-from geoveil.store.contract import Store, over
+from geoveil.store.contract import Store
 from geoveil.store.records import TABLES, Row, Snapshot, StoreFailed, Upload, migrations, missing
-from geoveil.store.statements import Run
+from geoveil.store.statements import Run, over, pending_of
 
 V = TypeVar("V")
 
@@ -161,29 +161,22 @@ class PostgresStore(Store):
     # -- counting --------------------------------------------------------------------------------
 
     def add(self, uploads: Sequence[Upload]) -> list[bool]:
-        """Count reports in one statement; ``True`` where the id was new in its campaign."""
-        pending, named = self._sorted(uploads)
+        pending, named = pending_of(uploads, self._round_keys)
         counted = [False] * len(uploads)
         given = [(key, id, *what) for key, ids in pending.items() for id, what in ids.items()]
         if given:
             campaign_keys, ids, round_keys, cells, positions = map(list, zip(*given, strict=True))
-            known = self._counted(
-                campaign_keys=campaign_keys,
-                ids=ids,
-                round_keys=round_keys,
-                cells=cells,
-                named=named,
-            )
+            values = {
+                "campaign_keys": campaign_keys, "ids": ids, "round_keys": round_keys, "cells": cells,
+                "named": named,
+            }  # fmt: skip
+            with self._counting_on() as connection:  # a transaction of its own
+                known = set(connection.execute(_ADD, {**values, "shard": self._shard}))
             if (None, None) in known:
                 raise over()
             for key, id, position in zip(campaign_keys, ids, positions, strict=True):
                 counted[position] = (key, id) not in known
         return counted
-
-    def _counted(self, **values: object) -> set[Row]:
-        """Run the statement that counts, which is a transaction of its own."""
-        with self._counting_on() as connection:
-            return set(connection.execute(_ADD, values | {"shard": self._shard}))
 
     @contextmanager
     def _counting_on(self) -> Iterator[Patient]:
@@ -214,11 +207,9 @@ class PostgresStore(Store):
     # -- transactions ----------------------------------------------------------------------------
 
     def reading(self) -> AbstractContextManager[Run]:
-        """A transaction that only reads, all of it from one moment."""
         return self._transaction(IsolationLevel.REPEATABLE_READ)
 
     def writing(self) -> AbstractContextManager[Run]:
-        """A transaction that changes something other than counts."""
         return self._transaction(None)
 
     @contextmanager
@@ -244,7 +235,7 @@ class PostgresStore(Store):
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Everything as of one moment; counting goes on meanwhile. Rows are fetched as they are read."""
+        """Rows are fetched as they are read."""
 
         def rows(table: str) -> Iterator[Row]:
             plain = f"SELECT {', '.join(TABLES[table])} FROM {table} ORDER BY 1, 2"
@@ -261,7 +252,6 @@ class PostgresStore(Store):
                 yield rows
 
     def fill(self, snapshot: Snapshot) -> None:
-        """Take over everything of another store, in one transaction."""
         long = _connected(self._url, statement_s=_LONG_S)
         with _translated(), long as connection, connection.transaction():
             connection.execute("LOCK TABLE campaign, token IN EXCLUSIVE MODE")
@@ -278,7 +268,6 @@ class PostgresStore(Store):
                 )
 
     def close(self) -> None:
-        """Finish what is under way and close all connections."""
         with self._counting:
             self._closed = True
             self._let_go()

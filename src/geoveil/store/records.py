@@ -153,6 +153,10 @@ class PreparationRecord:
     """Why it cannot be, in one sentence; empty while it may."""
 
 
+Job = ClosingRecord | PreparationRecord
+"""What a process takes to work on: a round that closed, or one that is to open."""
+
+
 # --- The tables of a store as they travel from one database to another: names and columns, in order
 
 

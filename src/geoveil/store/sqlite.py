@@ -18,9 +18,9 @@ import apsw
 
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.store import records
-from geoveil.store.contract import Pending, Store, over
+from geoveil.store.contract import Store
 from geoveil.store.records import migrations
-from geoveil.store.statements import Run
+from geoveil.store.statements import Pending, Run, over, pending_of
 
 OLDEST = (3, 51, 3)
 """Older libraries can corrupt a file in WAL mode when two connections write (the WAL-reset bug)."""
@@ -91,7 +91,7 @@ class SqliteStore(Store):
         counted = [False] * len(uploads)
         if uploads:
             with self.writing() as run:  # keys are looked up here, where no campaign can be deleted
-                pending, round_keys = self._sorted(uploads)
+                pending, round_keys = pending_of(uploads, self._round_keys)
                 # a round whose ids are gone cannot tell a repeated report from a new one
                 ((known,),) = run(
                     "SELECT count(*) FROM json_each(:keys) j CROSS JOIN round r ON r.key = j.value"
@@ -166,7 +166,6 @@ class SqliteStore(Store):
 
     @contextmanager
     def snapshot(self) -> Iterator[records.Snapshot]:
-        """Everything as of one moment; counting goes on meanwhile."""
         connection = self._connect_reader()
 
         def rows(table: str) -> Iterator[records.Row]:
@@ -182,7 +181,6 @@ class SqliteStore(Store):
             connection.close(force=True)
 
     def fill(self, snapshot: records.Snapshot) -> None:
-        """Take over everything of another store, in one transaction."""
         with self.writing() as run:
             if run("SELECT 1 FROM campaign UNION ALL SELECT 1 FROM token LIMIT 1"):
                 raise InvalidInput("the store must be empty to take over another one")

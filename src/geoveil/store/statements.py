@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -63,13 +63,83 @@ CLOSINGS = """
     AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = k.round_key)
     ORDER BY k.closed_at_s, k.round_key
 """
-CLAIM = f"""
-    UPDATE closing SET claimed_until_s = :until_s
-    WHERE (claimed_until_s <= :now_s OR claimed_until_s > :until_s + {OUTDATED_S}
-           OR claimed_until_s = :held_until_s) AND round_key = {ROUND_KEY} AND given_up_at_s IS NULL
+KEEP_CAMPAIGN = """
+    INSERT INTO campaign (id, name, settings, created_at_s)
+    VALUES (:id, :name, :settings, :created_at_s) ON CONFLICT (id) DO NOTHING RETURNING key
+"""
+CHANGE_CAMPAIGN = """
+    UPDATE campaign SET name = coalesce(:name, name), state = coalesce(:state, state)
+    WHERE id = :campaign RETURNING key
+"""
+CLOSE_OPEN = """
+    UPDATE round SET closed_at_s = :at_s WHERE closed_at_s IS NULL AND campaign_key = :campaign_key
+"""
+_UNFINISHED = """
+    given_up_at_s IS NULL
     AND NOT EXISTS (SELECT 1 FROM estimate e WHERE e.round_key = closing.round_key)
+"""
+GIVE_UP = f"""
+    UPDATE closing SET given_up_at_s = :at_s WHERE round_key = {ROUND_KEY} AND {_UNFINISHED}
     RETURNING round_key
 """
+KEEP_ESTIMATE = """
+    INSERT INTO estimate (round_key, made_at_s, reports, body, slots)
+    VALUES (:key, :made_at_s, :reports, :body, :slots)
+    ON CONFLICT (round_key) DO NOTHING RETURNING round_key
+"""
+ESTIMATED = """
+    SELECT r.number FROM estimate e JOIN round r ON r.key = e.round_key
+    JOIN campaign c ON c.key = r.campaign_key WHERE c.id = :campaign
+"""
+OVER = """
+    SELECT campaign_key, key FROM round
+    WHERE ids_dropped < 2 AND accept_until_s < :now_s ORDER BY key
+"""
+KEEP_TOKEN = """
+    INSERT INTO token (digest, label, created_at_s) VALUES (:digest, :label, :at_s)
+    ON CONFLICT (digest) DO NOTHING
+"""
+PREPARATION = """
+    SELECT c.id, p.number, p.space, p.failures, p.problem
+    FROM preparation p JOIN campaign c ON c.key = p.campaign_key
+"""
+PREPARE = """
+    INSERT INTO preparation (campaign_key, number, space) VALUES (:campaign_key, :number, :space)
+    ON CONFLICT (campaign_key) DO UPDATE SET number = excluded.number, space = excluded.space,
+        claimed_until_s = 0, failures = 0, problem = ''
+"""
+_WAITED_FOR = """
+    campaign_key = (SELECT key FROM campaign WHERE id = :campaign)
+    AND number = :number AND space = :space AND problem = ''
+"""
+REFUSE = f"UPDATE preparation SET problem = :problem WHERE {_WAITED_FOR} RETURNING number"
+PREPARED = f"DELETE FROM preparation WHERE {_WAITED_FOR} RETURNING campaign_key"
+
+# of a job: its table and its row, and whether there is still something to do
+_JOBS: Mapping[type, tuple[str, str, str]] = {
+    records.ClosingRecord: ("closing", f"round_key = {ROUND_KEY}", _UNFINISHED),
+    records.PreparationRecord: (
+        "preparation",
+        _WAITED_FOR,
+        "EXISTS (SELECT 1 FROM campaign c WHERE c.key = campaign_key AND c.state <> 'ended')",
+    ),
+}
+CLAIM = {
+    kind: f"""
+    UPDATE {table} SET claimed_until_s = :until_s
+    WHERE (claimed_until_s <= :now_s OR claimed_until_s > :until_s + {OUTDATED_S}
+           OR claimed_until_s = :held_until_s) AND {row} AND {to_do} RETURNING failures
+    """
+    for kind, (table, row, to_do) in _JOBS.items()
+}
+RELEASE = {
+    kind: f"UPDATE {table} SET claimed_until_s = 0 WHERE {row}"
+    for kind, (table, row, _) in _JOBS.items()
+}
+FAIL = {
+    kind: f"UPDATE {table} SET failures = failures + 1 WHERE {row} RETURNING failures"
+    for kind, (table, row, _) in _JOBS.items()
+}
 ESTIMATE = """
     SELECT c.id, r.number, e.made_at_s, e.reports, e.body
     FROM estimate e JOIN round r ON r.key = e.round_key JOIN campaign c ON c.key = r.campaign_key
@@ -108,6 +178,52 @@ class Run(Protocol):
     def __call__(self, statement: str, **values: object) -> list[records.Row]: ...
 
 
+class RoundKeys(NamedTuple):
+    """What counting needs to know of a round; none of it ever changes."""
+
+    campaign_key: int
+    round_key: int
+    cells: int
+
+
+Pending = dict[int, dict[bytes, tuple[int, int, int]]]
+"""Campaign key → id → round key and cell it counts for, and the position of its upload; of several
+uploads with one id, the first."""
+
+
+def pending_of(
+    uploads: Sequence[records.Upload], round_keys: Callable[[str, int], RoundKeys]
+) -> tuple[Pending, list[int]]:
+    """Uploads by campaign and id, and the keys of all rounds they name; each cell checked."""
+    pending: Pending = {}
+    named: dict[tuple[str, int], RoundKeys] = {}
+    for position, (campaign, number, id, cell) in enumerate(uploads):
+        keys = named.get((campaign, number))
+        if keys is None:
+            keys = named[campaign, number] = round_keys(campaign, number)
+        campaign_key, round_key, cells = keys
+        if not 0 <= cell < cells:
+            raise InvalidInput(f"cell of the report at position {position} must be below {cells}")
+        if len(id) != records.ID_BYTES:
+            raise InvalidInput(f"id of the report at position {position} must have 16 bytes")
+        ids = pending.get(campaign_key)
+        if ids is None:
+            ids = pending[campaign_key] = {}
+        ids.setdefault(id, (round_key, cell, position))
+    return pending, [keys.round_key for keys in named.values()]
+
+
+def over() -> InvalidInput:
+    """What to say of a report whose round is over for good."""
+    return InvalidInput("round must still know its ids; reports for it came to an end")
+
+
+def names_of(job: records.Job) -> dict[str, object]:
+    """What tells one job from another."""
+    names: dict[str, object] = {"campaign": job.campaign, "number": job.round}
+    return names | ({"space": job.space} if isinstance(job, records.PreparationRecord) else {})
+
+
 def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None:
     """Keep a round that opens now; whatever the record says of its end or its total is not kept."""
     new = run(
@@ -136,6 +252,16 @@ def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None
             mechanism=mechanism,
             key=new[0][0],
         )
+
+
+def open_after(run: Run, campaign: records.Row, after: int, following: records.RoundRecord) -> bool:
+    """Open a round where ``after`` is the last one and the campaign goes on."""
+    key, state = campaign
+    last = run(LAST_ROUND, campaign_key=key)
+    if state == "ended" or not last or last[0][1] != after:
+        return False
+    open_round(run, key, following)
+    return True
 
 
 def forget_some(
