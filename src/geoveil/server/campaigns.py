@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import new_id
 from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
@@ -19,15 +18,7 @@ from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
-from geoveil.store import (
-    CampaignRecord,
-    ClosingRecord,
-    EstimateRecord,
-    PreparationRecord,
-    RoundRecord,
-    State,
-    Store,
-)  # fmt: skip
+from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, State, Store
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -108,8 +99,7 @@ class Campaigns:
         space = space_of(settings, drawn)
         self._check_unreported(campaign)
         if not round_documents.at_once(space):
-            cells = canonical_bytes(space.to_dict())
-            kept = self.store.prepare(PreparationRecord(campaign, number, cells))
+            kept = self.jobs.want(campaign, number, space)
         else:
             documents = round_documents.first_documents(settings, campaign, now, space, number)
             following = round_documents.record_of(documents, settings, now)

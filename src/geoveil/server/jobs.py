@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from geoveil.document.canonical import canonical_bytes
+from geoveil.position.positional import Placed
 from geoveil.server.conclusion import Conclusion, Work
 from geoveil.server.problem import Problem
 from geoveil.server.round_documents import Prepared, Preparing, lacks_area, opened, renewed
@@ -23,6 +25,12 @@ class Jobs:
     def __init__(self, campaigns: Campaigns) -> None:
         self._campaigns = campaigns
         self._store = campaigns.store
+
+    def want(self, campaign: str, number: int, space: Placed) -> bool:
+        """Let a round over the cells that an operator drew be prepared; ``False`` where it cannot be."""
+        return self._store.prepare(
+            PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
+        )
 
     def preparations(self) -> list[PreparationRecord]:
         """What can be prepared now; a box of too many cells waits for city limits."""

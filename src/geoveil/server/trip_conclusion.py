@@ -22,7 +22,7 @@ from geoveil.server.conclusion import (
     Work,
     about,
     read_body,
-)  # fmt: skip
+)
 from geoveil.server.estimate_files import VIEWS, written
 from geoveil.server.maps_by_slot import short
 from geoveil.server.problem import Problem
