@@ -83,9 +83,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
     """Here no file is searched for examples that has none: only to look, each would be imported."""
     found = yield
-    if _EXAMPLE.search(file_path.read_text(encoding="utf-8")):
+    others = [each for each in found if not isinstance(each, DoctestModule)]
+    if len(others) == len(found) or _EXAMPLE.search(file_path.read_text(encoding="utf-8")):
         return found
-    return [each for each in found if not isinstance(each, DoctestModule)]
+    return others
 
 
 @cache

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -99,10 +99,6 @@ class Receipt:
     """Of a trip: the other *sent* cell, where it ended; ``to_lat`` and ``to_lng`` are its centre."""
     to_lat: float | None = None
     to_lng: float | None = None
-
-
-_OF_CHARGE = {each.name for each in fields(Receipt)} & {each.name for each in fields(Charge)}
-_OF_CHARGE -= {"campaign"}  # there a link, here an id
 
 
 class Device:
@@ -381,13 +377,25 @@ class Device:
         return replace(receipt, acknowledged=True)
 
     def _receipt(self, charge: Charge) -> Receipt:
+        cell, lat, lng = charge.drawn
         lifetime, operator = self.ledger.totals(self.address.origin)
         return Receipt(
             campaign=self.address.campaign,
+            round=charge.round,
+            mechanism=charge.mechanism,
+            report=charge.report,
+            cell=cell,
+            lat=lat,
+            lng=lng,
+            epsilon_per_km=charge.epsilon_per_km,
+            slack_nats=charge.slack_nats,
             budget_left_per_km=left_of(self.limits.lifetime_per_km, lifetime.exact),
             operator_spent_per_km=operator.epsilon_per_km,
             acknowledged=charge.state == "acknowledged",
-            **{name: getattr(charge, name) for name in _OF_CHARGE},
+            slot=charge.slot,
+            to_cell=charge.to_cell,
+            to_lat=charge.to_lat,
+            to_lng=charge.to_lng,
         )
 
     # -- in words --------------------------------------------------------------------------------

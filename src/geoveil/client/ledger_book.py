@@ -132,10 +132,17 @@ class Charge:
             raise ValueError("not a ledger that this program wrote")
 
     @property
+    def drawn(self) -> Drawn:
+        """What was drawn; ``ValueError`` where nothing was."""
+        if self.cell is None or self.lat is None or self.lng is None:
+            raise ValueError("nothing was drawn for this charge")
+        return self.cell, self.lat, self.lng
+
+    @property
     def said(self) -> str:
         """What was sent, in a few words."""
         to = "" if self.to_cell is None else f" to cell {self.to_cell}"
-        return f"cell {self.cell}{to}"
+        return f"cell {self.drawn[0]}{to}"
 
     @property
     def origin(self) -> str:
