@@ -111,6 +111,17 @@ def test_the_comparison_does_not_depend_on_a_good_map() -> None:
     assert sum(p < 0.05 for p in found) <= 4
 
 
+@pytest.mark.parametrize("space", [gv.Line(1), gv.Grid(rows=1, columns=1, cell_km=1.0)])
+def test_a_campaign_of_one_cell_closes_every_round(space: gv.Space) -> None:
+    campaign = gv.Campaign(space, promises_per_km=[0.5, 2.0])
+    for _ in range(2):
+        for mechanism in campaign.mechanisms.values():
+            campaign.receive(Tally(mechanism, [150]))
+        campaign.close_round()
+    assert campaign.closing.standing.agreeing == (1, 2)
+    assert campaign.estimate.distribution.tolist() == [1.0]
+
+
 def test_large_spaces_are_compared_without_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [[said(HERE, 1)], [said(0.9 * HERE + 0.1 * THERE, 2)]]
     by_matrix = agreement(groups, HERE)

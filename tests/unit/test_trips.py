@@ -249,6 +249,54 @@ def test_flows_between_districts_and_their_intervals(flows: Flows) -> None:
     assert (made.standard_error > 0).all()
 
 
+def test_one_district_is_known_no_better_than_beside_others(flows: Flows) -> None:
+    alone = flows.between(np.repeat([0, -1, -1, -1], 4))
+    beside = flows.between(np.repeat([0, 1, -1, -1], 4))
+    assert alone.standard_error[0, 0] == pytest.approx(beside.standard_error[0, 0]) != 0
+    np.testing.assert_allclose(np.ravel(alone.interval()), np.array(beside.interval())[:, 0, 0])
+    everywhere = flows.between(np.zeros(16, dtype=np.int64))
+    assert np.ravel(everywhere.interval()).tolist() == [1.0, 1.0]
+
+
+def test_districts_are_those_of_estimates(flows: Flows) -> None:
+    by_number = flows.between([*[0] * 4, *[1] * 4, *[-1] * 8])
+    by_name = flows.between({"south": range(4), "middle": range(4, 8)})
+    assert by_name.names == ("south", "middle")
+    assert by_number.names == ("0", "1")
+    assert by_name.matrix.tolist() == by_number.matrix.tolist()
+    with pytest.raises(InvalidInput, match="must not overlap"):
+        flows.between({"south": range(4), "corner": [0]})
+
+
+def test_shapes_cut_cells_and_longitudes_have_two_names() -> None:
+    trips = gv.Trips(gv.elastic(MAP, epsilon_per_km=2.0))
+    place = {"lat": 48.84, "lon": 2.31, "to_lat": 48.86, "to_lon": 2.35}
+    begun, ended = trips.sample_at(**place, randomness=gv.seeded(1))
+    again = {name.replace("lon", "lng"): degrees for name, degrees in place.items()}
+    assert (begun, ended) == trips.sample_at(**again, randomness=gv.seeded(1))
+    flows = trips.fit(trips.tally(begun, ended), stop=gv.Steps(2))
+    ring = [[2.30, 48.83], [2.33, 48.83], [2.33, 48.87], [2.30, 48.87], [2.30, 48.83]]
+    west = {
+        "type": "Feature",
+        "properties": {"title": "west"},
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+    }
+    made = flows.between(west, name="title")
+    assert made.names == ("west",)
+    assert 0 < made.matrix[0, 0] < 1
+    assert ((made.members > 0.1) & (made.members < 0.9)).any()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3)])
+def test_a_map_of_one_block_has_intervals(shape: tuple[int, int]) -> None:
+    grid = gv.Grid(rows=shape[0], columns=shape[1], cell_km=1.0)
+    trips = gv.Trips(gv.elastic(grid, epsilon_per_km=1.0))
+    ends = np.zeros(300, dtype=np.int64)
+    flows = trips.fit(trips.tally(*trips.sample(ends, ends, randomness=gv.seeded(1))))
+    low, high = flows.stay_interval()
+    assert 0 <= low <= flows.stay_share <= high <= 1
+
+
 def test_a_copy_says_what_the_original_says(flows: Flows) -> None:
     copy = pickle.loads(pickle.dumps(flows))
     assert copy.stay_interval() == flows.stay_interval()

@@ -241,6 +241,8 @@ class _Redraw:
 
     def lost(self, drawn: Sequence[tuple[FloatArray, FloatArray]]) -> float:
         """The part of the roughness between blocks that estimates do not show, from 0 to 1."""
+        if not self._blocks.any():  # within one block there is none
+            return 0.0
         rough, again = (np.stack([self._summed(pair[which]) for pair in drawn]) for which in (0, 1))
         moved, followed = rough - rough.mean(axis=0), again - again.mean(axis=0)
         # all pairs count by their share

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
 from geoveil.errors import InvalidInput
 from geoveil.estimate.bars import DrawnErrors, ErrorBars
+from geoveil.estimate.regions import named_members
 from geoveil.space.grid import Grid
 from geoveil.space.space import Space
 
 Replicates = FloatArray
 """(k, cells, cells): how far estimates of drawn trips lie from the flows that these were drawn from."""
+_WHOLE = 1e-9
+"""Parts of a cell that sum to one within this are all of it."""
 
 
 class Flows(ReadOnly):
@@ -79,13 +83,17 @@ class Flows(ReadOnly):
         ).interval(level)
         return float(low[0]), float(high[0])
 
-    def between(self, districts: npt.ArrayLike) -> DistrictFlows:
+    def between(self, districts: Any, *, name: str = "name") -> DistrictFlows:
         """The flows between districts.
 
-        ``districts`` names one for each cell, 0, 1, …, or −1 for none; or it says, (cells, districts), how
-        much of each cell lies in each district: then the trips of a cell are taken to begin and end
-        anywhere in it, each end by itself.
+        ``districts`` are what ``Estimate.regions`` takes: GeoJSON (a dictionary or a file), a GeoDataFrame,
+        or {name: cells}; ``name`` is the property that names them. Or they are numbers, one for each cell,
+        0, 1, …, or −1 for none; or (cells, districts), how much of each cell lies in each district. The trips
+        of a cell that is cut are taken to begin and end anywhere in it, each end by itself.
         """
+        if isinstance(districts, Mapping | str | Path) or hasattr(districts, "__geo_interface__"):
+            names, parts = named_members(self.space, districts, name=name)
+            return DistrictFlows(self, _checked_parts(parts.T, self.space.size), names)
         given = np.asarray(districts)
         if given.ndim == 2:
             return DistrictFlows(self, _checked_parts(given, self.space.size))
@@ -114,8 +122,9 @@ class Flows(ReadOnly):
 class DistrictFlows:
     """Shares of trips between districts, with intervals."""
 
-    def __init__(self, flows: Flows, members: FloatArray) -> None:
+    def __init__(self, flows: Flows, members: FloatArray, names: Sequence[str] = ()) -> None:
         self.flows = flows
+        self.names = tuple(names) or tuple(map(str, range(members.shape[1])))
         self.members: FloatArray = frozen(members)
         """(cells, districts): how much of each cell lies in each district."""
         self.count = members.shape[1]
@@ -134,14 +143,19 @@ class DistrictFlows:
 
     @cached_property
     def errors(self) -> ErrorBars:
-        """The error bars of all pairs of districts, row by row; ``errors.method`` says how."""
-        errors = self._summed(self.flows._replicates)
-        return _bars(self.matrix.ravel(), errors.reshape(len(errors), -1), self.flows.total)
+        """The error bars of all pairs of districts, row by row, and last those of trips with an end in no
+        district, where cells are in none; ``errors.method`` says how."""
+        shares, errors = self.matrix.ravel(), self._summed(self.flows._replicates)
+        errors = errors.reshape(len(errors), -1)
+        if (self.members.sum(axis=1) < 1.0 - _WHOLE).any():
+            shares = np.append(shares, self.elsewhere_share)
+            errors = np.column_stack((errors, -errors.sum(axis=1)))
+        return _bars(shares, errors, self.flows.total)
 
     @property
     def standard_error(self) -> FloatArray:
         """(districts, districts)."""
-        return self.errors.standard_error().reshape(self.matrix.shape)
+        return self._by_pair(self.errors.standard_error())
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Low and high ends for every pair of districts, each (districts, districts).
@@ -149,7 +163,10 @@ class DistrictFlows:
         Each interval is for one pair by itself: of many pairs, about a share 1 − ``level`` lies outside.
         """
         low, high = self.errors.interval(level)
-        return low.reshape(self.matrix.shape), high.reshape(self.matrix.shape)
+        return self._by_pair(low), self._by_pair(high)
+
+    def _by_pair(self, values: FloatArray) -> FloatArray:
+        return values[: self.matrix.size].reshape(self.matrix.shape)
 
     def _summed(self, matrices: FloatArray) -> FloatArray:
         """(…, cells, cells) → (…, districts, districts)."""
@@ -168,7 +185,7 @@ def _checked_parts(given: npt.NDArray[Any], cells: int) -> FloatArray:
         )
     parts = given.astype(np.float64)
     if not (
-        np.isfinite(parts).all() and (parts >= 0).all() and (parts.sum(axis=1) <= 1 + 1e-9).all()
+        np.isfinite(parts).all() and (parts >= 0).all() and (parts.sum(axis=1) <= 1 + _WHOLE).all()
     ):
         raise InvalidInput(
             "districts must hold parts of cells from 0 to 1 that sum to at most 1 for each cell; "

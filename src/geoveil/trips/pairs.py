@@ -175,6 +175,8 @@ class Spots:
 
     def blocks(self, side: int) -> IntArray:
         """(spots,): the block of about side × side cells that each lies in, by number."""
+        if self.size == 1:  # with no neighbour to be apart from
+            return np.zeros(1, dtype=np.int64)
         wide_km = side * self.pitch_km * (1 if self.size == self.cells else _ACROSS)
         from_corner = self.centres_km - self.centres_km.min(axis=0) + self.pitch_km / 2
         _, block = np.unique(from_corner // wide_km, axis=0, return_inverse=True)

@@ -86,14 +86,17 @@ class Trips:
         self,
         *,
         lat: npt.ArrayLike,
-        lng: npt.ArrayLike,
+        lng: npt.ArrayLike | None = None,
         to_lat: npt.ArrayLike,
-        to_lng: npt.ArrayLike,
+        to_lng: npt.ArrayLike | None = None,
+        lon: npt.ArrayLike | None = None,
+        to_lon: npt.ArrayLike | None = None,
         randomness: Randomness = SYSTEM,
     ) -> TripReports:
         """One noisy pair for each trip from (lat, lng) to (to_lat, to_lng), positions in degrees.
 
-        For mechanisms between positions. A position outside the map is taken to its nearest point.
+        ``lon`` and ``to_lon`` are understood as well. For mechanisms between positions. A position outside
+        the map is taken to its nearest point.
         """
         if not isinstance(self.mechanism, PositionalElastic):
             raise Unsupported(
@@ -102,8 +105,9 @@ class Trips:
             )
         check_both_ends(np.size(lat), np.size(to_lat))
         checked_randomness(randomness)
-        first = self.mechanism.sample_at(lat=lat, lng=lng, randomness=randomness)
-        return first, self.mechanism.sample_at(lat=to_lat, lng=to_lng, randomness=randomness)
+        first = self.mechanism.sample_at(lat=lat, lng=lng, lon=lon, randomness=randomness)
+        ended = self.mechanism.sample_at(lat=to_lat, lng=to_lng, lon=to_lon, randomness=randomness)
+        return first, ended
 
     # -- what comes back -----------------------------------------------------------------------
 

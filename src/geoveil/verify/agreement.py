@@ -83,6 +83,8 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
     smooth, theta = counted[0][0].channel, theta / theta.sum()
     most = MOST_BLOCKS if theta.size <= _MATRIX_CELLS else _BLOCKS_ABOVE
     blocks = blocks_of(smooth.space, theta, max(2, min(most, fewest // _REPORTS_PER_BLOCK)))
+    if not blocks.any():  # one cell, about which nobody can differ
+        return Agreement(1.0, 0.0, 0, 1)
     features = _features(smooth, blocks, theta)
     found = [_estimated(group, theta, features) for group in counted]
     number = int(blocks.max()) + 1
