@@ -331,6 +331,16 @@ def test_an_unknown_mechanism_is_asked_for_once_a_second() -> None:
     assert len(city.campaigns._unknown) <= 1024
 
 
+def test_a_campaign_made_anew_by_another_process_has_its_own_settings() -> None:
+    city = City(campaign_settings(minimum_reports=1))
+    other = Campaigns(city.store, clock=city.clock)
+    assert other.settings("paris").minimum_reports == 1
+    city.campaigns.delete("paris")
+    city.campaigns.create(campaign_settings(minimum_reports=100))
+    other.tick()
+    assert other.settings("paris").minimum_reports == 100
+
+
 def test_two_processes_agree_within_a_second() -> None:
     city = City()
     other = Campaigns(city.store, clock=city.clock)

@@ -120,3 +120,15 @@ def test_a_process_has_a_shard_of_its_own_and_gives_it_back(postgres: Cluster) -
         rows = connection.execute("SELECT shard, count FROM round_total ORDER BY shard").fetchall()
     assert len(rows) == 2
     assert sorted(count for _, count in rows) == [1, 2]
+
+
+def test_a_campaign_made_anew_by_another_process_counts_its_own_reports(pair) -> None:
+    one, other = pair
+    assert other.add([upload(0)]) == [True]
+    one.delete_campaign("paris")
+    start(one, "lyon")  # in SQLite, under the keys that were those of the first
+    start(one, "paris", cells=1000)
+    cells = [upload(number, cells=1000) for number in range(20)]
+    assert all(other.add(cells))
+    assert one.rounds("paris")[0].total == 20
+    assert one.rounds("lyon")[0].total == 0

@@ -43,7 +43,8 @@ class Campaigns:
         self.store = store
         self.clock = clock or TrustedClock()
         self._lock = Lock()
-        self._settings: dict[str, CampaignSettings] = {}
+        self._settings: dict[str, tuple[bytes, CampaignSettings]] = {}
+        """Campaign → its settings as they are kept, and read."""
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._looked_at = self.clock()
@@ -138,12 +139,12 @@ class Campaigns:
 
     def settings(self, campaign: str) -> CampaignSettings:
         """The settings of a campaign; raises ``unknown-campaign``."""
-        settings = self._settings.get(campaign)
-        if settings is None:
-            record = self._record(campaign)
-            settings = msgspec.json.decode(record.settings, type=CampaignSettings)
-            self._settings[campaign] = settings
-        return settings
+        known = self._settings.get(campaign)
+        if known is None:
+            kept = self._record(campaign).settings
+            known = kept, msgspec.json.decode(kept, type=CampaignSettings)
+            self._settings[campaign] = known
+        return known[1]
 
     def _record(self, campaign: str) -> CampaignRecord:
         record = self.store.campaign(campaign)
@@ -323,12 +324,15 @@ class Campaigns:
         return self.store.closings()
 
     def _known(self) -> list[CampaignRecord]:
-        """All campaigns; what another process has changed or deleted is known here from now on."""
+        """All campaigns; what another process has changed or deleted is known here from now on.
+
+        One that was made under the id of one that was deleted is another.
+        """
         campaigns = self.store.campaigns()
-        standing = {campaign.id: campaign.state for campaign in campaigns}
-        gone = [campaign for campaign in self._settings if campaign not in standing]
-        self._standing = standing
-        for campaign in gone:
+        kept = {campaign.id: campaign.settings for campaign in campaigns}
+        self._standing = {campaign.id: campaign.state for campaign in campaigns}
+        known = list(self._settings.items())
+        for campaign in [each for each, (read, _) in known if kept.get(each) != read]:
             self._forget_all(campaign)
         return campaigns
 

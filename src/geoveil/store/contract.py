@@ -32,9 +32,6 @@ class Store(ABC):
     ALONE: ClassVar[str] = "SELECT 1"
     """From here to the end of the transaction no other counts reports."""
 
-    def __init__(self) -> None:
-        self._keys: dict[tuple[str, int], sql.RoundKeys] = {}
-
     # -- what a database supplies ----------------------------------------------------------------
 
     @abstractmethod
@@ -144,8 +141,6 @@ class Store(ABC):
         with self.writing() as run:
             for statement in sql.DELETE_REST:
                 run(statement, **key)
-            for known in [known for known in self._keys if known[0] == campaign]:
-                del self._keys[known]
         return True
 
     def rounds(self, campaign: str) -> list[records.RoundRecord]:
@@ -434,14 +429,3 @@ class Store(ABC):
     def _write(self, statement: str, **values: object) -> list[records.Row]:
         with self.writing() as run:
             return run(statement, **values)
-
-    def _round_keys(self, campaign: str, number: int) -> sql.RoundKeys:
-        """The keys of a round, remembered since they never change."""
-        keys = self._keys.get((campaign, number))
-        if keys is None:
-            statement = f"SELECT campaign_key, key, cells FROM round WHERE key = {sql.ROUND_KEY}"
-            keys = self._one(sql.RoundKeys, statement, campaign=campaign, number=number)
-            if keys is None:
-                raise InvalidInput(f"round ({number}) must be one of the campaign's")
-            self._keys[campaign, number] = keys
-        return keys

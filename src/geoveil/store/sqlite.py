@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from weakref import WeakSet
@@ -20,7 +21,7 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.store import records
 from geoveil.store.contract import Store
 from geoveil.store.records import migrations
-from geoveil.store.statements import Pending, Run, over, pending_of
+from geoveil.store.statements import Pending, Run, pending_of
 
 OLDEST = (3, 51, 3)
 """Older libraries can corrupt a file in WAL mode when two connections write (the WAL-reset bug)."""
@@ -59,7 +60,6 @@ class SqliteStore(Store):
         synchronous: Synchronous = "FULL",
         vfs: str | None = None,
     ) -> None:
-        super().__init__()
         version = apsw.sqlite_lib_version()
         if tuple(int(part) for part in version.split(".")[:3]) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
@@ -91,15 +91,7 @@ class SqliteStore(Store):
         counted = [False] * len(uploads)
         if uploads:
             with self.writing() as run:  # keys are looked up here, where no campaign can be deleted
-                pending, round_keys = pending_of(uploads, self._round_keys)
-                # a round whose ids are gone cannot tell a repeated report from a new one
-                ((known,),) = run(
-                    "SELECT count(*) FROM json_each(:keys) j CROSS JOIN round r ON r.key = j.value"
-                    " WHERE r.ids_dropped = 0",
-                    keys=json.dumps(round_keys),
-                )
-                if known < len(round_keys):
-                    raise over()
+                pending, _ = pending_of(uploads, partial(_named, run))
                 for position in _count(run, pending):
                     counted[position] = True
         return counted
@@ -298,6 +290,16 @@ def _migrate(connection: apsw.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {step.number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")
+
+
+def _named(run: Run, campaigns: list[str], numbers: list[int]) -> list[records.Row]:
+    """The rounds that uploads name."""
+    return run(
+        "SELECT j.key, c.key, r.key, r.cells, r.ids_dropped FROM json_each(:named) j"
+        " CROSS JOIN campaign c ON c.id = j.value ->> 0"
+        " CROSS JOIN round r ON r.campaign_key = c.key AND r.number = j.value ->> 1",
+        named=json.dumps(list(zip(campaigns, numbers, strict=True))),
+    )
 
 
 def _count(run: Run, pending: Pending) -> Iterator[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -178,30 +178,32 @@ class Run(Protocol):
     def __call__(self, statement: str, **values: object) -> list[records.Row]: ...
 
 
-class RoundKeys(NamedTuple):
-    """What counting needs to know of a round; none of it ever changes."""
-
-    campaign_key: int
-    round_key: int
-    cells: int
-
-
 Pending = dict[int, dict[bytes, tuple[int, int, int]]]
 """Campaign key → id → round key and cell it counts for, and the position of its upload; of several
 uploads with one id, the first."""
 
 
 def pending_of(
-    uploads: Sequence[records.Upload], round_keys: Callable[[str, int], RoundKeys]
+    uploads: Sequence[records.Upload],
+    look_up: Callable[[list[str], list[int]], Iterable[records.Row]],
 ) -> tuple[Pending, list[int]]:
-    """Uploads by campaign and id, and the keys of all rounds they name; each cell checked."""
+    """Uploads by campaign and id, and the keys of all rounds they name; each cell checked.
+
+    ``look_up`` finds campaigns and numbers as they are now: position, campaign's key, round's key, cells
+    and whether the ids are gone. Nothing is remembered: another process may have deleted a campaign and
+    made one of the same id, and SQLite gives a key again.
+    """
+    named = list(dict.fromkeys((each.campaign, each.round) for each in uploads))
+    found = {}
+    for position, *keys in look_up([each[0] for each in named], [each[1] for each in named]):
+        if keys.pop():
+            raise over()
+        found[named[position]] = keys
     pending: Pending = {}
-    named: dict[tuple[str, int], RoundKeys] = {}
     for position, (campaign, number, id, cell) in enumerate(uploads):
-        keys = named.get((campaign, number))
-        if keys is None:
-            keys = named[campaign, number] = round_keys(campaign, number)
-        campaign_key, round_key, cells = keys
+        if (campaign, number) not in found:
+            raise InvalidInput(f"round ({number}) must be one of the campaign's")
+        campaign_key, round_key, cells = found[campaign, number]
         if not 0 <= cell < cells:
             raise InvalidInput(f"cell of the report at position {position} must be below {cells}")
         if len(id) != records.ID_BYTES:
@@ -210,7 +212,7 @@ def pending_of(
         if ids is None:
             ids = pending[campaign_key] = {}
         ids.setdefault(id, (round_key, cell, position))
-    return pending, [keys.round_key for keys in named.values()]
+    return pending, [round_key for _, round_key, _ in found.values()]
 
 
 def over() -> InvalidInput:
