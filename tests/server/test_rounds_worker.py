@@ -156,6 +156,22 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     assert watched.worker.waiting == 0
 
 
+def test_a_signal_to_all_processes_of_the_service_ends_no_estimate(
+    city: City, watched: Watched
+) -> None:
+    assert watched.worker.submit(closed(city))
+    assert watched.next() == "estimate-made"
+    process = watched.worker.pid
+    assert process is not None
+    city.wait(2)
+    os.kill(process, signal.SIGTERM)  # as systemd stops a service, and a terminal with Ctrl-C
+    os.kill(process, signal.SIGINT)
+    work = closed(city)
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.pid == process
+
+
 def test_a_closing_waits_only_once(city: City) -> None:
     estimator = Here()
     estimator.gate.clear()

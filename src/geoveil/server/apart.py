@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import multiprocessing
 import os
@@ -47,6 +48,7 @@ class ProcessApart:
         self._pipe: Connection | None = None
         self.over = False
         """Whether it was told to end for good."""
+        atexit.register(self.stop)
 
     @property
     def pid(self) -> int | None:
@@ -111,7 +113,8 @@ class ProcessApart:
 
 def _serve(pipe: Connection) -> None:
     """The life of the process: calls in, answers (or the trace of what was raised) out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server says when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # sent to all processes: the server says when to stop
     with suppress(AttributeError, OSError):
         os.nice(_NICE)
     while True:
