@@ -127,6 +127,12 @@ def indices(name: str, value: Any, size: int) -> IntArray:
     return array.astype(np.int64, copy=False)
 
 
+def able(name: str, value: Any, method: str, such_as: str) -> None:
+    """An error where the value is no object with such a method; a class is none yet."""
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        raise InvalidInput(f"{name} ({value!r}) must be {such_as}")
+
+
 def frozen(array: Any) -> Any:
     """The array itself, made read-only, so that what was certified cannot change."""
     array.setflags(write=False)

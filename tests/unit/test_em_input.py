@@ -44,6 +44,31 @@ def test_an_unlikely_report_is_not_an_impossible_one() -> None:
     assert estimate.total == 13
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stop": 10}, r"stop \(10\) must be a rule, such as gv.Steps\(10\)"),
+        ({"stop": Steps}, "must be a rule"),
+        ({"stop": Steps(3), "accelerate": "squarem"}, r"must be gv.Squarem\(\) or"),
+        ({"uncertainty": "bootstrap"}, r"or gv.Bootstrap\(\)"),
+        ({"uncertainty": Bootstrap}, "uncertainty"),
+    ],
+)
+def test_names_numbers_and_classes_are_refused_before_any_work(
+    given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        IterativeBayesianUpdate(**given)
+
+
+def test_a_number_is_no_rule_for_a_design_or_for_flows() -> None:
+    with pytest.raises(InvalidInput, match="must be a rule"):
+        gv.blahut_arimoto(LINE, None, beta_per_km=1.0, stop=8)  # type: ignore[arg-type]
+    trips = gv.Trips(RESPONSE)
+    with pytest.raises(InvalidInput, match="must be a rule"):
+        trips.fit(trips.tally([0], [1]), stop=8)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("counts", [[1, 2, 3], [1.5, 1, 1, 1], [-1, 1, 1, 1], [np.nan, 1, 1, 1]])
 def test_counts_that_are_no_counts_never_become_a_tally(counts: list[float]) -> None:
     with pytest.raises(InvalidInput, match="counts"):

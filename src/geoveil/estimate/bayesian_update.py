@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, one_blas_thread, uniform
+from geoveil.arrays import ArrayLike, FloatArray, able, one_blas_thread, uniform
 from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
 from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate import bars, fitted, stopping
-from geoveil.estimate.em import Accelerator, maximise
+from geoveil.estimate.em import Accelerator, check_accelerator, maximise
 from geoveil.estimate.identifiability import tell_apart
 from geoveil.estimate.objective import Objective, Point, em_path, em_point, full_support
 from geoveil.estimate.uncertainty import FisherInformation, Uncertainty
@@ -119,6 +119,15 @@ class IterativeBayesianUpdate:
     device: str | None = None
 
     def __post_init__(self) -> None:
+        stopping.check_stop(self.stop)
+        check_accelerator(self.accelerate)
+        if self.uncertainty is not None:
+            able(
+                "uncertainty",
+                self.uncertainty,
+                "errors",
+                "gv.FisherInformation() or gv.Bootstrap()",
+            )
         if self.accelerate is not None and isinstance(self.stop, stopping.CrossValidated):
             raise InvalidInput(
                 "accelerate must go with a rule that seeks the maximum, because cross-validation "

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import lapack
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, frozen, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.objective import Objective, Point, em_step, full_support, pooled, shared_path
-from geoveil.estimate.stopping import CertifiedWithin, Meter, Progress, Steps, Stop, Trace
+from geoveil.estimate.stopping import (
+    CertifiedWithin,
+    Meter,
+    Progress,
+    Steps,
+    Stop,
+    Trace,
+    check_stop,
+)
 from geoveil.space.space import MATRIX_LIMIT
 
 _SETTLING = 0.9
@@ -26,6 +34,12 @@ class Accelerator(Protocol):
 
     def path(self, objective: Objective, start: FloatArray) -> Iterator[Point]:
         """The start, then one point after every step; ends where no step raises f any more."""
+
+
+def check_accelerator(accelerate: Any) -> None:
+    """Refuse what is no accelerator, such as its name."""
+    if accelerate is not None:
+        able("accelerate", accelerate, "path", "gv.Squarem() or gv.ActiveSetNewton()")
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,8 @@ def maximise(
     """
     first = full_support(start, operator.shape[0])
     wanted = CertifiedWithin() if stop is None else stop
+    check_stop(wanted)
+    check_accelerator(accelerate)
     meter = Meter(progress)
     rule = wanted.settled(operator, weights, first, meter.first(_SETTLING))
     begun = 0.0 if rule is wanted else _SETTLING

@@ -9,11 +9,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, finite, positive
+from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
 from geoveil.estimate.objective import (
@@ -76,6 +76,11 @@ class Stop(Protocol):
         self, operator: Operator, weights: ArrayLike, start: FloatArray, progress: Progress | None
     ) -> StoppingRule:
         """The rule to apply to these data."""
+
+
+def check_stop(stop: Any) -> None:
+    """Refuse what is no rule, such as a bare number of steps."""
+    able("stop", stop, "settled", "a rule, such as gv.Steps(10) or gv.CertifiedWithin(1e-6)")
 
 
 class StoppingRule(ABC):

@@ -15,7 +15,7 @@ from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate import CertifiedWithin, CrossValidated, Progress, Steps, Stop, StoppingRule
 from geoveil.estimate.em import ActiveSetNewton, maximise
 from geoveil.estimate.objective import Objective, em_point
-from geoveil.estimate.stopping import Found, Meter
+from geoveil.estimate.stopping import Found, Meter, check_stop
 from geoveil.trips.flows import Flows
 from geoveil.trips.pairs import MOST_SPOTS, PairOperator, Spots, TripTally
 
@@ -117,6 +117,8 @@ def fitted_flows(
         raise InvalidInput("tally must hold at least one trip; it holds none")
     count("replicates", replicates, least=2)
     count("seed", seed, least=0)
+    if stop is not None:
+        check_stop(stop)
     meter, spots = Meter(progress), Spots.of(mechanism)
     by_data = CrossValidated(repeats=1)
     begun, of_origins = _marginal(spots, tally.of_origins(), by_data)
