@@ -115,3 +115,29 @@ def test_a_pickled_estimate_refuses_what_the_original_refuses() -> None:
     again = pickle.loads(pickle.dumps(fit(CHANNEL.tally([0, 1]))))
     with pytest.raises(TooLarge, match="fewer replicates"):
         again.interval()
+
+
+def test_the_log_likelihood_is_that_of_the_reports_with_all_its_factors() -> None:
+    """RAPPOR and joint reports are fitted with columns that lack factors, which no map depends on."""
+    line, theta = gv.Line(3), np.array([0.5, 0.3, 0.2])
+    rappor = gv.Rappor(line, epsilon=2.0)
+    bits = rappor.sample([0, 0, 1, 2, 2, 2, 0], randomness=gv.seeded(1))
+    first, second = (gv.RandomizedResponse(line, epsilon=e) for e in (1.0, 3.0))
+    pairs = np.array([[0, 0], [0, 1], [2, 2], [0, 0]])
+    single = first.tally([0, 1, 1])
+    fixed = gv.IterativeBayesianUpdate(stop=gv.Steps(0), start=theta)
+
+    of_bits = np.log(rappor.push(theta)[bits @ (1 << np.arange(3))])
+    of_pairs = np.log(theta @ (first.matrix()[:, pairs[:, 0]] * second.matrix()[:, pairs[:, 1]]))
+    of_singles = np.log(first.push(theta)[[0, 1, 1]])
+    joint = gv.JointTally([first, second], pairs)
+    for tallies, logs in [
+        ([rappor.tally(bits)], of_bits),
+        ([rappor.tally(bits[:3]), rappor.tally(bits[3:])], of_bits),
+        ([joint], of_pairs),
+        ([joint, rappor.tally(bits), single], np.concatenate([of_pairs, of_bits, of_singles])),
+    ]:
+        assert fixed.fit(tallies).log_likelihood == pytest.approx(logs.mean())
+    closed = gv.RapporEstimator().fit(rappor.tally(bits))
+    law = rappor.push(closed.distribution)[bits @ (1 << np.arange(3))]
+    assert closed.log_likelihood == pytest.approx(np.log(law).mean())

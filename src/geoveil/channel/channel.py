@@ -382,6 +382,11 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
         """How many reports were counted."""
         return int(self.counts.sum())
 
+    @property
+    def nats_left_out(self) -> float:
+        """What the log-likelihood of all reports lacks by ``operator``, whose columns may have no factors."""
+        return 0.0
+
     def information(self, distribution: FloatArray) -> Information:
         """The expected Fisher information of the counts at a distribution. Cost: a push and a pull.
 

@@ -163,7 +163,9 @@ class JointTally(Tally):
         counts = np.zeros(len(seen), dtype=np.int64)
         np.add.at(counts, which.ravel(), times)
         self._counts = frozen(counts)
-        self._columns = DenseOperator(frozen(_products(channel.channels, seen)))
+        columns, largest = _products(channel.channels, seen)
+        self._columns = DenseOperator(frozen(columns))
+        self._nats_left_out = float(counts @ largest)
 
     @property
     def operator(self) -> DenseOperator:
@@ -172,6 +174,11 @@ class JointTally(Tally):
         No estimate depends on the factor of a column, and many reports of one person do not underflow.
         """
         return self._columns
+
+    @property
+    def nats_left_out(self) -> float:
+        """Of the largest entry that each column had before it was scaled."""
+        return self._nats_left_out
 
     def information(self, distribution: FloatArray) -> Information:
         """By all combinations; where these are too many, the observed information of those seen.
@@ -250,8 +257,11 @@ def _log_products(channels: Sequence[Channel], combinations: IntArray) -> FloatA
     return mean
 
 
-def _products(channels: tuple[Channel, ...], combinations: IntArray) -> FloatArray:
-    """(cells, combinations): the columns of combinations, each scaled to a maximum of one."""
+def _products(
+    channels: tuple[Channel, ...], combinations: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """(cells, combinations): the columns of combinations, each scaled to a maximum of one; and the
+    logarithms (combinations,) of what these were."""
     logs = _log_products(channels, combinations)
     largest = logs.max(axis=0) if len(combinations) else np.zeros(0)
     if np.isneginf(largest).any():
@@ -260,4 +270,4 @@ def _products(channels: tuple[Channel, ...], combinations: IntArray) -> FloatArr
             f"reports must be possible together; the combination {wrong} "
             "has probability zero at every cell"
         )
-    return np.asarray(np.exp(logs - largest))
+    return np.exp(logs - largest), largest

@@ -154,7 +154,7 @@ class IterativeBayesianUpdate:
             total=observations.total,
             steps=ascent.steps,
             stopped=ascent.stopped,
-            find_fit=lambda: fitted.Fit(ascent.log_likelihood, ascent.certificate),
+            find_fit=lambda: observations.fit(ascent.log_likelihood, ascent.certificate),
             find_errors=lambda: self._errors(observations, found, stop, ascent.steps),
             find_identifiability=lambda: tell_apart(observations.operator, observations.counts),
             find_promises=lambda: fitted.promises_of(observations.tallies),

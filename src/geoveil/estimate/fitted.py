@@ -57,6 +57,11 @@ class Observations:
         self.counts = np.concatenate([tally.counts for tally in self.tallies])
         self.total = int(self.counts.sum())
 
+    def fit(self, log_likelihood: float, certificate: float) -> Fit:
+        """How well the reports are explained, from what the columns say, which may lack factors."""
+        left_out = sum(tally.nats_left_out for tally in self.tallies) / self.total
+        return Fit(log_likelihood + left_out, certificate)
+
     def split(self, values: FloatArray) -> list[FloatArray]:
         """Values by observation, cut into one array for each tally."""
         ends = np.cumsum([tally.counts.size for tally in self.tallies])[:-1]
@@ -297,4 +302,4 @@ def fit_of(observations: Observations, distribution: FloatArray) -> Fit:
     point = Objective(observations.operator, observations.counts).at(distribution)
     if point.law.min() <= _IMPOSSIBLE:
         return Fit(-np.inf, np.inf)
-    return Fit(float(point.log_likelihood), float(point.certificate))
+    return observations.fit(float(point.log_likelihood), float(point.certificate))

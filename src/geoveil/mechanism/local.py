@@ -295,6 +295,12 @@ class RapporTally(Tally):
         """How many reports were counted."""
         return int(self._times.sum())
 
+    @property
+    def nats_left_out(self) -> float:
+        """Σ log b_v over all vectors, b_v = keep^(size − ones)·flip^ones (:class:`ObservedVectors`)."""
+        all_bits, ones = self.total * self.space.size, int(self.sums.sum())
+        return all_bits * math.log(self.channel.keep) - ones * self.channel.epsilon / 2
+
     def information(self, distribution: FloatArray) -> Information:
         """By the sums of the bits, which have covariance diag(own) − uuᵀ.
 
