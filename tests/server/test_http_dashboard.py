@@ -381,6 +381,29 @@ def test_districts_are_kept_by_name_and_told_to_readers_of_the_map(closed: InPro
     assert_problem(closed.get(path), "not-offered")
 
 
+def test_districts_of_a_deleted_campaign_are_not_those_of_the_next(closed: InProcess) -> None:
+    south, west, north, east = LYON["box"]
+    half = box(south, west, north, (west + east) / 2, "West")
+    half["properties"] |= {"kind": "district"}
+
+    def told() -> Any:
+        ask(closed, "PATCH", CAMPAIGN, json={"published": True})
+        ask(closed, "PUT", f"{CAMPAIGN}/backdrop", json=half)
+        return closed.get(f"{CAMPAIGN}/map/districts").json()["regions"]
+
+    before = told()
+    assert ask(closed, "DELETE", CAMPAIGN).status_code == 204
+    closed.campaign()
+    send(closed, 500)
+    estimate(closed)
+    regions = {"type": "FeatureCollection", "features": [half]}
+    after = told()
+    assert (
+        after == ask(closed, "POST", f"{CAMPAIGN}/estimate/regions", json=regions).json()["regions"]
+    )
+    assert after != before
+
+
 def test_districts_that_are_none_are_refused(service: InProcess) -> None:
     line = {"type": "LineString", "coordinates": [[4.8, 45.7], [4.9, 45.8]]}
     for geometry, name in ((line, "a"), (FIELD, "a\nb"), (FIELD, "a" * 201), (FIELD, 7)):

@@ -80,8 +80,9 @@ class Service:
         self.worker = Worker(self.campaigns, event=self._done, fault=self._not_done)
         self.calculator = Calculator()
         self.reader_asks = asyncio.Lock()
-        self.district_answers: dict[tuple[str, int | None, str], Regions] = {}
-        """Campaign, round and SHA-256 of the backdrop → what readers of its map are told of districts."""
+        self.district_answers: dict[tuple[str, tuple[int, ...], str], Regions] = {}
+        """Campaign, estimate (of which round, from how many reports, when) and SHA-256 of the backdrop →
+        what readers of its map are told of districts."""
         self.tokens = Tokens(store, clock=self.clock)
         self.pages = Pages()
         self.metrics = Metrics()

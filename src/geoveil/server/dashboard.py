@@ -138,8 +138,8 @@ async def districts_of_map(service: Service, request: Request) -> Response:
     given = [] if kept is None else await service.working(districts_of, kept)
     if kept is None or not given:
         raise Problem("not-offered", "the operator drew no districts")
-    made = state["estimate"]
-    key = (campaign, made and made["round"], hashlib.sha256(kept).hexdigest())
+    made = tuple((state["estimate"] or {}).values())
+    key = (campaign, made, hashlib.sha256(kept).hexdigest())
     async with service.reader_asks:
         if key not in service.district_answers:
             found = await _shares(service, campaign, None, given, READER_S)
