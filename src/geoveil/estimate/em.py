@@ -100,7 +100,8 @@ def maximise(
     reason = "no step raises the log-likelihood any more in double precision"
     for step, point in path:
         trace.add(float(point.log_likelihood), float(point.certificate), step)
-        meter.at(begun + (1 - begun) * rule.fraction(trace))
+        if progress is not None:
+            meter.at(begun + (1 - begun) * rule.fraction(trace))
         said = rule.reason(trace)
         if said is not None:
             reason = said
