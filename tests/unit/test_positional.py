@@ -10,6 +10,7 @@ import pytest
 
 import geoveil as gv
 from geoveil.arrays import IntArray
+from geoveil.channel.composed import AverageChannel
 from geoveil.channel.joint import JointChannel
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import InvalidFile, InvalidInput, Unsupported
@@ -128,6 +129,11 @@ def test_reports_renamed_and_reports_together_are_certified_between_positions() 
     assert both.guarantee == 2 * mechanism.guarantee
     assert gv.certify(both).holds
     assert not gv.certify(both, claim=gv.BetweenPositions(2.9, 0.04)).holds
+    stronger = gv.elastic(PARIS, epsilon_per_km=1.0, between="positions")
+    crowd_of_two = AverageChannel([mechanism, stronger], [0.5, 0.5])
+    assert crowd_of_two.guarantee == mechanism.guarantee
+    assert gv.certify(crowd_of_two).holds
+    assert not gv.certify(crowd_of_two, claim=gv.BetweenPositions(1.4, 0.02)).holds
 
 
 def test_a_table_reaches_from_every_corner_to_every_centre() -> None:
@@ -258,6 +264,34 @@ def test_several_reports_about_one_place_are_averaged_after_the_product() -> Non
         tally.operator.matrix(),
         joint.columns(np.array([1, 7])) / joint.columns(np.array([1, 7])).max(axis=0),
     )
+
+
+def test_reports_renamed_mixed_or_of_hexagons_share_the_position_as_well() -> None:
+    grid = gv.Grid(rows=2, columns=3, cell_km=1.0)
+    mechanism = gv.elastic(grid, epsilon_per_km=3.0, camouflage=0.5, between="positions")
+    twice = JointChannel([mechanism, mechanism])
+    same = gv.Remapped(mechanism, np.arange(6))
+    one = gv.StackedChannel([mechanism])
+    average = AverageChannel([mechanism, mechanism], [0.3, 0.7])
+    for channel in (same, one, average):
+        again = JointChannel([mechanism, channel])
+        np.testing.assert_allclose(again.matrix(), twice.matrix(), rtol=1e-12)
+        reports = again.sample(np.full(100_000, 1), randomness=gv.seeded(4))
+        counts, wanted = np.bincount(reports, minlength=36), 100_000 * twice.row(1)
+        assert ((counts - wanted) ** 2 / wanted).sum() < 80  # 36 of them; beyond once in 10⁴
+    thrice = JointChannel([mechanism, mechanism, mechanism])
+    np.testing.assert_allclose(JointChannel([twice, mechanism]).matrix(), thrice.matrix())
+
+    ring = [[2.28, 48.83], [2.33, 48.83], [2.33, 48.86], [2.28, 48.86], [2.28, 48.83]]
+    hexagons = gv.Hexagons({"type": "Polygon", "coordinates": [ring]}, resolution=8)
+    among = gv.elastic(hexagons, epsilon_per_km=2.0)
+    np.testing.assert_allclose(JointChannel([among]).matrix(), among.matrix())
+    once, both = among.row(7), JointChannel([among, among]).row(7).reshape(hexagons.size, -1)
+    np.testing.assert_allclose(both.sum(axis=0), once)
+    assert np.trace(both) > 1.02 * (once @ once)  # who stands near an edge is reported there twice
+    pairs = JointChannel([among, among]).sample(np.full(50_000, 7), randomness=gv.seeded(5))
+    alike = np.mean(pairs // hexagons.size == pairs % hexagons.size)
+    assert alike == pytest.approx(np.trace(both), abs=0.01)
 
 
 def test_a_campaign_between_positions_runs_saves_and_goes_on() -> None:

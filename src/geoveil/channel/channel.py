@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +20,6 @@ from geoveil.channel.guarantee import (
     Guarantee,
     LocalDifferentialPrivacy,
     Promising,
-    weakest,
 )
 from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput, Unsupported
@@ -149,6 +148,20 @@ class Channel(Promising, Shown, Operator):
     positions_across: int = 1
     """A cell has so many positions a side where the law depends on the position in it."""
 
+    @property
+    def standing(self) -> list[tuple[FloatArray, float]]:
+        """Where in their cells people stand, (east, north) in cells, with shares: one is the middle."""
+        line, shares = positions_on_a_side(self.positions_across)
+        return [
+            (np.array((east, north)), float(of_column * of_row))
+            for north, of_row in zip(line, shares, strict=True)
+            for east, of_column in zip(line, shares, strict=True)
+        ]
+
+    def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
+        """(k, 2): where somebody of each cell stands, in cells from its middle; from two even numbers."""
+        return uniform - 0.5
+
     def places(self, across: int) -> Places | None:
         """The law at ``across``² places in every cell; ``None`` where it does not depend on the place."""
         return None
@@ -256,29 +269,6 @@ class Channel(Promising, Shown, Operator):
         """Count the reports, with the channel that made them."""
         numbers = indices("reports", reports, self.report_count)
         return Tally(self, np.bincount(numbers.ravel(), minlength=self.report_count))
-
-
-class ManyChannels(Channel):
-    """A channel made of several over one space."""
-
-    channels: tuple[Channel, ...]
-
-    def _join(self, channels: Sequence[Channel]) -> None:
-        if not channels:
-            raise InvalidInput("channels must not be empty")
-        self.channels, self.space = tuple(channels), channels[0].space
-        if any(channel.space != self.space for channel in channels):
-            raise InvalidInput("channels must share one space")
-
-    def _promise(self) -> Guarantee | None:
-        """The weakest of theirs, where it is implied by all: somebody may hold it."""
-        return weakest([channel.guarantee for channel in self.channels])
-
-    @property
-    def told_apart(self) -> Space | None:
-        """The positions themselves where all are about these."""
-        between_positions = all(channel.told_apart is None for channel in self.channels)
-        return None if between_positions else self.space
 
 
 def positions_on_a_side(across: int) -> tuple[FloatArray, FloatArray]:

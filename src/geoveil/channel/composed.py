@@ -13,9 +13,10 @@ from scipy import sparse
 from geoveil.arrays import ArrayLike, ByParts, FloatArray, IntArray, distribution, frozen, indices
 from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
-from geoveil.channel.channel import Channel, ManyChannels, PrivacyLoss
+from geoveil.channel.channel import Channel, PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.channel.kernel import kernel_on, lattice_shape
+from geoveil.channel.many import ManyChannels
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
@@ -216,6 +217,16 @@ class AverageChannel(ByParts, ManyChannels):
     def _column(self, column: int) -> FloatArray:
         return self._mean(channel._column(column) for channel in self.channels)
 
+    def closed_form_loss(self) -> PrivacyLoss | None:
+        """At most the largest of the parts'."""
+        return self._largest_loss(exact=False)
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        return self._mean(channel.columns_from(inside, chosen) for channel in self.channels)
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
+        return self._drawn(self.weights, cells, inside, randomness)[1]
+
     def _mean(self, parts: Iterable[FloatArray]) -> FloatArray:
         return np.asarray(sum(w * part for w, part in zip(self.weights, parts, strict=True)))
 
@@ -254,27 +265,22 @@ class StackedChannel(ByParts, StackedOperator, ManyChannels):
 
     def closed_form_loss(self) -> PrivacyLoss | None:
         """The largest of the parts': a share scales all of a column alike."""
-        losses = [channel.closed_form_loss() for channel in self.channels]
-        known = [loss for loss in losses if loss is not None]
-        if len(known) < len(losses):
-            return None
-        slacks = [loss.slack for loss in known if loss.slack is not None]
-        if slacks and len(slacks) < len(known):
-            return None  # some between positions, some between cells: nothing holds for all
-        worst = max(known, key=lambda loss: loss.epsilon_per_km)
-        epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
-        epsilon = max(epsilons) if len(epsilons) == len(known) else None
-        exact = bool((self.shares > 0).all()) and all(loss.exact for loss in known)
-        slack = max(slacks) if slacks else None
-        return PrivacyLoss(worst.epsilon_per_km, epsilon, worst.pair, exact, worst.how, slack)
+        return self._largest_loss(exact=bool((self.shares > 0).all()))
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        parts = [
+            DenseOperator(part.columns_from(inside, np.arange(part.report_count)))
+            for part in self.channels
+        ]
+        return StackedOperator(parts, self.shares).columns(chosen)
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
-        chosen = np.searchsorted(np.cumsum(self.shares)[:-1], randomness.uniform(cells.size))
-        reports = np.empty(cells.size, dtype=np.int64)
-        for part, channel in enumerate(self.channels):
-            mine = np.flatnonzero(chosen == part)
-            reports[mine] = self.starts[part] + channel._sample(cells[mine], randomness)
-        return reports
+        chosen, reports = self._drawn(self.shares, cells, None, randomness)
+        return self.starts[chosen] + reports
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
+        chosen, reports = self._drawn(self.shares, cells, inside, randomness)
+        return self.starts[chosen] + reports
 
     def __repr__(self) -> str:
         return f"StackedChannel({len(self.channels)} channels, {self.report_count} reports)"
@@ -329,6 +335,25 @@ class Remapped(ByParts, Channel):
     @property
     def told_apart(self) -> Space | None:
         return self.channel.told_apart
+
+    @property
+    def positions_across(self) -> int:  # type: ignore[override]
+        return self.channel.positions_across
+
+    @property
+    def standing(self) -> list[tuple[FloatArray, float]]:
+        return self.channel.standing
+
+    def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
+        return self.channel.somewhere(cells, uniform)
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        return self._gathered(self.channel.columns_from(inside, np.arange(self.map.size)))[
+            :, chosen
+        ]
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
+        return self.map[self.channel._sample_from(cells, inside, randomness)]
 
     def _push(self, theta: FloatArray) -> FloatArray:
         return self._gathered(self.channel._push(theta))

@@ -16,12 +16,11 @@ from geoveil.channel.channel import (
     RARE,
     Channel,
     Information,
-    ManyChannels,
     PrivacyLoss,
     Tally,
-    positions_on_a_side,
 )
 from geoveil.channel.guarantee import Guarantee
+from geoveil.channel.many import ManyChannels
 from geoveil.channel.operator import DenseOperator
 from geoveil.errors import ImpossibleReport, InvalidInput, TooLarge
 from geoveil.randomness import Randomness
@@ -80,15 +79,18 @@ class JointChannel(ByParts, ManyChannels):
                 f"combinations ({self.report_count}) × cells ({self.space.size}) must be at most "
                 f"{_MOST_ENTRIES}; use their tally, which needs only those seen"
             )
-        total = np.zeros((self.space.size, self.report_count))
-        for inside, share in _positions(self.channels):
-            law = np.full((self.space.size, 1), share)
-            for channel in self.channels:
-                reports = channel.columns_from(inside, np.arange(channel.report_count))
-                law = law[:, :, None] * np.maximum(reports, 0.0)[:, None, :]
-                law = law.reshape(self.space.size, -1)
-            total += law
+        every, total = np.arange(self.report_count), np.zeros((self.space.size, self.report_count))
+        for inside, share in self.standing:
+            total += share * self.columns_from(inside, every)
         return total
+
+    def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
+        law = np.ones((self.space.size, 1))
+        for channel in self.channels:
+            reports = channel.columns_from(inside, np.arange(channel.report_count))
+            law = law[:, :, None] * np.maximum(reports, 0.0)[:, None, :]
+            law = law.reshape(self.space.size, -1)
+        return law[:, chosen]
 
     def matrix(self) -> FloatArray:
         return self._matrix
@@ -104,13 +106,15 @@ class JointChannel(ByParts, ManyChannels):
 
     def _column(self, column: int) -> FloatArray:
         combination = np.array([np.unravel_index(column, self.sizes)])
-        return np.exp(_log_products(self.channels, combination))[:, 0]
+        return np.exp(_log_products(self, combination))[:, 0]
 
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         inside = np.zeros((cells.size, 2))
-        if any(channel.positions_across > 1 for channel in self.channels):
-            # where somebody stands, once for all reports
-            inside = randomness.uniform(2 * cells.size).reshape(-1, 2) - 0.5
+        if len(self.standing) > 1:  # where somebody stands, once for all reports
+            inside = self.somewhere(cells, randomness.uniform(2 * cells.size).reshape(-1, 2))
+        return self._sample_from(cells, inside, randomness)
+
+    def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         reports = tuple(
             channel._sample_from(cells, inside, randomness) for channel in self.channels
         )
@@ -163,7 +167,7 @@ class JointTally(Tally):
         counts = np.zeros(len(seen), dtype=np.int64)
         np.add.at(counts, which.ravel(), times)
         self._counts = frozen(counts)
-        columns, largest = _products(channel.channels, seen)
+        columns, largest = _products(channel, seen)
         self._columns = DenseOperator(frozen(columns))
         self._nats_left_out = float(counts @ largest)
 
@@ -231,21 +235,11 @@ class JointTally(Tally):
         return both
 
 
-def _positions(channels: Sequence[Channel]) -> list[tuple[FloatArray, float]]:
-    """Where in their cells people stand, (east, north) in cells, and how many of them: one is the middle."""
-    line, shares = positions_on_a_side(max(channel.positions_across for channel in channels))
-    return [
-        (np.array((east, north)), float(of_column * of_row))
-        for north, of_row in zip(line, shares, strict=True)
-        for east, of_column in zip(line, shares, strict=True)
-    ]
-
-
-def _log_products(channels: Sequence[Channel], combinations: IntArray) -> FloatArray:
+def _log_products(joint: JointChannel, combinations: IntArray) -> FloatArray:
     """(cells, combinations): logarithms of the means over positions of products of columns."""
-    places = _positions(channels)
-    logs = np.zeros((len(places), channels[0].space.size, len(combinations)))
-    for number, channel in enumerate(channels):
+    places = joint.standing
+    logs = np.zeros((len(places), joint.space.size, len(combinations)))
+    for number, channel in enumerate(joint.channels):
         reports, which = np.unique(combinations[:, number], return_inverse=True)
         for at, (inside, _) in enumerate(places):
             columns = np.maximum(channel.columns_from(inside, reports), 0.0)
@@ -257,12 +251,10 @@ def _log_products(channels: Sequence[Channel], combinations: IntArray) -> FloatA
     return mean
 
 
-def _products(
-    channels: tuple[Channel, ...], combinations: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def _products(joint: JointChannel, combinations: IntArray) -> tuple[FloatArray, FloatArray]:
     """(cells, combinations): the columns of combinations, each scaled to a maximum of one; and the
     logarithms (combinations,) of what these were."""
-    logs = _log_products(channels, combinations)
+    logs = _log_products(joint, combinations)
     largest = logs.max(axis=0) if len(combinations) else np.zeros(0)
     if np.isneginf(largest).any():
         wrong = combinations[int(np.argmin(largest))].tolist()

@@ -160,11 +160,13 @@ class PositionalElastic(Mechanism):
     def _sample(self, cells: IntArray, randomness: Randomness) -> IntArray:
         """From a position drawn evenly in each cell first: for simulations, since the promise is about
         the position that is drawn from. A person's own report comes from :meth:`sample_at`."""
-        inside = randomness.uniform(2 * cells.size).reshape(-1, 2)
+        uniform = randomness.uniform(2 * cells.size).reshape(-1, 2)
+        return self._sample_from(cells, self.somewhere(cells, uniform), randomness)
+
+    def somewhere(self, cells: IntArray, uniform: FloatArray) -> FloatArray:
         if isinstance(self.space, Points):
-            away = self.space.somewhere_km(cells, inside) / self.space.cell_km
-            return self._sample_from(cells, away, randomness)
-        return self._sample_from(cells, inside - 0.5, randomness)
+            return self.space.somewhere_km(cells, uniform) / self.space.cell_km
+        return super().somewhere(cells, uniform)
 
     def _sample_from(self, cells: IntArray, inside: FloatArray, randomness: Randomness) -> IntArray:
         steps = self.centres.points[cells] + np.rint(inside * self.step).astype(np.int64)
@@ -187,6 +189,13 @@ class PositionalElastic(Mechanism):
         if isinstance(self.space, Points):
             return 1
         return 2 if self.loss_across_cell <= 1.0 + 1e-9 else 3
+
+    @property
+    def standing(self) -> list[tuple[FloatArray, float]]:
+        if isinstance(self.space, Points):
+            around = self.space.standing
+            return [(inside, 1.0 / len(around)) for inside in around]
+        return super().standing
 
     @cached_property
     def alike(self) -> str | None:  # type: ignore[override]

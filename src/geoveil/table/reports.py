@@ -358,7 +358,7 @@ def _tally(files: Sequence[PersonReports], way: Sequence[int], rows: list[list[i
         single: IntArray = np.array(rows, dtype=np.int64)[:, 0]
         return Tally(channels[0], np.bincount(single, minlength=channels[0].report_count))
     kinds = len(Counter(map(tuple, rows)))
-    positions = max(channel.positions_across for channel in channels) ** 2
+    positions = max(len(channel.standing) for channel in channels)
     entries = positions * channels[0].space.size * kinds
     if entries > MOST_ENTRIES:
         raise InvalidInput(
