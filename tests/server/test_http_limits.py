@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from geoveil.server.limits import Limiter, Limits
-from geoveil.server.logs import Log
+from geoveil.server.logs import Log, capture_libraries
 from geoveil.server.problem import Problem
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id
@@ -294,8 +295,28 @@ def test_idle_connections_do_not_keep_others_waiting(impatient: Live) -> None:
         each.close()
 
 
-def test_libraries_do_not_write_into_the_log(impatient: Live) -> None:
-    talk(impatient, b"nonsense\r\n\r\n")
-    lines = [json.loads(line) for line in Path(impatient.log).read_text().splitlines()]
-    assert all({"time", "level", "event"} <= set(line) for line in lines)
-    assert any(line["event"] == "library" for line in lines)
+def test_strangers_write_no_lines_into_the_log(impatient: Live) -> None:
+    def lines() -> list[dict[str, object]]:
+        return [json.loads(line) for line in Path(impatient.log).read_text().splitlines()]
+
+    before = [line for line in lines() if line["event"] not in ("requests", "refused")]
+    with impatient.client() as client:
+        for _ in range(3):
+            assert talk(impatient, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+            assert client.post("/api/campaigns", json={}).status_code == 401
+        refused = [line for line in client.get("/metrics").text.splitlines() if "malformed" in line]
+    assert int(refused[0].rpartition(" ")[2]) >= 3
+    after = lines()
+    assert all({"time", "level", "event"} <= set(line) for line in after)
+    assert [line for line in after if line["event"] not in ("requests", "refused")] == before
+
+
+def test_libraries_do_not_write_into_the_log() -> None:
+    written, logger = io.StringIO(), logging.getLogger("uvicorn.error")
+    kept = logger.handlers, logger.propagate, logger.level
+    capture_libraries(Log(stream=written))
+    logger.warning("198.51.100.7 sent %s", "nonsense")
+    logger.handlers, logger.propagate, logger.level = kept
+    (line,) = map(json.loads, written.getvalue().splitlines())
+    assert line["event"] == "library"
+    assert not any(word in written.getvalue() for word in ("198.51", "nonsense"))

@@ -52,6 +52,8 @@ _SECURITY = {
 }
 _CLOSED = {"cross-origin-resource-policy": "same-origin"}
 _PREFLIGHT_S = "86400"
+_ADMITTED = "geoveil.admitted"
+"""In the scope of a request that came with the token of an operator."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """No address has these; the router's patterns would let a newline at the end pass."""
 _ENCODED = re.compile(rb"%(2f|5c)", re.IGNORECASE)
@@ -341,6 +343,7 @@ class Application:
             if operation.audience is Audience.OPERATOR:
                 token = request.headers.get("authorization")
                 await service.blocking(service.tokens.check, token)
+                request.scope[_ADMITTED] = True
             if operation.handler is None:
                 raise problems.Problem("not-found")
             return await operation.handler(service, request)
@@ -360,7 +363,7 @@ class Application:
     def _finish(
         self, response: Response, scope: Scope, route: str, audience: Audience, seconds: float
     ) -> None:
-        """Security headers on the answer; the request counted and, where it is an operator's, logged.
+        """Security headers on the answer; the request counted or, where it is an operator's, logged.
 
         Where part of the body is still on its way, the service hangs up rather than take it for a request.
         """
@@ -371,7 +374,7 @@ class Application:
         if problems.ARRIVED not in scope:
             response.headers["connection"] = "close"
         self.service.metrics.requests[route, status] += 1
-        if audience is Audience.OPERATOR:
+        if _ADMITTED in scope:
             self.service.log.request(route, status, seconds)
         else:
             self.service.log.count(route, status)

@@ -140,7 +140,6 @@ class Protocol(HttpToolsProtocol):
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            self.logger.warning("Invalid HTTP request received.")
             self.send_400_response("the request is not HTTP as it must be")
 
     def _feed(self, data: bytes) -> None:
@@ -202,6 +201,7 @@ class Protocol(HttpToolsProtocol):
         self._watch = self.loop.call_later(wait_s, self._look)
 
     def send_400_response(self, msg: str) -> None:
+        self.places.refused("malformed requests")
         self._refuse(Problem("malformed-body", "the request is not HTTP as it must be").response())
 
     def _refuse(self, response: Response) -> None:
