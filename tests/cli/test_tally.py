@@ -132,6 +132,13 @@ def test_the_mechanism_document_is_not_overwritten(checkins: Path) -> None:
     assert saved.read_bytes() == before
 
 
+def test_a_folder_that_is_missing_is_noticed_before_anything_is_read(checkins: Path) -> None:
+    target = checkins.parent / "none" / "tally.json"
+    result = tally(checkins.with_name("unread.csv"), "-o", target, *PROMISE, *BOX)
+    assert result.exit_code == 2
+    assert "must lie in a folder that exists" in result.stderr
+
+
 def test_a_pipe_gives_the_document_on_standard_output(checkins: Path) -> None:
     result = tally("-", "-o", "-", *PROMISE, *BOX, stdin=checkins.read_text())
     assert result.exit_code == 0, result.stderr

@@ -219,8 +219,9 @@ def test_hexagons_as_documents_and_shapes() -> None:
             gv.Hexagons.of_ids(ids)
     with pytest.raises(InvalidInput, match="resolution"):
         gv.Hexagons(LIMITS, resolution=16)
-    with pytest.raises(TooLarge, match="lower resolution"):
-        gv.Hexagons(LIMITS, resolution=12)
+    for fine in (12, 15):  # the finest are 10⁸, which H3 itself would go on making for hours
+        with pytest.raises(TooLarge, match="lower resolution"):
+            gv.Hexagons(LIMITS, resolution=fine)
 
 
 def test_hexagons_on_the_command_line(tmp_path: Path) -> None:
@@ -245,3 +246,9 @@ def test_hexagons_on_the_command_line(tmp_path: Path) -> None:
         program, ["obfuscate", str(tmp_path / "people.csv"), "-o", "x.csv", "--hexagons", "7"]
     )
     assert wrong.exit_code == 2
+    limits = str(tmp_path / "limits.geojson")
+    for output in (limits, str(tmp_path / "middles.csv"), str(tmp_path / "none" / "a.geojson")):
+        wrong = CliRunner().invoke(program, ["hexagons", limits, "--resolution", "7", "-o", output])
+        assert wrong.exit_code == 2
+        assert wrong.stderr.startswith(f"geoveil: error: output ({output}) must ")
+    assert json.loads((tmp_path / "limits.geojson").read_text()) == LIMITS

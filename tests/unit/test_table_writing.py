@@ -247,3 +247,14 @@ def test_the_input_is_never_the_output(tmp_path: Path) -> None:
             check_target(str(tmp_path / other), str(path))
     check_target(str(tmp_path / "b.csv"), str(path))
     check_target("-", "-")
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    for wrong, why in ((tmp_path, "it is a folder"), (tmp_path / "none" / "a.csv", "that exists")):
+        with pytest.raises(InvalidInput, match=why):
+            check_target(str(wrong))
+    check_target(os.devnull)
+    (tmp_path / "locked").mkdir(mode=0o500)
+    if not os.access(tmp_path / "locked", os.W_OK):  # whoever may do everything may do this too
+        with pytest.raises(InvalidInput, match="may write"):
+            check_target(str(tmp_path / "locked" / "a.csv"))

@@ -9,9 +9,10 @@ import click
 
 from geoveil.cli.console import Console
 from geoveil.cli.options import machine_options, output_option
-from geoveil.errors import TooLarge
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.space import MATRIX_LIMIT, Box, Hexagons
-from geoveil.table.writer import binary_sink
+from geoveil.table.reader import Format, format_of
+from geoveil.table.writer import binary_sink, check_target
 
 _DECIMALS = 5
 """Of the edges of the box, about a metre."""
@@ -34,6 +35,9 @@ def command(limits: str, resolution: int, output: str, machine: bool) -> None:
     \b
     geoveil hexagons limits.geojson --resolution 8 -o hexagons.geojson
     """
+    if format_of(output, "geojson", writing=True) is not Format.GEOJSON:
+        raise InvalidInput(f"output ({output}) must end in .geojson or .json")
+    check_target(output, limits)
     hexagons = Hexagons(limits, resolution=resolution)
     if hexagons.size > MATRIX_LIMIT:
         raise TooLarge(

@@ -39,13 +39,18 @@ class Hexagons(Points):
         fine = count("resolution", resolution, least=0)
         if fine > _FINEST:
             raise InvalidInput(f"resolution ({fine}) must be at most {_FINEST}")
-        found: set[str] = set()
-        for outline in read_outlines(area):
-            for polygon in outline.polygons:
-                rings = [[(lat, lng) for lng, lat in ring.tolist()] for ring in polygon]
-                shape = h3.LatLngPoly(*rings)
-                found |= set(h3.h3shape_to_cells_experimental(shape, fine, contain="overlap"))
-                if len(found) > _MOST:
+        shapes = [
+            h3.LatLngPoly(*([(lat, lng) for lng, lat in ring.tolist()] for ring in polygon))
+            for outline in read_outlines(area)
+            for polygon in outline.polygons
+        ]
+        # From coarse to fine, since H3 cannot be stopped: a cell lies in at most three coarser ones, so
+        # that more than three times as many of these are too many already.
+        for coarse in range(fine + 1):
+            found: set[str] = set()
+            for shape in shapes:
+                found |= set(h3.h3shape_to_cells_experimental(shape, coarse, contain="overlap"))
+                if len(found) > (_MOST if coarse == fine else 3 * _MOST):
                     raise TooLarge(
                         f"the area must have at most {_MOST:,} hexagons; choose a lower resolution"
                     )

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import struct
 import sys
@@ -84,7 +85,16 @@ def table_into(
 
 
 def check_target(target: str, *others: str) -> None:
-    """Refuse a target that is one of the files being read or written too."""
+    """Refuse, before the work, a target that cannot be written or is one of the other files."""
+    path = Path(target)
+    if target != PIPE and path.is_dir():
+        raise InvalidInput(f"output ({target}) must be a file; it is a folder")
+    if target != PIPE and (path.is_file() or not path.exists()):  # a device is not replaced
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise InvalidInput(f"output ({target}) must lie in a folder that exists; make it first")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidInput(f"output ({target}) must lie in a folder that you may write to")
     for other in others:
         if PIPE in (target, other):
             continue
