@@ -67,6 +67,11 @@ def test_an_empty_slot_has_no_map_and_loses_nothing() -> None:
         gv.IterativeBayesianUpdate().fit_slots({"night": empty})
 
 
+def test_slots_without_names_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"slots \(list\) must be tallies by slot"):
+        gv.IterativeBayesianUpdate().fit_slots([])  # type: ignore[arg-type]
+
+
 def test_a_slot_may_have_several_mechanisms_and_one_report() -> None:
     other = gv.elastic(TOWN, epsilon_per_km=4.0, between="cells")
     people = towns(0.9)[0]

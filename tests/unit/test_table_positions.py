@@ -148,6 +148,14 @@ def test_persons_are_limited_as_with_any_mechanism(who: Any, plain: gv.Positiona
 # -- the rim in files ------------------------------------------------------------------------------
 
 
+def test_nobody_gives_no_reports(plain: gv.PositionalElastic) -> None:
+    nobody = {"who": [], "lat": [], "lng": []}
+    for limit in ({}, {"person": "who", "per_person": 1}):
+        noisy = gv.obfuscate(nobody, plain, **limit)
+        assert [len(noisy[name]) for name in ("cell", "lat", "lng")] == [0, 0, 0]
+        assert noisy["cell"].dtype == np.int64
+
+
 def test_every_report_is_found_again_at_its_own_place(rimmed: gv.PositionalElastic) -> None:
     places = ReportPlaces(rimmed)
     lat, lng = places.latlng

@@ -270,7 +270,7 @@ class LocalDifferentialPrivacy(_WithEpsilon):
     def implies(self, other: Guarantee) -> bool:
         if isinstance(other, LocalDifferentialPrivacy):
             return self.exact <= other.exact
-        if isinstance(other, GeoIndistinguishability):
+        if isinstance(other, GeoIndistinguishability) and not isinstance(other, BetweenPositions):
             return self.epsilon == 0
         return super().implies(other)
 

@@ -186,6 +186,10 @@ class IterativeBayesianUpdate:
         >>> list(maps), maps.empty, int(maps[8].distribution.argmax())
         ([8], (9,), 0)
         """
+        if not isinstance(slots, Mapping):
+            raise InvalidInput(
+                f"slots ({type(slots).__name__}) must be tallies by slot, such as {{8: tally}}"
+            )
         full: dict[Any, list[Tally]] = {}
         empty = []
         for slot, tallies in slots.items():

@@ -202,8 +202,11 @@ def obfuscate(
         advice = count.hint and f"; {count.hint}"
         warnings.warn(f"{count.sentence()}{advice}", stacklevel=2)
     rows = Rows(places, np.arange(taken.size), persons).take(taken)
-    (drawn,) = reporting.reports([rows]) if rows.numbers.size else (rows,)
-    return _like(frame, reporter.columns(drawn.places), drawn.numbers, kept)
+    if rows.numbers.size:
+        (rows,) = reporting.reports([rows])
+    else:  # no reports, of the type that reports have
+        rows = Rows(reporter.draw(rows.places), rows.numbers)
+    return _like(frame, reporter.columns(rows.places), rows.numbers, kept)
 
 
 def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
