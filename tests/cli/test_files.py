@@ -266,3 +266,24 @@ def test_common_readers_read_our_csv(folder: Path) -> None:
     assert frame["geoveil"].notna().tolist() == [True] + [False] * (GRID.size - 1)
     frame.sort_values("share").to_csv(folder / "sorted.csv", index=False)
     same(read_result(str(folder / "sorted.csv")), expected)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "obfuscate a.csv --epsilon-per-km 1 --within f.json -o f.json",
+        "obfuscate a.csv --epsilon-per-km 1 --within f.json -o b.csv --save-mechanism f.json",
+        "tally a.csv --epsilon-per-km 1 --within f.json -o f.json",
+        "estimate a.csv --mechanism f.json -o f.json",
+        "estimate a.csv --zones f.json -o f.json",
+        "estimate a.csv --zones b.json --within f.json -o f.json",
+        "flows a.csv --mechanism f.json -o f.json",
+        "flows a.csv --zones f.json -o f.json",
+        "design --prior a.csv --epsilon-per-km 1 --within f.json -o f.json",
+        "hexagons f.json --resolution 7 -o f.json",
+    ],
+)
+def test_no_command_writes_over_a_file_that_it_reads(line: str) -> None:
+    result = run(*line.split())
+    assert result.exit_code == 2
+    assert "(f.json) must not be the same file as f.json" in result.stderr

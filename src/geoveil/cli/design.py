@@ -74,7 +74,7 @@ def command(
     """
     console = Console(machine=machine)
     output, plot, promise = options["output"], options["plot"], options["epsilon_per_km"]
-    _check(prior.source, optimal, advice, output, plot, promise)
+    _check(prior.source, area.within, optimal, advice, output, plot, promise)
     with console.progress("reading the prior") as progress:
         believed = prior.read(console, reading, area)
         space, share = believed.space, believed.share
@@ -107,7 +107,7 @@ def command(
 
 
 def _check(
-    source: str, optimal: bool, advice: bool, output: str | None, plot: str | None,
+    source: str, within: str | None, optimal: bool, advice: bool, output: str | None, plot: str | None,
     promise: float | None,
 ) -> None:  # fmt: skip
     """Refuse what was given for the other kind of design, and what cannot be written."""
@@ -126,7 +126,7 @@ def _check(
     if plot is not None and not advice:
         raise click.UsageError("--plot must go with --advise")
     if output is not None:
-        writer.check_target(output, source)
+        writer.check_target(output, source, within)
     shared.check_picture(plot, source)
 
 

@@ -159,12 +159,12 @@ def command(
     """
     format_of(output, reading.format, writing=True)
     bars.checked_level(level)
-    writer.check_target(output, *sources)
+    writer.check_target(output, *sources, mechanism, zones, area.within)
     shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)
     if joint is not None and (by is not None or choice.method != "ibu"):
         raise click.UsageError("--joint must go with --method ibu and without --by")
-    districts, area = _asked_zones(zones, zone_name, area, output, choice)
+    districts, area = _asked_zones(zones, zone_name, area, choice)
     if by is not None:
         slots = SlotColumn(by, time, zone)
         _estimate_slots(
@@ -332,12 +332,11 @@ class ZoneFile:
 
 
 def _asked_zones(
-    file: str | None, name: str, area: shared.Area, output: str, choice: EstimatorChoice
+    file: str | None, name: str, area: shared.Area, choice: EstimatorChoice
 ) -> tuple[ZoneFile | None, shared.Area]:
     """The districts that are asked for, whose limits are then those of --within, and the area without."""
     if file is None:
         return None, area
-    writer.check_target(output, file)
     if choice.uncertainty == "none":
         raise click.UsageError("--zones must go with error bars; leave --uncertainty none out")
     return ZoneFile(file, name, area.within), shared.Area(area.box, area.cell_km)

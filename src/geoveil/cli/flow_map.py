@@ -113,7 +113,7 @@ def command(
     """
     format_of(output, reading.format, writing=True)
     checked_level(level)
-    writer.check_target(output, *sources)
+    writer.check_target(output, *sources, mechanism, zones)
     shared.check_picture(plot, *sources, output)
     console = Console(machine=machine, output=output)
     reading = replace(reading, to=TripEnd(to_lat, to_lng))

@@ -51,7 +51,7 @@ class Request:
         rows.check_engine()
         format_of(rows.source, rows.reading.format)
         format_of(self.output, rows.reading.format, writing=True)
-        writer.check_target(self.output, rows.source, *[self.choice.name] * self.choice.is_document)
+        self.check_target(self.output)
         if not rows.area.given and needs_box and rows.source == PIPE:
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if not rows.area.given and needs_box and rows.where.is_dataset(rows.source):
@@ -60,6 +60,11 @@ class Request:
             raise click.UsageError(
                 "--box is of no use here, nor is --within: the mechanism brings its own map or needs none"
             )
+
+    def check_target(self, target: str, *others: str) -> None:
+        """Refuse to write where the request reads."""
+        document = self.choice.name if self.choice.is_document else None
+        writer.check_target(target, self.rows.source, self.rows.area.within, document, *others)
 
     def tally_dataset(
         self, engine: Any, mechanism: gv.Channel
@@ -170,7 +175,7 @@ def command(
         if output == PIPE:
             raise click.UsageError("--engine spark must write a file, not a pipe")
     if save_mechanism is not None:
-        writer.check_target(save_mechanism, source, output)
+        request.check_target(save_mechanism, output)
     console = Console(machine=machine, output=output)
     console.randomness(request.seed)  # for its warning: each batch has a source of its own
     with console.progress("building the mechanism") as progress:

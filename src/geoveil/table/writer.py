@@ -84,8 +84,8 @@ def table_into(
         raise
 
 
-def check_target(target: str, *others: str) -> None:
-    """Refuse, before the work, a target that cannot be written or is one of the other files."""
+def check_target(target: str, *others: str | None) -> None:
+    """Refuse, before the work, a target that cannot be written or is one of the other files, if given."""
     path = Path(target)
     if target != PIPE and path.is_dir():
         raise InvalidInput(f"output ({target}) must be a file; it is a folder")
@@ -96,7 +96,7 @@ def check_target(target: str, *others: str) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidInput(f"output ({target}) must lie in a folder that you may write to")
     for other in others:
-        if PIPE in (target, other):
+        if other is None or PIPE in (target, other):
             continue
         first, second = Path(target), Path(other)
         there = first.exists() and second.exists()
