@@ -122,6 +122,35 @@ def test_a_campaign_of_many_cells_says_that_it_is_being_prepared(campaigns: Camp
     assert campaigns.store.rounds("paris") == []
 
 
+def test_a_campaign_made_anew_never_gets_the_mechanism_of_the_deleted_one(
+    campaigns: Campaigns,
+) -> None:
+    class Overtaken(Here):
+        """While it prepares, the operator deletes the campaign and makes another of the same id."""
+
+        first = True
+
+        def conclude(self, work: Any, **asked: Any) -> Any:
+            outcome = super().conclude(work, **asked)
+            if self.first:
+                self.first = False
+                campaigns.delete("paris")
+                campaigns.create(campaign_settings(epsilon_per_km=1.0))
+            return outcome
+
+    watched = Watched(campaigns, Overtaken())
+    for _ in range(2):
+        assert watched.submit()
+        while watched.worker.waiting:
+            time.sleep(0.01)
+        campaigns.clock.now += CLAIM_S  # type: ignore[attr-defined]
+        if campaigns.store.rounds("paris"):
+            break
+    (opened,) = campaigns.store.rounds("paris")
+    assert read_kept(opened.document)[0].epsilon_per_km == 1.0
+    assert watched.worker.stop(PATIENCE_S)
+
+
 def test_it_opens_with_the_mechanism_that_a_small_one_would_have_at_once(
     campaigns: Campaigns, watched: Watched
 ) -> None:

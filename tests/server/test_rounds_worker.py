@@ -453,6 +453,32 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
     assert not other.jobs.claim(work, for_s=CLAIM_S)
 
 
+def test_a_campaign_made_anew_never_gets_the_estimate_of_the_deleted_one(city: City) -> None:
+    class Overtaken(Here):
+        """While it estimates, the campaign is deleted, made anew, and its first round closes too."""
+
+        first = True
+
+        def conclude(self, work: Work, **asked: Any) -> Conclusion:
+            outcome = super().conclude(work, **asked)
+            if self.first:
+                self.first = False
+                city.campaigns.delete("paris")
+                city.campaigns.create(city.settings)
+                closed(city, 150)
+            return outcome
+
+    watched = Watched(city.campaigns, Overtaken())
+    assert watched.worker.submit(closed(city, 200))
+    while watched.worker.waiting:
+        time.sleep(0.01)
+    city.wait(ELSEWHERE_S)
+    assert [watched.worker.submit(left) for left in city.campaigns.tick()] == [True]
+    assert watched.next() == "estimate-made"
+    assert city.campaigns.estimate("paris").reports == 150
+    assert watched.worker.stop(PATIENCE_S)
+
+
 def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
     class Flickering(Jobs):
         calls = 0

@@ -327,6 +327,15 @@ class StoreContract:
         store.publish(estimate_of("paris", 1), a_round(number=2))
         assert not store.claim(CLOSED, now_s=1_650, for_s=60, held_until_s=1_700)
 
+    def test_a_claim_is_none_on_a_campaign_made_anew(self, store: Store) -> None:
+        for _ in range(2):
+            start(store)
+            store.add([Upload("paris", 1, device_id(0), 0)])
+            store.close_round("paris", 1, minimum=1, at_s=500)
+            assert not store.claim(CLOSED, now_s=1_020, for_s=60, held_until_s=1_060)
+            assert store.claim(CLOSED, now_s=1_000, for_s=60)
+            store.delete_campaign("paris")
+
     def test_the_last_estimate_opens_no_round(self, store: Store) -> None:
         start(store)
         store.add([Upload("paris", 1, device_id(1), 0)])

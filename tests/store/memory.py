@@ -453,10 +453,8 @@ class MemoryStore:
             kept = self._kept(job)
             if kept is None or not _to_do(kept):
                 return False
-            if (
-                now_s < kept.claimed_until_s <= now_s + for_s + 3600
-                and kept.claimed_until_s != held_until_s
-            ):
+            free = not now_s < kept.claimed_until_s <= now_s + for_s + 3600
+            if kept.claimed_until_s != held_until_s and (held_until_s or not free):
                 return False
             kept.claimed_until_s = now_s + for_s
             return True

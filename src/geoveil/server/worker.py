@@ -287,6 +287,7 @@ class Worker:
             self._fault("estimate-unfinished", Trace("Unfinished", outcome.unfinished))
         while self._clock.in_doubt and not self._stopping.wait(_DOUBT_S):
             self._keep(job, attempts)  # no round opens while nobody knows the time
+        self._claim(job, attempts)  # what it was made from is what waits for it
         return outcome.told if self._jobs.publish(work, outcome) else ""
 
     def _try_later(self, job: Job, attempts: _Attempts, counts: bool) -> None:

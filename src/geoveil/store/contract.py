@@ -299,7 +299,8 @@ class Store(ABC):
         One that ends an hour later than this would was made by a clock that was wrong, and is none.
         Whoever has it gives ``held_until_s``, until when, to have it longer. No two claims on a job end at
         the same time, since each begins after the one before, so that names the one. ``False`` where
-        another has it, it is done or given up, or the campaign waits for another preparation by now.
+        another has it, it is done or given up, the campaign waits for another preparation by now, or,
+        with ``held_until_s``, the claim is none of this job: it is one of a campaign made anew.
         """
         times = {"now_s": now_s, "until_s": now_s + for_s, "held_until_s": held_until_s}
         return bool(self._write(sql.CLAIM[type(job)], **sql.names_of(job), **times))

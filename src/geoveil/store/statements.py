@@ -127,8 +127,8 @@ _JOBS: Mapping[type, tuple[str, str, str]] = {
 CLAIM = {
     kind: f"""
     UPDATE {table} SET claimed_until_s = :until_s
-    WHERE (claimed_until_s <= :now_s OR claimed_until_s > :until_s + {OUTDATED_S}
-           OR claimed_until_s = :held_until_s) AND {row} AND {to_do} RETURNING failures
+    WHERE (claimed_until_s = :held_until_s OR :held_until_s = 0 AND (claimed_until_s <= :now_s
+           OR claimed_until_s > :until_s + {OUTDATED_S})) AND {row} AND {to_do} RETURNING failures
     """
     for kind, (table, row, to_do) in _JOBS.items()
 }
