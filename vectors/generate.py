@@ -367,6 +367,8 @@ def refused() -> list[dict[str, Any]]:
         change("trips", trips="true"),
         change("slots", slots=None),
         change("slots", slots={**slots, "zone": "../etc/passwd"}),
+        change("slots", slots={**slots, "zone": "localtime"}),
+        change("slots", slots={**slots, "zone": "+01"}),
         change("slots", slots={**slots, "every": "year"}),
         change("slots", slots={**slots, "names": ["a"]}),
         change("slots", slots={**slots, "names": ["a", "a", "b", "c"]}),

@@ -18,6 +18,7 @@ from geoveil.client.collector import Answer
 from geoveil.client.ledger_book import MIGRATIONS
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument
+from geoveil.errors import Unsupported
 
 HOURS = Slots.of_hours("Europe/Paris", weekdays=False)
 
@@ -117,6 +118,29 @@ def test_no_date_and_a_date_without_sense_are_not_held_against_a_device(tmp_path
     for number, date_s in enumerate((None, float(NOW_S))):
         collector = Dated(with_slots().served(), date_s=date_s)
         assert device(collector, tmp_path / f"ledger-{number}").report(**PLACE).slot == 9
+
+
+@pytest.mark.parametrize("year", [1, 1970, 9999])
+def test_a_date_of_another_age_is_a_clock_that_disagrees(tmp_path: Path, year: int) -> None:
+    """Calendars end with the years 1 and 9999, at the latest a zone's offset away."""
+    far_s = seconds(year, 12, 31, 23, 59, 59) if year > 1 else seconds(1, 1, 1)
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        hours = Slots.of_hours(zone, weekdays=False)
+        assert hours.at(NOW_S) != hours.at(0.0 if year == 1970 else far_s)
+        collector = Dated(with_slots(hours).served(), date_s=0.0 if year == 1970 else far_s)
+        assert (
+            refused(device(collector, tmp_path / zone[:4]).report, locate=Eye()).reason == "clocks"
+        )
+
+
+def test_slots_follow_no_zone_of_the_device(tmp_path: Path) -> None:
+    """Else the slot would say in which zone somebody is."""
+    own = replace(with_slots(), slots=replace(HOURS, zone="localtime"))
+    eye, collector = Eye(), Collector(own.served())
+    refusal = refused(device(collector, tmp_path / "ledger").report, locate=eye)
+    assert (refusal.reason, refusal.detail, eye.looks) == ("document", "slots", 0)
+    with pytest.raises(Unsupported, match="zone"):
+        replace(HOURS, zone="localtime").at(NOW_S)
 
 
 def test_outside_all_periods_nothing_is_sent(tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def test_a_campaign_without_slots_has_no_such_part() -> None:
         ({"slots": "hour", "zone": "Europe/Atlantis"}, "time zone that this machine knows"),
         ({"slots": "hour", "zone": "../../etc/passwd"}, "zone"),
         ({"slots": "hour", "zone": ""}, "zone"),
+        ({"slots": "hour", "zone": "localtime"}, "time zone that this machine knows"),
         ({"slots": OwnSlots(every="day", names=("all",), starts=(0,)), "zone": ZONE}, "at least 2"),
         ({"slots": OwnSlots(every="day", names=("a", "a"), starts=(0, 9)), "zone": ZONE}, "names"),
         ({"slots": OwnSlots(every="day", names=("a", "b"), starts=(9, 0)), "zone": ZONE}, "starts"),

@@ -359,12 +359,13 @@ class Collector:
             return None
         try:
             slot = slots.at(now_s)
-            theirs = slot if self._date_s is None else slots.at(self._date_s)
+            theirs_s = now_s if self._date_s is None else self._date_s
+            theirs = slots.at(theirs_s)
         except Unsupported:
             raise Refused("zone") from None
         if slot is None:
             raise Refused("slot")
-        if slot != theirs and abs(now_s - (self._date_s or now_s)) > CLOCK_SKEW_S:
+        if slot != theirs and abs(now_s - theirs_s) > CLOCK_SKEW_S:
             raise Refused("clocks")
         return slot
 

@@ -19,7 +19,8 @@ NAME_LENGTH = 40
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MINUTES = {"day": 1440, "week": 10_080}
 _LATEST_S = 1 << 40
-_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
+_ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]{0,29}(/[A-Za-z0-9_+-]{1,30}){0,2}")
+"""Names of the database begin with a capital; a machine's own time, such as ``localtime``, does not."""
 _FIELDS = {"zone", "every", "names", "starts"}
 
 
@@ -61,12 +62,16 @@ class Slots:
         return f"“{self.names[slot]}”, one of {len(self.names)} {every}, {self.zone}"
 
     def at(self, time_s: float) -> int | None:
-        """The number of the slot at a time in seconds since 1970; ``None`` outside all periods."""
+        """The number of the slot at a time in seconds since 1970; ``None`` outside all periods and years."""
         if self.every == "once":
             if not self.starts[0] <= time_s < self.starts[-1]:
                 return None
             return sum(start <= time_s for start in self.starts) - 1
-        local = datetime.fromtimestamp(time_s, self.time_zone)
+        zone = self.time_zone
+        try:
+            local = datetime.fromtimestamp(time_s, zone)
+        except (ValueError, OverflowError, OSError):  # before the year 1, or after 9999
+            return None
         minute = 60 * local.hour + local.minute
         if self.every == "week":
             minute += 1440 * local.weekday()
@@ -76,6 +81,8 @@ class Slots:
     def time_zone(self) -> ZoneInfo:
         """The zone, where this machine knows it."""
         try:
+            if not _ZONE.fullmatch(self.zone):
+                raise ValueError
             return ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise Unsupported(

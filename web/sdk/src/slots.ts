@@ -6,7 +6,7 @@ const MOST_SLOTS = 168;
 const NAME_LENGTH = 40;
 const LATEST_S = 2 ** 40;
 const MINUTES = { day: 1440, week: 10080, once: Infinity } as const;
-const ZONE = /^[A-Za-z0-9_+-]{1,30}(\/[A-Za-z0-9_+-]{1,30}){0,2}$/;
+const ZONE = /^[A-Z][A-Za-z0-9_+-]{0,29}(\/[A-Za-z0-9_+-]{1,30}){0,2}$/;
 const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 export type Every = keyof typeof MINUTES;
