@@ -13,7 +13,7 @@ from geoveil.channel.guarantee import BetweenPositions
 from geoveil.errors import InvalidInput
 from geoveil.position import whole_law
 from geoveil.position.centres import Centres
-from geoveil.position.cone import RoundedCone
+from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.position_certificate import Law, PositionCertificate
 from geoveil.position.whole_law import WholeLaw, below_each, whole_weights
 from geoveil.randomness import Randomness, seeded
@@ -136,6 +136,26 @@ def test_a_promise_is_kept_from_its_own_numbers_on() -> None:
     assert law.keeps(BetweenPositions(1.1 * epsilon, law.slack_at(1.1 * epsilon)))
     assert not law.keeps(BetweenPositions(epsilon, slack - 1e-4))
     assert not law.keeps(BetweenPositions(0.9 * epsilon, slack))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "beta", "first"),
+    [(1, 2, 0.3, 3.0), (1, 2, 4.3, 1.0), (2, 2, 4.0, 1.0), (1, 3, 4.1, 1.0), (2, 3, 1.3, 1.0)],
+)
+def test_whoever_checks_a_law_confirms_what_its_design_was_certified_at(
+    rows: int, columns: int, beta: float, first: float
+) -> None:
+    """Else a collector publishes what every device refuses."""
+    centres = Centres.of_grid(rows, columns, step=100, pitch_km=0.01)
+    weights = np.ones(centres.size)
+    weights[0] = first
+    designed, read = (
+        WholeLaw(centres, whole_weights(weights), RoundedCone(beta, ROUNDING_CELLS))
+        for _ in range(2)
+    )
+    certified = designed.certificate
+    assert read.keeps(BetweenPositions(certified.epsilon_per_km, 1.0))
+    assert not read.keeps(BetweenPositions(certified.seen_per_km * (1 - 1e-9), 1.0))
 
 
 def test_a_certificate_that_is_known_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

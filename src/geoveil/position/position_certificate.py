@@ -103,9 +103,9 @@ class Law:
         """ε between any two positions, a little above the loss at the worst place looked at.
 
         With a claim, no square is cut whose bound is at most that: the answer is then at most the claim, or
-        above it where a place was seen that breaks it. Cost: on a grid, ten to a hundred squares a cell, with
-        the centres within reach (some hundred) for each, and all centres for a few squares; elsewhere all of
-        them for each.
+        above it. Where no place was seen that breaks it, the answer without a claim may still be below it.
+        Cost: on a grid, ten to a hundred squares a cell, with the centres within reach (some hundred) for
+        each, and all centres for a few squares; elsewhere all of them for each.
         """
         if (self.weights <= 0).any():
             raise InvalidInput("weights must be positive")

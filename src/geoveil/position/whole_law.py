@@ -115,7 +115,10 @@ class WholeLaw:
         if made is not None and made.epsilon_per_km <= claim_per_km:  # shown when it was designed
             return True
         if claim_per_km not in known:
-            known[claim_per_km] = self._law.certify(claim_per_km).epsilon_per_km <= claim_per_km
+            found = self._law.certify(claim_per_km)
+            if found.seen_per_km <= claim_per_km < found.epsilon_per_km < math.inf:
+                found = self.certificate  # neither shown nor broken: what a design goes by decides
+            known[claim_per_km] = found.epsilon_per_km <= claim_per_km
         return known[claim_per_km]
 
     # -- the kernel ----------------------------------------------------------------------------

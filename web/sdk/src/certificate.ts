@@ -91,7 +91,8 @@ export class PositionLaw {
 
   /**
    * ε between any two positions. With a claim, no square is cut whose bound is at most that: the answer is then at
-   * most the claim, or above it. Without one (0), a little above the loss at the worst place looked at.
+   * most the claim, or above it; where no place was seen that breaks it, the answer without one may still be below.
+   * Without one (0), a little above the loss at the worst place looked at.
    */
   certify(claimPerKm = 0): PositionCertificate {
     const { low, windows } = this;

@@ -57,7 +57,11 @@ export class WholeLaw {
   /** Whether ε and η hold between any two positions. */
   keeps(epsilonPerKm: number, slackNats: number): boolean {
     if (this.slackAt(epsilonPerKm) > slackNats) return false;
-    return this.positions().certify(epsilonPerKm).epsilonPerKm <= epsilonPerKm;
+    const law = this.positions();
+    let found = law.certify(epsilonPerKm);
+    const open = found.seenPerKm <= epsilonPerKm && epsilonPerKm < found.epsilonPerKm && found.epsilonPerKm < Infinity;
+    if (open) found = law.certify(); // neither shown nor broken: what a design goes by decides
+    return found.epsilonPerKm <= epsilonPerKm;
   }
 
   /** The law in kilometres, for its certificate. */

@@ -2,11 +2,13 @@
 
 import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
+import type { Centres } from "../src/area.ts";
 import { type Json, type JsonObject, strictJson, unhex } from "../src/canonical.ts";
 import { ROUNDING_CELLS, RoundedCone } from "../src/cone.ts";
 import { MechanismDocument } from "../src/document.ts";
 import { Exact, leftOf } from "../src/exact.ts";
 import { type Again, bitsOf, movedOn } from "../src/keys.ts";
+import { WholeLaw } from "../src/law.ts";
 import { explainDocument, explainPromise, general, odds, roundedDown, roundedUp } from "../src/words.ts";
 import { bundled } from "./bundle.ts";
 import { bytes, load, mechanism, NAMES } from "./vectors.ts";
@@ -142,6 +144,35 @@ function farApart(sideKm: number): JsonObject {
     kernel: packed(kernel),
   };
 }
+
+it("confirms what a law was certified at by its design", () => {
+  const laws = [
+    [2, 0.3, 3],
+    [2, 4.3, 1],
+    [3, 4.1, 1],
+  ] as const;
+  for (const [columns, beta, first] of laws) {
+    const steps = Float64Array.from({ length: columns }, (_, column) => 100 * column);
+    const centres: Centres = {
+      ...{ pitchKm: 0.01, east: steps, north: new Float64Array(columns) },
+      ...{ low: [-50, -50], high: [100 * columns - 50, 50] },
+      lattice: { rows: 1, columns, step: 100, rim: 0, at: Int32Array.from(steps.keys()) },
+    };
+    const cone = new RoundedCone(beta, ROUNDING_CELLS);
+    const table = Uint32Array.from({ length: 142 * columns }, (_, at) =>
+      Math.round(cone.value((at + 0.5) / 100) * 2 ** 31),
+    );
+    const law = new WholeLaw(
+      centres,
+      Uint32Array.from(steps, (_, at) => (at ? 1 : first) << 20),
+      cone,
+      table,
+    );
+    const { epsilonPerKm, seenPerKm } = law.positions().certify();
+    expect(law.keeps(epsilonPerKm, 1)).toBe(true);
+    expect(law.keeps(seenPerKm * (1 - 1e-9), 1)).toBe(false);
+  }
+});
 
 it("does not certify for hours: a law that needs too many squares is not believed", async () => {
   const small = await MechanismDocument.read(farApart(0.1));
