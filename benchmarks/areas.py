@@ -55,7 +55,7 @@ def districts_of_many_cells() -> Figure:
     mechanism = PlanarGeometric(grid, epsilon_per_km=1.0)
     people = np.random.default_rng(1).choice(grid.size, size=100_000, p=_crowd(grid))
     estimate = IterativeBayesianUpdate().fit(
-        mechanism.tally(mechanism.sample(people, randomness=seeded(1)))
+        mechanism.tally(mechanism.sample(people, randomness=seeded(2)))
     )
     bars = estimate.errors  # made before
     zones = blocks(1.7, 48.4, 3.05, 49.29, 10)

@@ -115,6 +115,9 @@ SYSTEM = SystemRandomness()
 def seeded(seed: int) -> SeededRandomness:
     """A reproducible source of randomness, for simulations and tests only.
 
+    Its bits are those of ``numpy.random.default_rng(seed)``. Draw the people of a simulation with another
+    seed: with the same one, the numbers that put somebody in a cell are those of their noise.
+
     >>> seeded(7).below(10, 5).tolist() == seeded(7).below(10, 5).tolist()
     True
     """

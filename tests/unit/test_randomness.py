@@ -204,3 +204,9 @@ def test_any_seed_from_zero_on_will_do() -> None:
     assert gv.seeded(0).below(100, 50).tolist() != gv.seeded(1).below(100, 50).tolist()
     with pytest.raises(InvalidInput, match="seed"):
         gv.seeded(-1)
+
+
+def test_a_seed_has_the_bits_of_numpy_as_is_said() -> None:
+    """What the documentation warns of: one seed for people and noise makes the two depend on each other."""
+    theirs = np.random.default_rng(7).random(1000)
+    np.testing.assert_allclose(gv.seeded(7).uniform(1000), theirs, atol=2.0**-52)
