@@ -180,7 +180,7 @@ def build_pages() -> bool:
     return True
 
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def why_no_browser() -> str:

@@ -3,7 +3,9 @@
 import { existsSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const PROGRAMS = ["chromium", "chromium-browser", "google-chrome", "chromium-headless-shell"].map(
+    (name) => `/usr/bin/${name}`,
+);
 export const DESK = { viewport: { width: 1280, height: 1080 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2 };
 
