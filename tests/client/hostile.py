@@ -108,6 +108,11 @@ def replaced(old: str, new: str) -> bytes:
     return text.replace(old, new, 1).encode()
 
 
+def levels(first: str) -> bytes:
+    """An answer with two levels, the second of which is honest."""
+    return f'{{"geoveil":2,"kind":"levels","levels":[{first},{document(5).served().decode()}]}}'.encode()
+
+
 WIDER = gv.Grid.from_box(south=45.74, west=4.81, north=45.79, east=4.87, cell_km=0.5)
 MOVED = gv.Grid.from_box(south=45.75, west=4.81, north=45.79, east=4.87, cell_km=0.5)
 FINER = gv.Grid.from_box(south=45.74, west=4.81, north=45.78, east=4.87, cell_km=0.4)
@@ -127,6 +132,13 @@ HOSTILE = [
     Hostile(
         "a number of 100,000 digits",
         lambda: replaced('"round":5', '"round":' + "9" * 100_000),
+        "document",
+        "round",
+    ),
+    Hostile("a level of infinity", lambda: levels('{"id":"0","a":1e999}'), "document", "json"),
+    Hostile(
+        "a level of depth",
+        lambda: levels(f'{{"id":"0","a":{"[" * 900}{"]" * 900}}}'),
         "document",
         "json",
     ),

@@ -125,6 +125,16 @@ def test_reading_gives_the_same_document_and_id() -> None:
     assert MechanismDocument.read(json.loads(document.served()), certified=True).id == document.id
 
 
+def test_a_number_is_the_same_however_it_is_written() -> None:
+    """As to a browser, to which 1.0 is 1."""
+    text = paris().served().decode()
+    assert '"round":1,' in text
+    assert '"rim":0,' in text
+    changed = text.replace('"round":1', '"round":1.0').replace('"rim":0', '"rim":-0e0')
+    again = MechanismDocument.read(changed.encode(), certified=True)
+    assert (again.id, again.to_bytes()) == (paris().id, paris().to_bytes())
+
+
 def test_the_id_follows_every_entry() -> None:
     document = paris()
     values = document.to_dict()

@@ -28,9 +28,22 @@ def document_id(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_bytes(values)).hexdigest()
 
 
-def strict_json(given: bytes) -> Any:
-    """The value of a JSON text in UTF-8 that names no entry twice; a ``ValueError`` for any other text."""
-    return json.loads(given.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=named_once)
+def strict_json(given: bytes, *, doubles: bool = False) -> Any:
+    """The value of a JSON text in UTF-8 that names no entry twice; a ``ValueError`` for any other text.
+
+    With ``doubles`` numbers are what ECMAScript takes them for, however they are written.
+
+    >>> strict_json(b"[1.0, 1e999, 0.5]", doubles=True)
+    [1, inf, 0.5]
+    """
+    numbers: dict[str, Any] = {"parse_int": _double, "parse_float": _double} if doubles else {}
+    text = given.decode("utf-8")
+    return json.loads(text, parse_constant=_refuse, object_pairs_hook=named_once, **numbers)
+
+
+def _double(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) <= _LARGEST else value
 
 
 def _refuse(constant: str) -> None:

@@ -242,7 +242,7 @@ def _loaded(path: str | Path, read: Callable[[object], _Read]) -> _Read:
     if len(given) > LARGEST_FILE:
         raise InvalidFile(f"{path} must be a mechanism document, of at most {LARGEST_FILE:,} bytes")
     try:
-        values = strict_json(given)
+        values = strict_json(given, doubles=True)
     except (ValueError, RecursionError):
         raise InvalidFile(
             f"{path} must be a JSON mechanism document in UTF-8 that names no entry twice"

@@ -194,8 +194,8 @@ class MechanismDocument:
         for each in listed:
             _require(isinstance(each, Mapping), "json", "a level is not a JSON object")
             _require(each.get("id") is not None, "id", "a level does not carry its id")
-            size = len(canonical.canonical_bytes(each))
-            _require(size <= LARGEST_BYTES, "size", f"a level has more than {LARGEST_BYTES} bytes")
+            small = _size(each) <= LARGEST_BYTES
+            _require(small, "size", f"a level has more than {LARGEST_BYTES} bytes")
         levels = tuple(cls.read(each, certified=certified) for each in listed)
         _check_together(levels)
         return levels
@@ -391,9 +391,16 @@ def _check_together(levels: Sequence[MechanismDocument]) -> None:
 def _parsed(given: bytes, most: int) -> Any:
     _require(len(given) <= most, "size", f"it has more than {most} bytes")
     try:
-        return canonical.strict_json(given)
+        return canonical.strict_json(given, doubles=True)
     except (ValueError, RecursionError):
         raise RefusedDocument("json", "it is not JSON in UTF-8, or names an entry twice") from None
+
+
+def _size(level: Mapping[str, Any]) -> int:
+    try:
+        return len(canonical.canonical_bytes(level))
+    except (ValueError, RecursionError):
+        raise RefusedDocument("json", "a level has no canonical JSON") from None
 
 
 def _campaign(value: Any) -> str:

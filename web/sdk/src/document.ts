@@ -125,7 +125,7 @@ export class MechanismDocument {
     for (const each of listed) {
       require(isObject(each), "json");
       require((each["id"] ?? null) !== null, "id");
-      const size = new TextEncoder().encode(canonicalText(each)).length;
+      const size = sound("json", () => new TextEncoder().encode(canonicalText(each)).length);
       require(size <= LARGEST_BYTES, "size");
     }
     const levels: MechanismDocument[] = [];
