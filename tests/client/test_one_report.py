@@ -192,6 +192,18 @@ def test_after_an_older_ledger_is_put_back_the_same_report_comes_again(
     assert it.ledger.spent_per_km == 2.0
 
 
+def test_an_older_copy_reports_once_more_under_a_later_mechanism(path: Path) -> None:
+    """The documentation says so: the same bits under two laws would tell more than two draws do."""
+    collector = Collector()
+    it, copy = device(collector, path), path.read_bytes()
+    first = it.report(**PLACE)
+    path.write_bytes(copy)
+    collector.served = document(2).served()
+    again = device(collector, path).report(**PLACE)
+    assert list(collector.reports) == [first.report, again.report]
+    assert it.ledger.spent_per_km == 2.0  # what the copy knows
+
+
 def no_signal() -> tuple[float, float]:
     raise TimeoutError("no signal")
 

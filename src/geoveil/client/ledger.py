@@ -41,7 +41,7 @@ class Ledger:
     A file of the first format (JSON) is taken over once, in its place: its charges stay, what it knew
     of true cells goes. A small second file, the *anchor*, names the ledger, so that one that vanished
     or was exchanged is noticed and never begun again. An older copy may be put back: it makes the same
-    reports again. What was sent stands in the file; where it was sent from does not.
+    reports again under the same mechanisms. What was sent stands in the file; from where does not.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
