@@ -106,6 +106,14 @@ def test_rows_without_a_time_are_refused_or_left_out(tmp_path: Path) -> None:
     assert "2 rows" in result.stderr
 
 
+@pytest.mark.parametrize("time", ["2026-05-01", "20260501", "0001-01-01T00:00Z"])
+def test_a_day_has_no_hour_and_a_zone_no_year_0(tmp_path: Path, time: str) -> None:
+    path, mechanism = written(tmp_path, [*TIMES, time])
+    result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--zone", "America/New_York")
+    assert result.exit_code == 2
+    assert "row 501" in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -303,6 +303,36 @@ def test_wrong_options(checkins: Path, options: list[str], problem: str) -> None
     assert names(checkins.parent) == ["checkins.csv"]
 
 
+@pytest.mark.parametrize("bad_rows", ["raise", "drop"])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("48,8512;2,35", "decimal commas"),
+        ("48°51'24\"N;2°21'03\"E", "minutes and seconds; write decimal degrees"),
+    ],
+)
+def test_coordinates_in_another_notation_are_named(
+    tmp_path: Path, place: str, said: str, bad_rows: str
+) -> None:
+    source = tmp_path / "checkins.csv"
+    source.write_text("lat;lng\n" + 9 * f"{place}\n")
+    result = obfuscate(source, "-o", tmp_path / "noisy.csv", *PROMISE, *BOX, "--delimiter", ";",
+                       "--bad-rows", bad_rows)  # fmt: skip
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "48" not in result.stderr
+    assert names(tmp_path) == ["checkins.csv"]
+
+
+def test_a_file_of_another_ending_is_what_format_says(checkins: Path) -> None:
+    source = checkins.rename(checkins.with_suffix(".txt"))
+    target = checkins.with_name("noisy.csv")
+    refused = obfuscate(source, "-o", target, *PROMISE, *BOX)
+    assert refused.exit_code == 2
+    assert "--format says what a file with another ending is" in refused.stderr
+    assert obfuscate(source, "-o", target, *PROMISE, *BOX, "--format", "csv").exit_code == 0
+
+
 def test_the_input_is_not_overwritten(checkins: Path) -> None:
     before = checkins.read_bytes()
     for extra in (["-o", checkins], ["-o", "n.csv", "--save-mechanism", checkins]):

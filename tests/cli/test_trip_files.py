@@ -151,7 +151,7 @@ def test_consecutive_visits_of_a_person_are_trips(tmp_path: Path) -> None:
 
 
 def test_visits_without_trips_or_times_are_refused(tmp_path: Path) -> None:
-    rows = [("a", "2026-05-01T08:00Z", *HERE), ("b", "noon", *HERE)]
+    rows = [("a", "2026-05-01T08:00Z", *HERE), ("b", "2026-05-01", *HERE), ("c", "noon", *HERE)]
     source = write(tmp_path / "visits.csv", "user,time,lat,lon", rows)
     arguments = ["tally", source, "--trips", "--consecutive-hours", 8, "--person", "user"]
     arguments += ["-o", tmp_path / "tally.json", *PROMISE, *BOX]

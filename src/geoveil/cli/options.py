@@ -191,10 +191,11 @@ delimiter_option = click.option(
 
 
 def format_option(*formats: str) -> Decorator:
-    """``--format``: one of these, for a pipe."""
+    """``--format``: one of these, for names that do not say it."""
     return click.option(
-        "--format", type=click.Choice(formats), help="Format of a pipe; csv unless given."
-    )
+        "--format", type=click.Choice(formats),
+        help="Format of a pipe, csv unless given; and of files with an ending that is not known.",
+    )  # fmt: skip
 
 
 location_options = together(

@@ -26,7 +26,6 @@ LONGITUDE_NAMES = ("lng", "lon", "long", "longitude", "x")
 ORIGIN_WORDS = ("from", "origin", "start", "pickup")
 DESTINATION_WORDS = ("to", "destination", "end", "dropoff")
 """With these before their names, columns hold the begin and the end of a trip: ``to_lat``."""
-TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
 
 _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _DATA = re.compile(
@@ -37,6 +36,11 @@ _DATA = re.compile(
     r"|^\s*[NSEW]\s*\d+[\s:d]\s*\d",  # N48:51:24
     re.IGNORECASE,
 )
+
+_NOTATIONS = {
+    r"^\s*[-+]?\d+,\d+\s*$": "these look like numbers with decimal commas; write points instead",
+    r"\d\s*[°º˚]": "these look like degrees, minutes and seconds; write decimal degrees",
+}
 
 
 def find_column(
@@ -354,7 +358,7 @@ class LocationTable:
         if good.all():
             return Locations(lat, lng, kept, persons, to, self._reader.number)
         if not self._advice or not self._drop:
-            self._advice = self._suspicion(lat, lng)
+            self._advice = self._suspicion(lat, lng, batch.column(self._lat))
         if not self._drop:
             raise InvalidFile(self._problem(lat, lng, told, good, first))
         self._bad += int(good.size - np.count_nonzero(good))
@@ -364,13 +368,18 @@ class LocationTable:
         kept = kept.take(np.flatnonzero(good))
         return Locations(lat[good], lng[good], kept, persons, to, self._reader.number)
 
-    def _suspicion(self, lat: FloatArray, lng: FloatArray) -> str:
+    def _suspicion(self, lat: FloatArray, lng: FloatArray, written: pa.Array) -> str:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
         good, finite = on_earth(lat, lng), np.isfinite(lat) & np.isfinite(lng)
         hint = no_degrees(lat[finite & ~good], lng[finite & ~good])
         if hint:
             return f"{hint}; {self._swap}" if hint == SWAPPED else hint
-        return "" if 2 * np.count_nonzero(good) >= good.size else f"{self._columns}?"
+        if 2 * np.count_nonzero(good) >= good.size:
+            return ""
+        text = written.slice(int(np.flatnonzero(~good)[0]), 1).to_pylist()[0]
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        found = (words for mark, words in _NOTATIONS.items() if re.search(mark, text))
+        return next(found, f"{self._columns}?")
 
     def _problem(
         self, lat: FloatArray, lng: FloatArray, told: BoolArray, good: BoolArray, first: int

@@ -70,7 +70,8 @@ def format_of(path: str, given: str | None = None, *, writing: bool = False) -> 
         more = "" if writing else ", .gpx, .gpkg"
         raise InvalidInput(
             f"file ({path}) must end in .csv, .parquet, .geojson, .json{more}, or in one of these but "
-            f".parquet{'' if writing else ' and .gpkg'} with .gz or .zst behind it"
+            f".parquet{'' if writing else ' and .gpkg'} with .gz or .zst behind it; --format says what a "
+            "file with another ending is"
         )
     return kind
 

@@ -22,6 +22,7 @@ from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
+from geoveil.table.times import TIME_NAMES, time_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,7 +217,7 @@ class SlotColumn:
         columns, name = reader.columns, reader.name
         if self.by not in _HOURS:
             return locations.check_column(columns, self.by, name)
-        return locations.find_column(columns, locations.TIME_NAMES, "time", name, given=self.time)
+        return locations.find_column(columns, TIME_NAMES, "time", name, given=self.time)
 
     def names(self, values: pa.Array) -> list[str | None]:
         """The slot of every entry; ``None`` where it has none."""
@@ -229,15 +230,13 @@ class SlotColumn:
             return None
         if self.by not in _HOURS:
             return value.decode() if isinstance(value, bytes) else str(value)
-        if not isinstance(value, datetime):
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        at = time_of(value)
+        if at is not None and self.zone is not None and at.tzinfo is not None:
             try:
-                value = datetime.fromisoformat(text.strip())
-            except ValueError:
+                at = at.astimezone(ZoneInfo(self.zone))
+            except OverflowError:  # before the year 1 there, or after 9999
                 return None
-        if self.zone is not None and value.tzinfo is not None:
-            value = value.astimezone(ZoneInfo(self.zone))
-        return _HOURS[self.by](value)
+        return None if at is None else _HOURS[self.by](at)
 
 
 def in_order(names: set[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from geoveil.table.locations import Locations, LocationTable, Reading
 from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
 from geoveil.table.reports import Advance, reported
+from geoveil.table.times import TIME_NAMES, time_of
 from geoveil.trips.pairs import TripTally
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ConsecutiveTrips:
         time: str | None = None,
     ) -> None:
         self._time = locations.find_column(
-            reader.columns, locations.TIME_NAMES, "time", reader.name, given=time
+            reader.columns, TIME_NAMES, "time", reader.name, given=time
         )
         self._within_s = positive("within_hours", within_hours) * _HOUR_S
         self._drop = reading.bad_rows == "drop"
@@ -134,9 +135,8 @@ def _seconds(values: pa.Array) -> FloatArray:
 
 
 def _second(value: Any) -> float:
-    try:
-        at = datetime.fromisoformat(str(value).strip())
-    except ValueError:
+    at = time_of(value)
+    if at is None:
         return float("nan")
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
