@@ -292,6 +292,17 @@ test.each([
   await service.call("PATCH", `/api/campaigns/${lyon}`, { published: false });
 });
 
+test("a campaign that waits for city limits says how it gets them, and promises nobody a time", async () => {
+  const id = await service.campaign({ cell_km: 0.025 });
+  const dashboard = await operator(browser, service, id);
+  await dashboard.page.getByText(`send them to /api/campaigns/${id}/area`).waitFor();
+  await dashboard.close();
+  const participant = await openTab(browser, `${service.url}/c/${id}`);
+  await participant.page.getByText("is being prepared. This page goes on by itself").waitFor();
+  expect(participant.complaints).toEqual([]);
+  await participant.close();
+});
+
 test("the dashboard speaks German to whoever does", async () => {
   const { page, close } = await openTab(browser, service.url, { locale: "de-DE" });
   await page.getByRole("button", { name: "Anmelden" }).waitFor();

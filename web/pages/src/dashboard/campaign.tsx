@@ -94,7 +94,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
               {state.preparation.problem
                 ? say.notPrepared(state.preparation.problem)
                 : state.preparation.needs_area
-                  ? say.needsArea
+                  ? say.needsArea(`/api/campaigns/${id}/area`)
                   : say.preparing}
             </p>
           ) : shown === undefined ? (

@@ -45,8 +45,8 @@ export const say = texts(
       `No map yet. The first one comes when a round with at least ${minimum} reports has closed.`,
     preparing:
       "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
-    needsArea:
-      "The box has more cells than a mechanism is made for. Draw city limits that leave at most 65,536 of them; the mechanism is made then.",
+    needsArea: (address: string) =>
+      `The box has more cells than a mechanism is made for. Its mechanism is made when it has city limits that leave at most 65,536 of them: send them to ${address} (PUT, GeoJSON), or delete this campaign and give them in the form of another.`,
     notPrepared: (problem: string) => `The campaign could not be prepared and has ended: ${problem}.`,
     showing: "Show",
     estimate: "estimate",
@@ -146,8 +146,8 @@ export const say = texts(
       `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${minimum} Meldungen geschlossen ist.`,
     preparing:
       "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
-    needsArea:
-      "Das Rechteck hat mehr Zellen, als ein Mechanismus haben kann. Zeichnen Sie Grenzen ein, die höchstens 65.536 davon übrig lassen; dann wird der Mechanismus gemacht.",
+    needsArea: (address: string) =>
+      `Das Rechteck hat mehr Zellen, als ein Mechanismus haben kann. Der Mechanismus wird gemacht, sobald Grenzen höchstens 65.536 davon übrig lassen: Senden Sie sie an ${address} (PUT, GeoJSON), oder löschen Sie diese Kampagne und geben Sie sie im Formular einer anderen an.`,
     notPrepared: (problem: string) => `Die Kampagne konnte nicht vorbereitet werden und ist beendet: ${problem}.`,
     showing: "Zeigen",
     estimate: "Schätzung",

@@ -54,7 +54,7 @@ export const say = texts(
     lead: "This campaign maps where people are. If you take part, your browser draws a blurred place at random and sends that once. Where you really are never leaves your device.",
     counted: (reports: string) => `${reports} reports counted so far`,
     paused: "The campaign is paused: it takes no reports for now.",
-    preparing: "The campaign is being prepared, which takes a few minutes. This page goes on by itself.",
+    preparing: "The campaign is being prepared. This page goes on by itself when it is ready.",
     ended: "The campaign has ended: it takes no more reports.",
 
     choice: {
@@ -292,7 +292,7 @@ export const say = texts(
     lead: "Diese Kampagne zeichnet eine Karte davon, wo Menschen sind. Wenn Sie mitmachen, zieht Ihr Browser einen verwischten Ort nach dem Zufall und sendet diesen einmal. Wo Sie wirklich sind, verlässt Ihr Gerät nie.",
     counted: (reports: string) => `${reports} Meldungen bisher gezählt`,
     paused: "Die Kampagne pausiert: Sie nimmt zurzeit keine Meldungen an.",
-    preparing: "Die Kampagne wird vorbereitet, das dauert einige Minuten. Diese Seite macht von selbst weiter.",
+    preparing: "Die Kampagne wird vorbereitet. Diese Seite macht von selbst weiter, sobald sie bereit ist.",
     ended: "Die Kampagne ist zu Ende: Sie nimmt keine Meldungen mehr an.",
 
     choice: {
