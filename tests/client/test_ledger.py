@@ -179,6 +179,19 @@ def test_a_key_makes_its_report_again_and_never_an_earlier_one() -> None:
     assert bytes.fromhex(report) != drawn
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM ledger", "UPDATE ledger SET id = ''", "schema"])
+def test_a_ledger_that_is_damaged_is_refused(path: Path, change: str) -> None:
+    """Whatever SQLite says of it: of a schema that is no text, in bytes that are none either."""
+    Ledger(path)
+    if change == "schema":
+        damaged = path.read_bytes().replace(b"TABLE ledger (", b"TABLE ledger \xdf", 1)
+        path.write_bytes(damaged)
+    else:
+        with closing(sqlite3.connect(path)) as book, book:
+            book.execute(change)
+    assert reason(lambda: Ledger(path)) == "ledger-unreadable"
+
+
 def test_an_older_copy_makes_the_same_reports(path: Path) -> None:
     ledger = Ledger(path)
     reported(ledger, 1)

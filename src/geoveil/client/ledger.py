@@ -218,6 +218,10 @@ class Ledger:
                 book.execute("COMMIT")
         except sqlite3.Error as failure:
             raise Refused(_reason(failure), type(failure).__name__) from None
+        except (
+            UnicodeDecodeError
+        ):  # SQLite quotes what is damaged, and Python cannot read the quotation
+            raise Refused("ledger-unreadable") from None
         except OSError as failure:
             raise Refused("ledger-unwritable", type(failure).__name__) from None
 
@@ -259,7 +263,9 @@ class Ledger:
 
     def _check_anchor(self, book: sqlite3.Connection) -> None:
         """The anchor names this ledger; a missing one is written."""
-        (identity,) = book.execute("SELECT id FROM ledger").fetchone()
+        (identity,) = book.execute("SELECT id FROM ledger").fetchone() or ("",)
+        if not isinstance(identity, str) or not identity:
+            raise Refused("ledger-unreadable")
         try:
             named = self.anchor.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
