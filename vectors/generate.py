@@ -16,6 +16,7 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.guarantee import BetweenPositions
+from geoveil.channel.words import explain_nearby
 from geoveil.client.ledger_book import DRAW_BYTES, Period, moved_on
 from geoveil.client.location import in_words
 from geoveil.document.area import Area, packed_integers
@@ -404,6 +405,14 @@ def _sampled(name: str) -> float:
     return math.ceil(worst * 1e6) / 1e6
 
 
+def _nearby(promise: BetweenPositions) -> list[list[Any]]:
+    """How many reports, what they cost, and what they tell about people who move a little."""
+    return [
+        [many, (promise * many).amount(), explain_nearby(promise * many, 0.2, 0.1, reports=many)]
+        for many in (2, 7, 30)
+    ]
+
+
 def reports() -> dict[str, Any]:
     """The ids and bits of reports under a key that moves on, and each document in words."""
     key, mechanism = _digest("key"), documents()["paris"].id
@@ -423,6 +432,7 @@ def reports() -> dict[str, Any]:
         "reports": keys,
         "later": later,
         "words": words,
+        "nearby": _nearby(documents()["paris"].promise),
     }
 
 

@@ -276,9 +276,13 @@ function knownSlot(slots: Slots, timeS: number): number | null {
 
 /** What one report under a document is charged: a trip, with two ends, twice. */
 export function costOf({ promise, trips }: MechanismDocument): Promised {
-  if (!trips) return promise;
-  const twice = (value: number): number => Exact.of(value).plus(Exact.of(value)).noLess();
-  return { epsilonPerKm: twice(promise.epsilonPerKm), slackNats: twice(promise.slackNats) };
+  return trips ? manyTimes(promise, 2) : promise;
+}
+
+/** What so many reports cost together. */
+export function manyTimes({ epsilonPerKm, slackNats }: Promised, reports: number): Promised {
+  const all = (value: number): number => Exact.sum(Array<number>(reports).fill(value)).noLess();
+  return { epsilonPerKm: all(epsilonPerKm), slackNats: all(slackNats) };
 }
 
 /** What a check of a document returns; what it refuses is refused by the device. */

@@ -1,7 +1,16 @@
 /** A person's end of a campaign: one report, and everything is checked before a location is read. */
 
 import { canonicalText, sha256 } from "./canonical.ts";
-import { Address, Collector, costOf, FetchTransport, type Patience, refusing, type Transport } from "./collector.ts";
+import {
+  Address,
+  Collector,
+  costOf,
+  FetchTransport,
+  manyTimes,
+  type Patience,
+  refusing,
+  type Transport,
+} from "./collector.ts";
 import type { MechanismDocument, Promised } from "./document.ts";
 import { Exact, leftOf } from "./exact.ts";
 import type { Again, Period } from "./keys.ts";
@@ -9,13 +18,14 @@ import { type Charge, dayOf, type Drawn, Ledger, leftInWords, type Limits, type 
 import { type Beyond, checkGiven, drawFrom, type Locate } from "./location.ts";
 import { InvalidInput, Refused, Unacknowledged } from "./refusal.ts";
 import { IndexedDbStorage, type LedgerStorage } from "./storage.ts";
-import { amount, explainDocument, explainPromise } from "./words.ts";
+import { amount, explainDocument, explainNearby, explainPromise } from "./words.ts";
 
 const LATEST_S = 2 ** 40; // no clock that tells a time shows a later one
 /** What `outside: "refuse"` means; it is also written to the console. */
 export const SILENCE_TELLS =
   'with outside: "refuse" nothing is sent from outside the campaign\'s box, and that silence tells ' +
   "whoever watches that the person is not inside; by default the nearest place inside is reported from";
+const MANY = 30; // so many reports are spoken of before the first where a person lets the device report again
 const AGAIN: Record<Again, string> = {
   never: "It is the only report to this campaign, whatever rounds follow.",
   day: "Every day with a report is charged anew.",
@@ -178,8 +188,15 @@ export class Device {
       `Round ${document.round} of the campaign ${document.campaign} at ${this.address.origin}: ` +
       `${explainDocument(document, this.collector.slot(document, this.nowS()))} This report costs ${amount(costOf(document))}; ` +
       `${leftInWords(this.limits, spent)}. ${this.operator(spent, costOf(document))} ` +
-      `${AGAIN[this.again]}${spent.ahead ? AHEAD : ""}`
+      `${AGAIN[this.again]}${this.manyMore(costOf(document))}${spent.ahead ? AHEAD : ""}`
     );
+  }
+
+  /** What many reports of this kind tell together about somebody who moves a little. */
+  private manyMore(cost: Promised): string {
+    if (this.again === "never") return "";
+    const together = manyTimes(cost, MANY);
+    return ` ${MANY} such reports cost ${amount(together)} together. ${explainNearby(together, MANY)}`;
   }
 
   /** The ledger in words: what all reports have cost together, and those to this operator. */
@@ -190,7 +207,7 @@ export class Device {
     return (
       `${reports} report${reports === 1 ? "" : "s"} so far, together ${amount(together)}; ` +
       `${leftInWords(this.limits, spent)}. ${this.operator(spent)} ${explainPromise(together, Math.max(1, reports))}` +
-      `${spent.trips ? OF_TRIPS : ""}${spent.ahead ? AHEAD : ""}`
+      `${reports > 1 ? ` ${explainNearby(together, reports)}` : ""}${spent.trips ? OF_TRIPS : ""}${spent.ahead ? AHEAD : ""}`
     );
   }
 

@@ -73,21 +73,29 @@ export function explainPromise(promise: Promised, reports = 1): string {
     level <= ALIKE
       ? `Whoever stands within ${away} of you could have sent the same ${same}`
       : `Two people ${away} apart${several ? ", who do not move" : ""}`;
+  return sentence(pair, level, reports);
+}
+
+/** The same about people who move a little between their reports, each within 100 m of a place of their own. */
+export function explainNearby(promise: Promised, reports: number): string {
+  const pair = "Two people who each stay within 100 m of a place, these places 200 m apart";
+  return sentence(pair, odds(promise, 2 * NEARBY_KM).level, reports);
+}
+
+/** The same about two people whose trips begin and end 200 m apart; `promise` is that of one end. */
+export function explainTrip(promise: Promised): string {
+  const away = `${roundedDown(NEARBY_KM * 1000, 4)} m apart`;
+  const pair = `Two people whose trips begin ${away} and end ${away}`;
+  return sentence(pair, 2 * odds(promise, NEARBY_KM).level, 1);
+}
+
+function sentence(pair: string, level: number, reports: number): string {
+  const several = reports > 1;
   const what = several ? `any ${grouped(reports)} reports together are` : "any report is";
   if (level === 0) return `${pair}: ${what} exactly as likely from one as from the other.`;
   return (
     `${pair}: ${what} at most ${timesInWords(level)} times as likely from one as from the other` +
     `${frequency(level, several ? "sets of reports" : "reports")}.`
-  );
-}
-
-/** The same about two people whose trips begin and end 200 m apart; `promise` is that of one end. */
-export function explainTrip(promise: Promised): string {
-  const level = 2 * odds(promise, NEARBY_KM).level;
-  const away = `${roundedDown(NEARBY_KM * 1000, 4)} m apart`;
-  return (
-    `Two people whose trips begin ${away} and end ${away}: any report is at most ${timesInWords(level)} times as ` +
-    `likely from one as from the other${frequency(level, "reports")}.`
   );
 }
 

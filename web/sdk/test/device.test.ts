@@ -174,11 +174,15 @@ describe("one report", () => {
     let nowS = NOW_S;
     const byRound = await opened({ again: "round" });
     const byDay = await opened({ again: "day", clock: () => nowS });
+    expect(await byRound.explain()).toMatch(
+      /30 such reports cost ε = 60 per km and .* together\. Two people who each stay/,
+    );
     const first = await byRound.report(PARIS);
     expect(await byRound.report(never)).toEqual(first);
     collector.document = await served("paris", { round: 2 });
     const second = await byRound.report(PARIS);
     expect([second.round, second.budgetLeftPerKm]).toEqual([2, 6]);
+    expect(await byRound.summary()).toContain(" Two people who each stay within 100 m of a place");
     expect(second.report).not.toBe(first.report);
     const today = await byDay.report(PARIS);
     expect(await byDay.report(never)).toEqual(today);

@@ -4,12 +4,22 @@ import { gzipSync } from "node:zlib";
 import { expect, it } from "vitest";
 import type { Centres } from "../src/area.ts";
 import { type Json, type JsonObject, strictJson, unhex } from "../src/canonical.ts";
+import { manyTimes } from "../src/collector.ts";
 import { ROUNDING_CELLS, RoundedCone } from "../src/cone.ts";
 import { MechanismDocument } from "../src/document.ts";
 import { Exact, leftOf } from "../src/exact.ts";
 import { type Again, bitsOf, movedOn } from "../src/keys.ts";
 import { WholeLaw } from "../src/law.ts";
-import { explainDocument, explainPromise, general, odds, roundedDown, roundedUp } from "../src/words.ts";
+import {
+  amount,
+  explainDocument,
+  explainNearby,
+  explainPromise,
+  general,
+  odds,
+  roundedDown,
+  roundedUp,
+} from "../src/words.ts";
 import { bundled } from "./bundle.ts";
 import { bytes, load, mechanism, NAMES } from "./vectors.ts";
 
@@ -19,6 +29,7 @@ interface ReportsVector {
   reports: [Again, number, string, string, string][];
   later: [number, string][];
   words: Record<string, string>;
+  nearby: [number, string, string][];
 }
 const VECTOR = load<ReportsVector>("reports.json");
 const hex = (data: Uint8Array): string => Buffer.from(data).toString("hex");
@@ -35,6 +46,14 @@ it("makes the same ids and bits from a key, and the same later keys", async () =
 it.each(NAMES)("says %s in the same words as Python", async (name) => {
   const document = await MechanismDocument.read(bytes(mechanism(name).document));
   expect(explainDocument(document, document.slots && 0)).toBe(VECTOR.words[name]); // in its first slot
+});
+
+it("says what many reports tell about people who move a little in the same words as Python", async () => {
+  const { promise } = await MechanismDocument.read(bytes(mechanism("paris").document));
+  for (const [many, cost, words] of VECTOR.nearby) {
+    const together = manyTimes(promise, many);
+    expect([amount(together), explainNearby(together, many)]).toEqual([cost, words]);
+  }
 });
 
 it("adds costs as they are written, and rounds sums up", () => {
