@@ -77,6 +77,10 @@ def test_several_processes_count_an_id_once_and_survive_the_death_of_one(
                     continue
                 break
         assert second in children(server.process.pid)
+        until_s = time.monotonic() + HANG_S
+        while server.log.read_text().count('"started"') < 3 and time.monotonic() < until_s:
+            time.sleep(0.1)
+        assert server.log.read_text().count('"started"') == 3, "the one that died is started again"
         server.stop()
         assert server.code == 0
         assert not Path(f"/proc/{second}").exists()

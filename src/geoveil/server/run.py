@@ -50,7 +50,6 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         started = [self._start() for _ in range(self._settings.processes)]
-        processes = [process for process, _ in started]
         try:
             for process, listening in started:
                 while not self._stopping and not listening.wait(_LOOK_S):
@@ -61,26 +60,27 @@ class Supervisor:
             if not self._stopping:
                 ready()
             while not self._stopping:
-                self._replace_dead(processes)
+                self._replace_dead(started)
         finally:
-            for process in processes:
+            for process, _ in started:
                 process.terminate()
-            for process in processes:
+            for process, _ in started:
                 process.join(DRAIN_S)
                 process.kill()
                 process.join()
 
-    def _replace_dead(self, processes: list[BaseProcess]) -> None:
-        dead = wait([process.sentinel for process in processes], _LOOK_S)
-        for place, process in enumerate(processes):
+    def _replace_dead(self, started: list[tuple[BaseProcess, Event]]) -> None:
+        dead = wait([process.sentinel for process, _ in started], _LOOK_S)
+        for place, (process, _) in enumerate(started):
             if process.sentinel in dead and not self._stopping:
                 process.join()
-                processes[place], _ = self._start()
+                started[place] = self._start()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
 
     def _start(self) -> tuple[BaseProcess, Event]:
+        """A process, and what says that it listens: it must be kept until then, or it is gone there too."""
         listening = self._context.Event()
         process = self._context.Process(target=_live, args=(self._settings, listening))
         process.start()
