@@ -159,6 +159,8 @@ def test_one_spelling_for_one_campaign(url: str, name: str, path: Path) -> None:
         "https://collector.example/c/",
         "https://collector.example/c/Lyon",
         "https://collector.example/c/lyon/../../x",
+        "https://collector.example/x/../c/lyon",  # another spelling would be another campaign
+        "https://collector.example/./c/lyon",
         "https://collector.example/c/lyon?device=4711",
         "https://collector.example/c/lyon#x",
         "https://me:secret@collector.example/c/lyon",

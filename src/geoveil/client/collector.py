@@ -34,7 +34,7 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.randomness import SYSTEM
 
 _LINK = re.compile(
-    rf"(?P<base>(?:/[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>{NAMED_PATTERN})/?", re.ASCII
+    rf"(?a)(?P<base>(?:/(?!\.\.?/)[\w.~-]+)*?)/(?:c|api/campaigns)/(?P<campaign>{NAMED_PATTERN})/?"
 )
 
 

@@ -42,10 +42,10 @@ REASONS: Mapping[str, str] = {
     "accuracy": "the fix must be no coarser than a cell of the campaign; measure again",
     "outside": "the location lies outside the campaign's box, where this device was told to be silent",
     "problem": "the collector refused",
-    "ledger-unreadable": "the ledger cannot be read; nothing can be charged without it",
+    "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
     "ledger-lost": "the ledger is missing although its anchor is there; put it back",
     "ledger-exchanged": "the ledger is another one than its anchor names; put the right one back",
-    "ledger-unwritable": "the ledger cannot be written; nothing can be charged without it",
+    "ledger-unwritable": "the ledger cannot be written, and nothing is charged without it; make room for it",
     "ledger-busy": "another process holds the ledger; try again",
 }
 """Reason → what was wrong, for a person."""

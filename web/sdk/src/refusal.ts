@@ -32,8 +32,8 @@ export const REASONS = {
   accuracy: "the fix must be no coarser than a cell of the campaign; measure again",
   outside: "the location lies outside the campaign's box, where this device was told to be silent",
   problem: "the collector refused",
-  "ledger-unreadable": "the ledger cannot be read; nothing can be charged without it",
-  "ledger-unwritable": "the ledger cannot be written; nothing can be charged without it",
+  "ledger-unreadable": "the ledger cannot be read, and nothing is charged without it; put a copy back",
+  "ledger-unwritable": "the ledger cannot be written, and nothing is charged without it; make room for it",
   "ledger-busy": "another process holds the ledger; try again",
 } as const;
 
