@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,24 @@ def test_shapes_and_bad_input():
         NearestPlace(NOISE, gv.Line(4))
     with pytest.raises(InvalidInput, match="above 0 somewhere"):
         BayesianPlace(NOISE, GRID, np.zeros(20))
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [NOISE, CircularNoise.of_rings([0.0, 0.5, 1.0], [1.6 / np.pi, 0.8 / np.pi])],
+    ids=["laplace", "rings"],
+)
+def test_noise_of_the_same_parts_is_equal_and_its_tallies_add(noise):
+    other = CircularNoise.of_rings([0.0, 1.0], [1 / np.pi])
+    assert pickle.loads(pickle.dumps(noise)) == noise != other
+    for made, different in [
+        (NearestPlace(noise, GRID), NearestPlace(noise, GRID, spread=False)),
+        (BayesianPlace(noise, GRID, PRIOR), BayesianPlace(noise, GRID, PRIOR[::-1])),
+    ]:
+        copy = pickle.loads(pickle.dumps(made))
+        assert copy == made != different
+        assert hash(copy) == hash(made)
+        assert (copy.tally([0, 1]) + made.tally([1])).counts[:2].tolist() == [1, 2]
+        assert type(made).__name__ in repr(made)
+        with pytest.raises(InvalidInput, match="same channel"):
+            _ = made.tally([1]) + different.tally([1])

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen, indices, prior_over
+from geoveil.arrays import (
+    ArrayLike,
+    ByParts,
+    FloatArray,
+    IntArray,
+    count,
+    frozen,
+    indices,
+    prior_over,
+)
 from geoveil.channel.channel import Channel, PrivacyLoss, Tally
 from geoveil.channel.composed import Remapped
 from geoveil.channel.truncated import TruncatedLattice
@@ -73,7 +82,7 @@ _WITHIN = 0.9999
 _MOST_WORK = 1 << 38
 
 
-class RemappedNoise(Channel):
+class RemappedNoise(ByParts, Channel):
     """Continuous noise, its points replaced by cells of a map or by places of interest.
 
     ``remap_km`` and ``remap_latlng`` move noisy points, ``tally_latlng`` counts them where they go;
@@ -84,6 +93,7 @@ class RemappedNoise(Channel):
     """
 
     space: Grid | Points
+    _parts: ClassVar[tuple[str, ...]] = ("noise", "space", "spread")
 
     def __init__(self, noise: Noise, space: Grid | Points, *, spread: bool = True) -> None:
         if not isinstance(space, Grid | Points):
@@ -182,6 +192,9 @@ class RemappedNoise(Channel):
         losses = loss_values(loss, self.space, true, reported)
         return float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(size))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.noise!r}, {self.space!r}, spread={self.spread})"
+
 
 class NearestPlace(RemappedNoise):
     """Every noisy point to the nearest cell or place.
@@ -207,7 +220,9 @@ class BayesianPlace(RemappedNoise):
     Law: argmin over places y of Σ_x π(x)·R(d(x, z))·L(x, y) for a noisy point z, the first in case of a
     tie; a point that the prior and the noise rule out goes where it is best without any point.
     Cost: points × cells with positive prior × cells, in blocks. The law takes 25 small squares a cell,
-    those at a border shared out by where 121 points of them go, and is right to some thousandths.
+    those at a border shared out by where 121 points of them go, and is right to some thousandths; not so
+    with ``spread=False`` where the density jumps, since points are then moved elsewhere where it does: up to
+    a tenth for a disk as wide as a cell. Use samples there.
     Reference: NOISE §7.3, second technique.
 
     >>> import geoveil as gv
@@ -216,6 +231,8 @@ class BayesianPlace(RemappedNoise):
     >>> home.remap_km([1.0, 0.0]).item()
     0
     """
+
+    _parts = (*RemappedNoise._parts, "_support", "_weights", "_losses")
 
     def __init__(
         self,

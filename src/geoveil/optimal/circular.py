@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoveil.arrays import ArrayLike, FloatArray, positive
+from geoveil.arrays import ArrayLike, ByParts, FloatArray, positive
 from geoveil.channel.guarantee import Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput
 from geoveil.mechanism.noise import Noise
@@ -46,7 +46,7 @@ class PrivacyCheck:
         )
 
 
-class CircularNoise(Noise):
+class CircularNoise(ByParts, Noise):
     """Noise whose density depends on its length alone: R(r) per km².
 
     Law: ``F(v) = R(|v|)``, ∫ R(r)·2πr dr = 1; the length is drawn by the inverse of its distribution
@@ -66,6 +66,8 @@ class CircularNoise(Noise):
     >>> disk.satisfies(WithinRadius(radius_km=0.5, epsilon=1.0)).holds
     False
     """
+
+    _parts = ("pieces", "guarantee")
 
     def __init__(self, pieces: Segments, *, privacy: Guarantee | None = None) -> None:
         if abs(pieces.total - 1.0) > _DENSITY_TOLERANCE:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from geoveil.arrays import FloatArray, frozen
+from geoveil.arrays import ByParts, FloatArray, frozen
 from geoveil.errors import InvalidInput
 from geoveil.root import safe_root
 
@@ -21,7 +21,7 @@ _MOST_STEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
+class Segments(ByParts):
     """R(r) on [edges[i], edges[i + 1]): from ``left[i]`` to ``right[i]``, log-linear; 0 beyond.
 
     A piece that is zero at an end is a straight line instead. Units: km, and per km² for R.
@@ -30,6 +30,7 @@ class Segments:
     edges: FloatArray
     left: FloatArray
     right: FloatArray
+    _parts: ClassVar[tuple[str, ...]] = ("edges", "left", "right")
 
     def __post_init__(self) -> None:
         for part in (self.edges, self.left, self.right):
