@@ -33,7 +33,9 @@ class JointChannel(ByParts, ManyChannels):
     """A person makes one report through each channel; the combination is one report.
 
     Law: P(z₁, z₂, …|x) = P(z₁|x)·P(z₂|x)·…, combinations numbered with the last report running fastest.
-    Where a law depends on the position in the cell, that is the mean over positions of such products.
+    Where a law depends on the position in the cell, that is the mean over positions of such products; but
+    not for noise on real places that is counted in cells (``noise.on(grid)``), whose rows are means already:
+    its reports are taken as if people stood somewhere else in their cells each time.
     Guarantee: the sum of the parts', ``None`` where one has none.
     Cost: cells × combinations per product, up to 8,388,608 of them.
 
