@@ -11,7 +11,6 @@ import numpy as np
 import scipy
 from scipy import fft
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
-from scipy.spatial import cKDTree
 
 from geoveil.arrays import BoolArray, FloatArray, positive
 from geoveil.channel.kernel import Kernel
@@ -192,7 +191,7 @@ class _Around:
     def __init__(self, centres: Centres, cone: RoundedCone, cell_km: float, *, ways: int) -> None:
         self._centres, self._cone, self._cell_km = centres, cone, cell_km
         pitch_km = cell_km * (0.5 if centres.size <= _FEW_PLACES else 1.0)
-        tree = cKDTree(centres.points_km)
+        tree = scipy.spatial.cKDTree(centres.points_km)
         # far from all places no more positions than places, however wide the rectangle
         width, height = np.ptp(centres.rectangle_km, axis=0).tolist()
         apart_km = max(2.0 * pitch_km, math.sqrt(width * height / centres.size))

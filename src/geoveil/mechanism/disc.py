@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy import fft
-from scipy.ndimage import distance_transform_edt
 from scipy.special import entr
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite, frozen, positive
@@ -282,7 +282,7 @@ def _squares_from_map(cells: BoolArray, square: int) -> IntArray:
             f"{CELL_LIMIT:,}; choose larger cells or a smaller disc"
         )
     elsewhere = np.pad(~cells, ((down, down), (along, along)), constant_values=True)
-    apart = distance_transform_edt(elsewhere)
+    apart = scipy.ndimage.distance_transform_edt(elsewhere)
     return np.rint(np.square(apart)).astype(np.int64)
 
 

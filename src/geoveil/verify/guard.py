@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import gammaincc, gammaln
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
@@ -408,7 +408,7 @@ def _standing_out_from(rounds: int, chance: float) -> float:
     def beyond(value: float) -> float:
         return float(shares @ gammaincc(some / 2, value / 2)) / 2**rounds - chance
 
-    return float(brentq(beyond, 0.0, 1e3)) if beyond(0.0) > 0 else 0.0
+    return float(scipy.optimize.brentq(beyond, 0.0, 1e3)) if beyond(0.0) > 0 else 0.0
 
 
 def _zeros(tallies: Sequence[Tally]) -> list[IntArray]:
