@@ -85,6 +85,7 @@ it.each(LAYOUTS)("finds the steepest centre of %s", (_, most, layout) => {
 it("bounds a tile that is a single centre, near and far, where nothing is to spare", () => {
   const next = numbers(11);
   const [east, north] = [Float64Array.of(0, 1000), Float64Array.of(0, 0)];
+  const below: object[] = []; // asked once: so many expectations would take longer than all the rest
   for (let look = 0; look < 20_000; look++) {
     const beta = 4 * next() + 0.2;
     const cone = new RoundedCone(beta, 0.87);
@@ -96,7 +97,8 @@ it("bounds a tile that is a single centre, near and far, where nothing is to spa
     steepest.at([0, far], mean, rho);
     const tile = steepest["tiles"].findIndex(({ east }) => east === 0);
     const [seen, most] = overAll(east.subarray(0, 1), north, cone, [0, far], mean, rho);
-    expect(steepest["atMost"][tile]).toBeGreaterThanOrEqual(seen);
-    expect(steepest["withinMost"][tile]).toBeGreaterThanOrEqual(most);
+    const [atMost, withinMost] = [steepest["atMost"][tile]!, steepest["withinMost"][tile]!];
+    if (!(atMost >= seen && withinMost >= most)) below.push({ beta, far, rho, atMost, seen, withinMost, most });
   }
+  expect(below).toEqual([]);
 });
