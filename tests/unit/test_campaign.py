@@ -382,3 +382,13 @@ def test_a_crowd_reports_from_its_positions() -> None:
     assert result.rounds[0].reports == 300
     with pytest.raises(InvalidInput, match="a row for each of 300 people"):
         Crowd(cells, positions_km=places[:-1])
+
+
+def test_what_is_no_tally_no_list_of_promises_and_no_mechanism_is_named() -> None:
+    line = gv.Line(3)
+    with pytest.raises(InvalidInput, match=r"tally \(list\) must be a tally"):
+        gv.Campaign(line, epsilon_per_km=1.0).receive([1, 2, 3])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"promises_per_km \(1.0\) must be a list"):
+        gv.Campaign(line, promises_per_km=1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="mechanisms must not be empty"):
+        gv.manipulation_gain([], [1.0])

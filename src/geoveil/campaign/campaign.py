@@ -177,6 +177,10 @@ class Campaign:
 
     def receive(self, tally: Tally) -> Round:
         """Count reports under the mechanism that made them, in the open round or late in an old one."""
+        if not isinstance(tally, Tally):
+            raise InvalidInput(
+                f"tally ({type(tally).__name__}) must be a tally; make one with mechanism.tally(reports)"
+            )
         for published in reversed(self._rounds):
             tallies = published.tallies
             for level, known in enumerate(tallies):

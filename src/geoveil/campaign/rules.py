@@ -101,6 +101,11 @@ class PromiseRule:
         >>> PromiseRule.offering([2, 0.5, 1]).promises
         (0.5, 1.0, 2.0)
         """
+        if not isinstance(promises_per_km, Iterable):
+            raise InvalidInput(
+                f"promises_per_km ({promises_per_km!r}) must be a list, such as [0.5, 1.0, 2.0]; one "
+                "promise is epsilon_per_km"
+            )
         promises = tuple(sorted(positive("promises_per_km", each) for each in promises_per_km))
         if not 1 <= len(promises) <= MOST_LEVELS or len(set(promises)) < len(promises):
             given = ", ".join(f"{each:g}" for each in promises)

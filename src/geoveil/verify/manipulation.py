@@ -42,6 +42,8 @@ class Attack:
         randomness: Randomness | None,
     ) -> None:
         self.channels = [mechanisms] if isinstance(mechanisms, Channel) else list(mechanisms)
+        if not self.channels:
+            raise InvalidInput("mechanisms must not be empty; give at least one")
         if len({channel.report_count for channel in self.channels}) != 1:
             raise InvalidInput("mechanisms must all have the same reports; audit them one by one")
         self.size = self.channels[0].space.size
