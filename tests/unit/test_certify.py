@@ -12,6 +12,7 @@ from contract.formulas import losses
 from geoveil.channel import certificate
 from geoveil.channel.certificate import pairwise_losses
 from geoveil.channel.composed import AverageChannel
+from geoveil.channel.joint import JointChannel
 from geoveil.errors import TooLarge
 
 LINE = gv.Line(2)
@@ -209,7 +210,7 @@ def test_narrow_grids_do_not_meet_their_bound() -> None:
 def test_what_is_too_large_and_has_no_closed_form_is_refused() -> None:
     noise = gv.PlanarGeometric(gv.Grid(rows=80, columns=80, cell_km=1.0), epsilon_per_km=1.0)
     with pytest.raises(TooLarge):
-        gv.certify(AverageChannel([noise, noise], [0.5, 0.5]))
+        gv.certify(JointChannel([noise, noise]))
 
 
 def test_channels_made_of_others_are_bounded_by_them() -> None:
@@ -223,6 +224,10 @@ def test_channels_made_of_others_are_bounded_by_them() -> None:
     assert stacked.holds
     assert stacked.exact
     assert stacked.epsilon_per_km == 2.0
+    averaged = gv.certify(AverageChannel([near, far], [0.5, 0.5]))
+    assert averaged.holds
+    assert not averaged.exact
+    assert averaged.epsilon_per_km == 2.0
     local = gv.certify(
         gv.StackedChannel([gv.RandomizedResponse(grid, epsilon=e) for e in (1.0, 3.0)])
     )
