@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import geoveil as gv
 from geoveil.document.slots import Slots
 from geoveil.document.wire import MechanismDocument, RefusedDocument, tag_of
 
@@ -77,6 +78,21 @@ def test_the_files_are_what_the_program_writes() -> None:
     assert set(texts) == {path.name for path in FOLDER.glob("*.json")}
     for name, text in texts.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, f"{name} is stale"
+
+
+@pytest.mark.parametrize("part", [1 - 1e-4, 1 - 1e-6, 1 + 1e-6])
+@pytest.mark.parametrize("name", ["fiji", "lagoon", "paris"])
+def test_an_audit_finds_of_a_promise_what_a_device_finds(name: str, part: float) -> None:
+    """Also a hair below what a design is certified at, where a device may still be able to show it."""
+    vector = loaded(f"mechanism-{name}.json")
+    changes = {"epsilon_per_km": part * vector["certified_epsilon_per_km"], "slack_nats": 0.02}
+    document = MechanismDocument.read(edited({"base": name, "set": changes}), certified=True)
+    found = gv.certify(document.channel(None), claim=document.promise)
+    assert found.holds == MechanismDocument.read(document.to_bytes(), certified=True).law.keeps(
+        document.promise
+    )
+    if found.holds:
+        assert found.epsilon_per_km <= document.promise.epsilon_per_km
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -94,12 +94,17 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
     if loss is not None and loss.slack is not None:  # no table of cells says more about positions
-        found = BetweenPositions(loss.epsilon_per_km, loss.slack)
+        found, epsilon_per_km = (
+            BetweenPositions(loss.epsilon_per_km, loss.slack),
+            loss.epsilon_per_km,
+        )
         problem = None
         if claim is not None and not loss.proves(claim):
             problem = f"{found.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
+        elif isinstance(claim, BetweenPositions):
+            epsilon_per_km = min(epsilon_per_km, claim.epsilon_per_km)
         return Certificate(
-            loss.epsilon_per_km, None, claim, problem is None,
+            epsilon_per_km, None, claim, problem is None,
             None, False, loss.how, problem, channel.space.unit, loss.slack, loss.place_km,
         )  # fmt: skip
     if isinstance(claim, BetweenPositions):

@@ -52,12 +52,18 @@ class PrivacyLoss:
     """Where the loss is between positions: what rounding adds to it, whatever their distance."""
     place_km: tuple[float, float] | None = None
     """The place around which positions lose most per km, east and north in the plane of the space."""
+    keeps: Callable[[BetweenPositions], bool] | None = None
+    """What devices ask of a claim between positions: it may show one a little below the loss."""
 
     def proves(self, claim: Guarantee) -> bool:
         """Whether a channel with this loss keeps what is claimed."""
         lower = 1 - FLOAT_TOLERANCE
         if self.slack is not None:
-            return BetweenPositions(self.epsilon_per_km * lower, self.slack).implies(claim)
+            if BetweenPositions(self.epsilon_per_km * lower, self.slack).implies(claim):
+                return True
+            if self.keeps is None or not isinstance(claim, BetweenPositions):
+                return False
+            return self.keeps(claim)
         if GeoIndistinguishability(self.epsilon_per_km * lower).implies(claim):
             return True
         return self.epsilon is not None and (

@@ -117,7 +117,9 @@ class PositionalElastic(Mechanism):
         """The certificate, a little above the exact loss."""
         found, how = self.certificate, "a bound over all positions"
         east, north = (origin_km(self.space) + np.array(found.worst_km)).tolist()
-        return PrivacyLoss(found.epsilon_per_km, None, None, False, how, self.slack, (east, north))
+        return PrivacyLoss(
+            found.epsilon_per_km, None, None, False, how, self.slack, (east, north), self.law.keeps
+        )
 
     def parameters(self) -> dict[str, Any]:
         return {
