@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from geoveil import __version__
+from geoveil import __version__, load_tally
 from geoveil.cli.console import Console
 from geoveil.cli.program import COMMANDS, Program, program
 
@@ -219,6 +219,19 @@ def test_a_reader_that_goes_away_is_no_error(many_rows: Path) -> None:
         assert process.wait(timeout=60) == 141
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals and pipes are those of POSIX")
+def test_a_pipe_with_a_name_is_read_once(tmp_path: Path) -> None:
+    fifo, rows = tmp_path / "places.csv", b"lat,lng\n" + 500 * b"48.85,2.35\n"
+    os.mkfifo(fifo)
+    refused = run("obfuscate", str(fifo), "-o", str(tmp_path / "n.csv"), "--epsilon-per-km", "2")
+    assert "--box must be given for a pipe" in refused.stderr
+    target = tmp_path / "tally.json"
+    with start("tally", str(fifo), "-o", str(target), *PROMISE, "--processes", "2") as process:
+        fifo.write_bytes(rows)
+        assert process.wait(timeout=120) == 0
+    assert load_tally(target).total == 500
+
+
 TABLE = "cell,lat,lng,share\n0,48.83,2.28,0.5\n1,48.84,2.29,0.5\n"
 
 
@@ -276,3 +289,15 @@ def test_what_was_said_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> 
             Console().note("another")
     said = capsys.readouterr().err.splitlines()
     assert [each.rpartition(": ")[2] for each in said] == ["the same", "another"]
+
+
+@pytest.mark.parametrize(("wanted", "coloured"), [("", True), ("1", False)])
+def test_warnings_have_no_colour_where_none_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, coloured: bool
+) -> None:
+    @click.command()
+    def command() -> None:
+        Console().warn("beware")
+
+    monkeypatch.setenv("NO_COLOR", wanted)
+    assert ("\x1b[33m" in CliRunner().invoke(command, color=True).stderr) is coloured

@@ -6,6 +6,9 @@ import gzip
 import os
 import pickle
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +167,43 @@ def test_a_process_that_dies_is_said_in_one_line() -> None:
     with pytest.raises(EngineFailed, match="ended from outside") as caught:
         list(LocalEngine(2).sums(Dies(), [1, 2, 3]))
     assert isinstance(caught.value, GeoveilError)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
+@pytest.mark.parametrize("everybody", [True, False])
+def test_an_interrupt_ends_all_processes_at_once_and_in_silence(
+    tmp_path: Path, everybody: bool
+) -> None:
+    """From a terminal, which sends it to everybody, or to this process alone."""
+    script = tmp_path / "work.py"
+    script.write_text(INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        (os.killpg if everybody else os.kill)(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60) == (b"interrupted\n", b"")
+
+
+INTERRUPTED = """
+import signal, time
+from geoveil.engine.engines import LocalEngine
+
+def work(part):
+    if part == 0:
+        print("begun", flush=True)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background
+    try:
+        list(LocalEngine(2).sums(work, range(4)))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
 
 
 def test_a_mechanism_travels_as_its_document() -> None:

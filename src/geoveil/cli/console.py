@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,8 @@ class Console:
 
     def warn(self, text: str) -> None:
         """Something that may be a mistake, said once."""
-        _say(click.style("geoveil: warning: ", fg="yellow"), text)
+        plain = os.environ.get("NO_COLOR")  # rich knows of it, click does not
+        _say(click.style("geoveil: warning: ", fg=None if plain else "yellow"), text)
 
     def warn_of_outside(self, outside: OutsideCount) -> None:
         """Say where one place in a hundred or more lies outside, and what may be wrong."""

@@ -14,7 +14,7 @@ from geoveil.document.saved import AnyMechanism, mechanism_from_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.position.positional import Placed
 from geoveil.table import locations, reports
-from geoveil.table.reader import PIPE, Source, TableReader
+from geoveil.table.reader import Source, TableReader, is_pipe
 from geoveil.table.tallies import is_tally
 
 
@@ -36,7 +36,7 @@ class Inputs:
         these come first; the pipe, which cannot be read twice, comes last.
         """
         tallies: dict[int, gv.Tally] = {}
-        order = sorted(range(len(self.sources)), key=lambda number: self.sources[number] == PIPE)
+        order = sorted(range(len(self.sources)), key=lambda number: is_pipe(self.sources[number]))
         for wait in (True, False):
             for number in order:
                 space = next((tally.space for tally in tallies.values()), None)
@@ -76,7 +76,7 @@ class Inputs:
         space: gv.Space | None = None
         for path in self.sources:
             self.progress.stage(f"counting {path}")
-            source = Source(path) if path == PIPE else path
+            source = Source(path) if is_pipe(path) else path
             if is_tally(source):
                 raise click.UsageError(
                     f"{path} is a tally, which says nothing of {what}; leave {option} out"
@@ -92,12 +92,12 @@ class Inputs:
     def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
         """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""
         self.progress.stage(f"counting {path}")
-        source = Source(path) if path == PIPE else path  # the pipe is looked at and then read on
+        source = Source(path) if is_pipe(path) else path  # the pipe is looked at and then read on
         if is_tally(source):
             return gv.load_tally(source)
         with self.reading.open(source) as reader:
             mechanism = self._mechanism(reader)
-            if wait and path != PIPE and isinstance(mechanism, gv.ContinuousLaplace):
+            if wait and not is_pipe(path) and isinstance(mechanism, gv.ContinuousLaplace):
                 return None
             tally, outside = reports.count_reports(
                 reader,
@@ -127,7 +127,7 @@ class Inputs:
             )
         if self.area.box is not None:
             return mechanism.on(_whole(self.area.grid()))
-        if space is None and path == PIPE:
+        if space is None and is_pipe(path):
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if space is not None and not isinstance(space, gv.Grid):
             raise click.UsageError(

@@ -20,7 +20,7 @@ from geoveil.plot.pictures import FlowPicture, save_flows
 from geoveil.space import AnyGrid, MapSpace
 from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
-from geoveil.table.reader import PIPE, Source, format_of
+from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
@@ -186,7 +186,7 @@ def _counted(
     total: TripTally | None = None
     for path in sources:
         progress.stage(f"counting {path}")
-        source = Source(path) if path == PIPE else path
+        source = Source(path) if is_pipe(path) else path
         if is_tally(source):
             tally = load_trip_tally(source)
         else:

@@ -22,7 +22,7 @@ from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.engine.part_reports import obfuscate_file, tally_file
 from geoveil.errors import Unsupported
 from geoveil.table import obfuscation, persons, tallies, trip_rows, writer
-from geoveil.table.reader import PIPE, format_of
+from geoveil.table.reader import PIPE, format_of, is_pipe
 from geoveil.trips.pairs import TripTally
 
 _ON_THE_MAP = (
@@ -52,7 +52,7 @@ class Request:
         format_of(rows.source, rows.reading.format)
         format_of(self.output, rows.reading.format, writing=True)
         self.check_target(self.output)
-        if not rows.area.given and needs_box and rows.source == PIPE:
+        if not rows.area.given and needs_box and is_pipe(rows.source):
             raise click.UsageError("--box must be given for a pipe, which cannot be read twice")
         if not rows.area.given and needs_box and rows.where.is_dataset(rows.source):
             raise click.UsageError("--box must be given for a folder or an address")

@@ -23,7 +23,7 @@ from geoveil.space import Grid, Hexagons, Outside
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.obfuscation import PlaceTable
 from geoveil.table.persons import LimitBy, PersonLimit
-from geoveil.table.reader import PIPE, TableReader
+from geoveil.table.reader import TableReader, is_pipe
 from geoveil.table.trip_rows import ConsecutiveTrips
 from geoveil.table.writer import check_target
 
@@ -239,7 +239,7 @@ class EngineChoice:
             if self.master is not None:
                 raise click.UsageError("--master must come with --engine spark")
             return
-        if source == PIPE:
+        if is_pipe(source):
             raise click.UsageError("--engine spark must read a file: workers cannot read a pipe")
         if refused:
             raise click.UsageError(f"{refused[0]} must go with --engine local")
@@ -259,7 +259,7 @@ class EngineChoice:
     def open(self, processes: int | None, source: str) -> Iterator[Engine]:
         """The engine for a file, while it is needed; ``processes`` of this machine, if given."""
         if self.engine == "local":
-            yield LocalEngine(processes or (1 if source == PIPE else usable_for(source)))
+            yield LocalEngine(processes or (1 if is_pipe(source) else usable_for(source)))
             return
         from geoveil.engine.spark import SparkEngine, spark_session
 

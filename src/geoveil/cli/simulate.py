@@ -25,7 +25,7 @@ from geoveil.plot.maps import Panel, save_maps
 from geoveil.position.positional import Placed
 from geoveil.space import OutsideCount
 from geoveil.table.persons import Spend
-from geoveil.table.reader import PIPE
+from geoveil.table.reader import PIPE, is_pipe
 
 
 class People(NamedTuple):
@@ -136,7 +136,7 @@ def _campaign(
             city = simulated_city(people=number, seed=CITY_SEED, cell_km=file.area.cell_km)
             crowd = _crowd(city.grid, options, city.cells)
             people = People(city.grid, crowd, OutsideCount("drop"), Spend(number, 1, 1))
-        elif file.limit is None and file.source != PIPE:
+        elif file.limit is None and not is_pipe(file.source):
             grid, count = file.grid(), OutsideCount(file.outside)
             crowd = _crowd(grid, options, np.zeros(0, dtype=np.int64))
             rows = FileCrowd(file.source, file.reading, grid, count, crowd, engine)

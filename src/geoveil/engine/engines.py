@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -137,12 +138,13 @@ class LocalEngine:
             yield from map(work, parts)
             return
         # Fresh processes: a copy of one that has threads may hang.
-        fresh = multiprocessing.get_context("spawn")
+        fresh, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
         with ProcessPoolExecutor(self.processes, fresh, _begin, (work,)) as pool:
             waiting: deque[Future[Answer]] = deque()
             try:
                 for part in parts:
-                    waiting.append(pool.submit(_answer, part))
+                    with _deaf():
+                        waiting.append(pool.submit(_answer, part))
                     if len(waiting) > _AHEAD * self.processes:
                         yield waiting.popleft().result()
                 while waiting:
@@ -154,7 +156,22 @@ class LocalEngine:
                 ) from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for process in set(multiprocessing.active_children()) - others:
+                    process.terminate()  # what it still works on, nobody waits for
                 raise
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started meanwhile never hear Ctrl-C, which this one answers for them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _work: Callable[[Any], Any] | None = None  # of this process, where it is one of a pool

@@ -26,7 +26,7 @@ from geoveil.table import obfuscation, writer
 from geoveil.table.locations import Locations, Reading
 from geoveil.table.obfuscation import Reporter, TableSummary
 from geoveil.table.persons import PersonLimit
-from geoveil.table.reader import PIPE, Section
+from geoveil.table.reader import Section, is_pipe
 
 Advance = Callable[[float | None, int], None]
 """advance(share, rows): how far the work is, where that is known, and rows read so far."""
@@ -200,7 +200,7 @@ def summed(
     """The sum of what ``work`` makes of the parts of a file; one clear error where a row is wrong."""
     with reading.open(source) as reader:
         locations = reading.locations(reader, keep=keep)
-        apart = engine.reads_files and source != PIPE
+        apart = engine.reads_files and not is_pipe(source)
         parts: Iterable[Part] = read_parts(locations)
         if apart:
             parts = file_parts(reader, source, reading, keep)

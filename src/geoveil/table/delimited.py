@@ -77,7 +77,7 @@ class DelimitedReader(reader.TableReader):
             ) from None
 
     def sections(self) -> Iterator[reader.Section]:
-        if self._source.packed or self._source.path == reader.PIPE:
+        if self._source.packed or reader.is_pipe(self._source.path):
             return
         bounds: list[int] = []
         for start, block in self._blocks:

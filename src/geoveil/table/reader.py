@@ -76,6 +76,11 @@ def format_of(path: str, given: str | None = None, *, writing: bool = False) -> 
     return kind
 
 
+def is_pipe(path: str) -> bool:
+    """Whether what has this name can be read once only: standard input, or a pipe with a name."""
+    return path == PIPE or Path(path).is_fifo()
+
+
 def unpacked_name(path: str) -> str:
     """The name of a file in small letters, without the ending that says how it is packed."""
     name = path.lower()
@@ -342,7 +347,7 @@ def open_table(
     """
     name = path.path if isinstance(path, Source) else path
     kind = format_of(name, format)
-    if kind.seekable and name == PIPE:
+    if kind.seekable and is_pipe(name):
         title = {Format.PARQUET: "Parquet", Format.GPKG: "GeoPackage"}[kind]
         raise InvalidInput(f"{title} input must be a file, not a pipe; it is read by its index")
     if kind.seekable:

@@ -14,7 +14,7 @@ from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.document.saved import mechanism_from_dict, mechanism_to_dict
 from geoveil.errors import GeoveilError, InvalidFile
 from geoveil.table import writer
-from geoveil.table.reader import PIPE, Source, unpacked_name, unpacking
+from geoveil.table.reader import Source, is_pipe, unpacked_name, unpacking
 from geoveil.trips.pairs import TripTally
 
 VERSION = 1
@@ -115,4 +115,4 @@ def is_tally(path: str | Source) -> bool:
     with unpacking(path.name):
         head = path.head(_LOOKED_AT)
     features = b'"features"' in head or b'"FeatureCollection"' in head
-    return not features and (path.path != PIPE or head.lstrip()[:1] == b"{")
+    return not features and (not is_pipe(path.path) or head.lstrip()[:1] == b"{")
