@@ -112,6 +112,27 @@ def test_a_truth_all_outside_is_refused(folder: Path) -> None:
     assert "all 5 lie outside; latitude and longitude look swapped" in result.stderr
 
 
+def test_noisy_reports_are_no_truth(folder: Path) -> None:
+    box = ("--box", "48.8,2.2,48.9,2.4")
+    places, noisy = folder / "people.csv", folder / "noisy.csv"
+    places.write_text("lat,lng\n48.85,2.3\n")
+    made = [
+        "obfuscate",
+        places,
+        "-o",
+        noisy,
+        *box,
+        "--epsilon",
+        2,
+        "--mechanism",
+        "randomized-response",
+    ]
+    assert CliRunner().invoke(program, [str(each) for each in made]).exit_code == 0
+    result = evaluate(folder / "estimate.csv", "--truth", noisy)
+    assert result.exit_code == 2
+    assert "it holds noisy reports" in result.stderr
+
+
 def test_infinite_errors_survive_every_format(folder: Path) -> None:
     for ending in ("geojson", "parquet", "csv"):
         error = read_result(str(folder / f"estimate.{ending}")).standard_error

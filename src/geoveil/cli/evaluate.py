@@ -13,7 +13,7 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
-from geoveil.errors import InvalidInput, TooLarge
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge
 from geoveil.measure.distance import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
@@ -114,6 +114,10 @@ def _truth(
     try:
         with reading.open(source) as reader:
             if "share" not in reader.columns:
+                if reader.metadata is not None:
+                    raise InvalidFile(
+                        f"{source} must hold true places, or shares; it holds noisy reports"
+                    )
                 return _counted(reader, reading, OutsideCount(outside), space, progress)
     except streamed.PlainDocument:
         pass  # an estimate of the service
