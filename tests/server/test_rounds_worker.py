@@ -479,6 +479,39 @@ def test_a_campaign_made_anew_never_gets_the_estimate_of_the_deleted_one(city: C
     assert watched.worker.stop(PATIENCE_S)
 
 
+def test_a_campaign_deleted_when_its_estimate_is_given_up_ends_no_work(
+    city: City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(Here):
+        def conclude(self, work: Work, **asked: Any) -> Conclusion:
+            if work.settings.name == "Paris":
+                raise CalculationFailed(Trace("MemoryError", ()))
+            return super().conclude(work, **asked)
+
+    def deleted(job: ClosingRecord) -> int:
+        city.campaigns.delete("paris")
+        return MOST_FAILURES
+
+    watched = Watched(city.campaigns, Failing())
+    work = closed(city)
+    monkeypatch.setattr(city.store, "failed", deleted)
+    assert watched.worker.submit(work)
+    assert watched.next() == "estimate-failed"
+    until_s = time.monotonic() + 60.0
+    while watched.worker.waiting and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert watched.worker.waiting == 0
+    city.campaigns.create(campaign_settings(name="Paris again"))
+    closed(city)
+    while city.store.closings() and time.monotonic() < until_s:
+        city.wait(ELSEWHERE_S)
+        for left in city.campaigns.tick():
+            watched.worker.submit(left)
+        time.sleep(0.1)
+    assert watched.next() == "estimate-made"
+    assert watched.worker.stop(PATIENCE_S)
+
+
 def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
     class Flickering(Jobs):
         calls = 0

@@ -16,6 +16,7 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import conclude
 from geoveil.server.jobs import AnyWork, Outcome
 from geoveil.server.logs import Trace, trace_of
+from geoveil.server.problem import Problem
 from geoveil.server.round_documents import Preparing, prepare
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
@@ -295,7 +296,7 @@ class Worker:
         wait_s = 2.0 ** min(attempts.failures - 1, 16) if attempts.failures else 0.0
         attempts.failures += 1
         if counts and not self._stopping.is_set():
-            with suppress(StoreFailed):
+            with suppress(StoreFailed, Problem):  # the campaign may have been deleted meanwhile
                 if self._store.failed(job) >= MOST_FAILURES:
                     self._jobs.give_up(job)
                     what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
