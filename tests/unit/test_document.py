@@ -303,7 +303,7 @@ def test_what_has_no_document_says_so() -> None:
         lambda text: text.replace('"geoveil":1', '"geoveil":1,"geoveil":1'),
         lambda text: text.replace('"epsilon_per_km":', '"epsilon_per_km":9,"epsilon_per_km":', 1),
         lambda text: text.replace('"geoveil":1', '"geoveil":true'),
-        lambda text: text.replace('"geoveil":1', '"geoveil":1.0'),
+        lambda text: text.replace('"geoveil":1', '"geoveil":1.5'),
         lambda text: text.replace('"geoveil":1', '"geoveil":1,"note":"x"'),
         lambda text: text.encode("utf-16"),
     ],
@@ -315,6 +315,14 @@ def test_a_file_is_read_as_strictly_as_a_published_document(change: Any, tmp_pat
     path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
     with pytest.raises(InvalidFile, match=r"mechanism\.json"):
         gv.load_mechanism(path)
+
+
+def test_a_number_of_a_file_is_the_same_however_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "mechanism.json"
+    gv.save_mechanism(MECHANISMS["planar-geometric"], path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"geoveil":1', '"geoveil":1.0'), encoding="utf-8")
+    assert gv.load_mechanism(path) == MECHANISMS["planar-geometric"]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -94,11 +94,8 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     claim = channel.guarantee if claim is None else claim
     loss = channel.closed_form_loss()
     if loss is not None and loss.slack is not None:  # no table of cells says more about positions
-        found, epsilon_per_km = (
-            BetweenPositions(loss.epsilon_per_km, loss.slack),
-            loss.epsilon_per_km,
-        )
-        problem = None
+        epsilon_per_km, problem = loss.epsilon_per_km, None
+        found = BetweenPositions(epsilon_per_km, loss.slack)
         if claim is not None and not loss.proves(claim):
             problem = f"{found.amount(channel.space.unit)} is more than {claim.amount(channel.space.unit)}"
         elif isinstance(claim, BetweenPositions):

@@ -218,9 +218,7 @@ class Ledger:
                 book.execute("COMMIT")
         except sqlite3.Error as failure:
             raise Refused(_reason(failure), type(failure).__name__) from None
-        except (
-            UnicodeDecodeError
-        ):  # SQLite quotes what is damaged, and Python cannot read the quotation
+        except UnicodeDecodeError:  # in what SQLite quotes of a damaged file
             raise Refused("ledger-unreadable") from None
         except OSError as failure:
             raise Refused("ledger-unwritable", type(failure).__name__) from None
