@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 # Before numpy is imported: with several test processes, threads of BLAS would fight for the cores.
@@ -17,7 +17,6 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
-from evenly import designs
 from geoveil.campaign import positional_design
 
 pytest.register_assert_rewrite("contract", "faults", "store")
@@ -36,16 +35,12 @@ _EXAMPLE = re.compile(r"^ *>>> ", re.MULTILINE)
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The processes that tests start share cores and designs: see ``evenly/sitecustomize.py``."""
+def pytest_configure() -> None:
+    """The processes that tests start share the cores evenly: see ``evenly/sitecustomize.py``."""
     evenly = str(ROOT / "tests" / "evenly")
     others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if evenly not in others:
         os.environ["PYTHONPATH"] = os.pathsep.join([evenly, *filter(None, others)])
-    if not hasattr(config, "workerinput"):  # workers share the folder of whoever started them
-        folder = TemporaryDirectory(prefix="geoveil-designs-")
-        config.add_cleanup(folder.cleanup)
-        os.environ[designs.FOLDER] = folder.name
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -113,10 +108,17 @@ def _cases_of(contract: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def designs_made_once() -> Iterator[None]:
-    """The same promise for the same people on the same cells is designed once: it takes a second."""
+    """The same promise for the same people on the same cells is designed once: it takes half a second."""
+    make, made = positional_design._promising, {}
+
+    def remembered(space: Any, prior: Any, epsilon: float, camouflage: float, stop: Any) -> Any:
+        key = (repr(space.to_dict()), prior.tobytes(), epsilon, camouflage, repr(stop))
+        if key not in made:
+            made[key] = make(space, prior, epsilon, camouflage, stop)
+        return copy(made[key])
+
     with pytest.MonkeyPatch.context() as patch:
-        once = designs.made_once(positional_design._promising)
-        patch.setattr(positional_design, "_promising", once)
+        patch.setattr(positional_design, "_promising", remembered)
         yield
 
 
