@@ -404,3 +404,16 @@ def test_reports_of_continuous_noise_may_lie_outside(folder: Path) -> None:
     elsewhere = run(*asked[:-4], "--box", "45.7,4.8,45.8,4.9")
     assert elsewhere.exit_code == 2
     assert "all 3,000 lie outside" in elsewhere.stderr
+
+
+def test_cells_that_may_all_be_empty_are_said_to_be_hardly_known(folder: Path) -> None:
+    rows = (folder / "noisy.csv").read_text().splitlines()[::200]
+    (folder / "few.csv").write_text("\n".join(rows) + "\n")
+    said = {}
+    for name in ("noisy", "few"):
+        made = ["-o", folder / "map.csv", "--mechanism", folder / "mechanism.json"]
+        words = " ".join(done("estimate", folder / f"{name}.csv", *made).stdout.split())
+        low = read_result(str(folder / "map.csv")).low
+        assert low is not None
+        said[name] = "none of these is known not to be empty" in words, bool(low.any())
+    assert said == {"noisy": (False, True), "few": (True, False)}

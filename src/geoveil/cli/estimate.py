@@ -37,6 +37,10 @@ _RULES: dict[str, tuple[str, type]] = {
 }
 _STOPS = "cross-validated[:FOLDS], certified[:TOLERANCE], change[:TOLERANCE] or steps:NUMBER"
 _SHOWN = 5
+_HARDLY_KNOWN = (
+    "none of these is known not to be empty; several cells together are known far better: ask for districts "
+    "(--zones), or have reports of larger cells drawn (--cell-km)"
+)
 _ESTIMATING = 0.4
 """The part of the work before the error bars, roughly."""
 
@@ -243,10 +247,14 @@ def _fullest(
     else:
         shares, names, (low, high) = districts.share, districts.names, districts.interval(level)
     words = []
-    for at in np.argsort(-shares, kind="stable")[:_SHOWN].tolist():
+    fullest = np.argsort(-shares, kind="stable")[:_SHOWN].tolist()
+    for at in fullest:
         bars = "" if low is None or high is None else f" ({100 * low[at]:.2f}–{100 * high[at]:.2f})"
         words.append(f"{names[at]}: {100 * shares[at]:.2f} %{bars}")
-    return {f"fullest {'cells' if districts is None else 'districts'}": ", ".join(words)}
+    rows = {f"fullest {'cells' if districts is None else 'districts'}": ", ".join(words)}
+    if districts is None and low is not None and not low[fullest].any():
+        rows["single cells"] = _HARDLY_KNOWN
+    return rows
 
 
 def _estimate_slots(
