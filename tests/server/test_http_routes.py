@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from geoveil.document.wire import MechanismDocument
+from geoveil.server import estimate_routes
 from geoveil.server.conclusion import conclude
 from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.problem import Problem
@@ -135,8 +136,9 @@ def test_an_estimate_in_every_format_by_ending_and_by_accept(closed: InProcess) 
         by_round = closed.get(f"{CAMPAIGN}/rounds/1/estimate.{ending}")
         assert by_ending.headers["content-type"].split(";")[0] == kind
         assert by_ending.content == by_accept.content == by_round.content
-        assert "immutable" in by_round.headers["cache-control"]
-        assert "immutable" not in by_ending.headers["cache-control"]
+        assert by_round.headers["etag"] == by_ending.headers["etag"]
+        assert by_round.headers["cache-control"] == "public, no-cache"
+        assert by_ending.headers["cache-control"] == "public, no-cache"
     body = closed.get(f"{CAMPAIGN}/estimate").json()
     assert sum(body["distribution"]) == pytest.approx(1)
     cells = len(body["distribution"])
@@ -154,6 +156,34 @@ def test_every_rounds_estimate_stays_addressable(closed: InProcess) -> None:
     held = closed.get(f"{CAMPAIGN}/rounds/1/estimate").headers["etag"]
     again = closed.get(f"{CAMPAIGN}/rounds/1/estimate", headers={"if-none-match": held})
     assert again.status_code == 304
+
+
+def test_a_held_file_is_not_made_again_and_never_outlives_its_campaign(
+    closed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{CAMPAIGN}/rounds/1/estimate"
+    held = {
+        each: closed.get(f"{path}.{each}").headers["etag"] for each in ("json", "csv", "geojson")
+    }
+    assert len(set(held.values())) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(estimate_routes, "rendered", lambda *_: pytest.fail("made again"))
+        for ending, tag in held.items():
+            again = closed.get(f"{path}.{ending}", headers={"if-none-match": f'"other", W/{tag}'})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == tag
+            assert again.headers["cache-control"] == "public, no-cache"
+    anything = closed.get(f"{path}?slot=3", headers={"if-none-match": "*"})
+    assert anything.status_code == 404
+    assert closed.request("DELETE", CAMPAIGN, operator=True).status_code == 204
+    asked = {"if-none-match": held["csv"]}
+    assert closed.get(f"{path}.csv", headers=asked).status_code == 404
+    assert closed.post("/api/campaigns", json=LYON, operator=True).status_code == 201
+    send(closed, 700)
+    estimate(closed)
+    made_anew = closed.get(f"{path}.csv", headers=asked)
+    assert made_anew.status_code == 200
+    assert made_anew.headers["etag"] != held["csv"]
 
 
 def test_web_pages_elsewhere_may_report_and_not_operate(service: InProcess) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from geoveil import __version__
 from geoveil.document.slots import MOST_SLOTS
 from geoveil.errors import MissingExtra
 from geoveil.server import openapi as api
 from geoveil.server.estimate_files import VIEWS, NoSuchMap, Slot, rendered
 from geoveil.server.handlers import HELD, OPEN_TO_PAGES, OPERATIONS, everybody
 from geoveil.server.openapi import Handler
-from geoveil.server.problem import Problem, preferred, tagged
+from geoveil.server.problem import Problem, holds, preferred, tagged
 from geoveil.server.trip_conclusion import flow_file
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ __all__ = ["OPERATIONS"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SLOT = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
-_LATEST = "public, no-cache"
-_OF_ROUND = "public, max-age=31536000, immutable"
+_ASKED_EACH_TIME = "public, no-cache"
+"""A round's file too: another campaign may have its id by now."""
 _ROUND = {"type": "integer", "minimum": 1, "maximum": 999_999_999}
 _WHICH = {"oneOf": [{"type": "integer", "minimum": 0, "maximum": MOST_SLOTS - 1}, {"const": "all"}]}
 QUERY: dict[str, api.Parameter] = {"round": (_ROUND, "Number of a round.")}
@@ -133,7 +135,7 @@ async def _estimate(service: Service, request: Request, number: int | None) -> R
         slots = await service.blocking(service.store.slot_maps, campaign, record.round)
     part = "" if slot is None else f"-slot-{slot}"
     name = f"{campaign}-round-{record.round}{part}.{ending}"
-    return await _exported(service, request, number, name, rendered, record.body, slots, slot)
+    return await _exported(service, request, name, rendered, record.body, slots, slot)
 
 
 @_in_all_forms(
@@ -149,21 +151,17 @@ async def flows(service: Service, request: Request) -> Response:
     campaign = service.campaign_id(request.path_params["campaign"])
     record = await service.blocking(service.campaigns.estimate, campaign, number)
     name = f"{campaign}-flows-round-{record.round}.{ending}"
-    return await _exported(service, request, number, name, flow_file, record.body)
+    return await _exported(service, request, name, flow_file, record.body)
 
 
 async def _exported(
-    service: Service,
-    request: Request,
-    number: int | None,
-    name: str,
-    render: Callable[..., bytes],
-    *given: Any,
+    service: Service, request: Request, name: str, render: Callable[..., bytes], *given: Any
 ) -> Response:
-    """A file of a campaign, which never changes where it is a round's; open to pages where published."""
-    ending = name.rpartition(".")[2]
+    """A file of a campaign, not made again for who holds it; open to pages where published."""
+    ending, tag = name.rpartition(".")[2], _tag(name, *given)
     try:
-        content = await service.working(render, ending, *given)
+        held = holds(request, tag)
+        content = b"" if held else await service.working(render, ending, *given)
     except MissingExtra as error:
         raise Problem("not-acceptable", str(error)) from None
     except NoSuchMap as error:
@@ -172,5 +170,12 @@ async def _exported(
     campaign = service.campaign_id(request.path_params["campaign"])
     if (await service.blocking(service.campaigns.state, campaign))["published"]:
         headers |= OPEN_TO_PAGES
-    cache = _LATEST if number is None else _OF_ROUND
-    return tagged(request, content, VIEWS[ending].media_type, cache=cache, headers=headers)
+    kind = VIEWS[ending].media_type
+    return tagged(request, content, kind, cache=_ASKED_EACH_TIME, tag=tag, headers=headers)
+
+
+def _tag(name: str, *given: Any) -> str:
+    """The ETag of a file, from its name, what it is made of and the program that makes it."""
+    made_of = (name, __version__, *given)
+    parts = (each if isinstance(each, bytes) else str(each).encode() for each in made_of)
+    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in parts)).hexdigest()

@@ -251,6 +251,12 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return best
 
 
+def holds(request: Request, tag: str) -> bool:
+    """Whether the client names this ETag among those it holds."""
+    named = request.headers.get("if-none-match", "").split(",")
+    return f'"{tag}"' in [each.strip().removeprefix("W/") for each in named]
+
+
 def tagged(
     request: Request,
     content: bytes,
@@ -261,10 +267,8 @@ def tagged(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """The content with a strong ETag, or 304 where the client holds it already."""
-    mark = f'"{tag or hashlib.sha256(content).hexdigest()}"'
-    named = request.headers.get("if-none-match", "")
-    sent = {"etag": mark, "cache-control": cache, "vary": "Accept", **(headers or {})}
-    held = [each.strip().removeprefix("W/") for each in named.split(",")]
-    if mark in held or named.strip() == "*":
+    tag = tag or hashlib.sha256(content).hexdigest()
+    sent = {"etag": f'"{tag}"', "cache-control": cache, "vary": "Accept", **(headers or {})}
+    if holds(request, tag) or request.headers.get("if-none-match", "").strip() == "*":
         return Response(status_code=304, headers=sent)
     return Response(content, 200, sent, media_type=media_type)
