@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends
 
 
@@ -39,7 +41,9 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
         with handle:
             yield handle
         partial.replace(target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink()
+        if isinstance(error, OSError) and error.errno in _FULL:  # a write does not name its file
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise

@@ -205,3 +205,20 @@ def test_paris_is_estimated_better_than_the_reports_show_it(
     assert found["estimate"]["emd_km"] < 0.6 * found["noisy_reports"]["emd_km"]
     assert found["estimate"]["emd_km"] < 0.25 * found["uniform_guess"]["emd_km"]
     assert found["coverage"]["all_cells"] > 0.85
+
+
+def test_reports_are_no_estimate(folder: Path) -> None:
+    made = [
+        "obfuscate",
+        folder / "truth.csv",
+        "-o",
+        folder / "noisy.parquet",
+        "--epsilon-per-km",
+        2,
+        "--box",
+        "48.83,2.28,48.85,2.32",
+    ]
+    assert CliRunner().invoke(program, [*map(str, made)]).exit_code == 0
+    found = evaluate(folder / "noisy.parquet", "--truth", folder / "truth.csv")
+    assert found.exit_code == 2
+    assert "it holds reports: estimate them first" in found.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -258,3 +259,11 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
     if not os.access(tmp_path / "locked", os.W_OK):  # whoever may do everything may do this too
         with pytest.raises(InvalidInput, match="may write"):
             check_target(str(tmp_path / "locked" / "a.csv"))
+
+
+def test_a_full_disk_names_the_file_that_did_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "reports.csv"
+    with pytest.raises(OSError, match="No space left on device") as found, replaced_file(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write says it
+    assert found.value.filename == str(path)
+    assert not list(tmp_path.iterdir())

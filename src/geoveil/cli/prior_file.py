@@ -46,10 +46,7 @@ class PriorFile:
         self, reader: TableReader, console: Console, reading: Reading, area: Area, on: Space | None
     ) -> results.Result:
         columns, carried = reader.columns, reader.metadata
-        if carried is not None and "estimate" not in carried:
-            raise InvalidFile(
-                f"{self.source} must be a prior; it holds reports: estimate them first"
-            )
+        results.refuse_reports(reader)
         if self.column is None and "share" not in columns:
             raise click.UsageError(f"--column must name the amounts; {list_columns(columns)}")
         if carried is not None and area.given:

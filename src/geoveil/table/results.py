@@ -311,8 +311,15 @@ def read_numbers(reader: TableReader, names: Sequence[str]) -> dict[str, FloatAr
     }
 
 
+def refuse_reports(reader: TableReader) -> None:
+    """What ``obfuscate`` wrote says how many reports name a cell, which is not how many people are there."""
+    if reader.metadata is not None and "estimate" not in reader.metadata:
+        raise InvalidFile(f"{reader.name} must hold shares; it holds reports: estimate them first")
+
+
 def amount_column(reader: TableReader, column: str | None) -> str:
     """The column that says how many people are where: the one given, or ``share``."""
+    refuse_reports(reader)
     what = "share of people"
     return locations.find_column(reader.columns, ("share",), what, reader.name, given=column)
 
