@@ -351,4 +351,23 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
     await visit.end();
   });
+
+  it("draws no map where there is no room for one, and draws it when there is", async () => {
+    const visit = await Visit.begin(browser, PHONE);
+    const { page } = visit;
+    await open(visit, id);
+    const map = page.locator(".map");
+    const drawn = page.locator(".map-face :is(canvas, svg)");
+    await expect.poll(() => drawn.count()).toBe(2);
+    for (const width of ["16px", "20px", "0px"]) {
+      await map.evaluate((frame: HTMLElement, narrow) => (frame.style.width = narrow), width);
+      await expect.poll(() => drawn.count()).toBe(0);
+      await map.evaluate((frame: HTMLElement) => (frame.style.width = ""));
+      await expect.poll(() => drawn.count()).toBe(2);
+    }
+    await page.locator(".map-face").tap();
+    await page.locator("#from-here p").first().waitFor();
+    expect(visit.complaints).toEqual([]);
+    await visit.end();
+  });
 });

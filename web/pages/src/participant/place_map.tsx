@@ -71,7 +71,7 @@ export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) 
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
-  const whole = useMemo(() => (width ? overAll(rule, width) : undefined), [rule, width]);
+  const whole = useMemo(() => overAll(rule, width), [rule, width]);
   const [moved, setView] = useState<View>();
   const view = moved ?? whole;
   const dark = useDark();
@@ -122,7 +122,7 @@ export function PlaceMap({ rule, backdrop, place, cloud, sent, choose }: Shown) 
         onKeyDown={onKeyDown}
         {...drag}
       >
-        <canvas ref={canvas} aria-hidden="true" />
+        {view && <canvas ref={canvas} aria-hidden="true" />}
         {view && <Overlay {...{ view, rule, place, sent, ground, shapes }} />}
         {choose && !place && view && <p class="map-hint">{words.tap}</p>}
       </div>
@@ -240,13 +240,15 @@ function useDrag(
   };
 }
 
-function overAll(rule: Rule, width: number): View {
+/** The whole map; nothing where so narrow a page has no room for it. */
+function overAll(rule: Rule, width: number): View | undefined {
   const half = rule.cellKm / 2;
   const low: Place = [Math.min(...rule.east) - half, Math.min(...rule.north) - half];
   const high: Place = [Math.max(...rule.east) + half, Math.max(...rule.north) + half];
   const shape = (high[1] - low[1]) / (high[0] - low[0]);
   const height = Math.round(Math.min(Math.max(width * shape, 220), Math.min(1.1 * width, 560)));
-  return fitted(low, high, width, height, MARGIN);
+  const view = fitted(low, high, width, height, MARGIN);
+  return view.pixelsPerKm > 0 ? view : undefined;
 }
 
 function within(view: View, place: Place): boolean {
