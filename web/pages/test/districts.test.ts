@@ -42,6 +42,8 @@ test("an operator gives districts, and everybody sees the share and the interval
   const { page, complaints, close } = await operator(browser, service, lyon);
   await page.getByLabel("Districts (GeoJSON, optional)").waitFor({ timeout: 30_000 });
   expect(await page.getByRole("button", { name: "districts", exact: true }).count()).toBe(0);
+  const removable = () => page.getByRole("button", { name: /^Remove the/ }).allTextContents();
+  expect(await removable()).toEqual([]); // there is nothing to remove
   const given = page.getByLabel("Districts (GeoJSON, optional)");
   await given.setInputFiles(file("bad.json", { type: "LineString", coordinates: [[4.8, 45.7], [4.9, 45.8]] })); // prettier-ignore
   await page.locator("#new-districts-said", { hasText: "must hold areas" }).waitFor();
@@ -49,6 +51,7 @@ test("an operator gives districts, and everybody sees the share and the interval
   await given.setInputFiles(file("halves.geojson", { type: "FeatureCollection", features: halves }));
   await page.getByRole("button", { name: "districts", exact: true }).click({ timeout: 30_000 });
   await page.locator("#districts tbody tr").first().waitFor({ timeout: 60_000 });
+  expect(await removable()).toEqual(["Remove the districts"]);
   const told = await rows(page);
   expect(told).toHaveLength(2);
   expect(told[0]).toContain(HOSTILE);
@@ -81,11 +84,15 @@ test("an operator gives districts, and everybody sees the share and the interval
     return features.map(({ properties }) => properties.kind ?? "line").sort();
   };
   await expect.poll(kinds, { timeout: 20_000 }).toEqual(["district", "district", "line"]); // neither takes the other away
+  await expect.poll(removable).toEqual(["Remove the districts", "Remove the backdrop"]);
+  await page.reload();
+  await expect.poll(removable, { timeout: 20_000 }).toEqual(["Remove the districts", "Remove the backdrop"]);
   await page.getByRole("button", { name: "Remove the districts" }).click();
   await expect.poll(kinds, { timeout: 20_000 }).toEqual(["line"]);
   await expect.poll(() => page.getByRole("button", { name: "districts", exact: true }).count()).toBe(0);
   await page.getByRole("button", { name: "Remove the backdrop" }).click();
   await expect.poll(kinds, { timeout: 20_000 }).toEqual([]);
+  await expect.poll(removable).toEqual([]);
   expect(complaints).toEqual([]);
   await close();
 }, 180_000);

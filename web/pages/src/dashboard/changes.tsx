@@ -1,6 +1,6 @@
 /** What an operator can change about a campaign; what cannot be undone is asked for twice. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { type Backdrop, DISTRICT } from "../map/backdrop.ts";
 import { isDistrict } from "../map/districts.tsx";
 import type { ShapeFile } from "../map/read_shapes.ts";
@@ -38,6 +38,13 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
     await service.remove(state.id);
     location.hash = "#/";
   };
+  const [kept, setKept] = useState<Backdrop["features"]>([]); // behind the map, as far as this page knows
+  useEffect(() => {
+    service.backdrop(state.id).then(
+      (found) => setKept(found?.features ?? []),
+      () => undefined,
+    );
+  }, [state.id]);
   const [refusals, setRefusals] = useState({ streets: "", districts: "" });
   /** Put streets or districts in the place of those that were there; the other stays. */
   const draw = (which: "streets" | "districts", file: ShapeFile | undefined): void => {
@@ -53,6 +60,7 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
         const features = [...others, ...own].map((each) => ({ type: "Feature", ...each }));
         if (!features.length) await service.forgetBackdrop(state.id);
         else await service.keepBackdrop(state.id, JSON.stringify({ type: "FeatureCollection", features }));
+        setKept(features);
         onDrawn();
       },
       (words) => setRefusals((before) => ({ ...before, [which]: words })),
@@ -87,14 +95,20 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
           refusal={refusals.streets}
           onChosen={(file) => file && draw("streets", file)}
         />
-        <div class="row">
-          <button type="button" onClick={() => draw("districts", undefined)}>
-            {say.removeDistricts}
-          </button>
-          <button type="button" onClick={() => draw("streets", undefined)}>
-            {say.removeBackdrop}
-          </button>
-        </div>
+        {kept.length > 0 && (
+          <div class="row">
+            {kept.some(isDistrict) && (
+              <button type="button" onClick={() => draw("districts", undefined)}>
+                {say.removeDistricts}
+              </button>
+            )}
+            {!kept.every(isDistrict) && (
+              <button type="button" onClick={() => draw("streets", undefined)}>
+                {say.removeBackdrop}
+              </button>
+            )}
+          </div>
+        )}
       </section>
       <section class="card stack">
         <h2>{say.controls}</h2>
