@@ -46,7 +46,7 @@ def assert_same(body: dict[str, Any], campaign: gv.Campaign) -> None:
     assert alarm["fakes"]["found"] == [list(found) for found in closing.fakes]
     assert (alarm["fakes"]["least"], alarm["fakes"]["most"]) == closing.inspected.fake_range
     assert alarm["fakes"]["named"] == list(closing.inspected.named)
-    assert alarm["summary"] == closing.inspected.summary()
+    assert alarm["summary"] == (closing.guard or closing.alarm).summary()
     bars, rounds = closing.error_bars()
     low, high = bars.interval(0.95)
     assert (body["interval"]["low"], body["interval"]["high"]) == (low.tolist(), high.tolist())

@@ -406,6 +406,7 @@ def test_fakes_raise_the_alarm() -> None:
         assert alarm["raised"] is True
         assert alarm["suspicious"][0] == quietest
         assert alarm["p_value"] <= alarm["false_alarm"]
+        assert ("guard" in alarm["summary"]) is guarded  # without one there is nothing to say of it
 
 
 def test_a_guarded_campaign_leaves_fakes_out_of_the_map_and_of_the_next_mechanism() -> None:

@@ -307,7 +307,7 @@ def _alarm(closing: Closing) -> dict[str, Any]:
         },
         "still_raised": inspected.alarms[-1].raised,
         "rounds": [done.number for done in closing.alarm_rounds],
-        "summary": inspected.summary(),
+        "summary": (closing.guard or alarm).summary(),
     }
     return {"alarm": described}
 
