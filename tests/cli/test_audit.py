@@ -21,7 +21,8 @@ from geoveil.document import saved
 from geoveil.document.saved import mechanism_to_dict, save_mechanism
 from geoveil.document.wire import publish, served_levels
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric
-from geoveil.space import Grid
+from geoveil.space import Grid, MaskedGrid, Points
+from geoveil.space.points import at_places
 from geoveil.table.results import Result as Shares
 from geoveil.table.results import write_result
 from geoveil.verify.manipulation import manipulation_gain
@@ -390,7 +391,42 @@ def test_a_mask_and_a_list_of_places_are_certified_and_audited(
     assert result.exit_code == code, result.output
     assert ("DOES NOT HOLD" in said) is bool(code)
     assert "draws follow the rows" in said or code
+    assert (_AT_PLACES if vector == "places" else _IN_CELLS) in said
     assert json.loads(audit(tmp_path / "lagoon.json", "--json").stdout)["passed"] is not bool(code)
+
+
+_BOX = Grid.from_box(south=48.85, west=2.30, north=48.862, east=2.326, cell_km=0.5)
+_CORNER = MaskedGrid(_BOX, np.arange(_BOX.size) > 0)
+_LAT, _LNG = _BOX.centres_latlng()
+_IN_CELLS = "to the middle of the reported cell, people standing anywhere in their cells"
+_AT_PLACES = "from a person to the reported place, people standing at the places"
+
+
+@pytest.mark.parametrize(
+    ("space", "between", "words"),
+    [
+        (_BOX, "positions", _IN_CELLS),
+        (_CORNER, "positions", _IN_CELLS),
+        (Points(lat=_LAT, lng=_LNG, cell_km=0.5), "positions", _IN_CELLS),
+        (Points(lat=_LAT, lng=_LNG), "positions", _AT_PLACES),
+        (_BOX, "cells", "between the cell of a person and the report"),
+        (Points(lat=_LAT, lng=_LNG), "cells", "between the place of a person and the report"),
+    ],
+)
+def test_the_mean_distance_says_where_people_are_taken_to_stand(
+    space: Any, between: Any, words: str, tmp_path: Path
+) -> None:
+    mechanism = elastic(space, epsilon_per_km=2.0, between=between)
+    save_mechanism(mechanism, tmp_path / "mechanism.json")
+    said = " ".join(audit(tmp_path / "mechanism.json", *DRAWS).stdout.split())
+    assert words in said
+    assert " cells" not in said or not at_places(space)
+    if words == _AT_PLACES:  # as far as the rows of people at the places say
+        apart = np.linalg.norm(space.centres[:, None] - space.centres, axis=2)
+        mean = float((mechanism.matrix() * apart).sum(axis=1).mean())
+        told = re.search(r"mean distance ([0-9.]+) km", said)
+        assert told is not None
+        assert float(told[1]) == pytest.approx(mean, rel=2e-3)
 
 
 def test_a_document_for_longer_than_the_calendar_is_audited(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import entropy_bits, mutual_information_bits
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
+from geoveil.space.points import at_places
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""
@@ -63,8 +64,7 @@ class Outlook:
 
     def sentences(self) -> list[str]:
         """What it means, in words, the consequence for a person first."""
-        at_places = isinstance(self.grid, Points) and not self.grid.around
-        there = "place a person is at" if at_places else "cell a person is in"
+        there = "place a person is at" if at_places(self.grid) else "cell a person is in"
         said = [
             explain(self.mechanism.guarantee, None, NEARBY_KM),
             f"A report lands {self.mean_distance_km:.2g} km from its person on average.",

@@ -23,6 +23,8 @@ from geoveil.document.canonical import json_number
 from geoveil.document.saved import load_mechanism_and_claim, load_published
 from geoveil.document.wire import LARGEST_ANSWER, MechanismDocument, RefusedDocument
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, Unsupported
+from geoveil.space import Space
+from geoveil.space.points import at_places
 from geoveil.table import locations
 from geoveil.verify.auditor import AuditReport
 
@@ -100,9 +102,9 @@ def command(
         **choice.describe(mechanism),
         "fingerprint": published and published.id,
     }
-    promise, unit = choice.promise_in_words(mechanism), mechanism.space.unit
+    promise, space = choice.promise_in_words(mechanism), mechanism.space
     if claim is not None and not report.passed:  # nothing is said in the name of a broken claim
-        promise = {"claim": claim.sentence(unit)}
+        promise = {"claim": claim.sentence(space.unit)}
         values |= {"guarantee": promise["claim"], "explanation": None}
     lines: dict[str, str | None] = {
         "mechanism": repr(mechanism),
@@ -117,7 +119,7 @@ def command(
         f"place: a gain of {gain.gain:.2g}",
         "spent": None,
     }  # fmt: skip
-    console.result(values, lambda screen: _show(screen, lines, report, unit))
+    console.result(values, lambda screen: _show(screen, lines, report, space))
     context.exit(0 if report.passed else 1)
 
 
@@ -223,12 +225,12 @@ def _values(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, unit: str) -> None:
+def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, space: Space) -> None:
     fit = "not tested" if report.fit_p_value is None else f"p = {report.fit_p_value:.3g}"
-    lines |= _certificate_lines(report.certificate)
+    lines |= _certificate_lines(report.certificate, "places" if at_places(space) else "cells")
     lines["sampler"] = (
         f"{report.draws:,} draws follow the rows ({fit}) and prove a loss of at least "
-        f"{rounded_down(report.epsilon_lower_bound_per_km, 4)} per {unit}"
+        f"{rounded_down(report.epsilon_lower_bound_per_km, 4)} per {space.unit}"
     )
     screen.print(two_columns(lines))
     for finding in report.findings:
@@ -239,14 +241,14 @@ def _show(screen: Screen, lines: dict[str, str | None], report: AuditReport, uni
     screen.print(f"{verdict} (a sound mechanism is blamed with probability {report.false_alarm:g})")
 
 
-def _certificate_lines(certificate: gv.Certificate | None) -> dict[str, str]:
+def _certificate_lines(certificate: gv.Certificate | None, of: str) -> dict[str, str]:
     if certificate is None:
-        return {"certificate": "none: too many cells to enumerate, and no closed form"}
+        return {"certificate": f"none: too many {of} to enumerate, and no closed form"}
     kind = "exactly" if certificate.exact else "at most"
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
     loss = f"{verdict}: the loss is {kind} {certificate.found}, by {certificate.how}"
     pair = certificate.worst_pair
-    worst = "" if pair is None else f"cells {pair[0]} and {pair[1]}"
+    worst = "" if pair is None else f"{of} {pair[0]} and {pair[1]}"
     if certificate.worst_place_km is not None:
         worst = f"positions around {_place_in_words(*certificate.worst_place_km)}"
     return {"certificate": loss, "worst pair": worst}

@@ -16,6 +16,7 @@ from geoveil.document.canonical import document_id
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.mechanism import MECHANISMS
 from geoveil.position.positional import Placed
+from geoveil.space.points import at_places
 
 if TYPE_CHECKING:
     from geoveil.campaign.elastic_design import Between
@@ -157,14 +158,17 @@ def promise_in_words(
 
 
 def distance_in_words(mechanism: gv.Channel, distance_km: float) -> str:
-    """How far a report is from its person, on average: from the position, or from the cell."""
-    unit = mechanism.space.unit
-    if isinstance(mechanism, gv.PositionalElastic):
-        return (
-            f"{distance_km:.4g} {unit} from the position of a person to the middle of the reported cell, "
-            "people standing anywhere in their cells"
-        )
-    return f"{distance_km:.4g} {unit} between the cell of a person and the report"
+    """How far a report is from its person, on average, and where people are taken to stand."""
+    space = mechanism.space
+    far, bare = f"{distance_km:.4g} {space.unit}", at_places(space)
+    if not isinstance(mechanism, gv.PositionalElastic):
+        return f"{far} between the {'place' if bare else 'cell'} of a person and the report"
+    if bare:
+        return f"{far} from a person to the reported place, people standing at the places"
+    return (
+        f"{far} from the position of a person to the middle of the reported cell, people standing "
+        "anywhere in their cells"
+    )
 
 
 def _flag(name: str) -> str:

@@ -24,6 +24,7 @@ from geoveil.position.whole_law import LONGEST_TABLE, WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space import AnyGrid, Points, Space
 from geoveil.space.masked_grid import grid_beneath
+from geoveil.space.points import at_places
 
 _FINE = 0.004
 """ε times the pitch of the lattice of positions, at most."""
@@ -369,7 +370,7 @@ def check_steepness(space: Placed, epsilon_per_km: float) -> None:
     steepness = epsilon_per_km * space.cell_km
     if steepness <= STEEPEST_CELL * (1.0 + 1e-9):
         return
-    if isinstance(space, Points) and not space.around:
+    if at_places(space):
         raise InvalidInput(
             f"places must be closer together, {STEEPEST_CELL / epsilon_per_km:.3g} km and not "
             f"{space.cell_km:.3g}, at ε = {epsilon_per_km:g} per km; add some between, or lower ε"

@@ -13,7 +13,7 @@ from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.space.box import Box, feature_collection
 from geoveil.space.projection import Degrees, TangentPlane, coordinates, plane_coordinates, wrapped
-from geoveil.space.space import MapSpace, entries, kind_of
+from geoveil.space.space import MapSpace, Space, entries, kind_of
 
 _FARTHEST_KM = 1e9
 _SPREAD = math.sqrt(5.0 / 12.0) * math.sqrt(2.0 / (3.0 * math.sqrt(3.0)))
@@ -159,6 +159,11 @@ class Points(MapSpace):
     def __repr__(self) -> str:
         around = f", cell_km={self.cell_km:.3g}" if self.around else ""
         return f"Points(size={self.size}{around})"
+
+
+def at_places(space: Space) -> bool:
+    """Whether people stand at places that have no cells around them."""
+    return isinstance(space, Points) and not space.around
 
 
 def _distinct(xy_km: Any) -> FloatArray:
