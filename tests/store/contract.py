@@ -14,6 +14,7 @@ from geoveil.store import (
     PreparationRecord,
     Store,
     StoreFailed,
+    TokenRecord,
     Upload,
 )
 from geoveil.store.records import TABLES
@@ -553,6 +554,19 @@ class StoreContract:
         assert store.has_tokens()
         assert store.token_known(bytes(32))
         assert not store.token_known(bytes(31) + b"1")
+
+    def test_a_token_is_taken_back_and_the_others_stay(self, store: Store) -> None:
+        for number, label in ((3, "late"), (1, "laptop"), (2, "phone")):
+            store.add_token(bytes([number]) * 32, label=label, at_s=number)
+        assert store.tokens()[0] == TokenRecord(bytes([1]) * 32, "laptop", 1)
+        assert [each.label for each in store.tokens()] == ["laptop", "phone", "late"]
+        assert store.take_back_token(bytes([2]) * 32)
+        assert not store.take_back_token(bytes([2]) * 32)
+        assert not store.token_known(bytes([2]) * 32)
+        assert [each.label for each in store.tokens()] == ["laptop", "late"]
+        for each in store.tokens():
+            assert store.take_back_token(each.digest)
+        assert not store.has_tokens()
 
     def test_a_closed_store_is_not_ready(self, store: Store) -> None:
         store.close()

@@ -25,6 +25,7 @@ from geoveil.store.records import (
     Snapshot,
     State,
     StoreFailed,
+    TokenRecord,
     Upload,
 )
 from geoveil.store.statements import over, packed, unpacked
@@ -575,9 +576,20 @@ class MemoryStore:
             return digest in self._tokens
 
     def has_tokens(self) -> bool:
-        """Whether any operator's token was ever kept."""
+        """Whether any operator's token is kept."""
         with self._lock:
             return bool(self._tokens)
+
+    def tokens(self) -> list[TokenRecord]:
+        """The tokens of all operators, oldest first."""
+        with self._lock:
+            kept = [TokenRecord(digest, *rest) for digest, rest in self._tokens.items()]
+        return sorted(kept, key=lambda each: (each.created_at_s, each.digest))
+
+    def take_back_token(self, digest: bytes) -> bool:
+        """Let the token with this SHA-256 operate no more; ``False`` where there is none."""
+        with self._lock:
+            return self._tokens.pop(digest, None) is not None
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": ("demo", "A simulated city, collected through a real collector."),
     "serve": ("serve", "Collect reports: campaigns, rounds and estimates over HTTP."),
     "backup": ("serve:backup", "Copy a store into a file while the server goes on."),
+    "tokens": ("serve:tokens", "List the operators' tokens, or take one back."),
     "obfuscate": ("obfuscate", "Turn true locations into noisy reports."),
     "tally": ("obfuscate:tally", "Obfuscate places and keep only the counts of reports."),
     "estimate": ("estimate", "Estimate how people are distributed from noisy reports."),

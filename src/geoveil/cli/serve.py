@@ -1,10 +1,11 @@
-"""``geoveil serve`` and ``geoveil backup``: the collector, and a copy of what it keeps."""
+"""``geoveil serve``, ``backup`` and ``tokens``: the collector, a copy of what it keeps, who operates it."""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import click
 
 from geoveil.cli.console import Console
 from geoveil.cli.options import Decorator, machine_options, together
-from geoveil.server.settings import SETTINGS, Setting, load, variables_of_services
-from geoveil.store import open_store, restore_backup, write_backup
+from geoveil.server.settings import KNOWN_S, SETTINGS, Setting, Tokens, load, variables_of_services
+from geoveil.store import TokenRecord, open_store, restore_backup, write_backup
 
 
 def _option(setting: Setting) -> Decorator:
@@ -96,3 +97,50 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     parts = f"{contents.campaigns:,} campaigns, {contents.rounds:,} rounds"
     lines = {done: file, "holds": f"{contents.reports:,} reports in {parts}"}
     Console(machine=machine).result(values, lines)
+
+
+_SHOWN = 8
+"""Digits of the SHA-256 of a token: enough to tell tokens apart, too few to find one."""
+
+
+@click.command()
+@click.argument("source", metavar="STORE")
+@click.option("--take-back", metavar="SHA", help="End the token whose SHA-256 begins so.")
+@machine_options
+def tokens(source: str, take_back: str | None, machine: bool) -> None:
+    """List the operators' tokens in a STORE, or take one back.
+
+    Tokens are not kept, so none is shown: each is named by how its SHA-256 begins. That of a token you
+    hold is the output of printf %s "$TOKEN" | sha256sum.
+
+    A token that is taken back is refused within seconds, by services that run too. One that is started
+    with it again adds it again, so take it out of GEOVEIL_OPERATOR_TOKEN and the configuration. Where no
+    token is left, the next start makes one and prints it.
+
+    \b
+    geoveil tokens sqlite:///geoveil.db
+    geoveil tokens sqlite:///geoveil.db --take-back 5f2c81d0
+    """
+    store = open_store(source, create=False)
+    try:
+        ended = None if take_back is None else _told(Tokens(store).take_back(take_back))
+        left = [_told(each) for each in store.tokens()]
+    finally:
+        store.close()
+    lines = {each["sha256"]: f"{each['label']}, {each['created_at']}" for each in left}
+    if ended is not None:
+        told = f"{ended['sha256']}, refused within {KNOWN_S:g} seconds by services that run"
+        lines = {"taken back": told, **lines}
+    console = Console(machine=machine)
+    console.result({"tokens": left, "taken_back": ended}, lines or {"tokens": "none"})
+    if not left:
+        console.note("nobody can operate; the next start makes a token and prints it")
+
+
+def _told(token: TokenRecord) -> dict[str, str]:
+    made = datetime.fromtimestamp(token.created_at_s, UTC)
+    return {
+        "sha256": token.digest.hex()[:_SHOWN],
+        "label": token.label,
+        "created_at": f"{made:%Y-%m-%d %H:%M} UTC",
+    }

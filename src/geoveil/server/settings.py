@@ -16,11 +16,14 @@ from urllib.parse import urlsplit
 
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.server.problem import Problem
-from geoveil.store import Store
+from geoveil.store import Store, TokenRecord
 
 PREFIX = "GEOVEIL_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 1024
+KNOWN_S = 2.0
+"""How long a token that was found in the store is not looked for again."""
+_DIGITS = re.compile(r"[0-9a-f]{4,64}", re.ASCII)
 ELSEWHERE = frozenset({"GEOVEIL_DATA", "GEOVEIL_CONFIG"})
 """Variables with the same prefix that other parts of the program read."""
 _SERVICE = re.compile(
@@ -254,7 +257,7 @@ class Tokens:
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
-        self._known: tuple[bytes, ...] = ()
+        self._known: Mapping[bytes, float] = {}
 
     def prepare(self, given: str) -> str | None:
         """Keep the given token; without one, make a first token, returned so that it can be shown once.
@@ -281,8 +284,27 @@ class Tokens:
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             raise Problem("unauthorised", "this call needs the header Authorization: Bearer TOKEN")
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
-        if any(hmac.compare_digest(digest, known) for known in self._known):
-            return
+        now = self._clock()
+        for known, since in self._known.items():
+            if hmac.compare_digest(digest, known) and 0 <= now - since < KNOWN_S:
+                return
         if not self._store.token_known(digest):
             raise Problem("unauthorised", "the token is not one of this service's operators")
-        self._known = (*self._known, digest)
+        self._known = {**self._known, digest: now}
+
+    def take_back(self, first: str) -> TokenRecord:
+        """End the token whose SHA-256 begins with these hexadecimal digits, in running services too.
+
+        They know it for at most :data:`KNOWN_S` more. Raises where it is not one token.
+        """
+        begins = first.lower()
+        if not _DIGITS.fullmatch(begins):
+            raise InvalidInput("a token must be named by 4 to 64 hexadecimal digits of its SHA-256")
+        found = [each for each in self._store.tokens() if each.digest.hex().startswith(begins)]
+        if len(found) != 1:
+            raise InvalidInput(
+                "a token must be named by how its SHA-256 begins, and no other's; here "
+                f"{len(found) or 'none'} of {len(self._store.tokens())} begin so"
+            )
+        self._store.take_back_token(found[0].digest)
+        return found[0]

@@ -15,12 +15,13 @@ from geoveil.store.records import (
     Snapshot,
     State,
     StoreFailed,
+    TokenRecord,
     Upload,
 )
 
 __all__ = [
     "CampaignRecord", "ClosingRecord", "Contents", "EstimateRecord", "GroupWriter", "Job",
     "NewerSchema", "Overloaded", "PreparationRecord", "RoundRecord", "Snapshot", "State", "Store",
-    "StoreFailed", "Upload",
+    "StoreFailed", "TokenRecord", "Upload",
     "copy_store", "open_store", "restore_backup", "write_backup",
 ]  # fmt: skip

@@ -384,8 +384,18 @@ class Store(ABC):
         return bool(self._read("SELECT 1 FROM token WHERE digest = :digest", digest=digest))
 
     def has_tokens(self) -> bool:
-        """Whether any operator's token was ever kept."""
+        """Whether any operator's token is kept."""
         return bool(self._read("SELECT 1 FROM token LIMIT 1"))
+
+    def tokens(self) -> list[records.TokenRecord]:
+        """The tokens of all operators, oldest first."""
+        statement = "SELECT digest, label, created_at_s FROM token ORDER BY created_at_s, digest"
+        return self._every(records.TokenRecord, statement)
+
+    def take_back_token(self, digest: bytes) -> bool:
+        """Let the token with this SHA-256 operate no more; ``False`` where there is none."""
+        statement = "DELETE FROM token WHERE digest = :digest RETURNING digest"
+        return bool(self._write(statement, digest=digest))
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -153,6 +153,16 @@ class PreparationRecord:
     """Why it cannot be, in one sentence; empty while it may."""
 
 
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """An operator's token as it is kept."""
+
+    digest: bytes
+    """SHA-256 of the token."""
+    label: str
+    created_at_s: int
+
+
 Job = ClosingRecord | PreparationRecord
 """What a process takes to work on: a round that closed, or one that is to open."""
 
