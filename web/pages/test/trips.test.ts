@@ -34,7 +34,9 @@ describe.skipIf(!SERVICE || !executablePath)("trips on the participant page", ()
     expect(await page.locator("#send-now").isDisabled()).toBe(true);
     expect(await page.locator("#send-status").innerText()).toMatch(/both places/);
     await typed("end-", END);
-    expect(await page.locator("#act").innerText()).toMatch(/costs 2 per km .* twice the promise/s);
+    expect(await page.locator("#act").innerText()).toMatch(
+      /costs 2 per km .* left now. A trip costs twice the promise/s,
+    );
     await sendAndWait(page);
     const [body, ...others] = visit.bodies;
     expect(others).toEqual([]);
@@ -49,6 +51,11 @@ describe.skipIf(!SERVICE || !executablePath)("trips on the participant page", ()
       const all = `${request.url()} ${request.postData() ?? ""}`;
       for (const degrees of [...BEGIN, ...END]) expect(all).not.toContain(degrees.slice(0, 6));
     }
+    await page.goto(`${SERVICE}/certificate/${id}`);
+    await page.getByText("The promise holds.").waitFor();
+    const row = page.locator("tbody tr", { hasText: "1 km" }).first();
+    expect(await row.locator("td").first().innerText()).toMatch(/^7\.[3-9]/); // e², not e: both ends are in a report
+    await page.getByText("Two trips whose begins, and whose ends, lie this far apart").waitFor();
     expect(visit.complaints).toEqual([]);
     await visit.end();
   });

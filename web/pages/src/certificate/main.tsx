@@ -73,15 +73,16 @@ function Certificate() {
 
 function Details({ facts }: { facts: Facts }) {
   const { epsilonPerKm, slackNats } = facts.promise;
+  const words = facts.trips ? { ...say, ...say.trip } : say;
   const until = new Date(1000 * facts.expiresS).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
   return (
     <>
       <section class="card stack">
         <table class="numbers">
-          <caption class="small soft">{say.odds}</caption>
+          <caption class="small soft">{words.odds}</caption>
           <thead>
             <tr>
-              <th scope="col">{say.apart}</th>
+              <th scope="col">{words.apart}</th>
               <th scope="col">{say.times}</th>
               <th scope="col">{say.common}</th>
             </tr>
@@ -102,7 +103,7 @@ function Details({ facts }: { facts: Facts }) {
       </section>
       <section class="card">
         <dl class="stack-tight">
-          <dt class="soft small">{say.promised}</dt>
+          <dt class="soft small">{words.promised}</dt>
           <dd>
             ε = {roundedUp(epsilonPerKm)} / km, η = {roundedUp(slackNats, 2)}
           </dd>
@@ -125,7 +126,7 @@ function Details({ facts }: { facts: Facts }) {
 
 /** The odds at a distance, rounded so that they stay true. */
 function told(facts: Facts, km: number): { times: string; inCommon: string } {
-  const loss = facts.promise.epsilonPerKm * km + facts.promise.slackNats;
+  const loss = facts.cost.epsilonPerKm * km + facts.cost.slackNats;
   return {
     times: number(Number(roundedUp(Math.exp(loss), 3)), 3),
     inCommon: number(Number(roundedDown(100 * Math.exp(-loss), 2)), 2),

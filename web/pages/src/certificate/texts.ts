@@ -16,13 +16,19 @@ export const say = texts(
     fingerprint: "Fingerprint of the document",
     fingerprintWhy:
       "Whoever fetches the mechanism of this round sees the same. Compare it with others, or with geoveil audit.",
-    cells: "Cells that can be reported",
+    cells: "Cells or places that can be reported",
     round: "Round",
     until: "To be used until",
     odds: "How many times as likely a report is from one of two places, at most",
     apart: "Two people this far apart",
     times: "times as likely",
     common: "of 100 reports, so many at least would also come from the other",
+    /** Where a report is a trip. */
+    trip: {
+      odds: "How many times as likely a report, which holds both ends of a trip, is from one of two trips, at most",
+      apart: "Two trips whose begins, and whose ends, lie this far apart",
+      promised: "Promised of each end, between any two positions",
+    },
     cannot: "What this page cannot prove",
     cannotWhy:
       "This page comes from the service that it checks. Whoever does not trust that runs the check from a program of their own:",
@@ -43,13 +49,18 @@ export const say = texts(
     fingerprint: "Fingerabdruck des Dokuments",
     fingerprintWhy:
       "Wer den Mechanismus dieser Runde abruft, sieht denselben. Vergleichen Sie ihn mit anderen oder mit geoveil audit.",
-    cells: "Zellen, die gemeldet werden können",
+    cells: "Zellen oder Orte, die gemeldet werden können",
     round: "Runde",
     until: "Zu verwenden bis",
     odds: "Wievielmal so wahrscheinlich eine Meldung von einem zweier Orte ist, höchstens",
     apart: "Zwei Menschen in diesem Abstand",
     times: "mal so wahrscheinlich",
     common: "von 100 Meldungen kämen mindestens so viele auch vom anderen",
+    trip: {
+      odds: "Wievielmal so wahrscheinlich eine Meldung, die beide Enden eines Wegs enthält, von einem zweier Wege ist, höchstens",
+      apart: "Zwei Wege, deren Anfänge und deren Enden so weit auseinanderliegen",
+      promised: "Versprochen für jedes Ende, zwischen je zwei Orten",
+    },
     cannot: "Was diese Seite nicht beweisen kann",
     cannotWhy:
       "Diese Seite kommt von dem Dienst, den sie prüft. Wer ihm nicht traut, prüft mit einem eigenen Programm:",

@@ -1,6 +1,6 @@
 /** Checks a mechanism off the page's own thread: the page is being read meanwhile. */
 
-import { MechanismDocument, type Promised, RefusedDocument } from "@geoveil/client";
+import { costOf, MechanismDocument, type Promised, RefusedDocument } from "@geoveil/client";
 
 export interface Facts {
   readonly id: string;
@@ -8,6 +8,9 @@ export interface Facts {
   readonly expiresS: number;
   readonly cells: number;
   readonly promise: Promised;
+  /** Whether a report is a trip; its two places together cost twice the promise. */
+  readonly trips: boolean;
+  readonly cost: Promised;
 }
 
 /** First what the document says, then whether that holds; or why it cannot be read. */
@@ -25,8 +28,9 @@ addEventListener("message", (event: MessageEvent<Uint8Array>) => {
 async function check(body: Uint8Array): Promise<void> {
   const levels = await MechanismDocument.readLevels(body);
   const weakest = levels[levels.length - 1]!;
-  const { id, round, expiresS, promise, law } = weakest;
-  tell({ told: "facts", facts: { id, round, expiresS, promise, cells: law.centres.east.length } });
+  const { id, round, expiresS, promise, trips, law } = weakest;
+  const [cost, cells] = [costOf(weakest), law.centres.east.length];
+  tell({ told: "facts", facts: { id, round, expiresS, promise, trips, cost, cells } });
   const began = performance.now();
   let holds = true;
   try {

@@ -47,8 +47,8 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
             number(standing.budgetLeftPerKm, 6),
             number(limits.budgetPerKm, 6),
           )}{" "}
+          {rule.trips && `${say.trip.twice} `}
           {words.operator(HOST, number(standing.operator.epsilonPerKm, 6))}
-          {rule.trips && ` ${say.trip.twice}`}
         </p>
       )}
       {failure && <Failed failure={failure} />}

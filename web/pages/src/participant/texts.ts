@@ -274,7 +274,7 @@ export const say = texts(
         "a random number, so that the trip is counted once",
         "the fingerprint of the rule they were drawn by, the same for everybody",
       ],
-      twice: "That is twice the promise of the campaign, once for each end.",
+      twice: "A trip costs twice the promise of the campaign, once for each end.",
       ready: "The rule is checked. Choose both places, then send.",
       cells: (from: string, to: string) => `Squares ${from} and ${to} were sent. Nothing else left your browser.`,
       where: (from: string, to: string) => `Their centres lie at ${from} and ${to}. Both were drawn at random.`,
@@ -517,7 +517,7 @@ export const say = texts(
         "eine Zufallszahl, damit der Weg einmal gezählt wird",
         "der Fingerabdruck der Regel, nach der gezogen wurde, für alle derselbe",
       ],
-      twice: "Das ist das Doppelte der Zusage der Kampagne, einmal für jedes Ende.",
+      twice: "Ein Weg kostet das Doppelte der Zusage der Kampagne, einmal für jedes Ende.",
       ready: "Die Regel ist geprüft. Wählen Sie beide Orte, dann senden Sie.",
       cells: (from: string, to: string) =>
         `Die Felder ${from} und ${to} wurden gesendet. Sonst hat nichts Ihren Browser verlassen.`,
