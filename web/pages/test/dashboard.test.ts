@@ -254,6 +254,42 @@ test("the certificate is recomputed in the browser", async () => {
   await none.close();
 });
 
+test("without a map it says why there is none, and promises none that cannot come", async () => {
+  const words = async (id: string): Promise<string> => {
+    const { page, complaints, close } = await openTab(browser, `${service.url}/m/${id}`, PHONE);
+    await page
+      .locator("h1", { hasText: "map:" })
+      .or(page.locator("h1", { hasText: "yet:" }))
+      .waitFor();
+    const said = await page.locator("h1").innerText();
+    expect(complaints).toEqual([]);
+    await close();
+    return said;
+  };
+  const open = await service.campaign({ name: "Open" });
+  await service.report(open, 60); // enough, in a round that is open
+  await service.call("PATCH", `/api/campaigns/${open}`, { published: true });
+  expect(await words(open)).toBe("The map is not there yet: it comes when a round with enough reports has closed.");
+  const ended = await service.campaign({ name: "Ended" });
+  await service.call("PATCH", `/api/campaigns/${ended}`, { published: true, state: "ended" });
+  const none = "There is no map: the campaign has ended, and its last round had too few reports.";
+  expect(await words(ended)).toBe(none);
+  const { page, complaints, close } = await operator(browser, service, ended);
+  await page.getByText(none).waitFor();
+  await expect.poll(() => page.locator(".timeline li").innerText()).toContain("never released");
+  expect(await page.locator(".timeline li").innerText()).not.toMatch(/^open$/m);
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test("districts are asked for where the map shows them, which one of trips does not", async () => {
+  const trips = await service.campaign({ name: "Ways", trips: true });
+  const { page, close } = await operator(browser, service, trips);
+  await page.getByLabel("Streets and coast").waitFor();
+  expect(await page.getByLabel("Districts (GeoJSON, optional)").count()).toBe(0);
+  await close();
+});
+
 test("a token in the address is taken on this machine, and wiped", async () => {
   const { page, asked, close } = await operator(browser, service, lyon);
   await page.getByRole("heading", { name: "Lyon" }).waitFor();

@@ -14,7 +14,7 @@ import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";
 import { wordsFor } from "../map/texts.ts";
-import { address, listen, Refusal, type Rounds, service, type State } from "./service.ts";
+import { address, isOver, listen, Refusal, type Rounds, service, type State, staysWithoutMap } from "./service.ts";
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
@@ -98,13 +98,20 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
                   : say.preparing}
             </p>
           ) : shown === undefined ? (
-            <p class="card lead">{say.noEstimate(number(state.settings.minimum_reports, 6))}</p>
+            <p class="card lead">
+              {staysWithoutMap(state) ? say.noMap : say.noEstimate(number(state.settings.minimum_reports, 6))}
+            </p>
           ) : (
             <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
           )}
           <div class="two">
             {rounds && rounds.rounds.length > 0 && (
-              <Timeline rounds={rounds} shown={shown} latest={state.estimate?.round} onRound={setChosen} />
+              <Timeline
+                {...{ rounds, shown }}
+                latest={state.estimate?.round}
+                over={isOver(state)}
+                onRound={setChosen}
+              />
             )}
             <Alarms state={state} />
             <Contributions choices={state.choices} />

@@ -6,7 +6,7 @@ import { isDistrict } from "../map/districts.tsx";
 import type { ShapeFile } from "../map/read_shapes.ts";
 import { ShapeFileField } from "../map/shape_file.tsx";
 import { inWords } from "./problem_words.ts";
-import { address, service, type State } from "./service.ts";
+import { address, isOver, service, type State } from "./service.ts";
 import { say } from "./texts.ts";
 
 interface Sure {
@@ -33,7 +33,7 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
       .catch((error: unknown) => told(inWords(error)));
   };
   const change = (changes: object) => (): void => act(() => service.change(state.id, changes));
-  const over = state.state === "ended" || state.state === "finished";
+  const over = isOver(state);
   const remove = async (): Promise<void> => {
     await service.remove(state.id);
     location.hash = "#/";
@@ -79,15 +79,17 @@ export function Changes({ state, onChanged, onDrawn }: Changed) {
           {state.published ? say.unpublish : say.publish}
         </button>
         {state.published && <Embed id={state.id} />}
-        <ShapeFileField
-          id="new-districts"
-          label={say.districts}
-          hint={say.districtsWhy}
-          wanted="areas"
-          chosen={undefined}
-          refusal={refusals.districts}
-          onChosen={(file) => file && draw("districts", file)}
-        />
+        {!state.settings.trips && ( // flows are between districts of their own
+          <ShapeFileField
+            id="new-districts"
+            label={say.districts}
+            hint={say.districtsWhy}
+            wanted="areas"
+            chosen={undefined}
+            refusal={refusals.districts}
+            onChosen={(file) => file && draw("districts", file)}
+          />
+        )}
         <ShapeFileField
           id="new-backdrop"
           label={say.backdrop}

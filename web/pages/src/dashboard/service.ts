@@ -52,6 +52,16 @@ export interface State {
   readonly choices: Choices | null;
 }
 
+/** Whether a campaign takes no reports any more. */
+export function isOver({ state }: State): boolean {
+  return state === "ended" || state === "finished";
+}
+
+/** Whether a campaign has no map and gets none: it is over, and its last round has too few reports. */
+export function staysWithoutMap(state: State): boolean {
+  return isOver(state) && !state.estimate && state.reports_counted.round < state.settings.minimum_reports;
+}
+
 export interface RoundOf {
   readonly round: number;
   readonly opened_at: number;

@@ -43,6 +43,7 @@ export const say = texts(
     mapOf: "The map",
     noEstimate: (minimum: string) =>
       `No map yet. The first one comes when a round with at least ${minimum} reports has closed.`,
+    noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     preparing:
       "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
     needsArea: (address: string) =>
@@ -144,6 +145,7 @@ export const say = texts(
     mapOf: "Die Karte",
     noEstimate: (minimum: string) =>
       `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${minimum} Meldungen geschlossen ist.`,
+    noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     preparing:
       "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
     needsArea: (address: string) =>

@@ -11,10 +11,18 @@ interface TimelineProps {
   readonly rounds: Rounds;
   readonly shown: number | undefined;
   readonly latest: number | undefined;
+  /** Whether the campaign takes no reports any more. */
+  readonly over: boolean;
   readonly onRound: (round: number) => void;
 }
 
-export function Timeline({ rounds: { rounds, minimum_reports: minimum }, shown, latest, onRound }: TimelineProps) {
+export function Timeline({
+  rounds: { rounds, minimum_reports: minimum },
+  shown,
+  latest,
+  over,
+  onRound,
+}: TimelineProps) {
   const list = useRef<HTMLOListElement>(null);
   const several = rounds.slice(-MOST_SHOWN);
   const most = Math.max(1, ...several.map((each) => each.reports));
@@ -43,7 +51,7 @@ export function Timeline({ rounds: { rounds, minimum_reports: minimum }, shown, 
               <span class="timeline-number">{each.round}</span>
             )}
             <span class="small numbers">{say.timelineReports(number(each.reports, 9))}</span>
-            <span class="small soft">{standing(each, minimum, latest)}</span>
+            <span class="small soft">{standing(each, minimum, latest, over)}</span>
             <time class="small soft">{timeOf(each.opened_at)}</time>
           </li>
         ))}
@@ -52,9 +60,9 @@ export function Timeline({ rounds: { rounds, minimum_reports: minimum }, shown, 
   );
 }
 
-function standing(each: RoundOf, minimum: number, latest: number | undefined): string {
+function standing(each: RoundOf, minimum: number, latest: number | undefined, over: boolean): string {
   if (each.estimated) return each.round === latest ? `${say.timelineEstimated}, ${say.latest}` : say.timelineEstimated;
-  if (each.closed_at === null) return say.timelineOpen;
+  if (each.closed_at === null && !over) return say.timelineOpen;
   return each.reports < minimum ? say.timelineSmall : say.timelineClosed;
 }
 

@@ -6,7 +6,7 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { roundedUp } from "../../../sdk/src/words.ts";
-import { address, Refusal, service, type State } from "../dashboard/service.ts";
+import { address, Refusal, service, type State, staysWithoutMap } from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
 import { DistrictTable, useDistricts } from "../map/districts.tsx";
@@ -35,10 +35,11 @@ async function published(): Promise<Seen | string> {
   try {
     const state = await service.state(CAMPAIGN);
     if (!state.published) return say.notPublished;
+    if (!state.estimate) return staysWithoutMap(state) ? say.noMap : say.noEstimate;
     return { state, estimate: await service.estimate(CAMPAIGN) };
   } catch (error) {
     if (!(error instanceof Refusal) || error.status === 0 || error.status >= 429) return say.unreachable;
-    return error.problem === "no-estimate-yet" ? say.noEstimate : say.notPublished;
+    return say.notPublished;
   }
 }
 

@@ -4,7 +4,8 @@ export const say = texts(
   {
     loading: "Loading the map …",
     notPublished: "There is no published map here.",
-    noEstimate: "The map is not there yet: too few people have reported.",
+    noEstimate: "The map is not there yet: it comes when a round with enough reports has closed.",
+    noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     unreachable: "The service does not answer. This page tries again by itself.",
     reports: (reports: string, date: string) => `From ${reports} noisy reports, ${date}.`,
     how: (odds: string) =>
@@ -21,7 +22,8 @@ export const say = texts(
   {
     loading: "Die Karte wird geladen …",
     notPublished: "Hier ist keine Karte veröffentlicht.",
-    noEstimate: "Die Karte ist noch nicht da: Zu wenige haben gemeldet.",
+    noEstimate: "Die Karte ist noch nicht da: Sie kommt, wenn eine Runde mit genug Meldungen geschlossen ist.",
+    noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     unreachable: "Der Dienst antwortet nicht. Diese Seite versucht es von selbst wieder.",
     reports: (reports: string, date: string) => `Aus ${reports} verrauschten Meldungen, ${date}.`,
     how: (odds: string) =>
