@@ -41,6 +41,7 @@ async function colours(page: Page): Promise<number> {
 
 test("from signing in to a map that a stranger sees, and nothing else", async () => {
   const { page, asked, complaints, close } = await openTab(browser, service.url);
+  await page.getByText("or one that it was given").waitFor(); // as here, where the service printed none
   await page.getByLabel("Operator's token").fill("not-the-right-token");
   await page.getByRole("button", { name: "Sign in" }).click();
   await expect.poll(() => page.getByRole("alert").textContent()).toContain("not the token of an operator");

@@ -6,7 +6,8 @@ export const say = texts(
     title: "Geoveil dashboard",
     dashboard: "Dashboard",
     signIn: "Sign in",
-    signInWhy: "Operators sign in with the token that the service printed at its first start.",
+    signInWhy:
+      "Operators sign in with a token: the one that the service printed at its first start, or one that it was given.",
     token: "Operator's token",
     tokenWhere: "It is kept in this tab only, and forgotten when the tab is closed.",
     tokenWrong: "This is not the token of an operator here.",
@@ -109,7 +110,8 @@ export const say = texts(
     title: "Geoveil: Übersicht",
     dashboard: "Übersicht",
     signIn: "Anmelden",
-    signInWhy: "Betreiber melden sich mit dem Token an, das der Dienst beim ersten Start ausgegeben hat.",
+    signInWhy:
+      "Betreiber melden sich mit einem Token an: dem, das der Dienst beim ersten Start ausgegeben hat, oder einem, das ihm gegeben wurde.",
     token: "Token des Betreibers",
     tokenWhere: "Es bleibt nur in diesem Tab und ist vergessen, wenn er geschlossen wird.",
     tokenWrong: "Das ist hier nicht das Token eines Betreibers.",
