@@ -7,12 +7,14 @@ import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from databases import Cluster
+from geoveil.store import open_store
 from server.live import HANG_S, Live, new_id
 from server.test_http_killed import kill_again_and_again
 from server.uploads import post, stored
@@ -108,3 +110,22 @@ def test_a_database_that_stops_is_said_and_heals(tmp_path: Path, postgres: Clust
                 time.sleep(0.1)
         server.stop()
         assert stored(server.database, campaign) == Counter({1: 2})
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="looks at processes as Linux shows them"
+)
+def test_a_process_in_the_place_of_a_dead_one_brings_no_token_back(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    with Live(tmp_path, postgres.database(), processes=2) as server:
+        assert server.process is not None
+        with closing(open_store(server.database)) as store:
+            [kept] = store.tokens()
+            assert store.take_back_token(kept.digest)
+            os.kill(children(server.process.pid)[0], signal.SIGKILL)
+            until_s = time.monotonic() + HANG_S
+            while server.log.read_text().count('"started"') < 3:
+                assert time.monotonic() < until_s
+                time.sleep(0.1)
+            assert store.tokens() == []

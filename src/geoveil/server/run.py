@@ -127,7 +127,7 @@ def serve(settings: Settings, announce: Announce) -> None:
             _serve_one(settings, listener, announce)
         else:  # the socket, which never listens, keeps the port for the processes
             with closing(open_store(settings.database)) as store:
-                started = _started(settings, store)
+                started = _started(settings, store, Tokens(store).prepare(settings.operator_token))
             Supervisor(settings).run(lambda: announce(started))
 
 
@@ -156,9 +156,8 @@ def url_of(settings: Settings) -> str:
     return f"http://{host}:{settings.port}"
 
 
-def _started(settings: Settings, store: Store) -> Started:
-    """Keep the operator's token, or make the first one; the store is named without user and password."""
-    token = Tokens(store).prepare(settings.operator_token)
+def _started(settings: Settings, store: Store, token: str | None) -> Started:
+    """What to tell; the store is named without user and password."""
     address = urlsplit(settings.database)
     place = (address.netloc.rpartition("@")[2] + address.path).removeprefix("/")
     engine = f"{store.engine} at {place}" if place else store.engine
@@ -226,7 +225,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the store, begin to look after rounds, listen, and say so."""
         store = await asyncio.to_thread(open_store, self._settings.database)
-        started = await asyncio.to_thread(_started, self._settings, store)
+        token = None
+        if self._settings.processes == 1:  # one of several may be new when tokens were taken back
+            given = self._settings.operator_token
+            token = await asyncio.to_thread(Tokens(store).prepare, given)
+        started = _started(self._settings, store, token)
         seen_s = await asyncio.to_thread(store.time_kept)
         self._service = Service(
             store,
