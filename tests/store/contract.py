@@ -118,6 +118,22 @@ class StoreContract:
         assert (one.closed_at_s, two.closed_at_s) == (150, None)
         assert store.closings() == [], "nobody had reported under it"
 
+    @pytest.mark.parametrize("prepared", [2, 3])
+    def test_no_round_opens_behind_one_that_opened_meanwhile(
+        self, store: Store, prepared: int
+    ) -> None:
+        start(store)
+        wanted = PreparationRecord("paris", prepared)
+        assert store.prepare(wanted)
+        for number in (1, 2):  # an operator closes by hand
+            store.add([Upload("paris", number, device_id(number), 0)])
+            assert store.close_round("paris", number, minimum=1, at_s=100 + number)
+            assert store.publish(estimate_of("paris", number), a_round(number=number + 1))
+        late = a_round(number=prepared, until_s=10_000)
+        assert not store.finish_preparation(wanted, late, at_s=150)
+        assert [one.number for one in store.rounds("paris")] == [1, 2, 3]
+        assert store.preparation("paris") is None
+
     def test_a_preparation_is_one_process_at_a_time(self, store: Store) -> None:
         store.create_campaign(a_campaign(), None)
         wanted = PreparationRecord("paris", 1)

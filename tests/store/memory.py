@@ -297,11 +297,13 @@ class MemoryStore:
             kept = self._waiting_for(wanted)
             if kept is None or kept.record.state == "ended":
                 return False
+            kept.preparation = None
+            if kept.rounds and kept.rounds[-1].record.number >= wanted.round:
+                return False
             new = self._new_round(opened)
             for one in kept.rounds:
                 one.closed_at_s = at_s if one.closed_at_s is None else one.closed_at_s
             kept.rounds.append(new)
-            kept.preparation = None
             return True
 
     def _waiting_for(self, wanted: PreparationRecord) -> KeptCampaign | None:

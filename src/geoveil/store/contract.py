@@ -359,7 +359,8 @@ class Store(ABC):
     ) -> bool:
         """Open the round that a campaign waited for, in one transaction; the one before is closed.
 
-        ``False``, and nothing changed, where the campaign has ended or waits for something else by now.
+        ``False``, and no round opened, where the campaign has ended or waits for something else by now; or
+        where a round as late is open already: then it waits for this one no longer.
         """
         if (opened.campaign, opened.number) != (wanted.campaign, wanted.round):
             raise InvalidInput("opened must be the round that was prepared")
@@ -367,11 +368,15 @@ class Store(ABC):
             locked = run(self.LOCKED, campaign=wanted.campaign)
             if not locked or locked[0][1] == "ended":
                 return False
-            done = run(sql.PREPARED, **sql.names_of(wanted))
-            if done:
-                run(sql.CLOSE_OPEN, campaign_key=locked[0][0], at_s=at_s)
-                sql.open_round(run, locked[0][0], opened)
-        return bool(done)
+            key = {"campaign_key": locked[0][0]}
+            last = run(sql.LAST_ROUND, **key)
+            if not run(sql.PREPARED, **sql.names_of(wanted)) or (
+                last and last[0][1] >= wanted.round
+            ):
+                return False
+            run(sql.CLOSE_OPEN, **key, at_s=at_s)
+            sql.open_round(run, locked[0][0], opened)
+        return True
 
     # -- operators -------------------------------------------------------------------------------
 
