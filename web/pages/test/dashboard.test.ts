@@ -255,6 +255,23 @@ test("the certificate is recomputed in the browser", async () => {
   await none.close();
 });
 
+test("the certificate offers to take part only where that can be done", async () => {
+  const id = await service.campaign();
+  const { page, close } = await openTab(browser, `${service.url}/certificate/${id}`);
+  await page.getByRole("link", { name: "Take part" }).waitFor({ timeout: 30_000 });
+  const nothing = async (words: string): Promise<void> => {
+    await page.reload();
+    await page.getByText(words).waitFor({ timeout: 30_000 });
+    expect(await page.getByRole("link", { name: "Take part" }).count()).toBe(0);
+    expect(await page.getByText("geoveil audit").count()).toBe(0);
+  };
+  await service.call("PATCH", `/api/campaigns/${id}`, { state: "paused" });
+  await nothing("it is being prepared or is paused");
+  await service.call("PATCH", `/api/campaigns/${id}`, { state: "ended" });
+  await nothing("The campaign has ended. It publishes no mechanism any more");
+  await close();
+});
+
 test("without a map it says why there is none, and promises none that cannot come", async () => {
   const words = async (id: string): Promise<string> => {
     const { page, complaints, close } = await openTab(browser, `${service.url}/m/${id}`, PHONE);

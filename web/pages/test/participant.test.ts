@@ -330,9 +330,56 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
       await visit.page.goto(`${SERVICE}/c/${id}`);
       await visit.page.locator("header .notice").waitFor();
       expect(await visit.page.locator("header .notice").innerText()).toMatch(words);
-      await visit.page.locator("[data-reason]").waitFor();
+      await visit.page.locator("#ledger").waitFor();
       expect(await visit.page.locator("#send-now").count()).toBe(0);
+      expect(await visit.page.locator("#again, [data-reason]").count()).toBe(state === "paused" ? 2 : 0);
+      expect((await visit.page.getByText(/take part|Skip to sending|geoveil audit/).count()) > 0).toBe(
+        state === "paused",
+      );
     }
+    expect(visit.bodies).toEqual([]);
+    await visit.end();
+  });
+
+  it("offers nothing more in a campaign that has had its last round", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    const state = (await (await fetch(`${SERVICE}/api/campaigns/${id}`)).json()) as object;
+    await visit.page.route(`**/api/campaigns/${id}`, (route) =>
+      route.fulfill({ json: { ...state, state: "finished" } }),
+    );
+    await visit.page.goto(`${SERVICE}/c/${id}`);
+    await visit.page.getByText("its last round is over").waitFor();
+    await visit.page.locator("#ledger").waitFor();
+    expect(await visit.page.locator("#send-now, #again, .map-face, #apart").count()).toBe(0);
+    await visit.end();
+  });
+
+  it("still shows what was sent when a campaign ends, and sends nothing again", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    await open(visit, id);
+    await choosePlace(page);
+    await page.route("**/reports", (route) => route.abort());
+    await page.locator("#send-now").click();
+    await page.locator("#send-again").waitFor();
+    await operator("PATCH", `/api/campaigns/${id}`, { state: "ended" });
+    await page.reload();
+    await page.locator(".receipt", { hasText: "It may have been counted, or not." }).waitFor();
+    expect(await page.locator("#send-again").count()).toBe(0);
+    await visit.end();
+  });
+
+  it("offers no second try when the campaign ends while the page is open", async () => {
+    const id = await campaign();
+    const visit = await Visit.begin(browser);
+    await open(visit, id);
+    await choosePlace(visit.page);
+    await operator("PATCH", `/api/campaigns/${id}`, { state: "ended" });
+    await visit.page.locator("#send-now").click();
+    await visit.page.locator('[data-reason="ended"]').waitFor();
+    expect(await visit.page.locator("#send-now, #again").count()).toBe(0);
     expect(visit.bodies).toEqual([]);
     await visit.end();
   });

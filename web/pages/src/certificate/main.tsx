@@ -3,7 +3,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
-import { address, Refusal, service, type State } from "../dashboard/service.ts";
+import { address, isOver, Refusal, service, type State } from "../dashboard/service.ts";
 import { announce, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 import type { Facts, Told } from "./worker.ts";
@@ -11,10 +11,13 @@ import type { Facts, Told } from "./worker.ts";
 const CAMPAIGN = decodeURIComponent(location.pathname.replace(/\/$/, "").split("/").pop() ?? "");
 const APART_KM = [0.05, 0.2, 0.5, 1, 2];
 const LARGEST = 1 << 22;
+/** Status → why there is no mechanism to check. */
+const WHY: Readonly<Record<number, string>> = { 404: say.unknown, 409: say.notNow, 410: say.over };
 
 async function fetched(): Promise<Uint8Array> {
   const answer = await fetch(address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/mechanism`), {
     credentials: "omit",
+    cache: "no-cache",
   });
   if (!answer.ok) throw new Refusal("", answer.status, "");
   const body = await answer.arrayBuffer();
@@ -27,6 +30,7 @@ function Certificate() {
   const [facts, setFacts] = useState<Facts>();
   const [words, setWords] = useState(say.loading);
   const [verdict, setVerdict] = useState<{ holds: boolean; seconds: number }>();
+  const [published, setPublished] = useState(false);
   useEffect(() => {
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
     worker.onmessage = ({ data: told }: MessageEvent<Told>) => {
@@ -41,11 +45,11 @@ function Certificate() {
         announce(say.title(found.name));
         return fetched();
       })
-      .then((body) => worker.postMessage(body))
-      .catch((error: unknown) => {
-        const status = error instanceof Refusal ? error.status : 0;
-        setWords(status === 404 ? say.unknown : status === 409 || status === 410 ? say.over : say.unreachable);
-      });
+      .then((body) => {
+        setPublished(true);
+        worker.postMessage(body);
+      })
+      .catch((error: unknown) => setWords(WHY[error instanceof Refusal ? error.status : 0] ?? say.unreachable));
     return () => worker.terminate();
   }, []);
   return (
@@ -55,16 +59,22 @@ function Certificate() {
         {words} {verdict && <span class="small soft">{say.took(number(verdict.seconds, 2))}</span>}
       </p>
       {facts && <Details facts={facts} />}
-      {state && (
+      {state && published && (
         <section class="card stack-tight">
           <h2>{say.cannot}</h2>
           <p>{say.cannotWhy}</p>
           <p>
             <code class="digits">geoveil audit {state.link}</code>
           </p>
-          <p>
-            <a href={address(`c/${encodeURIComponent(CAMPAIGN)}`)}>{say.back}</a>
-          </p>
+          {isOver(state) ? (
+            <p>{say.finished}</p>
+          ) : (
+            verdict?.holds && (
+              <p>
+                <a href={address(`c/${encodeURIComponent(CAMPAIGN)}`)}>{say.back}</a>
+              </p>
+            )
+          )}
         </section>
       )}
     </main>

@@ -6,6 +6,8 @@ import type { Limits } from "./device.ts";
 export interface Campaign {
   readonly name: string;
   readonly state: string;
+  /** Whether it takes no reports any more, or has had its last map. */
+  readonly over: boolean;
   readonly reports: number;
   /** Whether it asks for trips; the rule says so too, later. */
   readonly trips: boolean;
@@ -64,6 +66,7 @@ function campaignOf(answer: unknown): Campaign | Missing {
   return {
     name: name.slice(0, LONGEST_NAME),
     state,
+    over: state === "ended" || state === "finished",
     reports: typeof all === "number" && Number.isSafeInteger(all) ? all : 0,
     trips: asked["trips"] === true,
   };

@@ -73,30 +73,35 @@ export function Page() {
   }
   return (
     <>
-      <a class="skip" href="#act">
-        {say.skip}
-      </a>
+      {!campaign.over && (
+        <a class="skip" href="#act">
+          {say.skip}
+        </a>
+      )}
       <header class="page head stack">
         <p class="soft small">
           {say.by(HOST)} · {say.counted(number(campaign.reports, 6))}
         </p>
         <h1>{campaign.name}</h1>
-        <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>
+        {!campaign.over && <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>}
         {campaign.state === "paused" && <p class="notice notice-warm">{say.paused}</p>}
-        {campaign.state === "ended" && <p class="notice notice-warm">{say.ended}</p>}
+        {campaign.over && <p class="notice notice-warm">{say[campaign.state as "ended" | "finished"]}</p>}
         {waits && (
           <p class="notice" role="status">
             {say.preparing}
           </p>
         )}
       </header>
-      {!waits && <Participation />}
+      {!waits && <Participation over={campaign.over} />}
     </>
   );
 }
 
-/** All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. */
-function Participation() {
+/**
+ * All that depends on the device: it is opened again when the limits change, and when the ledger is deleted. Where
+ * the campaign is over, what was sent is left.
+ */
+function Participation({ over }: { over: boolean }) {
   const device = useRef<DeviceProxy | undefined>(undefined);
   const [limits, setLimits] = useState(keptLimits);
   const [chosen, setChosen] = useState<number>();
@@ -180,15 +185,19 @@ function Participation() {
   const trips = rule?.trips ?? made?.to !== undefined;
   const shown = made && rule && made.mechanism === rule.id ? made : undefined;
   const open = stage === "open";
+  const ended = over || failure?.reason === "ended";
+  const shows = !ended || made !== undefined;
   const placed = fix !== undefined && (!trips || end !== undefined);
   return (
     <main class="page stack sections">
-      {made && <Made charge={made} {...{ rule, fresh, flush }} />}
-      {rule && !made && (
+      {made && <Made charge={made} {...{ rule, fresh, flush, over }} />}
+      {rule && !made && !ended && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
-      {promise && <Reveals {...{ promise, trips }} checked={open || stage === "sending" || stage === "made"} />}
-      {rule && (
+      {promise && shows && (
+        <Reveals {...{ promise, trips }} checked={open || stage === "sending" || stage === "made"} />
+      )}
+      {rule && shows && (
         <PlaceChoice
           {...{ rule, backdrop, fix, cloud, open }}
           which={trips ? "begin" : "place"}
@@ -196,7 +205,7 @@ function Participation() {
           choose={setFix}
         />
       )}
-      {rule && trips && (
+      {rule && trips && shows && (
         <PlaceChoice
           {...{ rule, backdrop, open }}
           which="end"
@@ -206,20 +215,20 @@ function Participation() {
           choose={setEnd}
         />
       )}
-      {!made && !promise && failure && <Failed failure={failure} />}
-      {!made && promise && <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />}
-      {!made && !promise && !failure && (
+      {!made && !over && (!promise || ended) && failure && <Failed failure={failure} />}
+      {!made && !ended && promise && <Sending {...{ stage, rule, ledger, limits, failure, send, placed }} />}
+      {!made && !promise && !failure && !over && (
         <p role="status" class="soft">
           {say.send.checking}
         </p>
       )}
-      {stage === "stuck" && (
+      {stage === "stuck" && !ended && (
         <button type="button" id="again" onClick={() => setOpened(opened + 1)}>
           {say.tryAgain}
         </button>
       )}
       {ledger && <LedgerView {...{ ledger, limits, erase }} host={HOST} />}
-      <Proof fingerprint={rule?.id ?? made?.mechanism} />
+      {shows && <Proof fingerprint={rule?.id ?? made?.mechanism} over={ended} />}
       <footer class="stack-tight">
         {rule && <Numbers rule={rule} />}
         <LimitsForm
@@ -252,16 +261,20 @@ function useCloud(
   return cloud;
 }
 
-function Proof({ fingerprint }: { fingerprint: string | undefined }) {
+function Proof({ fingerprint, over }: { fingerprint: string | undefined; over: boolean }) {
   const { proof } = say;
   return (
     <section class="card stack" aria-labelledby="proof">
       <h2 id="proof">{proof.title}</h2>
       <p>{proof.text(HOST)}</p>
-      <p>{proof.instead}</p>
-      <p>
-        <code class="digits">geoveil audit {LINK}</code>
-      </p>
+      {!over && (
+        <>
+          <p>{proof.instead}</p>
+          <p>
+            <code class="digits">geoveil audit {LINK}</code>
+          </p>
+        </>
+      )}
       {fingerprint && (
         <p>
           {proof.fingerprint}

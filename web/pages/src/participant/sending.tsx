@@ -103,10 +103,12 @@ interface MadeOf {
   readonly rule: Rule | undefined;
   readonly fresh: boolean;
   readonly flush: () => void;
+  /** Whether the campaign is over, so that nothing can be sent again. */
+  readonly over: boolean;
 }
 
 /** The report that was made, now or on an earlier visit. */
-export function Made({ charge, rule, fresh, flush }: MadeOf) {
+export function Made({ charge, rule, fresh, flush, over }: MadeOf) {
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     if (!fresh) return;
@@ -126,7 +128,8 @@ export function Made({ charge, rule, fresh, flush }: MadeOf) {
           ? say.trip.where(degrees(charge.lat, charge.lng), degrees(charge.to.lat, charge.to.lng))
           : receipt.where(degrees(charge.lat, charge.lng))}
       </p>
-      {charge.state === "sent" && (
+      {charge.state === "sent" && over && <p>{words.unconfirmed}</p>}
+      {charge.state === "sent" && !over && (
         <>
           <p>{say.reasons.waiting}.</p>
           <button type="button" class="primary" id="send-again" onClick={flush}>

@@ -56,6 +56,7 @@ export const say = texts(
     paused: "The campaign is paused: it takes no reports for now.",
     preparing: "The campaign is being prepared. This page goes on by itself when it is ready.",
     ended: "The campaign has ended: it takes no more reports.",
+    finished: "The campaign has ended: its last round is over, and no report would enter a map any more.",
 
     choice: {
       title: "How much may your report say?",
@@ -161,6 +162,8 @@ export const say = texts(
       coarse: "Choose the place on the map, or measure again.",
       limits: "You can change your limits at the end of this page.",
       waiting: "Sent, not confirmed yet",
+      unconfirmed:
+        "The campaign ended before the service confirmed the report to this browser. It may have been counted, or not.",
     },
 
     receipt: {
@@ -294,6 +297,7 @@ export const say = texts(
     paused: "Die Kampagne pausiert: Sie nimmt zurzeit keine Meldungen an.",
     preparing: "Die Kampagne wird vorbereitet. Diese Seite macht von selbst weiter, sobald sie bereit ist.",
     ended: "Die Kampagne ist zu Ende: Sie nimmt keine Meldungen mehr an.",
+    finished: "Die Kampagne ist zu Ende: Ihre letzte Runde ist vorbei, und keine Meldung käme noch in eine Karte.",
 
     choice: {
       title: "Wie viel darf Ihre Meldung sagen?",
@@ -404,6 +408,8 @@ export const say = texts(
       coarse: "Wählen Sie den Ort auf der Karte, oder messen Sie noch einmal.",
       limits: "Ihre Grenzen können Sie am Ende dieser Seite ändern.",
       waiting: "Gesendet, noch nicht bestätigt",
+      unconfirmed:
+        "Die Kampagne endete, bevor der Dienst diesem Browser die Meldung bestätigte. Vielleicht wurde sie gezählt, vielleicht nicht.",
     },
 
     receipt: {
