@@ -64,6 +64,25 @@ def test_a_round_that_disagrees_waits() -> None:
     )
 
 
+def test_no_round_agrees_with_none() -> None:
+    alone = standing_after(HERE)
+    assert alone.summary() == "There was no other round to compare the newest with."
+    few = {1: [said(HERE, 1, 20)], 2: [said(HERE, 2, 20)]}
+    words = settled(NO_ROUNDS, few, fitted_here).summary()
+    assert words.startswith("The newest round was not compared with those before it")
+
+
+def test_the_words_fit_one_round_and_a_trusted_one() -> None:
+    standing = standing_after(HERE, THERE)
+    assert standing.summary(take_over=False) == (
+        "The map is made from round 1. Round 2 says otherwise: people may have moved, or somebody "
+        "sends fakes. Intervals hold both."
+    )
+    assert standing_after(HERE, THERE, HERE).summary() == (
+        "The map is made from rounds 1 and 3, which agree. Round 2 disagrees with these and is not used."
+    )
+
+
 def test_it_takes_over_when_later_rounds_agree() -> None:
     moved = [HERE, HERE] + [THERE] * (1 + CONFIRMING)
     assert standing_after(*moved[:-1]).waiting == (3, 4)

@@ -48,23 +48,40 @@ class Standing:
         """Whether some rounds disagree with those the estimate is made from."""
         return bool(self.waiting or self.aside)
 
-    def summary(self) -> str:
-        """In words."""
+    def summary(self, *, take_over: bool = True) -> str:
+        """In words; without ``take_over`` of a campaign whose first round is trusted."""
         if not self.drifting:
-            chance = "" if self.p_value is None else f" (p = {self.p_value:.2g} for the newest)"
-            return f"All rounds agree about one map{chance}."
-        said = [f"The map is made from {_rounds(self.agreeing)}, which agree."]
+            return self._agreement()
+        agree = ", which agree" if len(self.agreeing) > 1 else ""
+        said = [f"The map is made from {_rounds(self.agreeing)}{agree}."]
         if self.waiting:
             more = CONFIRMING + 1 - len(self.waiting)
-            differs = "says" if len(self.waiting) == 1 else "say"
+            one = len(self.waiting) == 1
+            then = f"{more} more {'round' if more == 1 else 'rounds'} like it would take over"
             said.append(
-                f"{_rounds(self.waiting).capitalize()} {differs} otherwise: people may have moved, or "
-                f"somebody sends fakes. Intervals hold both; {more} more "
-                f"{'round' if more == 1 else 'rounds'} like it would take over."
+                f"{_rounds(self.waiting).capitalize()} {'says' if one else 'say'} otherwise: people may "
+                "have moved, or somebody sends fakes. Intervals hold both"
+                f"{f'; {then}' if take_over else ''}."
             )
         if self.aside:
-            said.append(f"{_rounds(self.aside).capitalize()} disagree with these and are not used.")
+            differ = (
+                "disagrees with these and is"
+                if len(self.aside) == 1
+                else "disagree with these and are"
+            )
+            said.append(f"{_rounds(self.aside).capitalize()} {differ} not used.")
         return " ".join(said)
+
+    def _agreement(self) -> str:
+        """Where no round disagrees: how the newest compares, if it was compared."""
+        if not self.looks:
+            return "There was no other round to compare the newest with."
+        if self.p_value is None:
+            return (
+                "The newest round was not compared with those before it: it has, or they have, fewer than "
+                f"{LEAST_REPORTS} reports."
+            )
+        return f"All rounds agree about one map (p = {self.p_value:.2g} for the newest)."
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""

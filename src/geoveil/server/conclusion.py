@@ -190,7 +190,10 @@ def _body(
             "steps": estimate.steps,
             "stopped": estimate.stopped,
             "unfinished": list(unfinished),
-            "drift": {**closing.standing.to_dict(), "summary": closing.standing.summary()},
+            "drift": {
+                **closing.standing.to_dict(),
+                "summary": closing.standing.summary(take_over=not work.settings.trusted_seed),
+            },
             **_choices(closing),
             **parts,
         }
