@@ -26,14 +26,18 @@ def test_between_cells_people_are_found() -> None:
     ("shapes", "number"),
     [
         ("two cells of 4 km", 2),
-        ("64 cells of 2 km", 1),
+        ("64 cells of 2 km", 5),
         *(pytest.param(shapes, 24, marks=pytest.mark.slow) for shapes in find_people.SHAPES),
     ],
 )
 def test_between_positions_no_guess_beats_the_budget(
     shapes: str, number: int, tmp_path: Path
 ) -> None:
-    """Against unmodified devices, which are never silent and never charged more than they were told."""
+    """Against unmodified devices, which are never silent and never charged more than they were told.
+
+    They draw with the randomness of the system. One guess in 30 is that near by chance; the median of five
+    is in one run of 3,000.
+    """
     found = []
     for k, at in enumerate(find_people.people_of(number, 6)):
         (tmp_path / str(k)).mkdir()
