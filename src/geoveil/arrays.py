@@ -145,10 +145,15 @@ def one_blas_thread() -> Iterator[None]:
 
     For loops of products that take microseconds each: handing half of one to another thread takes as
     long, and on a busy machine the threads wait for each other (an audit of 320 cells: 332 processor
-    seconds instead of 38).
+    seconds instead of 38). Where that is so already, as within another, nothing is set: that takes longer
+    than a step on a hundred cells.
     """
-    with _blas("scipy.linalg" in sys.modules).limit(limits=1):
+    blas = _blas("scipy.linalg" in sys.modules)
+    if all(library.num_threads == 1 for library in blas.lib_controllers):
         yield
+    else:
+        with blas.limit(limits=1):
+            yield
 
 
 @cache
