@@ -41,6 +41,19 @@ def mechanism(request: pytest.FixtureRequest) -> gv.PositionalElastic:
     )
 
 
+def test_columns_together_are_the_same_numbers_as_one_by_one(
+    mechanism: gv.PositionalElastic,
+) -> None:
+    """Of the kernel, of the law, and of the law at places in the cells, those of the edge among them."""
+    places = mechanism.places(3)
+    assert places is not None
+    for operator in (mechanism._spread, mechanism, places):
+        for chosen in (np.arange(operator.shape[1])[::-3], np.zeros(0, dtype=np.int64)):
+            alone = [operator._column(int(column)) for column in chosen]
+            expected = np.reshape(alone, (chosen.size, operator.shape[0])).T
+            assert np.array_equal(operator.columns(chosen), expected)
+
+
 # -- the promise, from the whole numbers that are drawn from ---------------------------------------
 
 

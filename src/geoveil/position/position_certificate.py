@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -41,8 +42,9 @@ _BEYOND = 1 / 32
 """The share of those beyond, at most, in parts of the tolerance; where it may be more, reach is doubled."""
 _ENTRIES = 1 << 16
 """How many pairs of a square and a centre are looked at together."""
-_TOGETHER, _WINDOWS = 16, 1 << 21
-"""At so many places in a cell, and with so many weights, products are made together."""
+_TOGETHER, _WINDOWS = 1 << 14, 1 << 21
+"""So many values of the kernel are made together, of as many places in a cell as have them (more would leave
+the cache, and take twice as long), and products with so many weights."""
 _LOOKS, _MANY_LOOKS = 16, 256
 """How many places are looked at closely before others are left out for what was seen there; on grids of
 more cells than 4,096, from the second time on."""
@@ -370,28 +372,33 @@ class _Near:
         Squares at one place of their cells share the values of the kernel.
         """
         inner, which, (column, row) = self.law._by_place(squares, self.lattice)
-        cells, cell = np.unique(row * self.lattice.columns + column, return_inverse=True)
-        many = min(_TOGETHER, max(1, _ENTRIES // self.windows[0, 0].size))
-        together = many if 2 * which.size > len(inner) * cells.size else 1
+        cells = row * self.lattice.columns + column
+        together = max(1, _TOGETHER // self.windows[0, 0].size)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(0, len(inner), together))
         sums = np.empty((11, which.size))
         for number, members in enumerate(np.split(order, starts[1:])):
             begin = number * together
             terms = self._terms(inner[begin : begin + together], rho)
-            used, of_used = np.unique(cell[members], return_inverse=True)
-            product = self._products(cells[used], terms).reshape(used.size, 11, -1)
-            sums[:, members] = product[of_used, :, which[members] - begin].T
+            places, at = terms.shape[1], which[members] - begin
+            used, of_used = np.unique(cells[members], return_inverse=True)
+            if 2 * members.size > places * used.size:  # most cells have a square at most places
+                product = self._products(used, terms.reshape(11 * places, -1))
+                sums[:, members] = product.reshape(used.size, 11, -1)[of_used, :, at].T
+                continue
+            ends = np.searchsorted(at, np.arange(places + 1))
+            for place, (first, last) in enumerate(pairwise(ends)):
+                some = members[first:last]
+                sums[:, some] = self._products(cells[some], terms[:, place]).T
         return sums, self.beyond[row, column] * math.exp(self.law.cone.beta_per_km * rho)
 
     def _terms(self, inner: FloatArray, rho: float) -> FloatArray:
-        """(11·m, window) for m places in a cell."""
+        """(11, m, window) for m places in a cell."""
         side = self.law.side_km
         east = inner[:, 0, None, None] - np.arange(-self.across, self.across + 1)
         north = inner[:, 1, None, None] - np.arange(-self.up, self.up + 1)[:, None]
         east, north = np.broadcast_arrays(east * side, north * side)
-        terms = self.law.cone.expansion(east, north, rho)
-        return terms.reshape(11 * len(inner), -1)
+        return self.law.cone.expansion(east, north, rho).reshape(11, len(inner), -1)
 
     def _products(self, cells: IntArray, terms: FloatArray) -> FloatArray:
         """(cells, 11·m)."""

@@ -23,6 +23,8 @@ _FADED = 40.0
 """ψ from where on f = e^{−ψ} counts as nothing beside the floor of the kernel."""
 _NOISE = 1e-15
 """What an FFT product may be off by, in units of the norms of its factors."""
+_TOGETHER = 1 << 13
+"""Pairs of places that the kernel is computed for at once: more would leave the cache."""
 
 
 class Layer(NamedTuple):
@@ -204,8 +206,25 @@ class SpreadKernel(Operator):
         at = self.positions_km(self.layers[layer], slice(cell, cell + 1))
         return self._between(self.centres.points_km, at)
 
-    def _between(self, places: FloatArray, one: FloatArray) -> FloatArray:
-        return self.cone.values(np.hypot(*np.moveaxis(places - one, -1, 0)))
+    def columns(self, chosen: IntArray) -> FloatArray:
+        layer, cell = np.divmod(chosen, self.cells)
+        inside = np.array([(at.east, at.north) for at in self.layers])[layer]
+        return self.near(
+            self.centres.points_km, self.centres.points_km[cell] + self.cell_km * inside
+        )
+
+    def near(self, places: FloatArray, others: FloatArray) -> FloatArray:
+        """(places, others): the kernel between all of them, the same numbers as one by one."""
+        found = np.empty((len(places), len(others)))
+        step = max(1, _TOGETHER // max(len(others), 1))
+        for start in range(0, len(places), step):
+            part = slice(start, start + step)
+            found[part] = self._between(places[part, None], others)
+        return found
+
+    def _between(self, places: FloatArray, others: FloatArray) -> FloatArray:
+        away = places - others
+        return self.cone.values(np.hypot(away[..., 0], away[..., 1]))
 
 
 class ListedKernel(DenseOperator):
@@ -323,3 +342,11 @@ class PlacesInCells(Places):
     def _column(self, column: int) -> FloatArray:
         near = self._there(self._spread._row(column))
         return near * float(self._weights[column]) / self._total
+
+    def columns(self, chosen: IntArray) -> FloatArray:
+        layers = [self._spread.positions_km(layer) for layer in self._spread.layers]
+        places = np.concatenate(layers)[self._numbers]
+        near = self._spread.near(places, self._spread.centres.points_km[chosen])
+        near *= self._weights[chosen]
+        near /= self._total[:, None]
+        return near
