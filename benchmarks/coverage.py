@@ -9,7 +9,8 @@ estimate (cross-validated stop), many times over. *cells* is the
 share of cells whose interval holds the true share, *mass* the same weighted by the true share (the
 chance that the interval of a random person's cell holds), *worst* the cell with the fewest hits,
 *occup.* and *empty* the share among the cells where somebody is and where nobody is, *region* the
-interval of the first third of the cells, *width* the mean width of the interval of an occupied cell.
+interval of the first third of the cells, *width* the mean width of the interval of an occupied cell,
+*plain* what it would be if crowds around the cell did not bound it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -118,6 +119,7 @@ def scenarios() -> Iterator[Scenario]:
                 yield Scenario(name, weights / weights.sum(), counted(channel), people, runs=16)
     yield from city()
     yield from seen_only()
+    yield from few_people()
     yield from cities()
     yield from people_at_positions()
 
@@ -148,6 +150,15 @@ def seen_only() -> Iterator[Scenario]:
     for name, draw in draws.items():
         for people in (20, 100, 1_000):
             yield Scenario(f"halves, {name}", truth, draw, people, runs=200)
+
+
+def few_people() -> Iterator[Scenario]:
+    """The map of README: 3,000 people around the middle of Paris, a promise between positions."""
+    grid = gv.Grid.from_box(south=48.82, west=2.28, north=48.89, east=2.41, cell_km=0.5)
+    across, up = (grid.centres - grid.centres.mean(axis=0)).T
+    weights = np.exp(-((across / 1.46) ** 2 + (up / 1.33) ** 2) / 2)
+    law = gv.elastic(grid, epsilon_per_km=2.0, camouflage=0.0)
+    yield Scenario("few people", weights / weights.sum(), counted(law), 3_000, runs=20)
 
 
 def cities() -> Iterator[Scenario]:
@@ -224,6 +235,7 @@ class Score:
     cells: list[BoolArray] = field(default_factory=list)
     regions: list[bool] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
 
     def add(self, estimate: Estimate, truth: FloatArray) -> None:
         """One more run."""
@@ -233,6 +245,8 @@ class Score:
         first, last = estimate.region(region).interval(LEVEL)
         self.regions.append(bool(first <= truth[region].sum() <= last))
         self.widths.append(float((high - low)[truth > 0].mean()))
+        low, high = replace(estimate.errors, nearby=None).interval(LEVEL)
+        self.plain.append(float((high - low)[truth > 0].mean()))
 
 
 def measure(scenario: Scenario, methods: Sequence[str]) -> tuple[dict[str, Score], int]:
@@ -255,7 +269,7 @@ def main(words: list[str]) -> None:
     words = [word for word in words if word not in METHODS]
     summary: dict[str, list[tuple[float, float, float]]] = {name: [] for name in methods}
     print(f"{'truth, channel':31} {'people':>6} {'method':>9} {'steps':>5}  ", end="")
-    print(" cells   mass  worst occup.  empty region  width")
+    print(" cells   mass  worst occup.  empty region  width  plain")
     for scenario in scenarios():
         if words and not any(word in scenario.name for word in words):
             continue
@@ -269,7 +283,7 @@ def main(words: list[str]) -> None:
                 f"{scenario.name:31} {scenario.people:6d} {name:>9} {steps:5d}  {held.mean():6.3f} "
                 f"{mass:6.3f} {held.min():6.3f} {held[scenario.truth > 0].mean():6.3f} "
                 f"{f'{empty.mean():.3f}' if empty.size else '–':>6} {region:6.3f} "
-                f"{np.mean(score.widths):6.4f}",
+                f"{np.mean(score.widths):6.4f} {np.mean(score.plain):6.4f}",
                 flush=True,
             )
     for name, rows in summary.items():

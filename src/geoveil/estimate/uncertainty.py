@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ _MOST_STEPS = 400
 _WINDOW, _SETTLED = 10, 1e-3
 """Settled: the last ten steps added less than a thousandth to the energy of every solution."""
 _CHUNK_ENTRIES = 1 << 22
+_CROWDS = ", no cell above a crowd around it"
 
 Refit = Callable[[FloatArray, int], FloatArray]
 """Estimates (…, cells) for counts (…, observations), with the steps of the fit times a factor, but at
@@ -54,7 +55,8 @@ class FisherInformation:
 
     Law: J = Σ_A n_A·C_A·diag(1/p_A)·C_Aᵀ, the expected information of all reports, p_A = θC_A (at least
     2.4 reports, see ``RARE``); the companion is θ + J⁺·Σ_A C_A((counts_A − n_A p_A)/p_A) and its
-    covariance J⁺, both within Σθ = 1. RAPPOR enters by the sums of its bits and their covariance,
+    covariance J⁺, both within Σθ = 1; no interval ends above that of a crowd around its cell
+    (:class:`~geoveil.estimate.bars.Nearby`). RAPPOR enters by the sums of its bits and their covariance,
     several reports of one person by all combinations (at least 2.4 people in each cell). Where
     cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
     intervals are then too narrow unless each combination seen was seen many times.
@@ -66,7 +68,7 @@ class FisherInformation:
     with g the gradient of the certificate; where the reports say more than that, u makes no difference.
     Cost: m²·n for the matrix, n the reports or combinations, and m³ to invert it; above 2,048 cells
     some thousand products on a lattice and up to 120,000,000/m elsewhere, more only for the least number
-    of draws. ``seed`` is for the draws.
+    of draws. Crowds take up to that again for the intervals of all cells. ``seed`` is for the draws.
     """
 
     seed: int = 0
@@ -110,19 +112,21 @@ class FisherInformation:
             solver = InformationSolver(parts, cells, people, shape, draws, cells_in=cells_in)
             if combinations is not None:
                 return solver.about(distribution, how, combinations)
-            return solver.errors(distribution, how, stopping.Meter(progress))
+            drawn = solver.errors(distribution, how, stopping.Meter(progress))
+            return replace(drawn, nearby=bars.Nearby(space))
         information = np.asarray(sum(part.matrix() for part in parts))
         score = np.asarray(sum(part.score for part in parts))
         if places is not None:
             information, score = _about_crowds(information, score, cells)
         covariance, lost = tangent_inverse(information)
         return bars.GaussianErrors(
-            method=f"Fisher information, one unbiased step from the estimate{how}",
+            method=f"Fisher information, one unbiased step from the estimate{_CROWDS}{how}",
             distribution=distribution,
             centre=distribution + covariance @ score,
             people=observations.total,
             covariance=covariance,
             lost=lost,
+            nearby=bars.Nearby(observations.space),
         )
 
 
@@ -194,7 +198,7 @@ class InformationSolver:
             method=(
                 f"Fisher information, one nearly unbiased step from the estimate and {draws} draws "
                 f"{self._why(steps, settled)}; standard errors are known to "
-                f"{50 * np.sqrt(2 / draws):.0f} %{how}"
+                f"{50 * np.sqrt(2 / draws):.0f} %{_CROWDS}{how}"
             ),
             distribution=distribution,
             centre=distribution + _within_total(step[:crowds], one),
