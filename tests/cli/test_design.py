@@ -125,7 +125,7 @@ POLYGON = {
         ("c.csv", "lat,lng,n\n1,2,3\n1,2,\n", ["--column", "n"], "at least 0; row 2"),
         ("c.csv", "lat,lng,n\n1,2,nan\n", ["--column", "n"], "at least 0; row 1"),
         ("c.csv", "lat,lng,n\n1,2,0\n1,2.1,0\n", ["--column", "n"], "must be above 0 somewhere"),
-        ("c.csv", "lat,lng,n\n1,2,3\n", ["--column", "n", *BOX], "1 of 1 rows"),
+        ("c.csv", "lat,lng,n\n1,2,3\n", ["--column", "n", *BOX], "1 of 1 row of"),
         ("c.csv", "lat,lng,n\n", ["--column", "n", *BOX], "it has none"),
         ("c.geojson", json.dumps(POLYGON), ["--column", "population"], "at least four pairs"),
         ("c.json", '{"kind": "estimate"}', [], "must have all its entries"),

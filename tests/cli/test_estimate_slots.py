@@ -92,7 +92,7 @@ def test_small_slots_have_no_map(tmp_path: Path) -> None:
     assert list(values["slots"]) == ["08", "18"]
     result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--minimum-reports", 1000)
     assert result.exit_code == 2
-    assert "no slot has 1000 reports" in result.output
+    assert "no slot has 1,000 reports" in result.output
 
 
 def test_rows_without_a_time_are_refused_or_left_out(tmp_path: Path) -> None:

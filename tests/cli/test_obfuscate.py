@@ -377,7 +377,7 @@ def test_places_outside_are_left_out_and_one_in_a_hundred_is_a_warning(checkins:
         file.write("far,10,10\n")
     few = obfuscate(checkins, "-o", target, *PROMISE, *BOX)
     assert few.stderr == ""
-    said = r"outside +1 of 1,001 places \(0.0999 %\) lie outside the map and were left out"
+    said = r"outside +1 of 1,001 places \(0.0999 %\) lies outside the map and was left out"
     assert re.search(said, few.stdout)
     assert len(target.read_text().splitlines()) == 1001
     with checkins.open("a") as file:

@@ -96,7 +96,7 @@ def test_few_places_outside_are_said_without_a_warning(checkins: Path) -> None:
         file.write("far,10,10\n")
     result = tally(checkins, "-o", checkins.with_name("tally.json"), *PROMISE, *BOX)
     assert result.stderr == ""
-    assert "1 of 5,001 places (0.02 %) lie outside the map and were left out" in result.stdout
+    assert "1 of 5,001 places (0.02 %) lies outside the map and was left out" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_a_trip_with_one_end_outside_is_left_out_and_counted_or_kept(trips: Path
         told = json.loads(result.stdout)
         assert told["trips_written"] == written
         assert told["outside_dropped" if rule == "drop" else "outside_clamped"] == 1
-        assert "1 of 61 trips (1.64 %) have an end outside the map" in result.stderr
+        assert "1 of 61 trips (1.64 %) has an end outside the map" in result.stderr
     refused = run(*arguments, "--outside", "raise")
     assert "every trip must lie in the box; number 61 does not" in refused.stderr
 

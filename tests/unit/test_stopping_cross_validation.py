@@ -147,7 +147,7 @@ def test_one_report_cannot_be_cross_validated() -> None:
     counts = np.zeros(12, dtype=np.int64)
     counts[4] = 1
     ascent = maximise(DenseOperator(BLUR), counts, stop=CrossValidated())
-    assert ascent.stopped == "after 1 steps, because one report cannot be cross-validated"
+    assert ascent.stopped == "after 1 step, because one report cannot be cross-validated"
 
 
 @pytest.mark.parametrize("people", [2, 3, 5])

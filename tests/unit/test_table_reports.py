@@ -146,7 +146,7 @@ def test_a_pyarrow_table_gives_a_pyarrow_table() -> None:
     assert noisy["cell"].to_pylist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
 
 
-@pytest.mark.filterwarnings("ignore:.*lie outside the map")
+@pytest.mark.filterwarnings("ignore:.*lies? outside the map")
 def test_dropped_places_take_their_kept_values_with_them() -> None:
     far = {"lat": [48.85, 0.0], "lng": [2.35, 0.0], "who": ["near", "far"]}
     assert obfuscate(far, TRUTHFUL, keep=["who"], outside="drop")["who"].tolist() == ["near"]
@@ -231,7 +231,7 @@ def test_a_data_frame_gives_a_data_frame_without_its_index() -> None:
     assert list(noisy.index) == [0, 1, 2]
     assert noisy["cell"].tolist() == PARIS.locate(lat=LAT, lng=LNG).tolist()
     far = frame.assign(lat=[48.83, 0.0, 48.87])
-    with pytest.warns(UserWarning, match=r"1 of 3 places \(33.3 %\) lie outside the map"):
+    with pytest.warns(UserWarning, match=r"1 of 3 places \(33.3 %\) lies outside the map"):
         assert obfuscate(far, TRUTHFUL, keep=["who"])["who"].tolist() == ["a", "c"]
     assert len(obfuscate(far, TRUTHFUL, outside="clamp")) == 3
 
@@ -332,8 +332,8 @@ COUNTS: dict[str, Any] = {
     [
         ("who,cell,to_cell\na,7,999\nb,999,7\n", MECHANISM, InvalidFile, r"row \d of .* a cell in 0 …"),
         ("who,lat,lng,to_lat,to_lng\n", MECHANISM, InvalidFile, "at least one (report|trip)"),
-        ("who,lat,lng,to_lat,to_lng\na,x,2,48,2\n", MECHANISM, InvalidFile, "none of 1 rows has one"),
-        ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", MECHANISM, OutsideSpace, "lie outside"),
+        ("who,lat,lng,to_lat,to_lng\na,x,2,48,2\n", MECHANISM, InvalidFile, "none of 1 row has one"),
+        ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", MECHANISM, OutsideSpace, "the only one lies outside"),
         ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", Rappor(Line(3), epsilon=1.0), Unsupported,
          "are not cells"),
         ("who,lat,lng,to_lat,to_lng\na,1,2,1,2\n", RandomizedResponse(Line(3), epsilon=1.0),

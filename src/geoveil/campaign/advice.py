@@ -20,6 +20,7 @@ from geoveil.measure.information import mean_posterior, most_isolated_cell, mutu
 from geoveil.mechanism import Disc, Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Space
+from geoveil.words import number_of
 
 DIAL = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 Progress = Callable[[int, int], None]
@@ -89,13 +90,14 @@ class Advice(Framed, Drawn, Shown):
         belief = (
             f"an attacker believes in the most isolated place with {best.isolated_posterior:.2f}"
         )
+        reports = number_of(self.people, "report")
         if best is sharp:
             return (
-                f"Camouflage 0: with {self.people:,} reports the map is expected to be {error} and "
+                f"Camouflage 0: with {reports} the map is expected to be {error} and "
                 f"{belief}; more camouflage would cost more than it hides here; {promise}."
             )
         return (
-            f"Camouflage {best.camouflage:g}: with {self.people:,} reports the map is expected to be "
+            f"Camouflage {best.camouflage:g}: with {reports} the map is expected to be "
             f"{error} (sharpest setting: {sharp.expected_error_km * 1000:.0f} m) and {belief} instead of "
             f"{sharp.isolated_posterior:.2f}; {promise}."
         )

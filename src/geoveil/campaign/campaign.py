@@ -21,6 +21,7 @@ from geoveil.estimate.held import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
+from geoveil.words import number_of
 
 MINIMUM_REPORTS = 100
 """A round with fewer is neither released nor used, in the library and in the service, unless said."""
@@ -164,7 +165,7 @@ class Campaign:
         if not closed:
             raise InvalidInput(
                 "a campaign must close a round before it has an estimate; a round needs "
-                f"{self._least} reports to close"
+                f"{number_of(self._least, 'report')} to close"
             )
         if self._closing is None:  # after a resume: the same tallies give the same estimate
             self._closing = self._concluded(closed, closed[:-1])

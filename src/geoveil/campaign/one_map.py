@@ -16,6 +16,7 @@ from geoveil.channel.channel import Tally
 from geoveil.estimate import AverageOfEstimates, Estimate, Estimator
 from geoveil.measure.information import mutual_information_bits
 from geoveil.verify.agreement import LEAST_REPORTS, Agreement, agreement
+from geoveil.words import number_of
 
 CONFIRMING = 2
 """So many later rounds must agree with a round that disagreed before it takes over."""
@@ -218,12 +219,14 @@ class Choices:
     def summary(self) -> str:
         """In words: the contributions, and what was found about the choice."""
         told = "; ".join(
-            f"ε = {each.promise_per_km:g} per km: {each.reports:,} reports, {each.bits_per_report:.2g} "
-            "bits each"
+            f"ε = {each.promise_per_km:g} per km: {number_of(each.reports, 'report')}, "
+            f"{each.bits_per_report:.2g} bits each"
             for each in self.told
         )
         untold = len(self.levels) - len(self.told)
-        less = f"{untold} of the promises had fewer than {self.minimum_reports} reports"
+        less = (
+            f"{untold} of the promises had fewer than {number_of(self.minimum_reports, 'report')}"
+        )
         counted = "; ".join(part for part in (told, less if untold else "") if part)
         return f"{counted}. {self._verdict()}"
 

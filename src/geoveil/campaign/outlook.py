@@ -18,6 +18,7 @@ from geoveil.measure.information import entropy_bits, mutual_information_bits
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
 from geoveil.space.points import at_places
+from geoveil.words import number_of
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""
@@ -72,8 +73,8 @@ class Outlook:
         ]
         if self.error_km is not None and self.reported_error_km is not None:
             said.append(
-                f"With {self.played:,} reports of an example city the map that comes back is about "
-                f"{_metres(self.error_km)} off, and the map of the reports as they are "
+                f"With {number_of(self.played, 'report')} of an example city the map that comes back is "
+                f"about {_metres(self.error_km)} off, and the map of the reports as they are "
                 f"{_metres(self.reported_error_km)}."
             )
         return [*said, *self._on_what()]
@@ -103,7 +104,7 @@ class Outlook:
         if not self.part:
             return [f"Worked out on {cells} in the place of your {self.cells:,}."]
         area = f"the middle of your area of {self.cells:,} cells"
-        people = f"{self.played:,} of {self.people:,} people"
+        people = f"{self.played:,} of {number_of(self.people, 'person', 'people')}"
         return [f"Worked out on {area}: {cells}, and in proportion {people}."]
 
 

@@ -28,6 +28,7 @@ from geoveil.errors import require
 from geoveil.files import replaced_file
 from geoveil.randomness import SYSTEM
 from geoveil.table.results import estimate_result, write_result
+from geoveil.words import number_of
 
 _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))
 
@@ -190,8 +191,8 @@ def _show(screen: Screen, story: Story, files: dict[str, str]) -> None:
     picture, mechanism, estimate = map(escape, files.values())
     screen.print(
         f"\n[bold]{story.people:,} people[/] of a simulated city reported one noisy cell each, in "
-        f"{len(story.rounds)} rounds, to a collector on this machine; {story.devices} of them through a "
-        "device with a ledger of its own.\n"
+        f"{number_of(len(story.rounds), 'round')}, to a collector on this machine; {story.devices} of them "
+        "through a device with a ledger of its own.\n"
         f"  {story.promise} A report is [bold]{story.mean_distance_km:.2f} km[/] from its person on "
         "average.\n"
         f"  The promise between any two positions, {story.guarantee.amount()} for each report, {verdict} in "

@@ -18,6 +18,7 @@ from geoveil.document.canonical import json_number
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.table import locations, writer
 from geoveil.table.reports import rim_reports
+from geoveil.words import number_of
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""
@@ -151,7 +152,8 @@ def _tell_optimum(
         "certified": f"ε = {best.certificate.found}",
         "expected loss": f"{solved.expected_loss:.6g} {unit}; no mechanism with this promise is below "
         f"{solved.lower_bound:.6g} {unit}",
-        "solved": f"{solved.stopped}, {solved.steps} steps, {solved.pairs} pairs of cells",
+        "solved": f"{solved.stopped}, {number_of(solved.steps, 'step')}, "
+        f"{number_of(solved.pairs, 'pair')} of cells",
         "spanner": "" if solved.stretch == 1 else stretched,
         "saved": output,
     }

@@ -28,6 +28,7 @@ from geoveil.table import locations, results, writer
 from geoveil.table.district_tables import write_zones
 from geoveil.table.reader import format_of
 from geoveil.table.reports import SlotColumn, rim_reports
+from geoveil.words import number_of
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),
@@ -195,10 +196,8 @@ def command(
             )
         if plot is not None:
             maps_of.write_figure(plot, report_map(estimate, result, level))
-    people = "reports" if joint is None else "people"
-    _tell(
-        console, estimate, result, shares, level, {"output": output, "picture": plot, "of": people}
-    )
+    of = number_of(estimate.total, *(("report",) if joint is None else ("person", "people")))
+    _tell(console, estimate, result, shares, level, {"output": output, "picture": plot, "of": of})
 
 
 def _tell(
@@ -211,16 +210,16 @@ def _tell(
         console.warn(estimate.identifiable.reason)
     description = result.description or {}
     values = {"output": told["output"], "cells": result.space.size, **description}
-    parts = f"{result.space.size:,} cells"
+    parts = number_of(result.space.size, "cell")
     if districts is not None:
         values |= {"zones": len(districts), "zones_summary": districts.summary()}
-        parts = f"{len(districts):,} districts over {parts}"
+        parts = f"{number_of(len(districts), 'district')} over {parts}"
     most = f"at most {estimate.certificate:.3g} nats per report below the maximum of the likelihood"
     none = "none: the estimate excludes a report that was seen"
     console.result(
         values,
         {
-            "estimate": f"{parts} from {estimate.total:,} {told['of']}, in {in_words(told['output'] or '')}",
+            "estimate": f"{parts} from {told['of']}, in {in_words(told['output'] or '')}",
             "districts": "" if districts is None else districts.summary(),
             "stopped": estimate.stopped,
             "beside the map": _beside_words(
@@ -272,7 +271,7 @@ def _estimate_slots(
         enough = {name: tallies for name, tallies in found.items() if name not in small}
         if not enough:
             raise InvalidInput(
-                f"no slot has {minimum} reports; lower --minimum-reports, or choose larger slots"
+                f"no slot has {number_of(minimum, 'report')}; lower --minimum-reports, or choose larger slots"
             )
         progress.stage("estimating")
         update = choice.build(
@@ -308,11 +307,13 @@ def _estimate_slots(
         if plot is not None:
             panels = [maps_of.Panel(name, result.share) for name, result in made.items()]
             maps_of.save_maps(plot, maps.pooled.space, panels)
-    few = f"{len(small)} slots have fewer than {minimum} reports and no map" if small else ""
+    have = f"{number_of(len(small), 'slot')} {'has' if len(small) == 1 else 'have'}"
+    few = f"{have} fewer than {number_of(minimum, 'report')} and no map" if small else ""
     console.result(
         {"output": output, "cells": maps.pooled.space.size, **description},
         {
-            "maps": f"{len(maps)} slots from {maps.pooled.total:,} reports, in {in_words(output)}",
+            "maps": f"{number_of(len(maps), 'slot')} from {number_of(maps.pooled.total, 'report')}, in "
+            f"{in_words(output)}",
             "districts": said and f"over all slots, {said}",
             "begun at": maps.started,
             "left out": few,
@@ -396,4 +397,6 @@ def _beside_words(reports: int | None, total: int) -> str:
     """How many reports name no cell, but a place beside the map; empty where none can."""
     if reports is None:
         return ""
-    return f"{reports:,} of {total:,} reports ({100 * reports / max(total, 1):.3g} %) name no cell of it"
+    name = "names" if reports == 1 else "name"
+    share = f"({100 * reports / max(total, 1):.3g} %)"
+    return f"{reports:,} of {number_of(total, 'report')} {share} {name} no cell of it"

@@ -16,6 +16,7 @@ from geoveil.position.positional import Placed
 from geoveil.table import locations, reports
 from geoveil.table.reader import Source, TableReader, is_pipe
 from geoveil.table.tallies import is_tally
+from geoveil.words import number_of
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ class Inputs:
             for name, tally in tallies.items():
                 found.setdefault(name, []).append(tally)
             if left_out:
-                self.console.warn(
-                    f"{left_out:,} rows of {reader.name} have no slot and were left out"
-                )
+                were = "has no slot and was" if left_out == 1 else "have no slot and were"
+                self.console.warn(f"{number_of(left_out, 'row')} of {reader.name} {were} left out")
         return {name: found[name] for name in reports.in_order(set(found))}
 
     def by_person(self, column: str) -> list[gv.Tally]:
@@ -87,7 +87,7 @@ class Inputs:
             space = channel.space
 
     def _advance(self, reader: TableReader) -> Callable[[int], None]:
-        return lambda rows: self.progress.update(reader.fraction, f"{rows:,} reports")
+        return lambda rows: self.progress.update(reader.fraction, number_of(rows, "report"))
 
     def _tally(self, path: str, space: gv.Space | None, *, wait: bool) -> gv.Tally | None:
         """The tally of a file; ``None`` for continuous reports that may ``wait`` for a map."""

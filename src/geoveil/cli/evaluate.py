@@ -20,6 +20,7 @@ from geoveil.space import MapSpace, Outside, OutsideCount
 from geoveil.table import results, streamed
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
+from geoveil.words import number_of
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _counted(
         cells, taken = outside.locate(space, part.lat, part.lng)
         counts += np.bincount(cells[taken], minlength=space.size)
         clamped += np.bincount(cells, minlength=space.size)
-        progress.update(reader.fraction, f"{locations.read:,} rows")
+        progress.update(reader.fraction, number_of(locations.read, "row"))
     locations.check(outside)
     total = int(counts.sum())
     return TrueShares(counts / total, total, outside, clamped / clamped.sum())
@@ -176,7 +177,9 @@ def _show(screen: Screen, values: dict[str, Any], names: list[str], outside: Out
     screen.print(table)
     places, coverage = values["true_places"], values["coverage"]
     lines = {
-        "truth": "" if places is None else f"{places:,} places in {values['cells']:,} cells",
+        "truth": ""
+        if places is None
+        else f"{number_of(places, 'place')} in {number_of(values['cells'], 'cell')}",
         "outside": outside.sentence(),
         "coverage": "" if coverage is None else _coverage_words(coverage),
     }

@@ -24,6 +24,7 @@ from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
+from geoveil.words import number_of
 
 _SHOWN = 8
 """The largest flows that are printed."""
@@ -198,7 +199,7 @@ def _counted(
                     )
                 tally, outside = trip_rows.count_trip_reports(
                     reader, channel, reading,
-                    advance=lambda rows: progress.update(reader.fraction, f"{rows:,} trips"),
+                    advance=lambda rows: progress.update(reader.fraction, number_of(rows, "trip")),
                 )  # fmt: skip
                 console.warn_of_outside(outside)
         if total is not None and tally.channel != total.channel:
@@ -214,8 +215,8 @@ def _counted(
 def _show(screen: Screen, table: district_tables.FlowTable, output: str, plot: str | None) -> None:
     about = table.description or {}
     screen.print(
-        f"{about['pairs']:,} pairs of districts ({about['districts']}) from {about['trips']:,} trips, in "
-        f"{in_words(output)}{f', drawn in {plot}' if plot else ''}"
+        f"{number_of(about['pairs'], 'pair')} of districts ({about['districts']}) from "
+        f"{number_of(about['trips'], 'trip')}, in {in_words(output)}{f', drawn in {plot}' if plot else ''}"
     )
     interval = about.get("stay_interval")
     ends = f" ({_percents(*interval)})" if interval else ""

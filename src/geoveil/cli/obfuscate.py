@@ -24,6 +24,7 @@ from geoveil.errors import Unsupported
 from geoveil.table import obfuscation, persons, tallies, trip_rows, writer
 from geoveil.table.reader import PIPE, format_of, is_pipe
 from geoveil.trips.pairs import TripTally
+from geoveil.words import number_of
 
 _ON_THE_MAP = (
     "that somebody who is reported on was on it no promise covers; --outside clamp draws for "
@@ -190,7 +191,7 @@ def command(
                 summary = obfuscate_file(
                     source, rows.reading, built, output, engine, keep=keep, outside=rows.outside,
                     seed=request.seed,
-                    advance=lambda share, rows: progress.update(share, f"{rows:,} rows"),
+                    advance=lambda share, rows: progress.update(share, number_of(rows, "row")),
                 )  # fmt: skip
         else:
             kind = obfuscation.Reporter if rows.trips is None else trip_rows.TripReporter
@@ -201,11 +202,11 @@ def command(
                         output, schema, format=rows.reading.format, document=document
                     ),
                     limit=rows.limit, seed=request.seed,
-                    advance=lambda read: progress.update(reader.fraction, f"{read:,} rows"),
+                    advance=lambda read: progress.update(reader.fraction, number_of(read, "row")),
                 )  # fmt: skip
     if save_mechanism is not None:
         gv.save_mechanism(built, save_mechanism)
-    told = f"{summary.reports:,} from {summary.rows_read:,} rows, in {in_words(output)}"
+    told = f"{summary.reports:,} from {number_of(summary.rows_read, 'row')}, in {in_words(output)}"
     last, what = {"saved": save_mechanism}, "reports" if rows.trips is None else "trips"
     request.tell(console, summary, built, f"{what}_written", {what: told}, last)
 
@@ -252,15 +253,16 @@ def tally(processes: int | None, machine: bool, **given: Any) -> None:
                 counted, summary = trip_rows.tally_trips(
                     rows.table(reader), built, outside=rows.outside, limit=rows.limit,
                     randomness=randomness,
-                    advance=lambda read: progress.update(reader.fraction, f"{read:,} rows"),
+                    advance=lambda read: progress.update(reader.fraction, number_of(read, "row")),
                 )  # fmt: skip
         else:
             counted, summary = _tally_places(request, processes, built, progress)
         tallies.save_tally(counted, output)
-    what = "reports" if rows.trips is None else "trips"
-    told = f"{counted.total:,} {what} from {summary.rows_read:,} rows, in {in_words(output)}"
+    what = "report" if rows.trips is None else "trip"
+    read = number_of(summary.rows_read, "row")
+    told = f"{number_of(counted.total, what)} from {read}, in {in_words(output)}"
     first = {"counted": told, "seen": _seen(counted)}
-    request.tell(console, summary, built, f"{what}_counted", first, {})
+    request.tell(console, summary, built, f"{what}s_counted", first, {})
 
 
 def _tally_places(
@@ -273,18 +275,20 @@ def _tally_places(
         return tally_file(
             rows.source, rows.reading, mechanism, outside=rows.outside, limit=rows.limit,
             seed=request.seed, engine=engine,
-            advance=lambda share, read: progress.update(share, f"{read:,} rows"),
+            advance=lambda share, read: progress.update(share, number_of(read, "row")),
         )  # fmt: skip
 
 
 def _seen(counted: gv.Tally | TripTally) -> str:
     """How much of what can be reported was reported."""
     if not isinstance(counted, gv.Tally):
-        return f"{len(counted.pairs):,} different pairs"
+        return number_of(len(counted.pairs), "different pair")
     named = counted.counts[: counted.space.size]
-    cells = f"{int((named > 0).sum()):,} of {named.size:,} cells were reported"
+    seen, beside = int((named > 0).sum()), counted.total - int(named.sum())
+    cells = f"{seen:,} of {named.size:,} cells {'was' if seen == 1 else 'were'} reported"
     if counted.counts.size > named.size:
-        cells += f", and {counted.total - int(named.sum()):,} reports name a place beside the map"
+        name = "names" if beside == 1 else "name"
+        cells += f", and {number_of(beside, 'report')} {name} a place beside the map"
     return cells
 
 

@@ -16,6 +16,7 @@ from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
 from geoveil.table.reader import TableReader
+from geoveil.words import number_of
 
 _MANY_OUTSIDE = 0.01
 
@@ -115,14 +116,15 @@ class PriorFile:
         return result
 
     def _tell_outside(self, outside: int, rows: int, console: Console) -> None:
-        words = f"{outside:,} of {rows:,} rows of {self.source} lie outside the box"
+        lie, are = ("lies", "is") if outside == 1 else ("lie", "are")
+        words = f"{outside:,} of {number_of(rows, 'row')} of {self.source} {lie} outside the box"
         if outside == rows:
             raise InvalidFile(
                 f"{words}; give another --box, or are latitude and longitude in the other order?"
             )
         if outside:
             tell = console.warn if outside >= _MANY_OUTSIDE * rows else console.note
-            tell(f"{words} and are left out")
+            tell(f"{words} and {are} left out")
 
     def _result(
         self, space: Space, cells: IntArray, values: FloatArray, column: str

@@ -24,6 +24,7 @@ from geoveil.release.comparator import CurvePoint, comparator_leakage
 from geoveil.release.counts import checked_counts
 from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
+from geoveil.words import number_of
 
 _SHOWN = 5
 _UNLIKELY = 1e-6
@@ -109,7 +110,8 @@ class Published:
         """For people: what there is to say, by its name."""
         release = self.release
         moments = f" at {release.timestamps} timestamps" if release.timestamps > 1 else ""
-        where = f"{release.people} people over {release.places} places{moments}"
+        people = number_of(release.people, "person", "people")
+        where = f"{people} over {number_of(release.places, 'place')}{moments}"
         return {
             "released": f"{where}, in {in_words(written['output'])}",
             "leakage": (
@@ -194,11 +196,12 @@ class NoisyTable:
         """For people."""
         sums = self.released.sum(axis=1)  # people at each timestamp
         few, most = int(sums.min()), int(sums.max())
-        people = f"{most:,}" if few == most else f"{few:,} to {most:,}"
+        people = ("" if few == most else f"{few:,} to ") + number_of(most, "person", "people")
         moments = len(self.table.timestamps)
         at = f" at {moments} timestamps" if moments > 1 else ""
         return {
-            "released": f"{people} people over {len(self.table.places):,} places{at}, in {in_words(output)}",
+            "released": f"{people} over {number_of(len(self.table.places), 'place')}{at}, in "
+            f"{in_words(output)}",
             "noise": f"moves each count by {self.release.mean_noise:.3g} people on average, before the "
             "counts are made to sum up again",
             "worst case": self.release.sentence(),

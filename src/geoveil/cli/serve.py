@@ -15,6 +15,7 @@ from geoveil.cli.console import Console
 from geoveil.cli.options import Decorator, machine_options, together
 from geoveil.server.settings import KNOWN_S, SETTINGS, Setting, Tokens, load, variables_of_services
 from geoveil.store import TokenRecord, open_store, restore_backup, write_backup
+from geoveil.words import number_of
 
 
 def _option(setting: Setting) -> Decorator:
@@ -94,8 +95,8 @@ def backup(source: str, target: str, restore: bool, machine: bool) -> None:
     done = "restored" if restore else "written"
     file = source if restore else target
     values = {done: file, **asdict(contents)}
-    parts = f"{contents.campaigns:,} campaigns, {contents.rounds:,} rounds"
-    lines = {done: file, "holds": f"{contents.reports:,} reports in {parts}"}
+    parts = f"{number_of(contents.campaigns, 'campaign')}, {number_of(contents.rounds, 'round')}"
+    lines = {done: file, "holds": f"{number_of(contents.reports, 'report')} in {parts}"}
     Console(machine=machine).result(values, lines)
 
 

@@ -22,6 +22,7 @@ from geoveil.space import OutsideCount
 from geoveil.table.obfuscation import DrawnRows, Place
 from geoveil.table.persons import PersonLimit, Rows, Spend
 from geoveil.trips.flows import DistrictFlows, Flows
+from geoveil.words import number_of
 
 NOT_FOR_TRIPS = (
     "rounds", "promises", "choices", "as_published", "design_steps", "update_steps", "everybody",
@@ -207,7 +208,7 @@ def _simulated(number: int, cell_km: float) -> TripPopulation:
 def _show(
     screen: Screen, people: TripPopulation, told: dict[str, Any], sentences: list[str]
 ) -> None:
-    screen.print(f"{people.grid!r}, {len(people.cells):,} trips")
+    screen.print(f"{people.grid!r}, {number_of(len(people.cells), 'trip')}")
     table = columns_of_numbers(("pairs of cells", "pairs of districts"), first="in the right pair")
     for name, (cells, districts) in told["common_part"].items():
         table.add_row(name, f"{cells:.3f}", f"{districts:.3f}")

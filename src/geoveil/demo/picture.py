@@ -10,6 +10,7 @@ from geoveil.arrays import FloatArray
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
 from geoveil.errors import require
+from geoveil.words import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,8 +50,8 @@ def draw(story: Story) -> Figure:
         axes.text(y=1.025, s=words, color=_MUTED, fontsize=9.5, **place)
     _legend(figure, image)
     headline = (
-        f"{story.people:,} people each report one noisy cell, in {len(story.rounds)} rounds, "
-        "and the map comes back"
+        f"{story.people:,} people each report one noisy cell, in "
+        f"{number_of(len(story.rounds), 'round')}, and the map comes back"
     )
     promise = (
         f"Promise between any two positions, certified: {story.guarantee.amount()}. "

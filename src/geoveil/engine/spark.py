@@ -32,6 +32,7 @@ from geoveil.space.outside import Outside
 from geoveil.table.locations import BadRows, Reading, coordinate_columns
 from geoveil.table.obfuscation import TableSummary
 from geoveil.table.reader import BATCH_ROWS, Format, format_of
+from geoveil.words import number_of
 
 _PARTITIONS_PER_CORE = 4
 _ATTEMPTS = 4  # of a task, before Spark gives up
@@ -298,8 +299,9 @@ def collect_rounds(
         collect_round(frame.where(chosen == functions.lit(value)), campaign, **options)
         if campaign.close_round() is None:
             raise InvalidInput(
-                f"round {campaign.current.number} must have at least {campaign.minimum_reports} reports to "
-                f"close; it has {campaign.current.total}; deal people into fewer rounds"
+                f"round {campaign.current.number} must have at least "
+                f"{number_of(campaign.minimum_reports, 'report')} to close; it has "
+                f"{campaign.current.total}; deal people into fewer rounds"
             )
         if save is not None:
             campaign.save(save)

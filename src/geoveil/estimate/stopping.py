@@ -25,6 +25,7 @@ from geoveil.estimate.objective import (
     shared_path,
     shares_steps,
 )
+from geoveil.words import number_of
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""
@@ -98,7 +99,7 @@ class StoppingRule(ABC):
         said = self.satisfied(trace)
         if said is None and trace.steps >= self.maximum:
             return (
-                f"at the limit of {self.maximum} steps; the log-likelihood is at most "
+                f"at the limit of {number_of(self.maximum, 'step')}; the log-likelihood is at most "
                 f"{trace.certificate[-1]:.2g} nats per report below its maximum"
             )
         return said
@@ -134,7 +135,7 @@ class Steps(StoppingRule):
     def satisfied(self, trace: Trace) -> str | None:
         if trace.steps < self.number:
             return None
-        return f"after {self.number} steps, {self.words}"
+        return f"after {number_of(self.number, 'step')}, {self.words}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class CertifiedWithin(_Tolerant):
             return None
         return (
             f"certified within {self.tolerance:.2g} nats per report of the maximum, "
-            f"after {trace.steps} steps"
+            f"after {number_of(trace.steps, 'step')}"
         )
 
     def fraction(self, trace: Trace) -> float:
@@ -192,7 +193,7 @@ class LikelihoodChange(_Tolerant):
             return None
         return (
             f"the log-likelihood changed by less than {self.tolerance:.2g} nats per report, "
-            f"after {trace.steps} steps"
+            f"after {number_of(trace.steps, 'step')}"
         )
 
     def fraction(self, trace: Trace) -> float:
@@ -293,7 +294,7 @@ class CrossValidated:
         how = f"chosen by cross-validation ({times})"
         if shares_steps(operator):
             how += ", rounds that are alike sharing steps"
-        limit = f", whose search reached its limit of {self.maximum} steps"
+        limit = f", whose search reached its limit of {number_of(self.maximum, 'step')}"
         return Found(Steps(chosen, how if ended else how + limit), search.best_value)
 
     def parts(self, counts: IntArray) -> IntArray:

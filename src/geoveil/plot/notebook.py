@@ -22,6 +22,7 @@ from geoveil.estimate.fitted import Estimate
 from geoveil.plot.maps import percent, quiet_colours, round_length
 from geoveil.space.space import MATRIX_LIMIT, Space
 from geoveil.table.frames import columns_of
+from geoveil.words import number_of
 
 _ACROSS = 64
 """A small map has at most so many places along its longer side; finer ones are put together."""
@@ -74,7 +75,8 @@ def _page_of_tally(thing: Tally) -> str:
         return _page("Tally", about, "")
     beside = thing.total - int(reports.sum())
     if beside > 0:
-        about["beside the map"] = f"{beside:,} reports name no cell of it"
+        name = "names" if beside == 1 else "name"
+        about["beside the map"] = f"{number_of(beside, 'report')} {name} no cell of it"
     total = max(thing.total, 1)
     return _page("Tally", about, small_map(thing.space, reports / total))
 

@@ -19,6 +19,7 @@ from geoveil.plot.maps import draw_grounds, picture
 from geoveil.space import Grid, Space
 from geoveil.table.frames import columns_of
 from geoveil.table.results import Result, shares_and_bars
+from geoveil.words import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,8 @@ def _drawn_tally(result: Tally, title: str | None) -> Figure:
         "These are noisy reports, not places of people.",
     ]
     if beside > 0:
-        notes.append(f"{beside:,} reports name no cell of the map.")
+        name = "names" if beside == 1 else "name"
+        notes.append(f"{number_of(beside, 'report')} {name} no cell of the map.")
     panel = maps.Panel("share of the reports", named / max(result.total, 1))
     figure = _figure(result.space, 1)
     maps.draw_on_one_scale(
@@ -116,8 +118,10 @@ def report_map(
 
 def _counted(reports: int, space: Space) -> str:
     side = getattr(space, "cell_km", None)
-    cells = f"{space.size:,} cells" + (f" of {side:g} {space.unit}" if side is not None else "")
-    return f"{reports:,} reports; {cells}."
+    cells = number_of(space.size, "cell") + (
+        f" of {side:g} {space.unit}" if side is not None else ""
+    )
+    return f"{number_of(reports, 'report')}; {cells}."
 
 
 def _figure(space: Space, panels: int) -> Figure:

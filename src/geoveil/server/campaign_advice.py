@@ -21,6 +21,7 @@ from geoveil.server.problem import Problem, decode
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting, refusing
 from geoveil.server.shapes import BACKDROP_BYTES, checked_area, read_area, space_of, space_within
 from geoveil.space import MOST_CELLS, MaskedGrid, Points
+from geoveil.words import number_of
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -247,7 +248,7 @@ def slots_in_words(slots: Slots, people: int, minimum_reports: int) -> list[str]
             "it says when, not where, and the promise about places is the same in all of them."
         ),
         (
-            f"A slot with {minimum_reports:,} reports has a map of its own: {people:,} reports spread evenly "
-            f"are about {people / number:,.0f} in each{enough}."
+            f"A slot with {number_of(minimum_reports, 'report')} has a map of its own: "
+            f"{number_of(people, 'report')} spread evenly are about {people / number:,.0f} in each{enough}."
         ),
     ]

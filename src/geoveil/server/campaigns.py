@@ -19,6 +19,7 @@ from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, State, Store
+from geoveil.words import number_of
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""
@@ -289,8 +290,8 @@ class Campaigns:
             if current.closed_at_s is None:
                 raise Problem(
                     "round-too-small",
-                    f"round {current.number} ({current.total} reports) must have at least {minimum} to "
-                    "be closed; wait for more",
+                    f"round {current.number} ({number_of(current.total, 'report')}) must have at least "
+                    f"{minimum} to be closed; wait for more",
                 )
         return current.number
 

@@ -36,6 +36,7 @@ from geoveil.server.round_documents import (
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
+from geoveil.words import number_of
 
 VERSION = 1
 DIGITS = 6
@@ -117,7 +118,8 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
     )
     if not rounds or campaign.current.number != work.round or not campaign.close_round(last=last):
         raise NothingToRelease(
-            f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
+            f"round {work.round} must have at least "
+            f"{number_of(settings.minimum_reports, 'report')} to be released"
         )
     closing, following = campaign.closing, None
     if not last:

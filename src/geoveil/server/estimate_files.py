@@ -15,6 +15,7 @@ from geoveil.server.maps_by_slot import read_maps
 from geoveil.space import space_from_dict
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
+from geoveil.words import number_of
 
 Slot = int | Literal["all"] | None
 """Which map: of one slot, of all of them one by one, or the one of all reports together."""
@@ -97,7 +98,8 @@ def _of_slot(
     kept = next((each for each in maps if each["slot"] == slot), None)
     if kept is None:
         raise NoSuchMap(
-            f"slot {slot} ({names[slot]}) has fewer than {minimum} reports so far", known=True
+            f"slot {slot} ({names[slot]}) has fewer than {number_of(minimum, 'report')} so far",
+            known=True,
         )
     one: dict[str, Any] = {name: estimate[name] for name in _OF_ALL if name in estimate}
     one |= {name: kept[name] for name in ("reports", "distribution", "steps", "stopped")}

@@ -20,6 +20,7 @@ from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.mixture import averaged
 from geoveil.space.space import MATRIX_LIMIT
+from geoveil.words import number_of
 
 VERSION = 1
 _DIGITS = 4
@@ -123,9 +124,11 @@ def told_slots(
 
 def _summary(slots: Slots, maps: int, minimum: int, closing: Closing) -> str:
     number = len(slots.names)
-    words = f"{maps} of {number} slots ({slots.zone}) have a map of their own"
+    own = "has a map of its own" if maps == 1 else "have a map of their own"
+    words = f"{maps} of {number_of(number, 'slot')} ({slots.zone}) {own}"
     if maps < number:
-        words += f"; {number - maps} have fewer than {minimum} reports so far"
+        have = "has" if number - maps == 1 else "have"
+        words += f"; {number - maps} {have} fewer than {number_of(minimum, 'report')} so far"
     sentences = [words]
     if maps and closing.waiting:
         sentences.append("Newer rounds that disagree are in none of them, nor in their intervals")

@@ -32,6 +32,7 @@ from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips
+from geoveil.words import number_of
 
 MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""
@@ -52,7 +53,8 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:
         raise NothingToRelease(
-            f"round {work.round} must have at least {settings.minimum_reports} reports to be released"
+            f"round {work.round} must have at least "
+            f"{number_of(settings.minimum_reports, 'report')} to be released"
         )
     tally = _tally(work, documents[work.round][0], used)
     following = None

@@ -10,6 +10,7 @@ import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput, OutsideSpace
+from geoveil.words import number_of
 
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""
@@ -133,7 +134,7 @@ class OutsideCount:
     >>> count = OutsideCount("drop")
     >>> cells, inside = count.locate(paris, np.array([48.85, 2.3]), np.array([2.3, 48.85]))
     >>> count.sentence()
-    '1 of 2 places (50 %) lie outside the map and were left out'
+    '1 of 2 places (50 %) lies outside the map and was left out'
     >>> count.hint
     'latitude and longitude look swapped'
     """
@@ -210,18 +211,17 @@ class OutsideCount:
             return ""
         share = f"{100 * self.outside / self.places:.3g}"
         fate = "left out" if self.rule == "drop" else f"moved {self.moved}"
-        lie = "lie" if self.what == "places" else "have an end"
-        return (
-            f"{self.outside:,} of {self.places:,} {self.what} ({share} %) {lie} outside the map and "
-            f"were {fate}"
-        )
+        lies, has, was = ("lies", "has", "was") if self.outside == 1 else ("lie", "have", "were")
+        lies = lies if self.what == "places" else f"{has} an end"
+        places = number_of(self.places, self.what.removesuffix("s"))
+        return f"{self.outside:,} of {places} ({share} %) {lies} outside the map and {was} {fate}"
 
     def check(self, name: str, advice: str) -> None:
         """Refuse a table none of whose places is inside; from then on ``advice`` is the hint."""
         if self.places and self.outside == self.places:
+            lie = "the only one lies" if self.places == 1 else f"all {self.places:,} lie"
             raise OutsideSpace(
-                f"{name} must have a {self.what.removesuffix('s')} on the map; all {self.places:,} lie "
-                f"outside; {advice}"
+                f"{name} must have a {self.what.removesuffix('s')} on the map; {lie} outside; {advice}"
             )
         if self.hint:
             self.hint = advice

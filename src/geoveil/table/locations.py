@@ -15,6 +15,7 @@ from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
 from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
+from geoveil.words import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -319,7 +320,8 @@ class LocationTable:
         if self.read == self.bad:
             advice = self._advice and f"; {self._advice}"
             raise InvalidFile(
-                f"{self.name} must have a usable location; none of {self.read:,} rows has one{advice}"
+                f"{self.name} must have a usable location; none of "
+                f"{number_of(self.read, 'row')} has one{advice}"
             )
         advice = outside.hint  # what may be wrong with places that all lie outside, or many of them
         if advice == SWAPPED:
@@ -442,5 +444,5 @@ class Reading:
                     extent.add(part.lat, part.lng)
                     if part.to is not None:
                         extent.add(*part.to)
-                    advance(reader.fraction, f"{locations.read:,} rows")
+                    advance(reader.fraction, number_of(locations.read, "row"))
         return extent.box(sources[0])

@@ -20,6 +20,7 @@ from geoveil.estimate.fitted import Observations
 from geoveil.estimate.held import held, held_between
 from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
+from geoveil.words import number_of
 
 LEVEL = 0.99
 """Of each end of the range of fakes: 99 in 100 lie above the fewest, and 99 in 100 below the most."""
@@ -313,7 +314,9 @@ class _Inspection:
                 )
                 taken = _zeros(self.received)
             elif self._too_few(taken):
-                why_not = f"fewer than {self.guard.least} reports of a round would be left"
+                why_not = (
+                    f"fewer than {number_of(self.guard.least, 'report')} of a round would be left"
+                )
                 taken = _zeros(self.received)
         return Guarded(
             self._moved_surely(taken), tuple(self.alarms), self.received, tuple(taken), tuple(most),

@@ -16,6 +16,7 @@ from geoveil.estimate import Estimator, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
 from geoveil.randomness import Randomness, checked_randomness
 from geoveil.verify.alarm import after_steps, batches
+from geoveil.words import number_of
 
 _FAKES = 512
 """So many different fake reports are tried at most: those that the best cell explains worst."""
@@ -145,7 +146,7 @@ class ManipulationGain:
     def summary(self) -> str:
         """The result in words."""
         return (
-            f"{self.share:.2g} of {self.reports} reports, all fake reports {self.fake}, move "
+            f"{self.share:.2g} of {number_of(self.reports, 'report')}, all fake reports {self.fake}, move "
             f"{self.moved:.3g} of the map onto target {self.target}: a gain of {self.gain:.1f} at "
             f"the worst target, {self.median:.1f} at the median one."
         )

@@ -272,6 +272,28 @@ test("the certificate offers to take part only where that can be done", async ()
   await close();
 });
 
+test("one report is no reports, and one round agrees with none", async () => {
+  const id = await service.campaign({ minimum_reports: 1 });
+  const first = await operator(browser, service, id);
+  await first.page.getByText("a round with at least 1 report has closed").waitFor();
+  await first.close();
+  await service.report(id, 1);
+  await service.estimate(id, 1);
+  await service.call("PATCH", `/api/campaigns/${id}`, { published: true });
+  const several = /(?<![\d.,])1 (noisy )?(reports|rounds|cells|places)\b/;
+  for (const [place, words] of [
+    [`/#/?token=${TOKEN}&campaign=${id}`, "Made from 1 report of one round."],
+    [`/m/${id}`, "From 1 noisy report,"],
+    [`/c/${id}`, "1 report counted so far"],
+  ] as const) {
+    const { page, close } = await openTab(browser, service.url + place);
+    await page.getByText(words).waitFor({ timeout: 30_000 });
+    expect(await page.locator("body").innerText(), place).not.toMatch(several);
+    expect(await page.getByText("rounds agree").count()).toBe(0);
+    await close();
+  }
+});
+
 test("without a map it says why there is none, and promises none that cannot come", async () => {
   const words = async (id: string): Promise<string> => {
     const { page, complaints, close } = await openTab(browser, `${service.url}/m/${id}`, PHONE);

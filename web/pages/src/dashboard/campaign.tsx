@@ -99,7 +99,7 @@ export function CampaignView({ id, onDenied }: { id: string; onDenied: () => voi
             </p>
           ) : shown === undefined ? (
             <p class="card lead">
-              {staysWithoutMap(state) ? say.noMap : say.noEstimate(number(state.settings.minimum_reports, 6))}
+              {staysWithoutMap(state) ? say.noMap : say.noEstimate(state.settings.minimum_reports)}
             </p>
           ) : (
             <Shown key={`${shown} ${drawn}`} state={state} round={shown} />
@@ -152,7 +152,7 @@ function Head({ state, live }: { state: State; live: boolean }) {
         </div>
         <div>
           <dd>{number(state.rounds_closed, 9)}</dd>
-          <dt>{say.roundsClosed}</dt>
+          <dt>{say.roundsClosed(state.rounds_closed)}</dt>
         </div>
         <div class="wide">
           <dt>{say.link}</dt>
@@ -301,9 +301,7 @@ function Map({ state, round }: { state: State; round: number }) {
       </div>
       {!slot && <RegionWords region={region} />}
       {shows === "districts" && <DistrictTable districts={districts} />}
-      {shows === "counts" && drawn.counts.outside > 0 && (
-        <p class="small soft">{say.outside(number(drawn.counts.outside, 9))}</p>
-      )}
+      {shows === "counts" && drawn.counts.outside > 0 && <p class="small soft">{say.outside(drawn.counts.outside)}</p>}
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={shows === "counts" ? undefined : drawn.estimate.interval?.level} />
       <Behind estimate={drawn.estimate} words={wordsFor(estimated.cells)} />
@@ -315,7 +313,7 @@ function Map({ state, round }: { state: State; round: number }) {
 function Behind({ estimate, words }: { estimate: Estimate; words: ReturnType<typeof wordsFor> }) {
   const lost = unknown(estimate);
   const apart = lost
-    ? words.notToldApart(number(lost, 9))
+    ? words.notToldApart(lost)
     : estimate.distribution.length > LOOKED_FOR
       ? words.notLooked
       : words.toldApart;
@@ -323,7 +321,7 @@ function Behind({ estimate, words }: { estimate: Estimate; words: ReturnType<typ
     <details open>
       <summary>{say.words}</summary>
       <ul class="facts">
-        <li>{say.madeFrom(number(estimate.reports, 9), estimate.rounds.length)}</li>
+        <li>{say.madeFrom(estimate.reports, estimate.rounds.length)}</li>
         <li>{say.certificate(number(estimate.certificate_nats_per_report, 2))}</li>
         <li>
           {say.stopped} <span lang="en">{estimate.stopped}.</span>

@@ -1,4 +1,4 @@
-import { texts } from "../texts/language.ts";
+import { numberOf, texts } from "../texts/language.ts";
 
 /** What the form for a new campaign says; what the service says about its own numbers is in English. */
 export const say = texts(
@@ -40,7 +40,7 @@ export const say = texts(
     limitsWait: "Looking which cells remain …",
     files: "City limits or places, streets and coast",
     streetsWhy: "Drawn behind the cells for everybody; only lines and areas are kept.",
-    cells: (cells: string) => `${cells} cells`,
+    cells: (cells: number) => numberOf(cells, "cell", "cells"),
     cellUnused: "Not used: points take the place of squares.",
     more: "More: choice, times, trips",
     moreWhy: "Nothing of this is needed for a map of where people are.",
@@ -132,7 +132,7 @@ export const say = texts(
     limitsWait: "Es wird geprüft, welche Zellen bleiben …",
     files: "Stadtgrenzen oder Orte, Straßen und Küsten",
     streetsWhy: "Liegen für alle hinter den Zellen; nur Linien und Flächen werden behalten.",
-    cells: (cells: string) => `${cells} Zellen`,
+    cells: (cells: number) => numberOf(cells, "Zelle", "Zellen"),
     cellUnused: "Wird nicht gebraucht: Punkte treten an die Stelle von Quadraten.",
     more: "Mehr: Wahl, Zeiten, Wege",
     moreWhy: "Für eine Karte, wo die Menschen sind, braucht es nichts davon.",

@@ -167,7 +167,7 @@ export function NewCampaign() {
                 value={wish.cellKm}
                 least={0.01}
                 step={0.01}
-                hint={byPoints ? say.cellUnused : cells === undefined ? undefined : say.cells(number(cells, 9))}
+                hint={byPoints ? say.cellUnused : cells === undefined ? undefined : say.cells(cells)}
                 refusal={refused("cell_km")}
                 onValue={(cellKm) => change({ cellKm })}
               />

@@ -1,4 +1,4 @@
-import { texts } from "../texts/language.ts";
+import { numberOf, texts } from "../texts/language.ts";
 
 /** Everything the dashboard says by itself; what the service says about its own numbers is in English. */
 export const say = texts(
@@ -38,12 +38,12 @@ export const say = texts(
     counted: "Reports",
     thisRound: (round: string) => `in round ${round}`,
     all: "in all",
-    roundsClosed: "rounds closed",
+    roundsClosed: (rounds: number): string => (rounds === 1 ? "round closed" : "rounds closed"),
     live: "live",
     notLive: "not connected; the figures may be old",
     mapOf: "The map",
-    noEstimate: (minimum: string) =>
-      `No map yet. The first one comes when a round with at least ${minimum} reports has closed.`,
+    noEstimate: (minimum: number) =>
+      `No map yet. The first one comes when a round with at least ${numberOf(minimum, "report", "reports")} has closed.`,
     noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     preparing:
       "The mechanism of these many cells is being made, which takes a minute or more. Reports can come when it is ready; this page says so by itself.",
@@ -59,10 +59,10 @@ export const say = texts(
     truthNote:
       "These people do not exist. The demo drew them and knows where they are; the service never learnt it, and this page has it from the link alone.",
     beside: "Estimate",
-    outside: (reports: string) => `${reports} reports name a place beside the map.`,
+    outside: (reports: number) => `${numberOf(reports, "report names", "reports name")} a place beside the map.`,
     words: "What stands behind the map",
-    madeFrom: (reports: string, rounds: number) =>
-      `Made from ${reports} reports of ${rounds === 1 ? "one round" : `${rounds} rounds`}.`,
+    madeFrom: (reports: number, rounds: number) =>
+      `Made from ${numberOf(reports, "report", "reports")} of ${rounds === 1 ? "one round" : `${rounds} rounds`}.`,
     certificate: (nats: string) =>
       `Certificate: no other map explains the reports better by more than ${nats} nats a report.`,
     stopped: "It stopped here:",
@@ -70,14 +70,14 @@ export const say = texts(
     mechanism: "Certificate of the mechanism",
     mechanismWhy: "A public page that anybody can check in the browser.",
     alarms: "Alarms",
-    noAlarm: "No alarm: the newest rounds look like honest people.",
+    noAlarm: "No alarm: the newest reports look like those of honest people.",
     alarmRaised: "Alarm",
     timeline: "Rounds",
     timelineOpen: "open",
     timelineSmall: "below the minimum: never released",
     timelineEstimated: "estimated",
     timelineClosed: "closed",
-    timelineReports: (reports: string) => `${reports} reports`,
+    timelineReports: (reports: number) => numberOf(reports, "report", "reports"),
     showRound: "Show the map of this round",
     latest: "latest",
     exports: "Export",
@@ -141,12 +141,12 @@ export const say = texts(
     counted: "Meldungen",
     thisRound: (round: string) => `in Runde ${round}`,
     all: "insgesamt",
-    roundsClosed: "Runden geschlossen",
+    roundsClosed: (rounds: number): string => (rounds === 1 ? "Runde geschlossen" : "Runden geschlossen"),
     live: "live",
     notLive: "nicht verbunden; die Zahlen können alt sein",
     mapOf: "Die Karte",
-    noEstimate: (minimum: string) =>
-      `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${minimum} Meldungen geschlossen ist.`,
+    noEstimate: (minimum: number) =>
+      `Noch keine Karte. Die erste kommt, wenn eine Runde mit mindestens ${numberOf(minimum, "Meldung", "Meldungen")} geschlossen ist.`,
     noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     preparing:
       "Der Mechanismus für so viele Zellen wird gemacht, das dauert eine Minute oder länger. Sobald er fertig ist, können Meldungen kommen; diese Seite sagt es von selbst.",
@@ -162,10 +162,11 @@ export const say = texts(
     truthNote:
       "Diese Menschen gibt es nicht. Die Vorführung hat sie ausgelost und weiß, wo sie sind; der Dienst hat es nie erfahren, und diese Seite weiß es allein aus dem Link.",
     beside: "Schätzung",
-    outside: (reports: string) => `${reports} Meldungen nennen einen Ort neben der Karte.`,
+    outside: (reports: number) =>
+      `${numberOf(reports, "Meldung nennt", "Meldungen nennen")} einen Ort neben der Karte.`,
     words: "Was hinter der Karte steht",
-    madeFrom: (reports: string, rounds: number) =>
-      `Aus ${reports} Meldungen von ${rounds === 1 ? "einer Runde" : `${rounds} Runden`}.`,
+    madeFrom: (reports: number, rounds: number) =>
+      `Aus ${numberOf(reports, "Meldung", "Meldungen")} von ${rounds === 1 ? "einer Runde" : `${rounds} Runden`}.`,
     certificate: (nats: string) =>
       `Zertifikat: Keine andere Karte erklärt die Meldungen um mehr als ${nats} Nat je Meldung besser.`,
     stopped: "Hier wurde angehalten:",
@@ -173,14 +174,14 @@ export const say = texts(
     mechanism: "Zertifikat des Mechanismus",
     mechanismWhy: "Eine öffentliche Seite, die jeder im Browser nachprüfen kann.",
     alarms: "Alarme",
-    noAlarm: "Kein Alarm: Die neuesten Runden sehen nach ehrlichen Leuten aus.",
+    noAlarm: "Kein Alarm: Die neuesten Meldungen sehen nach ehrlichen Leuten aus.",
     alarmRaised: "Alarm",
     timeline: "Runden",
     timelineOpen: "offen",
     timelineSmall: "unter dem Minimum: wird nie freigegeben",
     timelineEstimated: "geschätzt",
     timelineClosed: "geschlossen",
-    timelineReports: (reports: string) => `${reports} Meldungen`,
+    timelineReports: (reports: number) => numberOf(reports, "Meldung", "Meldungen"),
     showRound: "Karte dieser Runde zeigen",
     latest: "neueste",
     exports: "Exportieren",

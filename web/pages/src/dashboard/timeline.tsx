@@ -1,7 +1,6 @@
 /** The rounds of a campaign from left to right, the last ones first in sight. */
 
 import { useEffect, useRef } from "preact/hooks";
-import { number } from "../texts/language.ts";
 import type { RoundOf, Rounds } from "./service.ts";
 import { say } from "./texts.ts";
 
@@ -50,7 +49,7 @@ export function Timeline({
             ) : (
               <span class="timeline-number">{each.round}</span>
             )}
-            <span class="small numbers">{say.timelineReports(number(each.reports, 9))}</span>
+            <span class="small numbers">{say.timelineReports(each.reports)}</span>
             <span class="small soft">{standing(each, minimum, latest, over)}</span>
             <time class="small soft">{timeOf(each.opened_at)}</time>
           </li>

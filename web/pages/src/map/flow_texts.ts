@@ -1,11 +1,11 @@
-import { texts } from "../texts/language.ts";
+import { numberOf, texts } from "../texts/language.ts";
 
 /** What every map of flows says. */
 export const say = texts(
   {
     title: "Flows between districts",
-    of: (trips: string, stay: string) =>
-      `From ${trips} trips. ${stay} of them begin and end in one and the same district.`,
+    of: (trips: number, stay: string) =>
+      `From ${numberOf(trips, "trip", "trips")}. ${stay} of all trips begin and end in one and the same district.`,
     map: (lines: string) =>
       `Map of the ${lines} largest flows between districts. Wider is more; arrows show the direction; pale where the interval reaches zero; rings are trips that stay.`,
     from: "Trips from",
@@ -29,8 +29,8 @@ export const say = texts(
   },
   {
     title: "Ströme zwischen Bezirken",
-    of: (trips: string, stay: string) =>
-      `Aus ${trips} Wegen. ${stay} davon beginnen und enden in ein und demselben Bezirk.`,
+    of: (trips: number, stay: string) =>
+      `Aus ${numberOf(trips, "Weg", "Wegen")}. ${stay} aller Wege beginnen und enden in ein und demselben Bezirk.`,
     map: (lines: string) =>
       `Karte der ${lines} größten Ströme zwischen Bezirken. Breiter ist mehr; Pfeile zeigen die Richtung; blass, wo das Intervall bis null reicht; Ringe sind Wege, die bleiben.`,
     from: "Wege von",

@@ -33,7 +33,7 @@ export function FlowView({ estimate, flows, files }: Shown) {
   return (
     <div class="stack flows">
       <h2>{say.title}</h2>
-      <p>{say.of(number(estimate.reports, 9), percent(flows.stay_in_district_share))}</p>
+      <p>{say.of(estimate.reports, percent(flows.stay_in_district_share))}</p>
       {!flows.low && <p class="notice notice-warm">{say.unfinished}</p>}
       <label class="row">
         {say.from}{" "}

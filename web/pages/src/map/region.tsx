@@ -1,7 +1,7 @@
 /** A region of a map, drawn by the reader, and its share of the people with an interval of its own. */
 
 import { useRef, useState } from "preact/hooks";
-import { number, percent } from "../texts/language.ts";
+import { percent } from "../texts/language.ts";
 import type { Rectangle } from "./canvas.ts";
 import type { AnyCells } from "./places.ts";
 import { say, wordsFor } from "./texts.ts";
@@ -67,7 +67,7 @@ export function useRegion(ask: (zone: object) => Promise<RegionShares>, inWords:
       .then(({ level, regions }) => {
         if (turn !== latest.current) return;
         const { share, low, high, cells: inside } = regions[0]!;
-        setWords(words.region(percent(share), percent(low), percent(high), percent(level), number(inside, 9)));
+        setWords(words.region(percent(share), percent(low), percent(high), percent(level), inside));
         setNote(words.regionNote);
       })
       .catch((error: unknown) => turn === latest.current && setWords(inWords(error)));

@@ -1,4 +1,4 @@
-import { distance, number, texts } from "../texts/language.ts";
+import { distance, number, numberOf, texts } from "../texts/language.ts";
 import { type AnyCells, Places } from "./places.ts";
 
 /** What every map says. */
@@ -36,11 +36,12 @@ export const say = texts(
     selecting: "Drag on the map to choose a region.",
     clear: "Clear",
     regionWait: "Working out the interval …",
-    region: (share: string, low: string, high: string, level: string, cells: string) =>
-      `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${cells} cells).`,
+    region: (share: string, low: string, high: string, level: string, cells: number) =>
+      `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${numberOf(cells, "cell", "cells")}).`,
     regionNote: "The interval is that of the region: the intervals of its cells do not add up.",
     toldApart: "The reports tell all cells apart.",
-    notToldApart: (cells: string) => `Of ${cells} cells the reports say nothing: their interval is everything.`,
+    notToldApart: (cells: number) =>
+      `Of ${numberOf(cells, "cell", "cells")} the reports say nothing: there the interval is everything.`,
     notLooked: "Whether the reports tell all cells apart was not looked into: there are too many cells.",
     ofSize: (cell: string) => `${cell} × ${cell}`,
     ofArea: (area: string) => `${area} km²`,
@@ -59,7 +60,8 @@ export const say = texts(
         "Every district in the shade of its people for each place in it. Its interval is its own: those of places do not add up.",
       nothing: "the reports say nothing about this place",
       toldApart: "The reports tell all places apart.",
-      notToldApart: (places: string) => `Of ${places} places the reports say nothing: their interval is everything.`,
+      notToldApart: (places: number) =>
+        `Of ${numberOf(places, "place", "places")} the reports say nothing: there the interval is everything.`,
       notLooked: "Whether the reports tell all places apart was not looked into: there are too many.",
       cell: "Place",
       place: "Where it is",
@@ -68,8 +70,8 @@ export const say = texts(
       before: "Places before",
       inSquare: (_side: string) => "at this place",
       hover: "Point at a place, or click it, to see its share.",
-      region: (share: string, low: string, high: string, level: string, places: string) =>
-        `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${places} places).`,
+      region: (share: string, low: string, high: string, level: string, places: number) =>
+        `${share} of the people are in this region (${level} interval: ${low} to ${high}; ${numberOf(places, "place", "places")}).`,
       regionNote: "The interval is that of the region: the intervals of its places do not add up.",
     },
   },
@@ -106,11 +108,12 @@ export const say = texts(
     selecting: "Ziehen Sie auf der Karte ein Gebiet auf.",
     clear: "Aufheben",
     regionWait: "Das Intervall wird berechnet …",
-    region: (share: string, low: string, high: string, level: string, cells: string) =>
-      `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${cells} Zellen).`,
+    region: (share: string, low: string, high: string, level: string, cells: number) =>
+      `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${numberOf(cells, "Zelle", "Zellen")}).`,
     regionNote: "Das Intervall gilt dem Gebiet: Die Intervalle seiner Zellen lassen sich nicht zusammenzählen.",
     toldApart: "Die Meldungen unterscheiden alle Zellen.",
-    notToldApart: (cells: string) => `Über ${cells} Zellen sagen die Meldungen nichts: Ihr Intervall ist alles.`,
+    notToldApart: (cells: number) =>
+      `Über ${numberOf(cells, "Zelle", "Zellen")} sagen die Meldungen nichts: Ihr Intervall ist alles.`,
     notLooked: "Ob die Meldungen alle Zellen unterscheiden, wurde nicht untersucht: Es sind zu viele.",
     ofSize: (cell: string) => `${cell} × ${cell}`,
     ofArea: (area: string) => `${area} km²`,
@@ -129,7 +132,8 @@ export const say = texts(
         "Jeder Bezirk im Ton seiner Menschen je Ort darin. Sein Intervall ist sein eigenes: Die der Orte lassen sich nicht zusammenzählen.",
       nothing: "die Meldungen sagen nichts über diesen Ort",
       toldApart: "Die Meldungen unterscheiden alle Orte.",
-      notToldApart: (places: string) => `Über ${places} Orte sagen die Meldungen nichts: Ihr Intervall ist alles.`,
+      notToldApart: (places: number) =>
+        `Über ${numberOf(places, "Ort", "Orte")} sagen die Meldungen nichts: Ihr Intervall ist alles.`,
       notLooked: "Ob die Meldungen alle Orte unterscheiden, wurde nicht untersucht: Es sind zu viele.",
       cell: "Ort",
       place: "Wo er liegt",
@@ -138,8 +142,8 @@ export const say = texts(
       before: "Orte davor",
       inSquare: (_side: string) => "an diesem Ort",
       hover: "Zeigen oder klicken Sie auf einen Ort, um seinen Anteil zu sehen.",
-      region: (share: string, low: string, high: string, level: string, places: string) =>
-        `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${places} Orte).`,
+      region: (share: string, low: string, high: string, level: string, places: number) =>
+        `${share} der Menschen sind in diesem Gebiet (${level}-Intervall: ${low} bis ${high}; ${numberOf(places, "Ort", "Orte")}).`,
       regionNote: "Das Intervall gilt dem Gebiet: Die Intervalle seiner Orte lassen sich nicht zusammenzählen.",
     },
   },

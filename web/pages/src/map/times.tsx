@@ -1,7 +1,6 @@
 /** Maps of single times: a slider from one to the next, and all of them side by side. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { number } from "../texts/language.ts";
 import { type Estimate, largest, painter, type Values } from "./estimate.ts";
 import { useDark } from "./map_view.tsx";
 import { Stamp } from "./stamp.tsx";
@@ -83,7 +82,7 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
   const name = slot === undefined ? say.all : slots.names[slot]!;
   const map = maps.find((each) => each.slot === slot);
   const missing = slot !== undefined && !map;
-  const none = state === "ready" && missing && say.none(name, number(slots.minimum_reports, 9));
+  const none = state === "ready" && missing && say.none(name, slots.minimum_reports);
   return (
     <div class="stack-tight">
       <div class="times">
@@ -94,7 +93,7 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
           min={0}
           max={slots.names.length}
           value={slot === undefined ? 0 : slot + 1}
-          aria-valuetext={map ? `${name}, ${say.reports(number(map.reports, 9))}` : name}
+          aria-valuetext={map ? `${name}, ${say.reports(map.reports)}` : name}
           onInput={({ currentTarget }) =>
             choose(currentTarget.valueAsNumber ? currentTarget.valueAsNumber - 1 : undefined)
           }
@@ -112,8 +111,7 @@ export function TimeChoice({ estimate: { slots }, times }: { estimate: Estimate;
           {say.side}
         </button>
         <p class="small soft times-note" role="status">
-          {state === "ready" ? none || (map && `${say.reports(number(map.reports, 9))}.`) : say[state]}{" "}
-          {say.zone(slots.zone)}
+          {state === "ready" ? none || (map && `${say.reports(map.reports)}.`) : say[state]} {say.zone(slots.zone)}
         </p>
       </div>
       {side && (

@@ -80,7 +80,7 @@ export function Page() {
       )}
       <header class="page head stack">
         <p class="soft small">
-          {say.by(HOST)} · {say.counted(number(campaign.reports, 6))}
+          {say.by(HOST)} · {say.counted(campaign.reports)}
         </p>
         <h1>{campaign.name}</h1>
         {!campaign.over && <p class="lead">{campaign.trips ? say.trip.lead : say.lead}</p>}

@@ -1,7 +1,7 @@
 /** Everything that the participant page says, in English and in German. */
 
 import { type Reason, REASONS } from "@geoveil/client";
-import { texts } from "../texts/language.ts";
+import { numberOf, texts } from "../texts/language.ts";
 
 type Reasons = Record<Reason | "waiting" | "fault", string>;
 
@@ -52,7 +52,7 @@ export const say = texts(
     skip: "Skip to sending",
     by: (host: string) => `A campaign of ${host}`,
     lead: "This campaign maps where people are. If you take part, your browser draws a blurred place at random and sends that once. Where you really are never leaves your device.",
-    counted: (reports: string) => `${reports} reports counted so far`,
+    counted: (reports: number) => `${numberOf(reports, "report", "reports")} counted so far`,
     paused: "The campaign is paused: it takes no reports for now.",
     preparing: "The campaign is being prepared. This page goes on by itself when it is ready.",
     ended: "The campaign has ended: it takes no more reports.",
@@ -293,7 +293,7 @@ export const say = texts(
     skip: "Direkt zum Senden",
     by: (host: string) => `Eine Kampagne von ${host}`,
     lead: "Diese Kampagne zeichnet eine Karte davon, wo Menschen sind. Wenn Sie mitmachen, zieht Ihr Browser einen verwischten Ort nach dem Zufall und sendet diesen einmal. Wo Sie wirklich sind, verlässt Ihr Gerät nie.",
-    counted: (reports: string) => `${reports} Meldungen bisher gezählt`,
+    counted: (reports: number) => `${numberOf(reports, "Meldung", "Meldungen")} bisher gezählt`,
     paused: "Die Kampagne pausiert: Sie nimmt zurzeit keine Meldungen an.",
     preparing: "Die Kampagne wird vorbereitet. Diese Seite macht von selbst weiter, sobald sie bereit ist.",
     ended: "Die Kampagne ist zu Ende: Sie nimmt keine Meldungen mehr an.",

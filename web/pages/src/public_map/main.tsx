@@ -163,7 +163,7 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
       {!slot && <RegionWords region={region} />}
       {!slot && showing === "districts" && <DistrictTable districts={districts} />}
       <p>
-        {say.reports(number(reports, 9), date)} {factor !== undefined && say.how(number(Number(factor)))}
+        {say.reports(reports, date)} {factor !== undefined && say.how(number(Number(factor)))}
       </p>
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={estimate.interval?.level} />

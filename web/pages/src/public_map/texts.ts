@@ -1,4 +1,4 @@
-import { texts } from "../texts/language.ts";
+import { numberOf, texts } from "../texts/language.ts";
 
 export const say = texts(
   {
@@ -7,7 +7,7 @@ export const say = texts(
     noEstimate: "The map is not there yet: it comes when a round with enough reports has closed.",
     noMap: "There is no map: the campaign has ended, and its last round had too few reports.",
     unreachable: "The service does not answer. This page tries again by itself.",
-    reports: (reports: string, date: string) => `From ${reports} noisy reports, ${date}.`,
+    reports: (reports: number, date: string) => `From ${numberOf(reports, "noisy report", "noisy reports")}, ${date}.`,
     how: (odds: string) =>
       `Nobody told where they are: every device reported a blurred place. Whether somebody stood here or 200 m away, any report was at most ${odds} times as likely.`,
     made: "Made with Geoveil",
@@ -25,7 +25,8 @@ export const say = texts(
     noEstimate: "Die Karte ist noch nicht da: Sie kommt, wenn eine Runde mit genug Meldungen geschlossen ist.",
     noMap: "Es gibt keine Karte: Die Kampagne ist beendet, und ihre letzte Runde hatte zu wenige Meldungen.",
     unreachable: "Der Dienst antwortet nicht. Diese Seite versucht es von selbst wieder.",
-    reports: (reports: string, date: string) => `Aus ${reports} verrauschten Meldungen, ${date}.`,
+    reports: (reports: number, date: string) =>
+      `Aus ${numberOf(reports, "verrauschter Meldung", "verrauschten Meldungen")}, ${date}.`,
     how: (odds: string) =>
       `Niemand hat gesagt, wo er ist: Jedes Gerät hat einen verwischten Ort gemeldet. Ob jemand hier stand oder 200 m weiter: Jede Meldung war höchstens ${odds}-mal so wahrscheinlich.`,
     made: "Mit Geoveil gemacht",

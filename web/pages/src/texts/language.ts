@@ -36,6 +36,11 @@ export function number(value: number, digits = 3): string {
   return value.toLocaleString(language, { maximumSignificantDigits: digits });
 }
 
+/** So many of them, in the singular where it is one. */
+export function numberOf(count: number, one: string, several: string): string {
+  return `${number(count, 9)} ${count === 1 ? one : several}`;
+}
+
 /** A share as a percentage with two digits that count. */
 export function percent(share: number): string {
   return `${number(100 * share, 2)} %`;
