@@ -141,3 +141,20 @@ def test_the_log_likelihood_is_that_of_the_reports_with_all_its_factors() -> Non
     closed = gv.RapporEstimator().fit(rappor.tally(bits))
     law = rappor.push(closed.distribution)[bits @ (1 << np.arange(3))]
     assert closed.log_likelihood == pytest.approx(np.log(law).mean())
+
+
+def test_what_is_no_channel_or_no_single_cell_is_refused_in_a_sentence() -> None:
+    with pytest.raises(InvalidInput, match=r"channel \(int\) must be the mechanism"):
+        gv.Tally(3, [1])
+    for ask in (CHANNEL.row, CHANNEL.column):
+        with pytest.raises(InvalidInput, match="must be one number"):
+            ask([0, 1])
+
+
+def test_more_reports_than_there_can_be_still_have_intervals() -> None:
+    channel = gv.PlanarGeometric(gv.Grid(rows=6, columns=8, cell_km=1.0), epsilon_per_km=1.0)
+    estimate = gv.IterativeBayesianUpdate().fit(gv.Tally(channel, np.full(48, 10**16)))
+    low, high = estimate.interval(0.95)
+    assert (low <= estimate.distribution).all()
+    assert (estimate.distribution <= high).all()
+    assert np.isfinite(high - low).all()

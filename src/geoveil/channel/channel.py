@@ -350,6 +350,10 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
     """Whether every report of the channel has a count, so that the rows of ``operator`` sum to one."""
 
     def __init__(self, channel: Channel, counts: npt.ArrayLike) -> None:
+        if not isinstance(channel, Channel):
+            raise InvalidInput(
+                f"channel ({type(channel).__name__}) must be the mechanism that made the reports"
+            )
         self.channel = channel
         self._counts: IntArray = frozen(_whole_counts(counts, channel.report_count))
 

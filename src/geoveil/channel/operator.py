@@ -164,11 +164,18 @@ class Operator(ReadOnly, ABC):
 
     def row(self, row: int) -> FloatArray:
         """One row, such as the law of the reports of somebody in a cell."""
-        return self._row(int(indices(self._names[0], row, self.shape[0])))
+        return self._row(self._one(0, row))
 
     def column(self, column: int) -> FloatArray:
         """One column, such as the probability of a report at every cell."""
-        return self._column(int(indices(self._names[1], column, self.shape[1])))
+        return self._column(self._one(1, column))
+
+    def _one(self, axis: int, number: int) -> int:
+        name, size = self._names[axis], self.shape[axis]
+        found = indices(name, number, size)
+        if found.ndim:
+            raise InvalidInput(f"{name} must be one number; take several from matrix()")
+        return int(found)
 
 
 class DenseOperator(Operator):

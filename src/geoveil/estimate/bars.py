@@ -188,6 +188,9 @@ class ErrorBars(ABC):
         yes, no = self.people * share, self.people * (1 - share)
         fewest = np.where(yes > 0, betaincinv(np.maximum(yes, tiny), no + 1, tail), 0.0)
         most_of = np.where(no > 0, betaincinv(yes + 1, np.maximum(no, tiny), 1 - tail), 1.0)
+        far = 5.0 / np.sqrt(self.people)  # after some 10¹⁶ answers the quantiles are not a number
+        fewest = np.where(np.isnan(fewest), share - far, fewest)
+        most_of = np.where(np.isnan(most_of), share + far, most_of)
         estimate = combined(self.distribution, combinations)
         below, above = np.maximum(share - fewest, 0.0), np.maximum(most_of - share, 0.0)
         lowest = np.minimum.reduce([low, centre - width * below, estimate])
