@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -47,6 +48,7 @@ def test_places_take_the_place_of_cells(service: InProcess) -> None:
     document = MechanismDocument.read(service.get(f"{CAMPAIGN}/mechanism").content)
     assert (document.area.size, document.round) == (6, before.round + 1)
     assert document.to_dict()["space"]["kind"] == "centres"
+    assert service.get(CAMPAIGN).json()["around"] is False
     lat, lng = document.mechanism.space.centres_latlng()
     assert np.abs(np.stack([lng, lat], axis=1) - SHOPS).max() < 1e-4
     assert (
@@ -159,7 +161,10 @@ def test_hexagons_from_the_command_line_to_the_map(tmp_path: Path) -> None:
             f"{server.url}/c/{campaign}", max_epsilon_per_km=2.0, budget_per_km=9.0,
             ledger=tmp_path / "ledger.db", again="round",
         )  # fmt: skip
-        assert f"One of {said['hexagons']} places about" in device.explain()
+        told = device.explain()
+        assert f"One of {said['hexagons']} places about" in told
+        assert "around where you stand, at one of them or elsewhere, with" in told
+        assert httpx.get(server.url + address).json()["around"] is True
         assert device.report(lat=45.75, lng=4.84).round == 2
         people = np.random.default_rng(1).normal((45.75, 4.84), 0.012, size=(2000, 2))
         closed_round(server, campaign, people, 2)

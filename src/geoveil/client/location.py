@@ -140,8 +140,11 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
             f"lies {mean_km:.2g} km away on average. That both ends are one person's is known, and is why a "
             "trip costs twice."
         )
+    stand = "where you stand" + (
+        ", at one of them or elsewhere" if document.area.points is not None else ""
+    )
     return (
         f"{explain(document.promise, None, NEARBY_KM)} One of {named} would be sent, drawn at random around "
-        f"where you stand, with a random number and the id of the rule it was drawn by{when}; nothing else. "
+        f"{stand}, with a random number and the id of the rule it was drawn by{when}; nothing else. "
         f"From the middle of the map it lies {mean_km:.2g} km away on average."
     )

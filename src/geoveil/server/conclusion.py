@@ -415,6 +415,7 @@ def described(
         "preparation": preparation,
         "round": 0 if current is None else current.number,
         "mechanism": None if current is None else current.mechanism,
+        "around": current is not None and bool(current.around),
         "expires": None if current is None else current.expires_at_s,
         "reports_counted": {
             "round": 0 if current is None else current.total,

@@ -172,6 +172,8 @@ class State(msgspec.Struct, frozen=True):
     preparation: Preparation | None
     round: int
     mechanism: str | None
+    around: bool
+    """Of a list of places, whether people are taken to stand around each, in a cell, instead of at it."""
     expires: int | None
     reports_counted: Totals
     rounds_closed: int

@@ -77,6 +77,9 @@ test("a campaign over hexagons is drawn on dashboard and public map, with shares
     expect(stranger.complaints).toEqual([]);
     await stranger.close();
   }
+  const certificate = await openTab(browser, `${service.url}/certificate/${id}`);
+  await certificate.page.getByText("takes people to stand around the places").waitFor({ timeout: 60_000 });
+  await certificate.close();
 }, 240_000);
 
 test("a person takes part in a campaign over places, and sees which one was sent", async () => {
@@ -104,6 +107,8 @@ test("a person takes part in a campaign over places, and sees which one was sent
 
   const certificate = await openTab(browser, `${service.url}/certificate/${id}`);
   await certificate.page.getByText("The promise holds.").waitFor({ timeout: 60_000 });
+  await certificate.page.getByText("A report names one of 7 places.").waitFor();
+  await certificate.page.getByText("takes people to stand at the places").waitFor();
   expect(certificate.complaints).toEqual([]);
   await certificate.close();
 }, 240_000);

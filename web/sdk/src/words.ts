@@ -150,8 +150,9 @@ export function explainDocument(document: MechanismDocument, slot?: number): str
       `else. From the middle of the map each lies ${meanKm} km away on average. That both ends are one person's is ` +
       "known, and is why a trip costs twice."
     );
+  const stand = `where you stand${law.centres.lattice ? "" : ", at one of them or elsewhere"}`;
   return (
-    `${explainPromise(promise)} One of ${cells} would be sent, drawn at random around where you stand, with a random ` +
+    `${explainPromise(promise)} One of ${cells} would be sent, drawn at random around ${stand}, with a random ` +
     `number and the id of the rule it was drawn by${when}; nothing else. From the middle of the map it lies ` +
     `${meanKm} km away on average.`
   );

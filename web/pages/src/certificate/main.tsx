@@ -58,7 +58,7 @@ function Certificate() {
       <p class={`notice verdict ${verdict ? (verdict.holds ? "notice-good" : "notice-warm") : ""}`} role="status">
         {words} {verdict && <span class="small soft">{say.took(number(verdict.seconds, 2))}</span>}
       </p>
-      {facts && <Details facts={facts} />}
+      {facts && <Details facts={facts} around={state?.around ?? false} />}
       {state && published && (
         <section class="card stack-tight">
           <h2>{say.cannot}</h2>
@@ -81,13 +81,14 @@ function Certificate() {
   );
 }
 
-function Details({ facts }: { facts: Facts }) {
+function Details({ facts, around }: { facts: Facts; around: boolean }) {
   const { epsilonPerKm, slackNats } = facts.promise;
   const words = facts.trips ? { ...say, ...say.trip } : say;
   const until = new Date(1000 * facts.expiresS).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
   return (
     <>
       <section class="card stack">
+        {facts.listed && <p>{say.listed(number(facts.cells, 9), around)}</p>}
         <table class="numbers">
           <caption class="small soft">{words.odds}</caption>
           <thead>

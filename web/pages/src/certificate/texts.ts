@@ -22,6 +22,8 @@ export const say = texts(
     round: "Round",
     until: "To be used until",
     odds: "How many times as likely a report is from one of two places, at most",
+    listed: (places: string, around: boolean) =>
+      `A report names one of ${places} places. It is drawn from where a person stands, at one of them or elsewhere. The service says that its map takes people to stand ${around ? "around the places, each person in the cell of one" : "at the places, and nowhere else"}; the promise does not depend on that.`,
     apart: "Two people this far apart",
     times: "times as likely",
     common: "of 100 reports, so many at least would also come from the other",
@@ -57,6 +59,8 @@ export const say = texts(
     round: "Runde",
     until: "Zu verwenden bis",
     odds: "Wievielmal so wahrscheinlich eine Meldung von einem zweier Orte ist, höchstens",
+    listed: (places: string, around: boolean) =>
+      `Eine Meldung nennt einen von ${places} Orten. Gezogen wird sie von dort aus, wo jemand steht, an einem von ihnen oder anderswo. Der Dienst sagt, dass seine Karte Menschen ${around ? "rund um die Orte annimmt, jeden in der Zelle eines Orts" : "an den Orten annimmt und nirgends sonst"}; das Versprechen hängt davon nicht ab.`,
     apart: "Zwei Menschen in diesem Abstand",
     times: "mal so wahrscheinlich",
     common: "von 100 Meldungen kämen mindestens so viele auch vom anderen",

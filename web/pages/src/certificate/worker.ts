@@ -7,6 +7,8 @@ export interface Facts {
   readonly round: number;
   readonly expiresS: number;
   readonly cells: number;
+  /** Whether these are a list of places, instead of squares. */
+  readonly listed: boolean;
   readonly promise: Promised;
   /** Whether a report is a trip; its two places together cost twice the promise. */
   readonly trips: boolean;
@@ -29,8 +31,8 @@ async function check(body: Uint8Array): Promise<void> {
   const levels = await MechanismDocument.readLevels(body);
   const weakest = levels[levels.length - 1]!;
   const { id, round, expiresS, promise, trips, law } = weakest;
-  const [cost, cells] = [costOf(weakest), law.centres.east.length];
-  tell({ told: "facts", facts: { id, round, expiresS, promise, trips, cost, cells } });
+  const [cost, cells, listed] = [costOf(weakest), law.centres.east.length, law.centres.lattice === undefined];
+  tell({ told: "facts", facts: { id, round, expiresS, promise, trips, cost, cells, listed } });
   const began = performance.now();
   let holds = true;
   try {

@@ -44,6 +44,8 @@ export interface State {
   } | null;
   readonly round: number;
   readonly mechanism: string | null;
+  /** Of a list of places, whether people are taken to stand around each, in a cell, instead of at it. */
+  readonly around: boolean;
   readonly expires: number | null;
   readonly reports_counted: { readonly round: number; readonly all: number };
   readonly rounds_closed: number;
