@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.stats import binom, norm
 
 import geoveil as gv
@@ -24,6 +25,7 @@ from geoveil.estimate import (
     bars,
     uncertainty,
 )
+from geoveil.estimate.crowds import Nearby
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.uncertainty import informations, tangent_inverse
 
@@ -722,9 +724,9 @@ BLUR = gv.PlanarGeometric(CITY, epsilon_per_km=1.0)
 def test_a_crowd_has_all_people_of_its_cell_or_region(space: Any) -> None:
     some = np.random.default_rng(8).uniform(size=(4, space.size))
     some[some < 0.8] = 0.0
-    nearby = bars.Nearby(space)
-    for combinations in (None, some):
-        wanted = np.eye(space.size) if combinations is None else combinations
+    nearby = Nearby(space.centres)
+    for combinations in (None, sparse.csr_array(some)):
+        wanted = np.eye(space.size) if combinations is None else some
         before = wanted
         for width in nearby.widths[:7]:
             crowds = nearby.crowds(width, np.arange(len(wanted)), combinations)
@@ -767,6 +769,17 @@ def test_a_region_of_one_cell_has_the_interval_of_the_cell() -> None:
         assert estimate.region([cell]).interval(0.9) == pytest.approx((low[cell], high[cell]))
 
 
+def test_groups_have_the_crowds_of_their_cells() -> None:
+    """Pairs of cells side by side, 54 of them: as the array of combinations says."""
+    errors, pairs = blurred(1).errors, np.arange(CITY.size) // 2
+    members = np.asarray(pairs == np.arange(54)[:, None], dtype=np.float64)
+    found = errors.of_groups(pairs).interval(0.95)
+    for one, other in zip(found, errors.interval(0.95, members), strict=True):
+        assert one == pytest.approx(other, abs=1e-12)
+    plain = replace(errors, nearby=None).of_groups(pairs).interval(0.95)
+    assert found[1].mean() < 0.8 * plain[1].mean()
+
+
 def test_draws_know_crowds_as_the_matrix_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 draws know a standard error to 9 %, and u narrows it further where noise is wide."""
     _, high = blurred(1).interval(0.95)
@@ -783,7 +796,7 @@ def test_a_crowd_with_something_that_no_report_shows_bounds_nothing() -> None:
     """Cells 3 and 4 are told apart by no report, so no crowd but one that has both alike is known."""
     made = kinds_of_bars()[2]
     assert isinstance(made, bars.GaussianErrors)
-    _, high = replace(made, nearby=bars.Nearby(gv.Line(12))).interval(0.95)
+    _, high = replace(made, nearby=Nearby(gv.Line(12).centres)).interval(0.95)
     assert high[3] == high[4] == 1.0
     assert high[8] < 1.0
 

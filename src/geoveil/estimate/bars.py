@@ -5,7 +5,7 @@ far up as if it lay at zero, so that no interval closes on nothing. No share is 
 than in a poll of as many people without noise: an interval holds that of Clopper and Pearson, whose
 upper end is 3.7 people where nobody was counted (at 95 %). And nobody counts less than nothing: a cell
 holds no more than a crowd that it is part of, which noise often lets us know far better
-(:class:`Nearby`).
+(:class:`~geoveil.estimate.crowds.Nearby`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.space.space import Space
+from geoveil.estimate.crowds import Nearby
 
 _SINGLE_CELLS = (
     "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
@@ -32,9 +32,6 @@ Ends = tuple[FloatArray, FloatArray]
 """The low and the high ends of intervals."""
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
-_CROWD_ENDS = 3.0
-_CROWD_ENTRIES = 1 << 22
-"""Of the weights of crowds, at most."""
 _WORTH = 0.98
 
 
@@ -48,48 +45,12 @@ class _Groups:
         self.number = groups
         """Of the group of every cell."""
         ones = (np.ones(cells), (np.arange(cells), groups))
-        self._members = sparse.csr_array(ones, shape=(cells, number))
+        self.members = sparse.csr_array(ones, shape=(cells, number))
+        """(cells, groups): one where a cell is in a group."""
 
     def sums(self, values: FloatArray) -> FloatArray:
         """(…, cells) to (…, groups)."""
-        return np.asarray(values @ self._members)
-
-
-class Nearby:
-    """Crowds around cells and regions, which hold all the people of these: weights v ≥ a for every a ≥ 0.
-
-    Since nobody counts less than nothing, a·θ ≤ v·θ. Law: v_y = max_x a_x·exp(−d(x, y)²/2s²), cut off where
-    d exceeds 3s, with s from 0.63 of the distance of neighbours on, each 1.26 times the last.
-    """
-
-    widths = range(12)
-    """The numbers of s."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-
-    def crowds(
-        self, width: int, wanted: IntArray, combinations: FloatArray | None
-    ) -> sparse.csr_array | None:
-        """(wanted, cells): around these cells or combinations; ``None`` where they are too many weights."""
-        cells = self._space.size
-        spread_km = self._space.usual_distance_km * 2 ** ((width - 2) / 3)
-        first, second, apart = self._space.pairs_within_km(_CROWD_ENDS * spread_km)
-        weights = np.exp(-np.square(apart / spread_km) / 2)
-        around = sparse.csr_array((weights, (first, second)), shape=(cells, cells))
-        if combinations is None:
-            return around[wanted] if around.nnz <= _CROWD_ENTRIES else None
-        given = sparse.csr_array(combinations[wanted])
-        if given.nnz * (around.nnz / cells) > _CROWD_ENTRIES:
-            return None
-        rows = [_largest(given[[row]], around) for row in range(wanted.size)]
-        return sparse.csr_array(sparse.vstack(rows))
-
-
-def _largest(combination: sparse.csr_array, around: sparse.csr_array) -> sparse.csr_array:
-    """(1, cells): max_x a_x·around[x, y] for one combination a (1, cells)."""
-    weighted = around[combination.indices].multiply(combination.data[:, None])
-    return sparse.csr_array(weighted.max(axis=0)).reshape((1, -1))
+        return np.asarray(values @ self.members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +67,8 @@ class ErrorBars(ABC):
     """How many people the estimate was made from."""
     nearby: Nearby | None = field(default=None, kw_only=True)
     """Which crowds bound what a cell may hold; none where cells have no places."""
+    finer: tuple[ErrorBars, sparse.csr_array] | None = field(default=None, kw_only=True)
+    """Of groups, the bars of the cells, which know crowds, and (groups, cells) which cells they are."""
 
     @abstractmethod
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
@@ -118,29 +81,35 @@ class ErrorBars(ABC):
         quantile = self._quantile(checked_level(level))
         reach = quantile * self.standard_error(combinations)
         low, high = np.minimum(centre, most) - reach, np.maximum(centre, least) + reach
-        if self.nearby is not None:
-            bounded = np.flatnonzero(np.broadcast_to((least == 0.0) & (most > 0.0), high.shape))
-            high = self._within_crowds(quantile, combinations, reach, high, bounded)
+        expected = combined(self.distribution, combinations) + reach
+        bounded = np.flatnonzero(np.broadcast_to((least == 0.0) & (most > 0.0), high.shape))
+        if self.finer is not None and combinations is None:
+            bars, members = self.finer
+            high = bars._within_crowds(quantile, members, expected, high, bounded)
+        elif self.nearby is not None:
+            given = None if combinations is None else sparse.csr_array(combinations)
+            high = self._within_crowds(quantile, given, expected, high, bounded)
         return self._held(level, combinations, np.minimum(low, high), high)
 
     def _within_crowds(
         self,
         quantile: float,
-        combinations: FloatArray | None,
-        reach: FloatArray,
+        combinations: sparse.csr_array | None,
+        expected: FloatArray,
         high: FloatArray,
         bounded: IntArray,
     ) -> FloatArray:
         """High ends, those ``bounded`` that of a crowd around where this is lower.
 
-        Which crowd is chosen by where its end would be if the companion were the estimate: the lowest of
-        several ends, noise and all, would lie below the truth too often. Wider ones are tried while they
-        lower it by a fiftieth.
+        Which crowd is chosen by where its end would be if the companion were the estimate, as ``expected``
+        is without: the lowest of several ends, noise and all, would lie below the truth too often. Wider
+        ones are tried while they lower it by a fiftieth.
         """
-        assert self.nearby is not None
-        high, expected = high.copy(), combined(self.distribution, combinations) + reach
-        for width in self.nearby.widths:
-            crowds = self.nearby.crowds(width, bounded, combinations) if bounded.size else None
+        high, expected, nearby = high.copy(), expected.copy(), self.nearby
+        if nearby is None:
+            return high
+        for width in nearby.widths:
+            crowds = nearby.crowds(width, bounded, combinations) if bounded.size else None
             if crowds is None:
                 break
             further = quantile * self._crowd_error(crowds)
@@ -162,8 +131,9 @@ class ErrorBars(ABC):
         """
         found = _Groups(groups, self.distribution.size)
         distribution, centre = found.sums(self.distribution), found.sums(self.centre)
-        summed = self._summed(found)
-        return replace(self, distribution=distribution, centre=centre, nearby=None, **summed)
+        made = {"distribution": distribution, "centre": centre, **self._summed(found)}
+        finer = (self, sparse.csr_array(found.members.T))
+        return replace(self, **made, nearby=None, finer=finer)
 
     @abstractmethod
     def _summed(self, groups: _Groups) -> dict[str, Any]:

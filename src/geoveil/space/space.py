@@ -87,20 +87,6 @@ class Space(Framed, Shown, ReadOnly, ABC):
         return one, other
 
     @cached_property
-    def usual_distance_km(self) -> float:
-        """From a cell to the nearest other, the median over the cells; infinite where there is only one."""
-        if self.size == 1:
-            return math.inf
-        distances, _ = self._tree.query(self.centres, k=2)
-        return float(np.median(np.asarray(distances)[:, 1]))
-
-    def pairs_within_km(self, distance_km: float) -> tuple[IntArray, IntArray, FloatArray]:
-        """All pairs of cells at most so far apart, each with itself and both ways round: two arrays of
-        cells, and how far apart they are."""
-        pairs = self._tree.sparse_distance_matrix(self._tree, distance_km, output_type="ndarray")
-        return pairs["i"], pairs["j"], pairs["v"]
-
-    @cached_property
     def _tree(self) -> cKDTree:
         """The centres, to find the nearest."""
         from scipy.spatial import cKDTree  # here, since it is slow to import
