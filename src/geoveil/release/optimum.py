@@ -304,7 +304,7 @@ class LiftedKernel(Operator):
         return np.maximum(self.kernel.apply(theta), np.maximum(self.kernel.noise(theta), 1e-300))
 
     def _pull(self, values: FloatArray) -> FloatArray:
-        return self.kernel.apply(values)
+        return np.maximum(self.kernel.apply(values), 0.0)
 
     def columns(self, chosen: IntArray) -> FloatArray:
         return self.kernel.columns(chosen)
