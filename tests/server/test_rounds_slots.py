@@ -63,7 +63,7 @@ def test_every_slot_with_enough_reports_has_a_map_of_its_own_people() -> None:
     assert body["slots"]["names"] == ["night", "day", "evening"]
     assert body["slots"]["reports"] == [900, 900, None]  # a slot below the minimum is not told
     assert "2 of 3 slots" in body["slots"]["summary"]
-    assert "1 have fewer than 100 reports" in body["slots"]["summary"]
+    assert "1 has fewer than 100 reports" in body["slots"]["summary"]
     maps = maps_of(city)["maps"]
     assert [(each["slot"], each["name"], each["reports"]) for each in maps] == [
         (0, "night", 900),
