@@ -139,6 +139,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("zone", {"slots": "hour", "zone": "Europe/Atlantis"}),
     ("slots", {"slots": "weekday-hour", "zone": "Europe/Paris", "cell_km": 0.2}),
     ("slots", {"zone": "UTC", "slots": {"every": "day", "names": ["a", "a"], "starts": [0, 1]}}),
+    (
+        "slots",
+        {"zone": "UTC", "slots": {"every": "once", "names": ["a", "b"], "starts": [0, 1, 2]}},
+    ),
     ("round_size", {"round_size": 10}),
     ("round_hours", {"round_hours": 0.0}),
 ]
@@ -157,6 +161,9 @@ def test_a_refusal_names_the_setting_it_is_about(service: InProcess) -> None:
     assert "or city limits that leave no more" in answer.json()["detail"]
     answer = ask(service, "POST", "/api/advice", json=QUESTION | {"mask": "AAAA"})
     assert answer.json()["field"] == "mask"
+    answer = ask(service, "POST", "/api/advice", json=QUESTION | {"people": 0})
+    assert answer.json()["field"] == "people"
+    assert answer.json()["detail"] == "people (0) must lie between 1 and 100,000,000"
 
 
 def test_a_name_that_cannot_be_is_named_too(service: InProcess) -> None:

@@ -37,11 +37,14 @@ _AROUND_BYTES = 1024
 """What an area question has beside its GeoJSON."""
 
 
+_MOST_PEOPLE = 100_000_000
+
+
 class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A campaign that might be made: its settings, for how many people, and which of its cells there are."""
 
     name: str = "a campaign"
-    people: Annotated[int, Meta(ge=1, le=100_000_000)] = 10_000
+    people: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": _MOST_PEOPLE})] = 10_000
     mask: Annotated[
         str | None, Meta(description="The cells inside city limits, as POST /api/advice/area says.")
     ] = None
@@ -49,6 +52,14 @@ class Question(CampaignSettings, frozen=True, forbid_unknown_fields=True, kw_onl
         dict[str, Any] | None,
         Meta(description="The places, as POST /api/advice/area says: its space."),
     ] = None
+
+    def problems(self) -> None:
+        """Raise as those of a campaign do, and where there are no people or too many."""
+        super().problems()
+        if not 1 <= self.people <= _MOST_PEOPLE:
+            raise InvalidSetting(
+                "people", f"people ({self.people}) must lie between 1 and {_MOST_PEOPLE:,}"
+            )
 
     @property
     def space(self) -> Placed:
@@ -139,6 +150,7 @@ async def advice(service: Service, request: Request) -> Response:
     asked = decode(_QUESTION, body)
     with refusing():
         asked.problems()
+        asked.check_not_over(service.campaigns.clock())
         asked.space  # noqa: B018 — raises where the mask is none
     found = await service.working(service.calculator.answer, ADVICE_S, advise, asked)
     if isinstance(found, str):

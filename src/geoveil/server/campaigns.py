@@ -68,6 +68,8 @@ class Campaigns:
         Raises ``InvalidInput`` with one sentence, or ``campaign-exists``.
         """
         settings.problems()
+        now = int(self.clock())
+        settings.check_not_over(now)
         campaign = new_id(settings.name) if settings.id is None else settings.id
         exists = Problem(
             "campaign-exists", f"a campaign {campaign!r} exists already; choose another id"
@@ -75,7 +77,6 @@ class Campaigns:
         if self.store.campaign(campaign) is not None:
             raise exists
         settings = msgspec.structs.replace(settings, id=campaign)
-        now = int(self.clock())
         first = None
         if round_documents.at_once(settings.grid):
             documents = round_documents.first_documents(settings, campaign, now)

@@ -302,6 +302,15 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
                 "slots", "slots must be at least 2; leave them out where there is one"
             )
 
+    def check_not_over(self, now_s: float) -> None:
+        """Raise ``InvalidInput`` where all periods have passed, so that nobody could report."""
+        slots = self.time_slots
+        if slots is not None and slots.every == "once" and slots.starts[-1] <= now_s:
+            raise InvalidSetting(
+                "slots",
+                "the last period must end in the future; now all are over, and nobody could report",
+            )
+
     def check_counts(self, cells: int, called: str) -> None:
         """Raise ``InvalidInput`` where a round would count more different reports than are kept."""
         slots = self.time_slots

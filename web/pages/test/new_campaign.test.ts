@@ -173,6 +173,41 @@ test("a draft outlives what fails, and nothing half made stays behind", async ()
   await close();
 });
 
+test("odd input is drawn as it is, or said not to be, and leads on", async () => {
+  const { page, complaints, close } = await form(browser, service);
+  const edges = async (...box: number[]): Promise<void> => {
+    for (const [at, value] of box.entries()) await page.locator(`#edge-${at}`).fill(String(value));
+  };
+  const canvas = page.locator("canvas.map-canvas").first();
+  const middle = () =>
+    canvas.evaluate((each: HTMLCanvasElement) => [
+      ...each.getContext("2d")!.getImageData(each.width / 2, each.height / 2, 1, 1).data,
+    ].join()); // prettier-ignore
+  const drawn = await middle();
+  await edges(40, 0, 52, 12);
+  await page.locator("#box-not-drawn", { hasText: "boxes of less than 10° on a side" }).waitFor();
+  await expect.poll(middle).not.toBe(drawn); // no other box stays in its place
+  await edges(-18, 177, -17, -179);
+  await expect.poll(() => page.locator("#box-not-drawn").count()).toBe(0); // across ±180°
+  await expect.poll(middle).toBe(drawn);
+
+  await small(page);
+  await page.getByLabel("People you expect").fill("0");
+  await page.locator("#people-said", { hasText: "people (0) must lie between 1 and" }).waitFor({ timeout: 20_000 });
+  await page.getByLabel("People you expect").fill("100");
+  await page.getByLabel("Name, as people will see it").fill("x".repeat(200));
+  let go = (): void => undefined;
+  const held = new Promise<void>((resolve) => (go = resolve));
+  await page.route("**/api/campaigns", async (route) => held.then(() => route.continue()));
+  await page.getByRole("button", { name: "Create the campaign" }).click();
+  await page.getByRole("button", { name: "Creating the campaign …" }).waitFor();
+  go();
+  await page.getByText("No map yet.").waitFor({ timeout: 30_000 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  expect(complaints.filter((each) => !each.includes("422"))).toEqual([]);
+  await close();
+});
+
 test("the form fits a phone in the dark with all of it open, and speaks German", async () => {
   const { page, close } = await operator(browser, service, "new", { ...PHONE, colorScheme: "dark", locale: "de-DE" });
   await page.getByText("Mehr: Wahl, Zeiten, Wege").click();

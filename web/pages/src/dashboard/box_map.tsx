@@ -1,7 +1,7 @@
 /** The box of a new campaign: drawn on a map or typed, with the cells that city limits leave of it. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { rectangleKm } from "../../../sdk/src/area.ts";
+import { rectangleKm, widthOf } from "../../../sdk/src/area.ts";
 import { type Backdrop, bordersOf } from "../map/backdrop.ts";
 import { MapCanvas, type Rectangle } from "../map/canvas.ts";
 import type { Colour } from "../map/colours.ts";
@@ -20,7 +20,8 @@ const INSIDE: Readonly<Record<"light" | "dark", Colour>> = { light: [150, 184, 2
 
 /** Whether a box can be drawn at all; the service checks the rest. */
 export function drawable([south, west, north, east]: Box): boolean {
-  return south < north && west < east && east - west < 10 && north - south < 10 && south > -85 && north < 85;
+  const wide = widthOf([south, west, north, east]);
+  return south < north && north - south < 10 && wide > 0 && wide < 10 && south > -85 && north < 85;
 }
 
 interface Edged {
@@ -117,7 +118,7 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
     map.current!.drawing = drawing;
   }, [drawing]);
   useEffect(() => {
-    if (drawable(box)) map.current!.select(rectangleKm(box, map.current!.plane));
+    map.current!.select(drawable(box) ? rectangleKm(box, map.current!.plane) : undefined);
   }, [box, around]);
 
   return (
@@ -137,6 +138,11 @@ export function BoxMap({ box, streets, limits, left, onBox }: Drawn) {
           −
         </button>
       </div>
+      {!drawable(box) && (
+        <p class="small" role="status" id="box-not-drawn">
+          {say.boxNotDrawn}
+        </p>
+      )}
     </div>
   );
 }

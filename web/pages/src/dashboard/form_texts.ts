@@ -8,6 +8,7 @@ export const say = texts(
     drawBox: "Draw the box",
     moveMap: "Move the map",
     boxHow: "Drag on the map to draw the box, or type its edges in degrees.",
+    boxNotDrawn: "The box as typed is not drawn: this map shows boxes of less than 10° on a side, away from the poles.",
     south: "South",
     west: "West",
     north: "North",
@@ -29,6 +30,7 @@ export const say = texts(
     exampleReports: "what is reported",
     exampleMap: "what comes back",
     create: "Create the campaign",
+    creating: "Creating the campaign …",
     limits: "City limits, or places (GeoJSON, optional)",
     limitsWhy:
       "Areas are city limits: cells outside of them will not exist, and nobody is estimated in the sea. Points are places in the place of cells, at most 4,096. The box goes around them.",
@@ -100,6 +102,8 @@ export const say = texts(
     drawBox: "Rahmen zeichnen",
     moveMap: "Karte bewegen",
     boxHow: "Ziehen Sie auf der Karte den Rahmen auf, oder geben Sie seine Ränder in Grad ein.",
+    boxNotDrawn:
+      "Der eingegebene Rahmen ist nicht gezeichnet: Diese Karte zeigt Rahmen von weniger als 10° Seitenlänge, nicht an den Polen.",
     south: "Süden",
     west: "Westen",
     north: "Norden",
@@ -121,6 +125,7 @@ export const say = texts(
     exampleReports: "was gemeldet wird",
     exampleMap: "was zurückkommt",
     create: "Kampagne anlegen",
+    creating: "Die Kampagne wird angelegt …",
     limits: "Stadtgrenzen oder Orte (GeoJSON, freiwillig)",
     limitsWhy:
       "Flächen sind Stadtgrenzen: Zellen außerhalb wird es nicht geben, und niemand wird im Meer geschätzt. Punkte sind Orte anstelle von Zellen, höchstens 4.096. Der Rahmen legt sich darum.",

@@ -252,7 +252,7 @@ export function NewCampaign() {
             </p>
           )}
           <button class="primary" disabled={busy}>
-            {say.create}
+            {busy ? say.creating : say.create}
           </button>
         </div>
       </form>

@@ -78,6 +78,7 @@ export const CONTROLS: Readonly<Record<string, string>> = {
   epsilon_per_km: "epsilon",
   promises_per_km: "epsilon",
   camouflage: "dial",
+  people: "people",
   minimum_reports: "minimum",
   round_size: "size",
   round_hours: "hours",

@@ -306,7 +306,8 @@ export class MapCanvas {
       if (x > 60 && x < width - 40) {
         tick(context, x, 0, x, 5);
         context.textAlign = "center";
-        context.fillText(`${atLng.toFixed(decimals)}°`, x, 17);
+        const turned = atLng > 180 ? atLng - 360 : atLng < -180 ? atLng + 360 : atLng;
+        context.fillText(`${turned.toFixed(decimals)}°`, x, 17);
       }
       const atLat = (Math.round(lat / step) + n) * step;
       const [, y] = this.pixelOf(this.plane.toPlane(atLat, lng, false));
