@@ -1,4 +1,4 @@
-"""Everything Geoveil raises on purpose.
+"""Everything Geoveil raises on purpose, and how messages say a number.
 
 Below ``GeoveilError`` packages add what only they can raise: ``BudgetSpent`` in ``client``;
 ``Refused`` and ``Unacknowledged`` in ``client``; ``StoreFailed``, ``NewerSchema`` and ``Overloaded`` in
@@ -69,3 +69,12 @@ def require(module: str, extra: str, purpose: str, package: str | None = None) -
     """
     if find_spec(module) is None:
         raise MissingExtra(package or module, extra, purpose)
+
+
+def number_of(number: int, one: str, several: str = "") -> str:
+    """So many of them, in the singular where it is one.
+
+    >>> number_of(1, "report"), number_of(1200, "report"), number_of(1, "person", "people")
+    ('1 report', '1,200 reports', '1 person')
+    """
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"

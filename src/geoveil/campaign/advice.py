@@ -13,6 +13,7 @@ from geoveil.campaign.elastic_design import Between, checked_between, elastic
 from geoveil.channel.channel import Channel
 from geoveil.channel.guarantee import BetweenPositions, GeoIndistinguishability, Guarantee
 from geoveil.channel.words import promise_of_a_report
+from geoveil.errors import number_of
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.holding import Drawn, Framed, Shown
 from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
@@ -20,7 +21,6 @@ from geoveil.measure.information import mean_posterior, most_isolated_cell, mutu
 from geoveil.mechanism import Disc, Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Space
-from geoveil.words import number_of
 
 DIAL = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 Progress = Callable[[int, int], None]

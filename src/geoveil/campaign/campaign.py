@@ -15,13 +15,12 @@ from geoveil.campaign.rounds import Closing, Round, as_saved, counted, without
 from geoveil.campaign.rules import PromiseRule, PublishedRule, Rule, rule_from_dict
 from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
-from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.estimate import Estimate
 from geoveil.estimate.held import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion
-from geoveil.words import number_of
 
 MINIMUM_REPORTS = 100
 """A round with fewer is neither released nor used, in the library and in the service, unless said."""

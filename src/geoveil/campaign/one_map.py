@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Tally
+from geoveil.errors import number_of
 from geoveil.estimate import AverageOfEstimates, Estimate, Estimator
 from geoveil.measure.information import mutual_information_bits
 from geoveil.verify.agreement import LEAST_REPORTS, Agreement, agreement
-from geoveil.words import number_of
 
 CONFIRMING = 2
 """So many later rounds must agree with a round that disagreed before it takes over."""

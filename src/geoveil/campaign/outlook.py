@@ -11,14 +11,13 @@ from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread, uniform
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip
-from geoveil.errors import MissingExtra
+from geoveil.errors import MissingExtra, number_of
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import entropy_bits, mutual_information_bits
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
 from geoveil.space.points import at_places
-from geoveil.words import number_of
 
 MOST_CELLS = 160
 """A box of more cells is looked at in larger ones: a question must be answered within seconds."""

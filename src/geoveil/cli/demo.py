@@ -24,11 +24,10 @@ from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.cli.options import machine_options
 from geoveil.demo.city import City
 from geoveil.demo.story import LocalCollector, Story, tell
-from geoveil.errors import require
+from geoveil.errors import number_of, require
 from geoveil.files import replaced_file
 from geoveil.randomness import SYSTEM
 from geoveil.table.results import estimate_result, write_result
-from geoveil.words import number_of
 
 _NEEDED = (("matplotlib", "plot", None), ("ot", "transport", "POT"), ("uvicorn", "server", None))
 

@@ -15,10 +15,10 @@ from geoveil.cli import prior_file
 from geoveil.cli.choice import describe, distance_in_words, promise_in_words
 from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.document.canonical import json_number
+from geoveil.errors import number_of
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
 from geoveil.table import locations, writer
 from geoveil.table.reports import rim_reports
-from geoveil.words import number_of
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
 """The losses that the command line knows by name."""

@@ -17,7 +17,7 @@ from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.cli.estimate_inputs import Inputs
 from geoveil.document.saved import mechanism_to_dict
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, Progress, Repair, Stop, Uncertainty, bars, fitted
 from geoveil.estimate.regions import RegionShares
 from geoveil.plot import maps as maps_of
@@ -28,7 +28,6 @@ from geoveil.table import locations, results, writer
 from geoveil.table.district_tables import write_zones
 from geoveil.table.reader import format_of
 from geoveil.table.reports import SlotColumn, rim_reports
-from geoveil.words import number_of
 
 _RULES: dict[str, tuple[str, type]] = {
     "cross-validated": ("CrossValidated", int),

@@ -11,12 +11,11 @@ import geoveil as gv
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar
 from geoveil.document.saved import AnyMechanism, mechanism_from_dict
-from geoveil.errors import GeoveilError, InvalidFile
+from geoveil.errors import GeoveilError, InvalidFile, number_of
 from geoveil.position.positional import Placed
 from geoveil.table import locations, reports
 from geoveil.table.reader import Source, TableReader, is_pipe
 from geoveil.table.tallies import is_tally
-from geoveil.words import number_of
 
 
 @dataclass(frozen=True)

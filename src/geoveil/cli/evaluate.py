@@ -13,14 +13,13 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
-from geoveil.errors import InvalidFile, InvalidInput, TooLarge
+from geoveil.errors import InvalidFile, InvalidInput, TooLarge, number_of
 from geoveil.measure.distance import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
 from geoveil.table import results, streamed
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
-from geoveil.words import number_of
 
 
 @dataclass(frozen=True)

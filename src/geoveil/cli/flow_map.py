@@ -13,7 +13,7 @@ from geoveil.arrays import FloatArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
 from geoveil.cli.estimate_inputs import mechanism_of
-from geoveil.errors import GeoveilError, InvalidFile, InvalidInput
+from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, number_of
 from geoveil.estimate.bars import checked_level
 from geoveil.estimate.regions import named_members
 from geoveil.plot.pictures import FlowPicture, save_flows
@@ -24,7 +24,6 @@ from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
-from geoveil.words import number_of
 
 _SHOWN = 8
 """The largest flows that are printed."""

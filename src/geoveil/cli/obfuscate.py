@@ -20,11 +20,10 @@ from geoveil.cli.choice import (
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.document.saved import AnyMechanism, mechanism_to_dict
 from geoveil.engine.part_reports import obfuscate_file, tally_file
-from geoveil.errors import Unsupported
+from geoveil.errors import Unsupported, number_of
 from geoveil.table import obfuscation, persons, tallies, trip_rows, writer
 from geoveil.table.reader import PIPE, format_of, is_pipe
 from geoveil.trips.pairs import TripTally
-from geoveil.words import number_of
 
 _ON_THE_MAP = (
     "that somebody who is reported on was on it no promise covers; --outside clamp draws for "

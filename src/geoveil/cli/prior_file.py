@@ -10,13 +10,12 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray, prior_over
 from geoveil.cli.console import Console
 from geoveil.cli.options import Area, Decorator, together
-from geoveil.errors import InvalidFile
+from geoveil.errors import InvalidFile, number_of
 from geoveil.space.space import MapSpace, Space
 from geoveil.table import results, streamed
 from geoveil.table.amounts import Districts, Raster, is_raster, read_districts, read_raster
 from geoveil.table.locations import Extent, Reading, cell_numbers, list_columns, numbers
 from geoveil.table.reader import TableReader
-from geoveil.words import number_of
 
 _MANY_OUTSIDE = 0.01
 

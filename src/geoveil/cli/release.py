@@ -16,7 +16,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
-from geoveil.errors import InvalidInput, TooLarge
+from geoveil.errors import InvalidInput, TooLarge, number_of
 from geoveil.measure.distance import mean_distance_km
 from geoveil.plot import curves
 from geoveil.release import GeometricCounting, MergedPlaces, SimpleCounting
@@ -24,7 +24,6 @@ from geoveil.release.comparator import CurvePoint, comparator_leakage
 from geoveil.release.counts import checked_counts
 from geoveil.table import count_table, writer
 from geoveil.table.reader import PIPE, Format, format_of
-from geoveil.words import number_of
 
 _SHOWN = 5
 _UNLIKELY = 1e-6

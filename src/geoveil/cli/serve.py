@@ -13,9 +13,9 @@ import click
 
 from geoveil.cli.console import Console
 from geoveil.cli.options import Decorator, machine_options, together
+from geoveil.errors import number_of
 from geoveil.server.settings import KNOWN_S, SETTINGS, Setting, Tokens, load, variables_of_services
 from geoveil.store import TokenRecord, open_store, restore_backup, write_backup
-from geoveil.words import number_of
 
 
 def _option(setting: Setting) -> Decorator:

@@ -16,13 +16,13 @@ from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
 from geoveil.cli.flow_map import Districts, flow_table, picture_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
+from geoveil.errors import number_of
 from geoveil.plot.pictures import save_flows
 from geoveil.position.positional import Placed
 from geoveil.space import OutsideCount
 from geoveil.table.obfuscation import DrawnRows, Place
 from geoveil.table.persons import PersonLimit, Rows, Spend
 from geoveil.trips.flows import DistrictFlows, Flows
-from geoveil.words import number_of
 
 NOT_FOR_TRIPS = (
     "rounds", "promises", "choices", "as_published", "design_steps", "update_steps", "everybody",

@@ -9,8 +9,7 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
-from geoveil.errors import require
-from geoveil.words import number_of
+from geoveil.errors import number_of, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,12 +27,11 @@ from geoveil.campaign.rounds import Round
 from geoveil.channel.channel import Channel, Tally
 from geoveil.engine import spark_worker as worker
 from geoveil.engine.part_reports import PartCounter
-from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, Unsupported, require
+from geoveil.errors import EngineFailed, InvalidFile, InvalidInput, Unsupported, number_of, require
 from geoveil.space.outside import Outside
 from geoveil.table.locations import BadRows, Reading, coordinate_columns
 from geoveil.table.obfuscation import TableSummary
 from geoveil.table.reader import BATCH_ROWS, Format, format_of
-from geoveil.words import number_of
 
 _PARTITIONS_PER_CORE = 4
 _ATTEMPTS = 4  # of a task, before Spark gives up

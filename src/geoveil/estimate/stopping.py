@@ -15,7 +15,7 @@ import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, able, count, finite, positive
 from geoveil.channel.operator import Operator
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.objective import (
     Objective,
     Point,
@@ -25,7 +25,6 @@ from geoveil.estimate.objective import (
     shared_path,
     shares_steps,
 )
-from geoveil.words import number_of
 
 Progress = Callable[[int, int], None]
 """Called with how much of the work is done and how much there is; the ratio never falls."""

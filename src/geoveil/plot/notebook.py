@@ -17,12 +17,11 @@ from geoveil.campaign.advice import Advice, Choice
 from geoveil.channel.certificate import Certificate
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot.maps import percent, quiet_colours, round_length
 from geoveil.space.space import MATRIX_LIMIT, Space
 from geoveil.table.frames import columns_of
-from geoveil.words import number_of
 
 _ACROSS = 64
 """A small map has at most so many places along its longer side; finer ones are put together."""

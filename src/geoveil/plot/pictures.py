@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.advice import Advice
 from geoveil.channel.channel import Tally
-from geoveil.errors import GeoveilError, Unsupported
+from geoveil.errors import GeoveilError, Unsupported, number_of
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot import maps
 from geoveil.plot.curves import draw_dial
@@ -19,7 +19,6 @@ from geoveil.plot.maps import draw_grounds, picture
 from geoveil.space import Grid, Space
 from geoveil.table.frames import columns_of
 from geoveil.table.results import Result, shares_and_bars
-from geoveil.words import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

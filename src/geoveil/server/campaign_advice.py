@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from geoveil.campaign.outlook import Outlook, outlook
 from geoveil.document.slots import Slots
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, number_of
 from geoveil.position.positional import Placed
 from geoveil.server.estimate_routes import OPERATIONS
 from geoveil.server.handlers import answer, operators
@@ -21,7 +21,6 @@ from geoveil.server.problem import Problem, decode
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting, refusing
 from geoveil.server.shapes import BACKDROP_BYTES, checked_area, read_area, space_of, space_within
 from geoveil.space import MOST_CELLS, MaskedGrid, Points
-from geoveil.words import number_of
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service

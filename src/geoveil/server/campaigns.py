@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from geoveil.document.wire import new_id
+from geoveil.errors import number_of
 from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
 from geoveil.server.jobs import Jobs
@@ -19,7 +20,6 @@ from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
 from geoveil.store import CampaignRecord, ClosingRecord, EstimateRecord, RoundRecord, State, Store
-from geoveil.words import number_of
 
 FRESH_S = 1.0
 """How old an answer about what changes may be, so that several processes agree within a second."""

@@ -24,7 +24,7 @@ from geoveil.document.wire import (
     read_kept,
     tag_of,
 )
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, short, told_slots
 from geoveil.server.round_documents import (
@@ -36,7 +36,6 @@ from geoveil.server.round_documents import (
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
-from geoveil.words import number_of
 
 VERSION = 1
 DIGITS = 6

@@ -9,13 +9,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from geoveil.document.canonical import canonical_bytes
-from geoveil.errors import GeoveilError
+from geoveil.errors import GeoveilError, number_of
 from geoveil.server.conclusion import read_body
 from geoveil.server.maps_by_slot import read_maps
 from geoveil.space import space_from_dict
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
-from geoveil.words import number_of
 
 Slot = int | Literal["all"] | None
 """Which map: of one slot, of all of them one by one, or the one of all reports together."""

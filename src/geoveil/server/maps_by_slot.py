@@ -15,12 +15,12 @@ from geoveil.campaign import Closing
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.slots import Slots
+from geoveil.errors import number_of
 from geoveil.estimate import Estimate, FisherInformation, IterativeBayesianUpdate
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.mixture import averaged
 from geoveil.space.space import MATRIX_LIMIT
-from geoveil.words import number_of
 
 VERSION = 1
 _DIGITS = 4

@@ -13,6 +13,7 @@ import numpy as np
 from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, read_kept
+from geoveil.errors import number_of
 from geoveil.server.conclusion import (
     DIGITS,
     LEVEL,
@@ -32,7 +33,6 @@ from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips
-from geoveil.words import number_of
 
 MOST_DISTRICTS = 64
 """Blocks of cells are as small as this allows, and no smaller than two by two."""

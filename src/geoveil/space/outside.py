@@ -9,8 +9,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
-from geoveil.errors import InvalidInput, OutsideSpace
-from geoveil.words import number_of
+from geoveil.errors import InvalidInput, OutsideSpace, number_of
 
 Outside = Literal["clamp", "drop", "raise"]
 """``"clamp"``: to the nearest cell; ``"drop"``: left out; ``"raise"``: an error."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from geoveil.arrays import BoolArray, FloatArray, IntArray
-from geoveil.errors import InvalidFile, InvalidInput
+from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
 from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
-from geoveil.words import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

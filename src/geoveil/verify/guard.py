@@ -13,14 +13,13 @@ from scipy.special import gammaincc, gammaln
 
 from geoveil.arrays import FloatArray, IntArray, count, indices, one_blas_thread
 from geoveil.channel.channel import Channel, Tally
-from geoveil.errors import TooLarge
+from geoveil.errors import TooLarge, number_of
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fakes import FakesRange, MapAndFakes, Suspect, honest_operator
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.held import held, held_between
 from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
-from geoveil.words import number_of
 
 LEVEL = 0.99
 """Of each end of the range of fakes: 99 in 100 lie above the fewest, and 99 in 100 below the most."""

@@ -11,12 +11,11 @@ import numpy as np
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, IntArray
 from geoveil.channel.channel import Channel, Tally, inverse_distribution
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import Estimator, IterativeBayesianUpdate
 from geoveil.estimate.fitted import Observations
 from geoveil.randomness import Randomness, checked_randomness
 from geoveil.verify.alarm import after_steps, batches
-from geoveil.words import number_of
 
 _FAKES = 512
 """So many different fake reports are tried at most: those that the best cell explains worst."""
