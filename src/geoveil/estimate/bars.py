@@ -1,11 +1,11 @@
 """Error bars: standard errors and intervals of cells and of regions, whichever way they were found.
 
-Three rules hold for all of them. An unbiased estimate may lie below zero; its interval then reaches as
-far up as if it lay at zero, so that no interval closes on nothing. No share is known better
+Two rules hold for all of them. An unbiased estimate may lie below zero; its interval then reaches as
+far up as if it lay at zero, so that no interval closes on nothing. And no share is known better
 than in a poll of as many people without noise: an interval holds that of Clopper and Pearson, whose
-upper end is 3.7 people where nobody was counted (at 95 %). And nobody counts less than nothing: a cell
-holds no more than a crowd that it is part of, which noise often lets us know far better
-(:class:`~geoveil.estimate.crowds.Nearby`).
+upper end is 3.7 people where nobody was counted (at 95 %). A third holds for bars from the Fisher
+information. Nobody counts less than nothing: a cell holds no more than a crowd that it is part of, which
+noise often lets us know far better (:class:`~geoveil.estimate.crowds.Nearby`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Ends = tuple[FloatArray, FloatArray]
 LOST = 1e-6
 """A combination that holds more than this of a direction without information is unknown."""
 _WORTH = 0.98
+"""A wider crowd must lower the end to this part of it to be worth it."""
 
 
 class _Groups:
@@ -66,7 +67,7 @@ class ErrorBars(ABC):
     people: int
     """How many people the estimate was made from."""
     nearby: Nearby | None = field(default=None, kw_only=True)
-    """Which crowds bound what a cell may hold; none where cells have no places."""
+    """The crowds that bound what a cell may hold, where they are known."""
     finer: tuple[ErrorBars, sparse.csr_array] | None = field(default=None, kw_only=True)
     """Of groups, the bars of the cells, which know crowds, and (groups, cells) which cells they are."""
 

@@ -43,8 +43,8 @@ _BEYOND = 1 / 32
 _ENTRIES = 1 << 16
 """How many pairs of a square and a centre are looked at together."""
 _TOGETHER, _WINDOWS = 1 << 14, 1 << 21
-"""So many values of the kernel are made together, of as many places in a cell as have them (more would leave
-the cache, and take twice as long), and products with so many weights."""
+"""So many values of the kernel, of as many places in a cell as have them, and products with so many weights
+are made together: a tenth quicker than with four times as many."""
 _LOOKS, _MANY_LOOKS = 16, 256
 """How many places are looked at closely before others are left out for what was seen there; on grids of
 more cells than 4,096, from the second time on."""

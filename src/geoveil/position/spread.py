@@ -24,7 +24,7 @@ _FADED = 40.0
 _NOISE = 1e-15
 """What an FFT product may be off by, in units of the norms of its factors."""
 _TOGETHER = 1 << 13
-"""Pairs of places that the kernel is computed for at once: more would leave the cache."""
+"""Pairs of places that the kernel is computed for at once."""
 
 
 class Layer(NamedTuple):
