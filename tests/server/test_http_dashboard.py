@@ -21,7 +21,7 @@ from geoveil.server.openapi import Audience
 from geoveil.server.questions import shares_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MaskedGrid, space_from_dict
-from geoveil.store import Overloaded
+from geoveil.store import CampaignRecord, EstimateRecord, Overloaded, RoundRecord, Upload
 from server.conftest import InProcess
 from server.live import LYON
 from server.test_http_problems import assert_problem
@@ -98,6 +98,29 @@ def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess)
     assert ask(closed, "GET", f"{CAMPAIGN}/counts?round=1").json() == said
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=7"), "unknown-round")
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=x"), "malformed-body")
+
+
+def test_of_a_campaign_of_version_1_the_estimates_are_left(service: InProcess) -> None:
+    """As the first program kept it: a promise between cells, and an estimate that names no parts."""
+    mechanism, made = "c" * 64, {"geoveil": 1, "campaign": "old", "round": 1}
+    opened = RoundRecord("old", 1, mechanism, b'{"campaign":"old","geoveil":1,"kind":"mechanism"}',
+                         2, 0, 3_000_000_000, 3_000_000_000)  # fmt: skip
+    space = CampaignSettings(**LYON).grid.to_dict()
+    made |= {"rounds": [{"round": 1, "reports": 60}], "distribution": [1.0], "space": space}
+    settings = CampaignSettings(**LYON | {"id": "old"}).to_bytes()
+    store = service.store
+    store.create_campaign(CampaignRecord("old", "Old", settings, 0), opened)
+    store.add([Upload("old", 1, number.to_bytes(16, "big"), 0) for number in range(60)])
+    store.close_round("old", 1, minimum=1, at_s=1)
+    store.publish(EstimateRecord("old", 1, 2, 60, json.dumps(made).encode()), None)
+    store.change_campaign("old", state="ended")
+    at = "/api/campaigns/old"
+    assert service.get(f"{at}/estimate").json() == made
+    assert_problem(service.get(f"{at}/estimate?slot=0"), "unknown-slot")
+    assert_problem(ask(service, "GET", f"{at}/counts"), "not-offered")
+    region = ask(service, "POST", f"{at}/estimate/regions", json=FIELD)
+    assert_problem(region, "not-offered")
+    assert "of version 1 only the estimates are left" in region.text
 
 
 def test_no_counts_below_the_minimum(service: InProcess) -> None:

@@ -72,7 +72,7 @@ def written(put: Callable[..., None], *given: Any) -> bytes:
 def _checked(estimate: Mapping[str, Any], slots: bytes) -> bytes:
     """The text of the maps of slots, where there are any."""
     if "slots" not in estimate:
-        late = "slots" in estimate["unfinished"]
+        late = "slots" in estimate.get("unfinished", ())  # estimates of version 1 had no parts
         why = "there was no time to make maps of slots" if late else "the campaign has no slots"
         raise NoSuchMap(why, known=late)
     if not slots:
