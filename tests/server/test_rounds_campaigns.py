@@ -221,7 +221,9 @@ def test_no_round_is_opened_after_the_last() -> None:
     city = City(campaign_settings(rounds=1))
     city.report(100)
     city.campaigns.close("paris")
+    assert city.campaigns.state("paris")["state"] == "finished"  # nobody is asked any more
     city.work()
+    assert city.campaigns.state("paris")["state"] == "finished"
     assert [known.number for known in city.store.rounds("paris")] == [1]
     assert city.store.closings() == []
     assert city.estimated()["round"] == 1

@@ -390,18 +390,17 @@ def described(
 
     ``estimate`` is {"round", "reports", "made_at"} of the latest, beside its ``alarm`` and its
     ``manipulation_gain``; all null before the first. ``concluded`` is how many rounds have closed with
-    enough reports. The last round ends a campaign with its estimate,
-    or without one when its document has expired.
+    enough reports. A campaign is ``finished`` when its last round closes, though its estimate is still to
+    come, or when the document of that round expires: nobody's report would enter a map from then on.
     """
     current = rounds[-1] if rounds else None
     state = "preparing"
     if current is not None and preparation is None:
         last = settings.ends_with(concluded + (current.closed_at_s is None))
-        if current.closed_at_s is None:
-            state = "finished" if last and now_s >= current.expires_at_s else "open"
-        else:
-            estimated = latest is not None and latest.round >= current.number
-            state = "finished" if last and estimated else "estimating"
+        closed = current.closed_at_s is not None
+        state = "estimating" if closed else "open"
+        if last and (closed or now_s >= current.expires_at_s):
+            state = "finished"
     if record.state != "running":
         state = record.state
     told = Told() if latest is None else msgspec.json.decode(latest.body, type=Told)
