@@ -292,7 +292,20 @@ test("one report is no reports, and one round agrees with none", async () => {
     expect(await page.getByText("rounds agree").count()).toBe(0);
     await close();
   }
-});
+  for (const [state, certificates] of [
+    ["running", 1],
+    ["paused", 0],
+    ["ended", 0],
+  ] as const) {
+    await service.call("PATCH", `/api/campaigns/${id}`, { state }); // only a mechanism that is published has one
+    for (const place of [`/#/?token=${TOKEN}&campaign=${id}`, `/m/${id}`]) {
+      const { page, close } = await openTab(browser, service.url + place);
+      await page.getByRole("link", { name: "CSV" }).waitFor({ timeout: 30_000 });
+      expect(await page.locator(`a[href$="/certificate/${id}"]`).count(), `${state} ${place}`).toBe(certificates);
+      await close();
+    }
+  }
+}, 60_000);
 
 test("without a map it says why there is none, and promises none that cannot come", async () => {
   const words = async (id: string): Promise<string> => {

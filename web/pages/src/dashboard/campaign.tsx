@@ -14,7 +14,17 @@ import { number } from "../texts/language.ts";
 import { Changes } from "./changes.tsx";
 import { inWords } from "./problem_words.ts";
 import { wordsFor } from "../map/texts.ts";
-import { address, isOver, listen, Refusal, type Rounds, service, type State, staysWithoutMap } from "./service.ts";
+import {
+  address,
+  hasMechanism,
+  isOver,
+  listen,
+  Refusal,
+  type Rounds,
+  service,
+  type State,
+  staysWithoutMap,
+} from "./service.ts";
 import { simulatedTruth } from "./simulated.ts";
 import { say } from "./texts.ts";
 import { Timeline } from "./timeline.tsx";
@@ -304,13 +314,19 @@ function Map({ state, round }: { state: State; round: number }) {
       {shows === "counts" && drawn.counts.outside > 0 && <p class="small soft">{say.outside(drawn.counts.outside)}</p>}
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={shows === "counts" ? undefined : drawn.estimate.interval?.level} />
-      <Behind estimate={drawn.estimate} words={wordsFor(estimated.cells)} />
+      <Behind {...{ state }} estimate={drawn.estimate} words={wordsFor(estimated.cells)} />
       <Exports state={state} round={round} map={map} slot={slot ? times.slot : undefined} />
     </section>
   );
 }
 
-function Behind({ estimate, words }: { estimate: Estimate; words: ReturnType<typeof wordsFor> }) {
+interface Founded {
+  readonly state: State;
+  readonly estimate: Estimate;
+  readonly words: ReturnType<typeof wordsFor>;
+}
+
+function Behind({ state, estimate, words }: Founded) {
   const lost = unknown(estimate);
   const apart = lost
     ? words.notToldApart(lost)
@@ -329,10 +345,12 @@ function Behind({ estimate, words }: { estimate: Estimate; words: ReturnType<typ
         <li>{estimate.standard_error ? apart : say.noBars}</li>
         {estimate.interval && <li lang="en">{estimate.interval.method}.</li>}
         <Told estimate={estimate} />
-        <li>
-          <a href={address(`certificate/${encodeURIComponent(estimate.campaign)}`)}>{say.mechanism}</a>.{" "}
-          {say.mechanismWhy}
-        </li>
+        {hasMechanism(state) && (
+          <li>
+            <a href={address(`certificate/${encodeURIComponent(estimate.campaign)}`)}>{say.mechanism}</a>.{" "}
+            {say.mechanismWhy}
+          </li>
+        )}
       </ul>
     </details>
   );

@@ -59,6 +59,11 @@ export function isOver({ state }: State): boolean {
   return state === "ended" || state === "finished";
 }
 
+/** Whether there is a mechanism that anybody can check now. */
+export function hasMechanism({ state }: State): boolean {
+  return !["preparing", "paused", "ended"].includes(state);
+}
+
 /** Whether a campaign has no map and gets none: it is over, and its last round has too few reports. */
 export function staysWithoutMap(state: State): boolean {
   return isOver(state) && !state.estimate && state.reports_counted.round < state.settings.minimum_reports;

@@ -6,7 +6,7 @@
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { roundedUp } from "../../../sdk/src/words.ts";
-import { address, Refusal, service, type State, staysWithoutMap } from "../dashboard/service.ts";
+import { address, hasMechanism, Refusal, service, type State, staysWithoutMap } from "../dashboard/service.ts";
 import type { Backdrop } from "../map/backdrop.ts";
 import { type Estimate, type Showing, valuesOf } from "../map/estimate.ts";
 import { DistrictTable, useDistricts } from "../map/districts.tsx";
@@ -68,7 +68,8 @@ function PublicMap() {
           setWords(found);
           if (found === say.notPublished) setSeen(undefined);
         } else {
-          setSeen((before) => (before?.estimate.round === found.estimate.round ? before : found));
+          const { state, estimate: made } = found; // a map that is the same is not drawn anew
+          setSeen((before) => ({ state, estimate: before?.estimate.round === made.round ? before.estimate : made }));
           announce(found.state.name);
         }
         again = window.setTimeout(look, typeof found === "string" ? AGAIN_MS : NEW_MS);
@@ -97,12 +98,19 @@ function ShownTrips({ state, estimate, flows }: Seen & { readonly flows: Flows }
       <h1>{state.name}</h1>
       <FlowView {...{ estimate, flows }} files={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/flows`)} />
       <p class="small soft row">
-        <a href={address(`certificate/${encodeURIComponent(CAMPAIGN)}`)} target="_top">
-          {say.certificate}
-        </a>
+        <CertificateLink state={state} />
         <span>{say.made}</span>
       </p>
     </main>
+  );
+}
+
+function CertificateLink({ state }: { readonly state: State }) {
+  if (!hasMechanism(state)) return null;
+  return (
+    <a href={address(`certificate/${encodeURIComponent(CAMPAIGN)}`)} target="_top">
+      {say.certificate}
+    </a>
   );
 }
 
@@ -168,9 +176,7 @@ function Shown({ state, estimate, backdrop, tiles }: Seen & Behind) {
       {tiles?.attribution && <p class="small soft">{tiles.attribution}</p>}
       <CellTable values={values} level={estimate.interval?.level} />
       <p class="small soft row">
-        <a href={address(`certificate/${encodeURIComponent(CAMPAIGN)}`)} target="_top">
-          {say.certificate}
-        </a>
+        <CertificateLink state={state} />
         <span>{say.data}</span>
         {(["geojson", "csv"] as const).map((ending) => (
           <a key={ending} href={address(`api/campaigns/${encodeURIComponent(CAMPAIGN)}/estimate.${ending}${of}`)}>
