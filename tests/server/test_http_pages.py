@@ -34,7 +34,7 @@ def test_the_link_is_a_page_for_browsers_and_an_address_for_programs(built: InPr
     assert shown.headers["content-type"].startswith("text/html")
     for accept in ("", "*/*", "application/json", "image/png"):
         moved = built.get("/c/lyon", headers={"accept": accept})
-        assert (moved.status_code, moved.headers["location"]) == (307, "/api/campaigns/lyon")
+        assert (moved.status_code, moved.headers["location"]) == (307, "../api/campaigns/lyon")
         assert "Accept" in moved.headers["vary"]
 
 
@@ -70,8 +70,12 @@ def test_a_script_is_kept_for_ever_and_a_page_asked_for_anew(built: InProcess) -
     assert script.headers["content-type"].startswith("text/javascript")
     page = built.get("/c/lyon", headers={"accept": BROWSER})
     assert page.headers["cache-control"] == "no-cache"
-    again = {"accept": BROWSER, "if-none-match": page.headers["etag"]}
-    assert built.get("/c/lyon", headers=again).status_code == 304
+    for held in (
+        page.headers["etag"],
+        f'"x", W/{page.headers["etag"]}',
+    ):  # as a proxy that packs says
+        again = {"accept": BROWSER, "if-none-match": held}
+        assert built.get("/c/lyon", headers=again).status_code == 304
     assert hashlib.sha256(PAGE).hexdigest()[:32] in page.headers["etag"]
 
 
@@ -99,7 +103,7 @@ def test_nothing_but_the_built_files_is_served(built: InProcess, name: str) -> N
 def test_without_pages_every_link_is_an_address(service: InProcess, tmp_path: Path) -> None:
     service.service.pages = Pages(tmp_path / "none")
     moved = service.get("/c/lyon", headers={"accept": BROWSER})
-    assert (moved.status_code, moved.headers["location"]) == (307, "/api/campaigns/lyon")
+    assert (moved.status_code, moved.headers["location"]) == (307, "../api/campaigns/lyon")
     assert service.get("/assets/page-1a2b.js").status_code == 404
 
 

@@ -56,6 +56,7 @@ def test_unknown_names_are_refused_with_the_list(tmp_path: Path) -> None:
     [
         ("PORT", "x"), ("PORT", "-1"), ("PORT", "70000"), ("TICK_S", "0"), ("TICK_S", "nan"),
         ("PROCESSES", "2"), ("LOG_LEVEL", "loud"), ("TRUSTED_PROXY", "maybe"), ("BASE_URL", "ftp://x"),
+        ("BASE_URL", "https://"), ("BASE_URL", "https://x/?y"), ("BASE_URL", "https://me:secret@x"),
     ],
 )  # fmt: skip
 def test_wrong_values_are_one_sentence(name: str, text: str) -> None:

@@ -116,7 +116,7 @@ def tokens(source: str, take_back: str | None, machine: bool) -> None:
 
     A token that is taken back is refused within seconds, by services that run too. One that is started
     with it again adds it again, so take it out of GEOVEIL_OPERATOR_TOKEN and the configuration. Where no
-    token is left, the next start makes one and prints it.
+    token is left, a start that is given none makes one and prints it.
 
     \b
     geoveil tokens sqlite:///geoveil.db
@@ -135,7 +135,7 @@ def tokens(source: str, take_back: str | None, machine: bool) -> None:
     console = Console(machine=machine)
     console.result({"tokens": left, "taken_back": ended}, lines or {"tokens": "none"})
     if not left:
-        console.note("nobody can operate; the next start makes a token and prints it")
+        console.note("nobody can operate; a start that is given no token makes one and prints it")
 
 
 def _told(token: TokenRecord) -> dict[str, str]:

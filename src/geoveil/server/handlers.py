@@ -98,7 +98,7 @@ async def create(service: Service, request: Request) -> Response:
     settings = decode(_SETTINGS, await service.body(request.scope, request.receive))
     with refusing():
         record = await service.working(service.campaigns.create, settings)
-    location = f"/api/campaigns/{record.id}"
+    location = f"campaigns/{record.id}"  # relative: a proxy may have taken a prefix off
     return answer(api.Created(record.id, service.link(record.id)), 201, location=location)
 
 
@@ -237,7 +237,7 @@ async def link(service: Service, request: Request) -> Response:
         raise
     if page:
         return service.pages.page(request, PARTICIPANT)
-    return RedirectResponse(f"/api/campaigns/{campaign}", 307, {"vary": "Accept"})
+    return RedirectResponse(f"../api/campaigns/{campaign}", 307, {"vary": "Accept"})
 
 
 @everybody(

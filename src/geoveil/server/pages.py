@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from geoveil.server.problem import Problem, preferred
+from geoveil.server.problem import Problem, holds, preferred
 
 FOLDER = Path(__file__).resolve().parent / "page_files"
 """In wheels and source archives; in a clone ``make pages`` builds it."""
@@ -110,10 +110,9 @@ class Pages:
         if file is None:
             raise Problem("not-found")
         packed = file.packed if _takes_gzip(request) else None
-        mark = f'"{file.tag}{"-gzip" if packed else ""}"'
-        sent = {**headers, "etag": mark, "vary": "Accept, Accept-Encoding"}
-        held = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
-        if mark in held and status == 200:
+        tag = f"{file.tag}{'-gzip' if packed else ''}"
+        sent = {**headers, "etag": f'"{tag}"', "vary": "Accept, Accept-Encoding"}
+        if holds(request, tag) and status == 200:
             return Response(status_code=304, headers=sent)
         if packed is not None:
             sent["content-encoding"] = "gzip"

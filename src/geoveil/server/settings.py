@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.parse import urlsplit
 
 from geoveil.errors import InvalidFile, InvalidInput
 from geoveil.server.problem import Problem
@@ -30,6 +29,7 @@ _SERVICE = re.compile(
     r"GEOVEIL_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
+_BASE = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 _TILES = re.compile(
     r"(?=.*{z})(?=.*{x})(?=.*{y})https?://[a-z0-9.-]+(:[0-9]+)?/[\w{}/.?=&%~+@-]*", re.ASCII
 )
@@ -131,8 +131,10 @@ class Settings:
                 f"operator_token must have {SHORTEST_TOKEN} to {LONGEST_TOKEN} printable ASCII characters "
                 "and no white space around them"
             )
-        if self.base_url and urlsplit(self.base_url).scheme not in ("http", "https"):
-            raise InvalidInput("base_url must begin with http:// or https://")
+        if self.base_url and not _BASE.fullmatch(self.base_url):
+            raise InvalidInput(
+                "base_url must be an address such as https://collector.example, or with a path after it"
+            )
         if self.tile_url and not _TILES.fullmatch(self.tile_url):
             raise InvalidInput(
                 "tile_url must be an address such as https://tiles.example/{z}/{x}/{y}.png, with all three"
@@ -267,7 +269,7 @@ class Tokens:
         if not given and self._store.has_tokens():
             return None
         token = given or secrets.token_urlsafe(24)
-        label = "given at start" if given else "made at first start"
+        label = "given at start" if given else "made at start"
         digest = hashlib.sha256(token.encode()).digest()
         if not self._store.token_known(digest):
             self._store.add_token(digest, label=label, at_s=int(self._clock()))
