@@ -78,3 +78,12 @@ def number_of(number: int, one: str, several: str = "") -> str:
     ('1 report', '1,200 reports', '1 person')
     """
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def two_digits(value: float) -> str:
+    """A length or a share as people write it: two digits, and no power of ten before a million.
+
+    >>> two_digits(0.0123), two_digits(123.4), two_digits(99.96)
+    ('0.012', '120', '100')
+    """
+    return f"{float(f'{value:.2g}'):g}"

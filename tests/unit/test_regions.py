@@ -90,6 +90,12 @@ def test_a_region_of_whole_cells_is_that_of_region(estimate: gv.Estimate) -> Non
     assert "of the people are in no region" in both.summary()
 
 
+def test_nearly_everybody_is_said_without_a_power_of_ten(estimate: gv.Estimate) -> None:
+    found = estimate.regions({"empty": [int(estimate.distribution.argmin())]})
+    assert found.left_out > 0.995
+    assert found.summary() == "100 % of the people are in no region"
+
+
 def test_overlaps_and_gaps_are_said(estimate: gv.Estimate) -> None:
     overlapping = districts(
         zone(SOUTH, WEST, NORTH, 2.33, "west"), zone(SOUTH, 2.30, NORTH, 2.36, "middle")

@@ -11,7 +11,7 @@ from geoveil.arrays import FloatArray, IntArray, count, one_blas_thread, uniform
 from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip
-from geoveil.errors import MissingExtra, number_of
+from geoveil.errors import MissingExtra, number_of, two_digits
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
 from geoveil.measure.information import entropy_bits, mutual_information_bits
@@ -67,7 +67,7 @@ class Outlook:
         there = "place a person is at" if at_places(self.grid) else "cell a person is in"
         said = [
             explain(self.mechanism.guarantee, None, NEARBY_KM),
-            f"A report lands {self.mean_distance_km:.2g} km from its person on average.",
+            f"A report lands {two_digits(self.mean_distance_km)} km from its person on average.",
             f"It tells {self._bits} of which {there}.",
         ]
         if self.error_km is not None and self.reported_error_km is not None:
@@ -80,7 +80,7 @@ class Outlook:
 
     def sentences_of_trips(self) -> list[str]:
         """What it means where every report is a trip: two places, each drawn by itself."""
-        lands = f"lands {self.mean_distance_km:.2g} km from where it was on average"
+        lands = f"lands {two_digits(self.mean_distance_km)} km from where it was on average"
         off = "How far off the flows will be is not worked out beforehand"
         return [
             explain_trip(self.mechanism.guarantee, None, NEARBY_KM),
@@ -99,7 +99,7 @@ class Outlook:
         """On which cells this was worked out, where they are not those of the campaign."""
         if not self.coarser:
             return []
-        cells = f"{self.grid.size} cells of {self.grid.cell_km:.2g} km"
+        cells = f"{self.grid.size} cells of {two_digits(self.grid.cell_km)} km"
         if not self.part:
             return [f"Worked out on {cells} in the place of your {self.cells:,}."]
         area = f"the middle of your area of {self.cells:,} cells"
@@ -108,7 +108,7 @@ class Outlook:
 
 
 def _metres(km: float) -> str:
-    return f"{km * 1000:.0f} m" if km < 1 else f"{km:.2g} km"
+    return f"{km * 1000:.0f} m" if km < 1 else f"{two_digits(km)} km"
 
 
 @one_blas_thread()

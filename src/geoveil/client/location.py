@@ -13,7 +13,7 @@ from geoveil.client.ledger_book import Drawn
 from geoveil.client.refusal import Refused, without_frames
 from geoveil.document.canonical import document_id
 from geoveil.document.wire import MechanismDocument
-from geoveil.errors import OutsideSpace
+from geoveil.errors import OutsideSpace, two_digits
 
 Beyond = Literal["clamp", "refuse"]
 """A location outside the cells: the nearest place inside takes its place, or nothing is sent."""
@@ -137,8 +137,8 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
             f"{explain_trip(document.promise, None, NEARBY_KM)} Two of {named} would be sent, one drawn at "
             "random around where your trip began and one around where it ended, with a random number and "
             f"the id of the rule they were drawn by{when}; nothing else. From the middle of the map each "
-            f"lies {mean_km:.2g} km away on average. That both ends are one person's is known, and is why a "
-            "trip costs twice."
+            f"lies {two_digits(mean_km)} km away on average. That both ends are one person's is known, and "
+            "is why a trip costs twice."
         )
     stand = "where you stand" + (
         ", at one of them or elsewhere" if document.area.points is not None else ""
@@ -146,5 +146,5 @@ def in_words(document: MechanismDocument, slot: int | None = None) -> str:
     return (
         f"{explain(document.promise, None, NEARBY_KM)} One of {named} would be sent, drawn at random around "
         f"{stand}, with a random number and the id of the rule it was drawn by{when}; nothing else. "
-        f"From the middle of the map it lies {mean_km:.2g} km away on average."
+        f"From the middle of the map it lies {two_digits(mean_km)} km away on average."
     )

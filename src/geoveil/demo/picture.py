@@ -9,7 +9,7 @@ import numpy as np
 from geoveil.arrays import FloatArray
 from geoveil.demo.city import RIVER_HALF_WIDTH_KM, river_north_km
 from geoveil.demo.story import Story
-from geoveil.errors import number_of, require
+from geoveil.errors import number_of, require, two_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ def draw(story: Story) -> Figure:
     figure = Figure(figsize=(15.6, 5.15), dpi=150, facecolor=_PAPER)
     gain = story.reported_error_km / story.estimated_error_km
     reported = (
-        f"each report {story.mean_distance_km:.2g} km off on average; "
+        f"each report {two_digits(story.mean_distance_km)} km off on average; "
         f"the map is {story.reported_error_km * 1000:.0f} m off"
     )
     estimated = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, ReadOnly, frozen, indices
-from geoveil.errors import InvalidInput, Unsupported, require
+from geoveil.errors import InvalidInput, Unsupported, require, two_digits
 from geoveil.estimate.bars import ErrorBars
 from geoveil.space import Grid, MapSpace, MaskedGrid, Points, Space
 from geoveil.space.outline import Outline, read_outlines
@@ -110,7 +110,7 @@ class RegionShares(ReadOnly):
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.2g} %"
+    return f"{two_digits(100.0 * share)} %"
 
 
 # --- Which part of every cell lies in which region

@@ -12,7 +12,7 @@ from scipy.special import entr, rel_entr
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, distribution, finite, prior_over
 from geoveil.channel.channel import Channel
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, two_digits
 from geoveil.space.space import Space
 
 FEW_ROWS = 64
@@ -216,7 +216,8 @@ class Elasticity:
         return (
             f"Somebody in the isolated cell {alone.cell} is reported within {self.radius_km:g} km of it "
             f"with probability {alone.within:.2f} (crowded cell {crowd.cell}: {crowd.within:.2f}), "
-            f"{alone.mean_distance_km:.2g} km away on average ({crowd.mean_distance_km:.2g}); an "
+            f"{two_digits(alone.mean_distance_km)} km away on average "
+            f"({two_digits(crowd.mean_distance_km)}); an "
             f"attacker who knows the map believes in the true cell with {alone.mean_posterior:.2f} "
             f"({crowd.mean_posterior:.2f})."
         )

@@ -11,7 +11,7 @@ import numpy as np
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign.advice import Advice
 from geoveil.channel.channel import Tally
-from geoveil.errors import GeoveilError, Unsupported, number_of
+from geoveil.errors import GeoveilError, Unsupported, number_of, two_digits
 from geoveil.estimate.fitted import Estimate
 from geoveil.plot import maps
 from geoveil.plot.curves import draw_dial
@@ -234,12 +234,12 @@ def _draw_legend(axes: Axes, shown: FlowPicture) -> None:
     if begun.size:
         top = float(shown.share[begun, ended].max())
         for part in (1.0, 0.5):
-            label = f"{100 * part * top:.2g} % of trips"
+            label = f"{two_digits(100 * part * top)} % of trips"
             handles.append(Line2D([], [], color=_SURE, lw=_WIDEST_POINTS * part, label=label))
         if shown.low is not None:
             handles.append(Patch(color=_UNSURE, label="the interval reaches zero"))
     stay = float(np.diagonal(shown.share).max(initial=0.0))
-    label = f"stays in its district, at most {100 * stay:.2g} %"
+    label = f"stays in its district, at most {two_digits(100 * stay)} %"
     handles.append(
         Line2D([], [], linestyle="", marker="o", markerfacecolor="none", color=_STAY, label=label)
     )
