@@ -156,6 +156,7 @@ def test_a_wide_gap_is_reached_at_once(gap):
         {"epsilon_per_km": 1.0, "gap": 0.0},
         {"epsilon_per_km": 1.0, "loss": np.ones((2, 2))},
         {"epsilon_per_km": 1.0, "loss": -np.ones((3, 3))},
+        {"epsilon_per_km": 1.0, "loss": "distance"},
     ],
 )
 def test_bad_input_is_refused(wrong):

@@ -157,6 +157,9 @@ def test_an_empty_set_says_which_limit_is_impossible():
         (gv.GeneralPrivacy(lambda d: 1 / d, "1/d"), "must not decrease"),
         (gv.GeneralPrivacy(np.square, "d²"), "must not vanish faster"),
         (gv.LocalDifferentialPrivacy(1.0), "without end"),
+        # these do grow without end, but too slowly to be looked at so far
+        (gv.PerKilometre(1e-6), "falls off within 8200 km.*; choose a larger ε"),
+        (gv.WithinRadius(radius_km=1e-3, epsilon=1e-3), "falls off within 8.2 km"),
     ],
 )
 def test_promises_that_no_noise_can_keep(privacy, words):

@@ -346,6 +346,15 @@ def test_documents_say_the_promise_and_false_ones_are_refused(
         mechanism_from_dict({**values, "guarantee": {**values["guarantee"], "slack": 0.0}})
 
 
+@pytest.mark.parametrize("wrong", [[np.nan, 0.0], [1.0, 2.0, 3.0], 5.0, [["a", "b"]]])
+def test_places_that_are_none_are_not_drawn_from(wrong: object) -> None:
+    mechanism = gv.PositionalElastic(
+        gv.Grid(rows=2, columns=3, cell_km=1.0), beta_per_km=1.0, weights=np.ones(6, int), step=4
+    )
+    with pytest.raises(InvalidInput, match="places_km"):
+        mechanism.sample_at_km(wrong)
+
+
 def test_what_cannot_be_designed_is_refused_in_a_sentence() -> None:
     with pytest.raises(Unsupported, match="needs a grid"):
         gv.elastic(gv.Line(5), epsilon_per_km=1.0, between="positions")

@@ -110,6 +110,11 @@ def test_the_least_visited_places_are_merged_first() -> None:
 
 
 def test_even_groups() -> None:
+    listed, counted = (
+        GroupedRelease(people=4, prior=[0.5, 0.5], multiplier=1.0, groups=groups)
+        for groups in (np.array([[0, 1], [2, 3]]), np.int64(2))
+    )
+    assert listed.leakage_bits == counted.leakage_bits
     assert [part.tolist() for part in even_groups(7, 3)] == [[0, 1, 2], [3, 4], [5, 6]]
     with pytest.raises(InvalidInput, match="at most 3"):
         even_groups(3, 4)
@@ -124,7 +129,7 @@ def test_merging_must_take_each_place_once(groups: tuple[tuple[int, ...], ...]) 
 def test_refusals() -> None:
     with pytest.raises(InvalidInput, match="one per place"):
         MergedPlaces(((0, 1), (2,))).counts([1, 2])
-    for groups in ([[0, 1], [1, 2, 3]], [[0, 1]], [], 5, 0):
+    for groups in ([[0, 1], [1, 2, 3]], [[0, 1]], [[0, 1], [], [2, 3]], [], 5, 0, 2.0):
         with pytest.raises(InvalidInput, match="groups"):
             GroupedRelease(people=4, prior=[0.5, 0.5], multiplier=1.0, groups=groups)
     grouped = GroupedRelease(people=4, prior=[0.5, 0.5], multiplier=1.0, groups=2)

@@ -63,6 +63,8 @@ def test_what_cannot_be_remapped() -> None:
         gv.nearest_remap(NOISE, [])
     with pytest.raises(InvalidInput):
         gv.bayesian_remap(NOISE, [-0.5] * 12)
+    with pytest.raises(InvalidInput, match="such as gv"):
+        gv.bayesian_remap(NOISE, [1.0] * 12, loss=3)  # type: ignore[arg-type]
     with pytest.raises(TooLarge):
         gv.bayesian_remap(
             gv.Exponential(gv.Line(5000), epsilon_per_km=1.0), np.full(5000, 1 / 5000)

@@ -59,13 +59,17 @@ def expected_loss(channel: Channel, prior: ArrayLike | None, loss: Loss | ArrayL
         cells = np.arange(channel.space.size)
         losses = (loss_values(loss, channel.space, cell, cells) for cell in support)
     else:
-        losses = _loss_matrix(loss, channel.space.size, channel.report_count)[support]
+        losses = loss_matrix(loss, channel.space.size, channel.report_count)[support]
     rows = zip(support.tolist(), losses, strict=True)
     return float(sum(weights[cell] * (channel._row(cell) @ of_cell) for cell, of_cell in rows))
 
 
 def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatArray:
     """The loss function at cells that broadcast, checked: finite, one number per pair."""
+    if not callable(loss):
+        raise InvalidInput(
+            f"loss ({loss!r}) must be a function loss(space, a, b), such as gv.distance_km"
+        )
     values = np.asarray(loss(space, a, b), dtype=np.float64)
     if values.shape != np.broadcast_shapes(np.shape(a), np.shape(b)):
         raise InvalidInput(
@@ -76,7 +80,8 @@ def loss_values(loss: Loss, space: Space, a: ArrayLike, b: ArrayLike) -> FloatAr
     return values
 
 
-def _loss_matrix(loss: ArrayLike, rows: int, columns: int) -> FloatArray:
+def loss_matrix(loss: ArrayLike, rows: int, columns: int) -> FloatArray:
+    """Losses given as a matrix, checked: finite, a row per cell and a column per report."""
     try:
         matrix = np.asarray(loss, dtype=np.float64)
     except (TypeError, ValueError):

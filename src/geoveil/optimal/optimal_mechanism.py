@@ -14,7 +14,7 @@ from geoveil.channel.certificate import Certificate, certify
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import Loss, loss_values
+from geoveil.measure.distance import Loss, loss_matrix, loss_values
 from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Progress, Solved, solve
 from geoveil.space.space import Space, distance_km
 
@@ -353,11 +353,7 @@ def _losses(space: Space, loss: Loss | ArrayLike) -> FloatArray:
         cells = np.arange(space.size)
         losses = loss_values(loss, space, cells[:, None], cells)
     else:
-        losses = np.asarray(loss, dtype=np.float64)
-        if losses.shape != (space.size, space.size) or not np.isfinite(losses).all():
-            raise InvalidInput(
-                f"loss (shape {losses.shape}) must be finite, {space.size} cells × {space.size}"
-            )
+        losses = loss_matrix(loss, space.size, space.size)
     if (losses < 0).any():
         raise InvalidInput("loss must not be negative for any pair of cells")
     return losses

@@ -9,7 +9,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray, count, positive
 from geoveil.channel.guarantee import Guarantee
-from geoveil.errors import InvalidInput, SolverFailed
+from geoveil.errors import InvalidInput, SolverFailed, two_digits
 from geoveil.optimal.circular import CircularNoise
 from geoveil.optimal.interior_point import Progress
 from geoveil.optimal.regularity import Region, WithinRegion, check_increasing
@@ -151,8 +151,9 @@ class RadialPromise:
                 return reach, max(end, reach)
             if steps >= _FARTHEST:
                 raise InvalidInput(
-                    "privacy must allow more loss the farther two people are apart, without end; what it "
-                    "allows now keeps every noise on the plane from falling off"
+                    "privacy must allow more loss the farther two people are apart, without end, and so much "
+                    f"that noise falls off within {two_digits(width * steps)} km, where the search ends; "
+                    "choose a larger ε, or a promise that grows with the distance"
                 )
             steps *= 2
 

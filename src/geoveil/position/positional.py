@@ -25,6 +25,7 @@ from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space import AnyGrid, Points, Space
 from geoveil.space.masked_grid import grid_beneath
 from geoveil.space.points import at_places
+from geoveil.space.projection import plane_coordinates
 
 _FINE = 0.004
 """ε times the pitch of the lattice of positions, at most."""
@@ -155,7 +156,7 @@ class PositionalElastic(Mechanism):
         self, places_km: npt.ArrayLike, *, randomness: Randomness = SYSTEM
     ) -> IntArray:
         """One report for each place (…, 2) in the plane of the space, in km."""
-        places = np.asarray(places_km, np.float64) - origin_km(self.space)
+        places = plane_coordinates("places_km", places_km) - origin_km(self.space)
         steps = self.law.steps_of(places)
         drawn = self.law.sample(steps.reshape(-1, 2), checked_randomness(randomness))
         return drawn.reshape(steps.shape[:-1])

@@ -74,9 +74,9 @@ def merge_least_visited(prior: Prior, places: int) -> MergedPlaces:
 
 def even_groups(people: int, groups: int) -> list[IntArray]:
     """The people 0 … M − 1 in ``groups`` parts as equal as can be."""
-    if groups > count("people", people):
+    if count("groups", groups) > count("people", people):
         raise InvalidInput(f"groups ({groups}) must be at most {people}, the number of people")
-    return np.array_split(np.arange(people, dtype=np.int64), count("groups", groups))
+    return np.array_split(np.arange(people, dtype=np.int64), groups)
 
 
 # -- reach -----------------------------------------------------------------------------------------

@@ -320,13 +320,16 @@ class GroupedRelease:
     ) -> None:
         everybody = Prior.parse(prior, people)
         self.multiplier = positive("multiplier", multiplier)
-        if isinstance(groups, int):
+        if isinstance(groups, int | float | np.integer):
             self.groups = tuple(even_groups(people, groups))
         else:
             self.groups = tuple(np.asarray(group, dtype=np.int64) for group in groups)
             listed = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *self.groups]))
-            if not np.array_equal(listed, np.arange(people)):
-                raise InvalidInput(f"groups must hold each person 0 … {people - 1} exactly once")
+            whole = np.array_equal(listed, np.arange(people))
+            if not (whole and all(group.size for group in self.groups)):
+                raise InvalidInput(
+                    f"groups must hold each person 0 … {people - 1} exactly once, and none be empty"
+                )
         self.people, self.places = everybody.people, everybody.places
 
         def release(kinds: tuple[int, ...]) -> CountRelease:
