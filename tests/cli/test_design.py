@@ -66,6 +66,9 @@ def test_a_census_is_a_prior(ending: str, tmp_path: Path) -> None:
         f"geoveil: note: column 'population' of {census} (sum 1000) is divided by its sum\n"
     )
     assert gv.load_mechanism(target) == expected()
+    assert "geoveil audit --gain measures what they move" in " ".join(result.stdout.split())
+    audited = CliRunner().invoke(program, ["audit", str(target), "--draws", "1000", "--gain"])
+    assert "a gain of" in " ".join(audited.stdout.split()), "what design says of audit is so"
 
 
 def test_cells_with_people_are_a_prior(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def _tell_design(
         "mean distance": distance_in_words(designed, designed.mean_distance_km),
         "leakage": f"{designed.leakage_bits:.4g} bits a report, on average",
         "fake reports": f"each may weigh for {_weight(designed.leverage)} honest ones; "
-        "geoveil audit --prior measures what they move",
+        "geoveil audit --gain measures what they move, up to 2,048 cells",
     }
     if isinstance(designed, DesignedElastic):
         values |= {

@@ -26,8 +26,7 @@ from geoveil.table.reader import PIPE, format_of, is_pipe
 from geoveil.trips.pairs import TripTally
 
 _ON_THE_MAP = (
-    "that somebody who is reported on was on it no promise covers; --outside clamp draws for "
-    "everybody"
+    "no promise covers that whoever is reported on was on it; --outside clamp draws for everybody"
 )
 
 

@@ -170,8 +170,8 @@ def obfuscate(
     random (``limit_by="sample"``), the first (``"cap"``), or as many different places, each of which
     always gives the same report (``"memoise"``).
 
-    Guarantee: that of the mechanism, for each report; reports about one person add up. That somebody
-    who is reported on was on the map no promise covers, unless ``outside="clamp"``.
+    Guarantee: that of the mechanism, for each report; reports about one person add up. No promise
+    covers that whoever is reported on was on the map, unless ``outside="clamp"``.
     Cost: that of sampling, and of locating: about 0.2 µs a row.
 
     >>> import geoveil as gv
