@@ -71,8 +71,9 @@ def test_parquet_carries_the_mechanism(checkins: Path) -> None:
     assert cells.max() < load_mechanism(saved).space.size  # type: ignore[union-attr]
 
 
-def test_a_saved_mechanism_can_be_used_again(checkins: Path) -> None:
-    saved, first, second = (checkins.with_name(each) for each in ("m.json", "a.csv", "b.csv"))
+@pytest.mark.parametrize("name", ["m.json", "m.txt", "mechanism"])
+def test_a_saved_mechanism_can_be_used_again(checkins: Path, name: str) -> None:
+    saved, first, second = (checkins.with_name(each) for each in (name, "a.csv", "b.csv"))
     obfuscate(checkins, "-o", first, *PROMISE, *BOX, "--save-mechanism", saved, "--seed", "3")
     result = obfuscate(checkins, "-o", second, "--mechanism", saved, "--seed", "3")
     assert result.exit_code == 0, result.stderr
@@ -267,7 +268,10 @@ def test_the_exact_table_can_be_asked_for(checkins: Path) -> None:
         (["--epsilon-per-km", "-2"], "must be above 0"),
         (["--epsilon-per-km", "nan"], "must be finite"),
         (["--epsilon-per-km", "two"], "not a valid float"),
-        ([*PROMISE, "--mechanism", "laplace"], "must be one of planar-geometric"),
+        (
+            [*PROMISE, "--mechanism", "laplace"],
+            r"must be one of planar-geometric, .*, or the file of one",
+        ),
         ([*PROMISE, "--mechanism", "m.json"], "m.json holds its own promise"),
         (["--mechanism", "m.json"], "m.json: No such file"),
         ([*PROMISE, "--box", "1,2,3"], "four numbers"),

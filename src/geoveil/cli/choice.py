@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,7 +43,7 @@ def mechanism_options(names: Iterable[str]) -> Decorator:
     return together(
         click.option(
             "--mechanism", default=ELASTIC, show_default=True, metavar="NAME",
-            help=f"One of {', '.join(names)}; or a mechanism document (.json).",
+            help=f"One of {', '.join(names)}; or the file of a mechanism document.",
         ),
         *(click.option(_flag(name), type=float, help=text) for name, text in PROMISES.items()),
         between_option,
@@ -63,7 +64,7 @@ class MechanismChoice:
     def parse(
         cls, name: str, promise: Mapping[str, float | None], between: Between | None = None
     ) -> MechanismChoice:
-        """Check a name (or a path that ends in .json) with the promises that were given."""
+        """Check a name, or that of a file, with the promises that were given."""
         given = {key: value for key, value in promise.items() if value is not None}
         choice = cls(name, given, between)
         if between is not None and name != ELASTIC:
@@ -79,7 +80,9 @@ class MechanismChoice:
     @property
     def is_document(self) -> bool:
         """Whether the name is that of a file."""
-        return self.name.endswith(".json")
+        return self.name not in MECHANISMS and (
+            self.name.endswith(".json") or Path(self.name).is_file()
+        )
 
     @property
     def needs_box(self) -> bool:
@@ -106,7 +109,7 @@ class MechanismChoice:
             )
         if self.name not in ON_MAPS:
             raise click.UsageError(
-                f"mechanism ({self.name}) must be one of {', '.join(ON_MAPS)}, or a .json file"
+                f"mechanism ({self.name}) must be one of {', '.join(ON_MAPS)}, or the file of one"
             )
         accepted = inspect.signature(MECHANISMS[self.name]).parameters
         usable = _flags(name for name in PROMISES if name in accepted)
