@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import geoveil as gv
 from geoveil.cli.program import program
 
 BOX = ["--box", "48.83,2.28,48.86,2.34", "--cell-km", "1"]
 SEVERAL = re.compile(
-    r"(?<![\d.,])1 (of 1 )?(reports|rows|cells|people|rounds|slots|districts|trips|places|steps|pairs)\b"
+    r"(?<![\d.,])1 (of 1 |different )?"
+    r"(reports|rows|cells|people|rounds|slots|districts|trips|places|steps|pairs)\b"
 )
 
 
@@ -44,3 +46,18 @@ def test_one_trip(one: Path) -> None:
     ends = ["--trips", "--epsilon-per-km", 2, *BOX, "--seed", 1]
     assert "1 trip from 1 row" in said("tally", one / "one.csv", *ends, "-o", one / "t.json")
     assert "from 1 trip, in" in said("flows", one / "t.json", "-o", one / "flows.csv")
+
+
+def test_one_of_each_in_python() -> None:
+    grid = gv.Grid(rows=1, columns=2, cell_km=1.0)
+    campaign = gv.Campaign(grid, epsilon_per_km=1.0, minimum_reports=1)
+    tally = campaign.mechanism.tally([0])
+    campaign.receive(tally)
+    campaign.close_round()
+    trips = gv.Trips(gv.elastic(grid, epsilon_per_km=1.0, between="cells"))
+    pair = trips.tally([0], [1])
+    flows = trips.fit(pair)
+    slots = gv.IterativeBayesianUpdate().fit_slots({8: tally})
+    shown = map(repr, (campaign, tally, campaign.estimate, pair, flows, slots))
+    assert not [each for each in shown if SEVERAL.search(each)]
+    assert repr(flows.between([0, 0])) == "DistrictFlows(1 district, 1 trip)"

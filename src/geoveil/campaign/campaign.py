@@ -403,4 +403,5 @@ class Campaign:
 
     def __repr__(self) -> str:
         total = sum(each.total for each in self._rounds)
-        return f"Campaign({self.space!r}, {len(self.rounds)} rounds closed, {total} reports)"
+        closed = f"{number_of(len(self.rounds), 'round')} closed"
+        return f"Campaign({self.space!r}, {closed}, {number_of(total, 'report')})"

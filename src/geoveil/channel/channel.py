@@ -22,7 +22,7 @@ from geoveil.channel.guarantee import (
     Promising,
 )
 from geoveil.channel.operator import Operator
-from geoveil.errors import InvalidInput, Unsupported
+from geoveil.errors import InvalidInput, Unsupported, number_of
 from geoveil.holding import Drawn, Framed, Shown
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space.space import MATRIX_LIMIT, Space
@@ -419,7 +419,7 @@ class Tally(Framed, Drawn, Shown, ReadOnly):
         return Tally(self.channel, self.counts + other.counts)
 
     def __repr__(self) -> str:
-        return f"Tally({self.total} reports of {self.channel!r})"
+        return f"Tally({number_of(self.total, 'report')} of {self.channel!r})"
 
 
 def _whole_counts(counts: Any, size: int) -> IntArray:

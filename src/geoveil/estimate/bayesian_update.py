@@ -14,7 +14,7 @@ from geoveil.channel.backend import backend_named, backend_of, host_array
 from geoveil.channel.channel import Tally
 from geoveil.channel.moved import MovedOperator
 from geoveil.channel.operator import Operator
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate import bars, fitted, stopping
 from geoveil.estimate.em import Accelerator, check_accelerator, maximise
 from geoveil.estimate.identifiability import tell_apart
@@ -82,7 +82,8 @@ class SlotMaps(Mapping[Hashable, fitted.Estimate]):
         return len(self._maps)
 
     def __repr__(self) -> str:
-        return f"SlotMaps({len(self)} slots, each from {self.started}, {self.pooled.total} reports)"
+        slots, reports = number_of(len(self), "slot"), number_of(self.pooled.total, "report")
+        return f"SlotMaps({slots}, each from {self.started}, {reports})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from geoveil.arrays import ArrayLike, FloatArray, IntArray, ReadOnly
 from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.operator import Operator, StackedOperator
-from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput
+from geoveil.errors import GeoveilError, ImpossibleReport, InvalidInput, number_of
 from geoveil.estimate.bars import ErrorBars
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.estimate.objective import Objective
@@ -148,7 +148,7 @@ class RegionEstimate:
         return float(low[0]), float(high[0])
 
     def __repr__(self) -> str:
-        return f"RegionEstimate({self.cells.size} cells, share {self.share:.4g})"
+        return f"RegionEstimate({number_of(self.cells.size, 'cell')}, share {self.share:.4g})"
 
 
 class Fit(NamedTuple):
@@ -277,7 +277,8 @@ class Estimate(Framed, Drawn, Shown, ReadOnly):
             return partial(_raised, problem)
 
     def __repr__(self) -> str:
-        return f"Estimate({self.total} reports, {self.space.size} cells, {self.stopped})"
+        reports, cells = number_of(self.total, "report"), number_of(self.space.size, "cell")
+        return f"Estimate({reports}, {cells}, {self.stopped})"
 
 
 def _given(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from geoveil.arrays import FloatArray, ReadOnly, frozen, indices
-from geoveil.errors import InvalidInput, Unsupported, require, two_digits
+from geoveil.errors import InvalidInput, Unsupported, number_of, require, two_digits
 from geoveil.estimate.bars import ErrorBars
 from geoveil.space import Grid, MapSpace, MaskedGrid, Points, Space
 from geoveil.space.outline import Outline, read_outlines
@@ -106,7 +106,7 @@ class RegionShares(ReadOnly):
         return iter(zip(self.names, self.share.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        return f"RegionShares({len(self)} regions; {self.summary()})"
+        return f"RegionShares({number_of(len(self), 'region')}; {self.summary()})"
 
 
 def _percent(share: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.bars import DrawnErrors, ErrorBars
 from geoveil.estimate.regions import named_members
 from geoveil.space.grid import Grid
@@ -116,7 +116,8 @@ class Flows(ReadOnly):
         return self._find_replicates()
 
     def __repr__(self) -> str:
-        return f"Flows({self.total} trips, {self.space.size}² pairs of cells, {self.stopped})"
+        trips = number_of(self.total, "trip")
+        return f"Flows({trips}, {self.space.size}² pairs of cells, {self.stopped})"
 
 
 class DistrictFlows:
@@ -173,7 +174,8 @@ class DistrictFlows:
         return np.asarray(self.members.T @ matrices @ self.members)
 
     def __repr__(self) -> str:
-        return f"DistrictFlows({self.count} districts, {self.flows.total} trips)"
+        trips = number_of(self.flows.total, "trip")
+        return f"DistrictFlows({number_of(self.count, 'district')}, {trips})"
 
 
 def _checked_parts(given: npt.NDArray[Any], cells: int) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from geoveil.arrays import FloatArray, IntArray, ReadOnly, frozen, indices
 from geoveil.channel.channel import Channel
 from geoveil.channel.operator import DenseOperator, Operator
-from geoveil.errors import InvalidInput, Unsupported
+from geoveil.errors import InvalidInput, Unsupported, number_of
 from geoveil.space.grid import Grid
 from geoveil.space.space import MATRIX_LIMIT
 
@@ -85,9 +85,8 @@ class TripTally(ReadOnly):
         return TripTally(self.channel, pairs[:, 0], pairs[:, 1], counts)
 
     def __repr__(self) -> str:
-        return (
-            f"TripTally({self.total} trips, {len(self.pairs)} different pairs of {self.channel!r})"
-        )
+        pairs = number_of(len(self.pairs), "different pair")
+        return f"TripTally({number_of(self.total, 'trip')}, {pairs} of {self.channel!r})"
 
 
 def check_both_ends(origins: int, destinations: int) -> None:
