@@ -44,7 +44,7 @@ class Met(part_reports.Summand):
         self.reports = [mine + more for mine, more in zip(self.reports, other.reports, strict=True)]
 
 
-class RoundWork(part_reports.Work[Met]):
+class RoundWork(part_reports.BatchWork[Met]):
     """Lets those people of a part report whose turn it is; without mechanisms all are only met."""
 
     def __init__(

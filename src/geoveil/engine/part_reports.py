@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -54,20 +55,28 @@ class Summand:
 Sum = TypeVar("Sum", bound=Summand)
 
 
-class Work(Generic[Sum]):
+class Work(ABC, Generic[Sum]):
     """What is done with every part of a file."""
 
+    @abstractmethod
     def nothing(self) -> Sum:
         """What comes of no rows at all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def locate(self, batch: Locations, outside: OutsideCount) -> tuple[Any, BoolArray]:
         """What is reported on and which places are taken; those outside are counted, or refused."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def __call__(self, part: Part) -> Sum:
+        """What comes of a part."""
+
+
+class BatchWork(Work[Sum]):
+    """Work that takes one batch of rows after another."""
+
+    @abstractmethod
     def take(self, batch: Locations, total: Sum) -> None:
         """Add what comes of some rows."""
-        raise NotImplementedError
 
     def __call__(self, part: Part) -> Sum:
         with part.open() as rows:
@@ -134,7 +143,7 @@ class Counted(Summand):
         self.counts = self.counts + other.counts
 
 
-class PartCounter(_Drawing[Counted]):
+class PartCounter(_Drawing[Counted], BatchWork[Counted]):
     """Draws a report for every place of a part and counts them; nothing else leaves it."""
 
     _mechanism: Channel

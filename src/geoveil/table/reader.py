@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -277,7 +278,7 @@ Section = tuple[int, ...]
 one ends, or the first of some row groups of Parquet and the one after the last."""
 
 
-class TableReader:
+class TableReader(ABC):
     """A table read once from front to back, in batches of rows.
 
     ``columns`` are its names; ``coordinates`` the columns that are latitude and longitude by the
@@ -301,11 +302,11 @@ class TableReader:
         """The document that the table carries, else ``None``."""
         return self._document
 
+    @abstractmethod
     def batches(
         self, coordinates: Sequence[str], kept: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, with these columns only: numbers or text, then whatever is kept."""
-        raise NotImplementedError
 
     def sections(self) -> Iterator[Section]:
         """The whole table in sections, in order; none where its format cannot be cut."""

@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -36,17 +37,17 @@ _MARKS = re.compile('[,"\r\n]')
 """What cannot stand in CSV without quotes."""
 
 
-class TableWriter:
+class TableWriter(ABC):
     """A table being written, one record batch after another."""
 
+    @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows of a batch."""
-        raise NotImplementedError
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 (most formats have nothing there)
         """Write what a format has at its end."""
 
-    def abandon(self) -> None:
+    def abandon(self) -> None:  # noqa: B027 (most hold nothing)
         """Let go of a table that will not be kept."""
 
 
