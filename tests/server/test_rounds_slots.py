@@ -172,15 +172,16 @@ def test_a_campaign_without_slots_has_no_such_part() -> None:
     [
         ({"slots": "hour"}, "slots and zone must be given together"),
         ({"zone": ZONE}, "slots and zone must be given together"),
-        ({"slots": "hour", "zone": "Europe/Atlantis"}, "time zone that this machine knows"),
+        ({"slots": "hour", "zone": "Europe/Atlantis"}, "time zone that the service knows"),
         ({"slots": "hour", "zone": "../../etc/passwd"}, "zone"),
         ({"slots": "hour", "zone": ""}, "zone"),
-        ({"slots": "hour", "zone": "localtime"}, "time zone that this machine knows"),
+        ({"slots": "hour", "zone": "localtime"}, "time zone that the service knows"),
         ({"slots": OwnSlots(every="day", names=("all",), starts=(0,)), "zone": ZONE}, "at least 2"),
         ({"slots": OwnSlots(every="day", names=("a", "a"), starts=(0, 9)), "zone": ZONE}, "names"),
         ({"slots": OwnSlots(every="day", names=("a", "b"), starts=(9, 0)), "zone": ZONE}, "starts"),
         ({"slots": OwnSlots(every="day", names=("a", "b"), starts=(0, 1440)), "zone": ZONE}, "star"),
         ({"slots": OwnSlots(every="once", names=("a", "b"), starts=(0, 9)), "zone": ZONE}, "starts"),
+        ({"slots": OwnSlots(every="once", names=("a", "b"), starts=(-9, 0, 9)), "zone": ZONE}, "1970"),
         ({"slots": "weekday-hour", "zone": ZONE, "cell_km": 0.2}, "must be at most 131,072"),
     ],
 )  # fmt: skip

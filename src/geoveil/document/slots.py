@@ -131,8 +131,8 @@ def _check_starts(starts: Any, every: Every, slots: int) -> None:
     wanted = slots + (every == "once")
     if len(starts) != wanted:
         raise InvalidFile(f"{slots} slots that come every {every} must have {wanted} starts")
-    inside = starts[0] >= 0 and starts[-1] <= _LATEST_S
-    if every != "once":
-        inside = starts[0] == 0 and starts[-1] < _MINUTES[every]
-    if not inside:
+    if every == "once":
+        if starts[0] < 0 or starts[-1] > _LATEST_S:
+            raise InvalidFile("periods must lie between 1970 and the year 36812")
+    elif starts[0] != 0 or starts[-1] >= _MINUTES[every]:
         raise InvalidFile("starts of slots must begin with the day or the week and lie inside it")

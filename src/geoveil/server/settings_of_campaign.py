@@ -242,7 +242,8 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             value = getattr(self, field)
             if value is not None and not (math.isfinite(value) and low <= value <= high):
                 raise InvalidSetting(
-                    field, f"{field} ({value:.6g}) must lie between {low:.6g} and {high:.6g}"
+                    field,
+                    f"{field} ({value:.6g}) must lie between {low:.6g} and {high:,.10g}",
                 )
         if self.most_leverage is not None:
             raise InvalidSetting(
@@ -290,8 +291,11 @@ class CampaignSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, 
             return
         try:
             Slots.of_hours(self.zone, weekdays=False).time_zone  # noqa: B018 — raises where it is none
-        except Unsupported as problem:
-            raise InvalidSetting("zone", str(problem)) from None
+        except Unsupported:
+            raise InvalidSetting(
+                "zone",
+                f"zone ({self.zone}) must be a time zone that the service knows, such as Europe/Paris",
+            ) from None
         try:
             slots = self.time_slots
         except InvalidFile as problem:

@@ -38,7 +38,7 @@ test("a campaign with a choice and with hours, by keyboard, and what it means be
   await page.getByLabel("Promise 2: ε per km").fill("1");
   await page.getByLabel("Maps of single times").selectOption("hour");
   await page.getByLabel("Whose clock").fill("Europe/Atlantis");
-  await page.locator("#zone-said", { hasText: "time zone that this machine knows" }).waitFor({ timeout: 30_000 });
+  await page.locator("#zone-said", { hasText: "time zone that the service knows" }).waitFor({ timeout: 30_000 });
   expect(await page.getByLabel("Whose clock").getAttribute("aria-invalid")).toBe("true");
   await page.getByLabel("Whose clock").fill("Europe/Paris");
   await page.getByText("The slot is not noisy").waitFor({ timeout: 60_000 });

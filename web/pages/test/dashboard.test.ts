@@ -305,7 +305,7 @@ test("one report is no reports, and one round agrees with none", async () => {
       await close();
     }
   }
-}, 60_000);
+});
 
 test("without a map it says why there is none, and promises none that cannot come", async () => {
   const words = async (id: string): Promise<string> => {

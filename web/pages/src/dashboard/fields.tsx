@@ -2,11 +2,18 @@
 
 import type { ComponentChildren } from "preact";
 
-/** What the service says against a setting, beside the field of it. */
-export function Said({ id, words }: { id: string; words: string | undefined }) {
+interface SaidProps {
+  readonly id: string;
+  readonly words: string | undefined;
+  /** That of the service, unless the words are the form's own. */
+  readonly lang?: string;
+}
+
+/** What is said against a setting, beside the field of it. */
+export function Said({ id, words, lang = "en" }: SaidProps) {
   if (!words) return null;
   return (
-    <span class="refusal" id={`${id}-said`} role="alert" lang="en">
+    <span class="refusal" id={`${id}-said`} role="alert" lang={lang}>
       {words}
     </span>
   );

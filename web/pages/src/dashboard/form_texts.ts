@@ -71,6 +71,10 @@ export const say = texts(
     ownStart: (number: string) => `Begin of time ${number}`,
     ownDay: (number: string) => `Weekday of time ${number}`,
     ownEnd: "End of the last one",
+    wrongStarts: {
+      missing: "Every time below must be filled in.",
+      order: "The times below must follow one another: each must be later than the one before.",
+    },
     addTime: "Add a time",
     removeTime: (number: string) => `Remove time ${number}`,
     ownNames: { day: ["morning", "afternoon"], week: ["workdays", "weekend"], once: ["before", "after"] } as Readonly<
@@ -166,6 +170,10 @@ export const say = texts(
     ownStart: (number: string) => `Beginn der Zeit ${number}`,
     ownDay: (number: string) => `Wochentag der Zeit ${number}`,
     ownEnd: "Ende der letzten",
+    wrongStarts: {
+      missing: "Alle Zeiten darunter müssen ausgefüllt sein.",
+      order: "Die Zeiten darunter müssen aufeinander folgen: jede muss später sein als die vorige.",
+    },
     addTime: "Zeit hinzufügen",
     removeTime: (number: string) => `Zeit ${number} entfernen`,
     ownNames: {

@@ -1,10 +1,19 @@
 /** What most campaigns do without: several promises, maps of single times, trips, rounds by the clock, the guard. */
 
 import { useMemo } from "preact/hooks";
-import { number } from "../texts/language.ts";
+import { language, number } from "../texts/language.ts";
 import { about, Hint, NumberField, Said, Tick } from "./fields.tsx";
 import { say } from "./form_texts.ts";
-import { firstOwn, isOwn, type Kind, MOST_SLOTS, NAME_LENGTH, type Own, type SlotWish } from "./slot_wish.ts";
+import {
+  firstOwn,
+  isOwn,
+  type Kind,
+  MOST_SLOTS,
+  NAME_LENGTH,
+  type Own,
+  type SlotWish,
+  wrongStarts,
+} from "./slot_wish.ts";
 import { MOST_PROMISES, MOST_TRIP_CELLS, type Wish } from "./wish.ts";
 
 interface Changed {
@@ -113,6 +122,8 @@ function Times({ wish: { slots, trips }, change, refused }: Changed) {
     put({ kind, ...(isOwn(kind) && kind !== slots.kind ? { own: firstOwn(kind, say.ownNames[kind]!) } : {}) });
   };
   const timed = slots.kind !== "none" && !trips;
+  const said = refused("slots");
+  const wrong = said && wrongStarts(slots);
   return (
     <fieldset class="stack-tight" disabled={trips}>
       <p class="field">
@@ -121,7 +132,7 @@ function Times({ wish: { slots, trips }, change, refused }: Changed) {
         <select
           id="slots"
           value={trips ? "none" : slots.kind}
-          {...about("slots", true, refused("slots"))}
+          {...about("slots", true, said)}
           onChange={(event) => choose(event.currentTarget.value as Kind)}
         >
           {(Object.keys(say.timeKinds) as Kind[]).map((kind) => (
@@ -130,7 +141,7 @@ function Times({ wish: { slots, trips }, change, refused }: Changed) {
             </option>
           ))}
         </select>
-        <Said id="slots" words={refused("slots")} />
+        {wrong ? <Said id="slots" words={say.wrongStarts[wrong]} lang={language} /> : <Said id="slots" words={said} />}
       </p>
       {timed && (
         <p class="field">

@@ -11,7 +11,7 @@ import { about, NumberField, Said } from "./fields.tsx";
 import { say } from "./form_texts.ts";
 import { Meaning, useAdvice } from "./meaning.tsx";
 import { MoreSettings, wantsMore } from "./more.tsx";
-import { inWords } from "./problem_words.ts";
+import { inFormWords, inWords } from "./problem_words.ts";
 import { type AreaLeft, Refusal, service } from "./service.ts";
 import { say as shared } from "./texts.ts";
 import { CONTROLS, draft, FIRST_WISH, forgetDraft, keepDraft, questionOf, settingsOf, type Wish } from "./wish.ts";
@@ -46,7 +46,8 @@ export function NewCampaign() {
   }, [answered.refusal]);
 
   const said = refusal ?? (answered.busy ? undefined : answered.refusal);
-  const refused = (setting: string): string | undefined => (said?.field === setting ? said.message : undefined);
+  const refused = (setting: string): string | undefined =>
+    said?.field === setting ? inFormWords(said.message) : undefined;
 
   const create = async (event: Event): Promise<void> => {
     event.preventDefault();

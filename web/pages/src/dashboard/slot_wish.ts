@@ -53,6 +53,16 @@ export function slotsOf({ kind, zone, own, end }: SlotWish): { slots?: unknown; 
   return { slots: { every: kind, names: own.map(({ name }) => name.trim()), starts }, zone };
 }
 
+/** Why own times are refused, as far as it is about when they begin and end. */
+export function wrongStarts(wish: SlotWish): "missing" | "order" | undefined {
+  const { kind, own, end } = wish;
+  if (!isOwn(kind)) return undefined;
+  const given = kind === "once" ? [...own.map(({ date }) => date), end] : own.map(({ clock }) => clock);
+  if (given.includes("")) return "missing";
+  const { starts } = slotsOf(wish).slots as { starts: readonly number[] };
+  return starts.every((start, at) => at === 0 || start > starts[at - 1]!) ? undefined : "order";
+}
+
 function startOf({ weekday, clock, date }: Own, every: Every, zone: string): number {
   if (every === "once") return secondsOf(date, zone);
   const [hours = 0, minutes = 0] = clock.split(":").map(Number);

@@ -53,14 +53,19 @@ export function settingsOf(wish: Wish): Record<string, unknown> {
     cell_km: wish.cellKm,
     ...(several ? { promises_per_km: [wish.epsilonPerKm, ...others] } : { epsilon_per_km: wish.epsilonPerKm }),
     camouflage: wish.camouflage,
-    minimum_reports: wish.minimum,
-    round_size: wish.roundSize ?? null,
+    minimum_reports: Math.round(wish.minimum),
+    round_size: whole(wish.roundSize),
     round_hours: wish.roundHours ?? null,
-    rounds: wish.rounds ?? null,
+    rounds: whole(wish.rounds),
     trips,
     guarded: wish.guarded && !trips,
     ...(trips ? {} : slotsOf(wish.slots)),
   };
+}
+
+/** As the form asks for it before it can be sent; what is being typed may have a fraction yet. */
+function whole(value: number | undefined): number | null {
+  return value === undefined ? null : Math.round(value);
 }
 
 /** What the service is asked before anything is made; the name makes no difference. */
