@@ -100,7 +100,7 @@ def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess)
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=x"), "malformed-body")
 
 
-def test_of_a_campaign_of_version_1_the_estimates_are_left(service: InProcess) -> None:
+def test_of_a_campaign_of_version_1_counts_and_estimates_are_left(service: InProcess) -> None:
     """As the first program kept it: a promise between cells, and an estimate that names no parts."""
     mechanism, made = "c" * 64, {"geoveil": 1, "campaign": "old", "round": 1}
     opened = RoundRecord("old", 1, mechanism, b'{"campaign":"old","geoveil":1,"kind":"mechanism"}',
@@ -117,10 +117,12 @@ def test_of_a_campaign_of_version_1_the_estimates_are_left(service: InProcess) -
     at = "/api/campaigns/old"
     assert service.get(f"{at}/estimate").json() == made
     assert_problem(service.get(f"{at}/estimate?slot=0"), "unknown-slot")
-    assert_problem(ask(service, "GET", f"{at}/counts"), "not-offered")
+    counts = ask(service, "GET", f"{at}/counts").json()
+    assert counts["counts"][0] == sum(counts["counts"]) == 60
+    assert counts["outside"] == 0
     region = ask(service, "POST", f"{at}/estimate/regions", json=FIELD)
     assert_problem(region, "not-offered")
-    assert "of version 1 only the estimates are left" in region.text
+    assert "of version 1 only counts and estimates are left" in region.text
 
 
 def test_no_counts_below_the_minimum(service: InProcess) -> None:

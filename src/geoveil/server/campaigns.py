@@ -30,8 +30,6 @@ QUEUED_S = 600
 MOST_ROUNDS_A_SECOND = 10
 """More than can be opened in one campaign: each needs a look at the store and an estimate."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
-_VERSION_1 = b'"geoveil":1,'
-"""In documents whose promise was between cells; their campaigns have ended."""
 
 
 class Campaigns:
@@ -229,8 +227,6 @@ class Campaigns:
         used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
         counts = self.store.closing_counts(campaign, record.round)
         rounds = [each for each in self.store.rounds(campaign) if each.number in used]
-        if any(_VERSION_1 in each.document for each in rounds):
-            raise Problem("not-offered", "of campaigns of version 1 only the estimates are left")
         documents = {each.number: each.document for each in rounds}
         around = any(each.around for each in rounds)
         return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)

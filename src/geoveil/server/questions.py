@@ -23,6 +23,8 @@ from geoveil.space import MATRIX_LIMIT
 
 FEW_REGIONS = 16
 """Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
+_VERSION_1 = b'"geoveil":1,'
+"""In documents whose promise was between cells; their campaigns have ended."""
 Send = Callable[[Any], None]
 
 
@@ -47,10 +49,16 @@ class Evidence:
         on_map = np.zeros(cells, dtype=np.int64)
         outside = 0
         for number in self._used:
-            for tally in self.round(number).tallies:
-                on_map += tally.counts[:cells]
-                outside += int(tally.counts[cells:].sum())
+            for counts in self._by_report(number):
+                on_map += counts[:cells]
+                outside += int(counts[cells:].sum())
         return on_map, outside
+
+    def _by_report(self, number: int) -> list[IntArray]:
+        """The counts of each level of a round; a round of version 1 had one, of cells."""
+        if _VERSION_1 in self.documents[number]:
+            return [self.counts[number]]
+        return [tally.counts for tally in self.round(number).tallies]
 
     @property
     def _used(self) -> list[int]:
@@ -59,6 +67,8 @@ class Evidence:
 
     def round(self, number: int) -> Round:
         """One of its rounds."""
+        if _VERSION_1 in self.documents[number]:
+            raise NotAnswered("of campaigns of version 1 only counts and estimates are left")
         documents = read_kept(self.documents[number], around=self.around)
         return round_of(number, documents, self.counts[number])
 
@@ -97,9 +107,10 @@ def _bars(evidence: Evidence) -> ErrorBars:
 def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
     """Error bars of all cells, or about some regions alone."""
     estimate = read_body(evidence.body)
+    closing = recalled(estimate, evidence)
     if "interval" not in estimate:
         raise NotAnswered("the estimate has no error bars: there was no time to make them")
-    return recalled(estimate, evidence).error_bars(about)[0]
+    return closing.error_bars(about)[0]
 
 
 def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
