@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,7 +23,6 @@ from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
 from geoveil.table.locations import Reading
 from geoveil.table.reader import TableReader
-from geoveil.table.times import TIME_NAMES, time_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,11 +180,30 @@ def count_reports(
 
 # --- Counts by slot: the hour of a time column, the hour of the week, or whatever a column says
 
+TIME_NAMES = ("time", "timestamp", "datetime", "date_time", "when")
+"""What columns of times are called."""
 _HOURS: Mapping[str, Callable[[datetime], str]] = {
     "hour": lambda at: f"{at.hour:02}",
     "weekday-hour": lambda at: f"{DAYS[at.weekday()]} {at.hour:02}",
 }
 _ORDER = {name: n for n, name in enumerate(Slots.of_hours("UTC", weekdays=True).names)}
+
+
+def time_of(value: Any) -> datetime | None:
+    """The time that an entry says; ``None`` where it says none, as a day without an hour.
+
+    >>> time_of("2026-05-01T08:30Z").hour, time_of("2026-05-01"), time_of("soon")
+    (8, None, None)
+    """
+    if isinstance(value, datetime):
+        return value
+    text = (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
+    with suppress(ValueError):
+        date.fromisoformat(text)
+        return None
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    return None
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from geoveil.table import locations, obfuscation
 from geoveil.table.locations import Locations, LocationTable, Reading
 from geoveil.table.persons import PersonLimit
 from geoveil.table.reader import TableReader
-from geoveil.table.reports import Advance, reported
-from geoveil.table.times import TIME_NAMES, time_of
+from geoveil.table.reports import TIME_NAMES, Advance, reported, time_of
 from geoveil.trips.pairs import TripTally
 
 if TYPE_CHECKING:
