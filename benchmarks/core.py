@@ -16,8 +16,7 @@ from geoveil.channel.composed import DenseChannel
 from geoveil.channel.kernel import fft_workers
 from geoveil.document.exact import ExactTable
 from geoveil.mechanism import ContinuousLaplace, Elastic, PlanarGeometric, RandomizedResponse
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 
 _SMALL, _LARGE = 100, 1000
 

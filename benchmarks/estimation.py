@@ -28,8 +28,7 @@ from geoveil.estimate.objective import Objective, em_path
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
 from geoveil.randomness import SYSTEM, seeded
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 
 _SIDE = 1000
 _STEPS = 10

@@ -22,8 +22,7 @@ from geoveil.channel.composed import DenseChannel
 from geoveil.measure.information import mutual_information_bits
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.optimal import optimal_mechanism
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 
 _PYTHON = Path(__file__).parent.parent / "build" / "peers" / "bin" / "python"
 _SAME_LOSS = 1e-6

@@ -63,10 +63,9 @@ if TYPE_CHECKING:
     )
     from geoveil.mechanism.disc import Disc as Disc
     from geoveil.mechanism.elastic import Elastic as Elastic, Exponential as Exponential
-    from geoveil.mechanism.linear_geometric import LinearGeometric as LinearGeometric
     from geoveil.mechanism.local import RandomizedResponse as RandomizedResponse, Rappor as Rappor
     from geoveil.mechanism.planar import (
-        ContinuousLaplace as ContinuousLaplace,
+        ContinuousLaplace as ContinuousLaplace, LinearGeometric as LinearGeometric,
         PlanarGeometric as PlanarGeometric, PlanarLaplace as PlanarLaplace,
     )
     from geoveil.mechanism.remap import (
@@ -86,9 +85,8 @@ if TYPE_CHECKING:
     from geoveil.release.comparator import leakage_curve as leakage_curve
     from geoveil.release.geometric_release import GeometricRelease as GeometricRelease
     from geoveil.space.box import Box as Box
-    from geoveil.space.grid import Grid as Grid
+    from geoveil.space.grid import Grid as Grid, Line as Line
     from geoveil.space.hexagons import Hexagons as Hexagons
-    from geoveil.space.line import Line as Line
     from geoveil.space.points import Points as Points
     from geoveil.space.space import (
         RadialLoss as RadialLoss, Space as Space, distance_km as distance_km, squared_distance_km2
@@ -131,9 +129,10 @@ _HOMES = {
     "measure.information": ("mutual_information_bits", "total_variation",),
     "mechanism.disc": ("Disc",),
     "mechanism.elastic": ("Elastic", "Exponential",),
-    "mechanism.linear_geometric": ("LinearGeometric",),
     "mechanism.local": ("RandomizedResponse", "Rappor",),
-    "mechanism.planar": ("ContinuousLaplace", "PlanarGeometric", "PlanarLaplace",),
+    "mechanism.planar": (
+        "ContinuousLaplace", "LinearGeometric", "PlanarGeometric", "PlanarLaplace",
+    ),
     "mechanism.remap": ("BayesianPlace", "NearestPlace", "bayesian_remap", "nearest_remap",),
     "optimal.circular": ("CircularNoise",),
     "optimal.optimal_mechanism": ("optimal_mechanism",),
@@ -146,9 +145,8 @@ _HOMES = {
     "release.comparator": ("leakage_curve",),
     "release.geometric_release": ("GeometricRelease",),
     "space.box": ("Box",),
-    "space.grid": ("Grid",),
+    "space.grid": ("Grid", "Line",),
     "space.hexagons": ("Hexagons",),
-    "space.line": ("Line",),
     "space.points": ("Points",),
     "space.space": ("RadialLoss", "Space", "distance_km", "squared_distance_km2",),
     "table.obfuscation": ("obfuscate",),

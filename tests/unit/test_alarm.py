@@ -14,8 +14,7 @@ from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.estimate.fitted import Observations
 from geoveil.mechanism import RandomizedResponse, Rappor
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm, _by_round, _standardised, _steps
 
 GRID = Grid(rows=6, columns=6, cell_km=0.5)

@@ -25,8 +25,7 @@ from geoveil.measure.information import (
 )
 from geoveil.mechanism import PlanarLaplace
 from geoveil.papers.data import PARIS, DataFolder, load_city
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 
 GRID = Grid(rows=3, columns=4, cell_km=0.5)
 seeds = st.integers(0, 2**32 - 1)

@@ -24,8 +24,7 @@ from geoveil.estimate.stopping import CertifiedWithin
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.planar import PlanarGeometric
 from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 
 seeds = st.integers(0, 2**32 - 1)
 WIDE = np.array([[6, 2, 1, 1], [1, 2, 6, 1], [1, 5, 2, 2]]) / 10

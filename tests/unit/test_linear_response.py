@@ -20,7 +20,7 @@ from geoveil.estimate.mixture import (
 )
 from geoveil.mechanism.local import RandomizedResponse, Rappor, RapporTally
 from geoveil.randomness import seeded
-from geoveil.space.line import Line
+from geoveil.space.grid import Line
 
 LINE = Line(4)
 levels = st.lists(st.floats(0.1, 6.0), min_size=1, max_size=4)

@@ -16,7 +16,7 @@ from geoveil.campaign.campaign import Campaign
 from geoveil.campaign.long_run import Chain, LongRun, Mesh, compositions, long_run
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.randomness import seeded
-from geoveil.space.line import Line
+from geoveil.space.grid import Line
 
 STEPS = {"design_steps": 4, "update_steps": 5}
 

@@ -29,8 +29,7 @@ from geoveil.estimate.mixture import Estimator
 from geoveil.mechanism import PlanarGeometric, RandomizedResponse
 from geoveil.papers.data import PARIS, DataFolder, load_city
 from geoveil.randomness import seeded
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.verify.manipulation import (
     expected_counts,
     manipulation_gain,

@@ -17,8 +17,7 @@ from geoveil.measure.distance import (
     bayes_error,
     mean_distance_km,
 )
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.space.space import Space, squared_distance_km2
 
 GRID = Grid(rows=2, columns=3, cell_km=0.5)

@@ -14,8 +14,7 @@ import geoveil as gv
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.measure.distance import expected_loss, mean_distance_km
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.space.space import RadialLoss, Space, distance_km, squared_distance_km2
 
 GRID = Grid(rows=3, columns=4, cell_km=0.5)

@@ -19,7 +19,7 @@ from geoveil.measure.information import (
     mutual_information_bits,
     total_variation,
 )
-from geoveil.space.line import Line
+from geoveil.space.grid import Line
 
 seeds = st.integers(0, 2**32 - 1)
 

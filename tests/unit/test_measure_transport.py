@@ -18,8 +18,7 @@ from geoveil.errors import InvalidInput, MissingExtra, TooLarge
 from geoveil.measure import distance as transport
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.measure.information import total_variation
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.space.space import Space
 
 seeds = st.integers(0, 2**32 - 1)

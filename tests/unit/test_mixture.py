@@ -17,10 +17,10 @@ from geoveil.estimate.fitted import by_mechanism
 from geoveil.estimate.linear import MatrixInversion, RapporEstimator
 from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
 from geoveil.estimate.stopping import CertifiedWithin
-from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
+from geoveil.mechanism.planar import LinearGeometric
 from geoveil.randomness import seeded
-from geoveil.space.line import Line
+from geoveil.space.grid import Line
 
 LINE = Line(4)
 MIXED = [

@@ -174,7 +174,7 @@ class AverageChannel(ByParts, ManyChannels):
     Reference: FREEWILL eq. (7), A[n].
 
     >>> from geoveil.channel.composed import DenseChannel
-    >>> from geoveil.space.line import Line
+    >>> from geoveil.space.grid import Line
     >>> honest = DenseChannel(Line(2), [[0.75, 0.25], [0.25, 0.75]])
     >>> contrary = DenseChannel(Line(2), [[0.25, 0.75], [0.75, 0.25]])
     >>> AverageChannel([honest, contrary], [0.5, 0.5]).matrix().tolist()

@@ -204,7 +204,7 @@ def earth_movers_distance_km(p: ArrayLike, q: ArrayLike, space: Space) -> float:
     above 4096² pairs. Needs the extra ``transport`` unless the cells lie on a line.
     Units: kilometres (of a space without a map: its own unit).
 
-    >>> from geoveil.space.line import Line
+    >>> from geoveil.space.grid import Line
     >>> earth_movers_distance_km([1.0, 0.0, 0.0], [0.0, 0.5, 0.5], Line(3))
     1.5
     """

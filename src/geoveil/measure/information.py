@@ -111,7 +111,7 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     Infinite where the other cells together hold less.
     Cost: O(m² log m) time, one row of distances at a time; refused above 4,096 cells.
 
-    >>> from geoveil.space.line import Line
+    >>> from geoveil.space.grid import Line
     >>> isolation_km(Line(4), [0.5, 0.0, 0.0, 0.5]).tolist()
     [3.0, 1.0, 1.0, 3.0]
     """
@@ -150,7 +150,7 @@ def plant_island(space: Space, prior: ArrayLike, *, cell: int, radius_km: float)
 
     Reference: PRIVIC §3.3, which leaves the cell and the radius open.
 
-    >>> from geoveil.space.line import Line
+    >>> from geoveil.space.grid import Line
     >>> plant_island(Line(4), [0.25] * 4, cell=0, radius_km=2.0).tolist()
     [0.75, 0.0, 0.0, 0.25]
     """

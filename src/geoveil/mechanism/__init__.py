@@ -4,10 +4,14 @@ from typing import Any
 
 from geoveil.mechanism.disc import Disc
 from geoveil.mechanism.elastic import Elastic, Exponential
-from geoveil.mechanism.linear_geometric import LinearGeometric
 from geoveil.mechanism.local import RandomizedResponse, Rappor
 from geoveil.mechanism.mechanism import Mechanism
-from geoveil.mechanism.planar import ContinuousLaplace, PlanarGeometric, PlanarLaplace
+from geoveil.mechanism.planar import (
+    ContinuousLaplace,
+    LinearGeometric,
+    PlanarGeometric,
+    PlanarLaplace,
+)
 from geoveil.mechanism.remap import bayesian_remap, nearest_remap
 
 MECHANISMS: dict[str, Any] = {

@@ -7,9 +7,8 @@ from typing import Any
 
 from geoveil.errors import InvalidFile
 from geoveil.space.box import Box
-from geoveil.space.grid import Grid
+from geoveil.space.grid import Grid, Line
 from geoveil.space.hexagons import Hexagons
-from geoveil.space.line import Line
 from geoveil.space.masked_grid import AnyGrid, MaskedGrid
 from geoveil.space.outside import Outside, OutsideCount
 from geoveil.space.points import Points

@@ -248,7 +248,7 @@ class RadialLoss:
 
     Reference: NOISE §4.1, where losses are increasing functions of the distance.
 
-    >>> from geoveil.space.line import Line
+    >>> from geoveil.space.grid import Line
     >>> late = RadialLoss("minutes on foot", lambda kilometres: 12 * kilometres)
     >>> late(Line(5), [0, 1], 4).tolist()
     [48.0, 36.0]

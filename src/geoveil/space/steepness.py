@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.space.grid import Grid
-from geoveil.space.line import Line
+from geoveil.space.grid import Grid, Line
 from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import Space
 
