@@ -15,8 +15,8 @@ from geoveil.channel.backend import Backend, ProductsOn
 from geoveil.channel.certificate import Certificate, check_claim, enumerated
 from geoveil.channel.channel import Channel, PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
+from geoveil.channel.joint import ManyChannels
 from geoveil.channel.kernel import kernel_on, lattice_shape
-from geoveil.channel.many import ManyChannels
 from geoveil.channel.operator import DenseOperator, StackedOperator
 from geoveil.errors import InvalidInput
 from geoveil.randomness import Randomness
