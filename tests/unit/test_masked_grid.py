@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.channel.kernel import PartialKernel, kernel_on
+from geoveil.channel.kernel import PartialKernel, kernel_on, steepness
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace
 from geoveil.plot.maps import Panel, save_maps
 from geoveil.space import MaskedGrid, space_from_dict
-from geoveil.space.steepness import steepness
 
 OUTER = [[2.25, 48.82], [2.42, 48.82], [2.40, 48.87], [2.34, 48.90], [2.25, 48.88], [2.25, 48.82]]
 HOLE = [[2.29, 48.84], [2.35, 48.84], [2.35, 48.865], [2.29, 48.865], [2.29, 48.84]]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.space import steepness as module
-from geoveil.space.steepness import steepness
+from geoveil.channel import kernel as module
+from geoveil.channel.kernel import steepness
 
 SPACES = [
     gv.Grid(rows=5, columns=8, cell_km=0.3),

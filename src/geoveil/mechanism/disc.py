@@ -17,12 +17,18 @@ from scipy.special import entr
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite, frozen, positive
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
-from geoveil.channel.kernel import FFT_NOISE, LatticeKernel, fft_workers, lattice_shape
+from geoveil.channel.kernel import (
+    FFT_NOISE,
+    LatticeKernel,
+    fft_workers,
+    lattice_pitch_km,
+    lattice_shape,
+)
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.mechanism.local import local_loss
 from geoveil.mechanism.mechanism import Mechanism
 from geoveil.randomness import Randomness
-from geoveil.space.grid import CELL_LIMIT, Grid
+from geoveil.space.grid import CELL_LIMIT
 from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import Space
 
@@ -238,7 +244,7 @@ def _lattice(space: Space) -> tuple[float, BoolArray]:
         raise Unsupported(
             f"discs (on {space!r}) must be on a grid or a line; use RandomizedResponse elsewhere"
         )
-    return (space.cell_km if isinstance(space, Grid) else 1.0), np.ones(shape, dtype=np.bool_)
+    return lattice_pitch_km(space), np.ones(shape, dtype=np.bool_)
 
 
 def _square(radius_km: Any, pitch_km: float) -> int:

@@ -15,7 +15,7 @@ from geoveil.channel.backend import Array, Backend, ProductsOn, scattered
 from geoveil.channel.certificate import check_claim
 from geoveil.channel.channel import PrivacyLoss
 from geoveil.channel.guarantee import GeoIndistinguishability
-from geoveil.channel.kernel import Kernel, kernel_on
+from geoveil.channel.kernel import Kernel, kernel_on, steepness
 from geoveil.channel.operator import RelativeError
 from geoveil.errors import InvalidInput, TooLarge
 from geoveil.mechanism.mechanism import Mechanism, Promise
@@ -23,7 +23,6 @@ from geoveil.mechanism.noise import lattice_steps
 from geoveil.randomness import Randomness
 from geoveil.root import safe_root
 from geoveil.space import Grid, Space
-from geoveil.space.steepness import steepness
 
 _REMOTE = 12.0
 """Rows whose log Z lies this far below the largest go without the FFT, term by term."""
@@ -112,10 +111,7 @@ class Elastic(Mechanism):
         """log Z of every cell: by the kernel where that is accurate, term by term elsewhere."""
         sums = self._kernel.apply_exactly(self.weights, budget=_REMOTE_TERMS)
         if np.isnan(sums).any():
-            raise TooLarge(
-                f"weights that vanish around {int(np.isnan(sums).sum())} cells must cover a smaller grid; "
-                "mix them with a floor, or with equalising weights (camouflage below 1)"
-            )
+            raise _vanishing(int(np.isnan(sums).sum()))
         result = np.log(sums, out=np.full(sums.size, -np.inf), where=sums > 0)
         tiny, support = np.flatnonzero(sums < 1e-290), np.flatnonzero(self.weights)
         step = max(1, _CACHED_TERMS // support.size)
@@ -152,10 +148,7 @@ class Elastic(Mechanism):
         """Cells far from all weight: dividing by their tiny Z would drown the rest in FFT noise."""
         remote = np.flatnonzero(self.log_normaliser < self.log_normaliser.max() - _REMOTE)
         if remote.size * self.space.size > _REMOTE_TERMS:
-            raise TooLarge(
-                f"weights that vanish around {remote.size} cells must cover a smaller grid; "
-                "mix them with a floor, or with equalising weights (camouflage below 1)"
-            )
+            raise _vanishing(remote.size)
         return remote
 
     @cached_property
@@ -372,6 +365,13 @@ def beta_for_promise(space: Space, weights: FloatArray, epsilon_per_km: float) -
         step=1e-6,
     )
     return nearest.at
+
+
+def _vanishing(cells: int) -> TooLarge:
+    return TooLarge(
+        f"weights that vanish around {cells} cells must cover a smaller grid; "
+        "mix them with a floor, or with equalising weights (camouflage below 1)"
+    )
 
 
 def _normalised(weights: ArrayLike | None, size: int) -> FloatArray:
