@@ -25,9 +25,10 @@ from geoveil.estimate import (
     bars,
     uncertainty,
 )
-from geoveil.estimate.crowds import Nearby
+from geoveil.estimate.bars import Nearby
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.uncertainty import informations, tangent_inverse
+from geoveil.table.results import SavedErrors
 
 LINE = gv.Line(5)
 RESPONSE = gv.RandomizedResponse(LINE, epsilon=2.0)
@@ -706,7 +707,7 @@ def test_groups_number_every_cell() -> None:
 
 def test_a_saved_estimate_knows_no_groups() -> None:
     about = {"method": "test", "distribution": SHARES, "centre": SHARES, "people": 5}
-    saved = bars.SavedErrors(**about, level=0.9, of_cells=SHARES, ends=(SHARES, SHARES))
+    saved = SavedErrors(**about, level=0.9, of_cells=SHARES, ends=(SHARES, SHARES))
     with pytest.raises(Unsupported, match="ask the estimate itself"):
         saved.of_groups(np.zeros(5, dtype=np.int64))
 

@@ -5,7 +5,7 @@ far up as if it lay at zero, so that no interval closes on nothing. And no share
 than in a poll of as many people without noise: an interval holds that of Clopper and Pearson, whose
 upper end is 3.7 people where nobody was counted (at 95 %). A third holds for bars from the Fisher
 information. Nobody counts less than nothing: a cell holds no more than a crowd that it is part of, which
-noise often lets us know far better (:class:`~geoveil.estimate.crowds.Nearby`).
+noise often lets us know far better (:class:`Nearby`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from geoveil.arrays import BoolArray, FloatArray, IntArray, finite
 from geoveil.channel.channel import RARE
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.estimate.crowds import Nearby
 
-_SINGLE_CELLS = (
-    "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
-    "regions"
-)
 Ends = tuple[FloatArray, FloatArray]
 """The low and the high ends of intervals."""
 LOST = 1e-6
@@ -234,37 +229,6 @@ class DiagonalErrors(ErrorBars):
 
 
 @dataclass(frozen=True, eq=False)
-class SavedErrors(ErrorBars):
-    """Error bars of cells as a file holds them: one level, and nothing about several cells together."""
-
-    level: float
-    of_cells: FloatArray
-    """The standard error of each."""
-    ends: Ends
-    """Of the intervals."""
-
-    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
-        self._check_cells(combinations)
-        return self.of_cells
-
-    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
-        self._check_cells(combinations)
-        if checked_level(level) != self.level:
-            raise Unsupported(
-                f"the intervals of a saved estimate are those at level {self.level:g}; save it at level "
-                f"{level:g} for others"
-            )
-        return self.ends
-
-    def _summed(self, groups: _Groups) -> dict[str, Any]:
-        raise Unsupported(_SINGLE_CELLS)
-
-    def _check_cells(self, combinations: FloatArray | None) -> None:
-        if combinations is not None:
-            raise Unsupported(_SINGLE_CELLS)
-
-
-@dataclass(frozen=True, eq=False)
 class AveragedErrors(ErrorBars):
     """Error bars of Σ w_A θ_A for independent estimates θ_A: variances add with weights w_A²."""
 
@@ -305,10 +269,8 @@ class EitherErrors(ErrorBars):
         cls, distribution: FloatArray, parts: Sequence[ErrorBars], named: IntArray, words: str
     ) -> ErrorBars:
         """Those of an estimate that was made from the first of the sets; ``words`` say which there are."""
-        first = parts[0]
-        method = f"{first.method}{words}"
-        people = min(part.people for part in parts)
-        return cls(method, distribution, first.centre, people, parts, named)
+        first, people = parts[0], min(part.people for part in parts)
+        return cls(f"{first.method}{words}", distribution, first.centre, people, parts, named)
 
     def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
         centre = combined(self.centre, combinations)
@@ -435,3 +397,56 @@ def checked_level(level: float) -> float:
     if not 0 < finite("level", level) < 1:
         raise InvalidInput(f"level ({level}) must lie between 0 and 1, such as 0.95")
     return float(level)
+
+
+# --- Crowds: weighted people around a cell, of whom its own are a part
+
+
+_ENDS = 3.0
+_ENTRIES = 1 << 22
+"""Of the weights of crowds, at most."""
+
+
+class Nearby:
+    """Crowds around cells and regions, which hold all the people of these: weights v ≥ a for every a ≥ 0.
+
+    Since nobody counts less than nothing, a·θ ≤ v·θ. Law: v_y = max_x a_x·exp(−d(x, y)²/2s²), cut off where
+    d exceeds 3s, with s from 0.63 of the distance of neighbours on, each 1.26 times the last.
+    """
+
+    widths = range(12)
+    """The numbers of s."""
+
+    def __init__(self, centres_km: FloatArray) -> None:
+        self._centres_km = centres_km
+
+    def crowds(
+        self, width: int, wanted: IntArray, combinations: sparse.csr_array | None
+    ) -> sparse.csr_array | None:
+        """(wanted, cells): around these cells or combinations; ``None`` where they are too many weights."""
+        from scipy.spatial import cKDTree  # here, since it is slow to import
+
+        cells, tree = len(self._centres_km), cKDTree(self._centres_km)
+        nearest_km = np.asarray(tree.query(self._centres_km, k=2)[0])[:, 1]
+        spread_km = float(np.median(nearest_km)) * 2 ** ((width - 2) / 3)
+        pairs = tree.sparse_distance_matrix(tree, _ENDS * spread_km, output_type="ndarray")
+        weights = np.exp(-np.square(pairs["v"] / spread_km) / 2)
+        around = sparse.csr_array((weights, (pairs["i"], pairs["j"])), shape=(cells, cells))
+        if combinations is None:
+            return around[wanted] if around.nnz <= _ENTRIES else None
+        given = combinations[wanted]
+        if given.nnz * (around.nnz / cells) > _ENTRIES:
+            return None
+        return _largest(given, around)
+
+
+def _largest(combinations: sparse.csr_array, around: sparse.csr_array) -> sparse.csr_array:
+    """(k, cells): max_x a_x·around[x, y] for each combination a of (k, cells)."""
+    found, cells = around[combinations.indices], around.shape[1]
+    weights = found.data * np.repeat(combinations.data, np.diff(found.indptr))
+    row = np.repeat(np.arange(combinations.shape[0]), np.diff(combinations.indptr))
+    place = np.repeat(row, np.diff(found.indptr)) * cells + found.indices
+    order = np.argsort(place, kind="stable")
+    places, first = np.unique(place[order], return_index=True)
+    largest = np.maximum.reduceat(weights[order], first)
+    return sparse.csr_array((largest, np.divmod(places, cells)), shape=combinations.shape)

@@ -15,7 +15,6 @@ from geoveil.channel.channel import Information
 from geoveil.channel.kernel import lattice_shape
 from geoveil.errors import TooLarge
 from geoveil.estimate import bars, fitted, identifiability, stopping
-from geoveil.estimate.crowds import Nearby
 from geoveil.estimate.uneven import PlacesOfAll
 from geoveil.space import MATRIX_LIMIT, MaskedGrid
 
@@ -57,7 +56,7 @@ class FisherInformation:
     Law: J = Σ_A n_A·C_A·diag(1/p_A)·C_Aᵀ, the expected information of all reports, p_A = θC_A (at least
     2.4 reports, see ``RARE``); the companion is θ + J⁺·Σ_A C_A((counts_A − n_A p_A)/p_A) and its
     covariance J⁺, both within Σθ = 1; no interval ends above that of a crowd around its cell
-    (:class:`~geoveil.estimate.crowds.Nearby`). RAPPOR enters by the sums of its bits and their covariance,
+    (:class:`~geoveil.estimate.bars.Nearby`). RAPPOR enters by the sums of its bits and their covariance,
     several reports of one person by all combinations (at least 2.4 people in each cell). Where
     cells × combinations exceed 8,388,608 the observed information stands in; ``method`` says so, and the
     intervals are then too narrow unless each combination seen was seen many times.
@@ -114,7 +113,7 @@ class FisherInformation:
             if combinations is not None:
                 return solver.about(distribution, how, combinations)
             drawn = solver.errors(distribution, how, stopping.Meter(progress))
-            return replace(drawn, nearby=Nearby(space.centres))
+            return replace(drawn, nearby=bars.Nearby(space.centres))
         information = np.asarray(sum(part.matrix() for part in parts))
         score = np.asarray(sum(part.score for part in parts))
         if places is not None:
@@ -127,7 +126,7 @@ class FisherInformation:
             people=observations.total,
             covariance=covariance,
             lost=lost,
-            nearby=Nearby(observations.space.centres),
+            nearby=bars.Nearby(observations.space.centres),
         )
 
 

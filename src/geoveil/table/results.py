@@ -17,7 +17,7 @@ from geoveil.channel.guarantee import BetweenPositions
 from geoveil.channel.words import promise_of_a_report
 from geoveil.document.canonical import json_number
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, Unsupported
-from geoveil.estimate.bars import SavedErrors
+from geoveil.estimate.bars import Ends, ErrorBars, checked_level
 from geoveil.estimate.fitted import Estimate, Fit
 from geoveil.estimate.identifiability import Identifiability
 from geoveil.space import Points, Space, space_from_dict
@@ -29,6 +29,10 @@ VERSION = 1
 
 _INTERVAL = ("low", "high")
 _Found = TypeVar("_Found")
+_SINGLE_CELLS = (
+    "a saved estimate holds error bars of single cells, which do not add up; ask the estimate itself for "
+    "regions"
+)
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,37 @@ def _number(stored: Any) -> float:
         return float(str(stored).replace("infinite", "inf")) if stored is not None else math.nan
     except ValueError:
         return math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class SavedErrors(ErrorBars):
+    """Error bars of cells as a file holds them: one level, and nothing about several cells together."""
+
+    level: float
+    of_cells: FloatArray
+    """The standard error of each."""
+    ends: Ends
+    """Of the intervals."""
+
+    def standard_error(self, combinations: FloatArray | None = None) -> FloatArray:
+        self._check_cells(combinations)
+        return self.of_cells
+
+    def interval(self, level: float, combinations: FloatArray | None = None) -> Ends:
+        self._check_cells(combinations)
+        if checked_level(level) != self.level:
+            raise Unsupported(
+                f"the intervals of a saved estimate are those at level {self.level:g}; save it at level "
+                f"{level:g} for others"
+            )
+        return self.ends
+
+    def _summed(self, groups: Any) -> dict[str, Any]:
+        raise Unsupported(_SINGLE_CELLS)
+
+    def _check_cells(self, combinations: FloatArray | None) -> None:
+        if combinations is not None:
+            raise Unsupported(_SINGLE_CELLS)
 
 
 def _saved_errors(found: Result, total: int) -> SavedErrors:
