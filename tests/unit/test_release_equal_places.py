@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 import geoveil as gv
 from geoveil.errors import TooLarge
 from geoveil.release import CountLaw, CountVectors, Prior, ReleaseDesign
-from geoveil.release.coarsening import listed_within_reach
+from geoveil.release.count_release import listed_within_reach
 from geoveil.release.equal_places import Arrangements, number_of_partitions
 from geoveil.release.optimum import design
 from geoveil.release.orbits import Orbits

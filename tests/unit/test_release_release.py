@@ -17,7 +17,7 @@ from contract.statistics import assert_follows
 from geoveil.errors import InvalidInput, RandomnessFailed, TooLarge
 from geoveil.release import CountRelease, CountVectors, LeakageChain, Prior, merge_least_visited
 from geoveil.release import counts as box
-from geoveil.release.coarsening import listed_within_reach, within_reach
+from geoveil.release.count_release import listed_within_reach, within_reach
 
 SKEWED = [0.8, 0.1, 0.1]
 FIVE = np.random.default_rng(2).dirichlet([1, 1, 1], size=5)

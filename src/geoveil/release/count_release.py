@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,14 +12,19 @@ from typing import TypeVar
 import numpy as np
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, positive
-from geoveil.errors import InvalidInput
+from geoveil.errors import InvalidInput, TooLarge
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
-from geoveil.release.coarsening import check_reach, even_groups, listed_within_reach
+from geoveil.release import counts as counting
 from geoveil.release.counts import checked_counts
 from geoveil.release.optimum import ReleaseDesign, design, published_design
-from geoveil.release.prior import CountLaw, Prior
-from geoveil.release.symmetric_design import OrbitLaw, SymmetricDesign, symmetric_design
+from geoveil.release.prior import CountLaw, Prior, merge_least_visited
+from geoveil.release.symmetric_design import (
+    OrbitLaw,
+    SymmetricDesign,
+    symmetric_design,
+    symmetric_within_reach,
+)
 from geoveil.root import NeverSafe, safe_root
 
 LARGEST, SMALLEST = 64.0, 1e-9
@@ -380,3 +386,65 @@ class GroupedRelease:
             f"GroupedRelease(people={self.people}, places={self.places}, "
             f"groups={len(self.groups)}, multiplier={self.multiplier:.6g})"
         )
+
+
+def even_groups(people: int, groups: int) -> list[IntArray]:
+    """The people 0 … M − 1 in ``groups`` parts as equal as can be."""
+    if count("groups", groups) > count("people", people):
+        raise InvalidInput(f"groups ({groups}) must be at most {people}, the number of people")
+    return np.array_split(np.arange(people, dtype=np.int64), groups)
+
+
+# --- Reach: more count vectors than can be handled are refused, with the coarser question that would fit
+
+
+def within_reach(prior: Prior) -> bool:
+    """Whether a release for this prior can be designed, on count vectors or on orbits of them."""
+    return listed_within_reach(prior) or symmetric_within_reach(prior)
+
+
+def listed_within_reach(prior: Prior) -> bool:
+    """Whether it can be designed on count vectors: these can be listed, and transforms made."""
+    people, places = prior.people, prior.places
+    lower, upper = prior.window()
+    if not counting.within_products(people, lower, upper, counting.REACH):
+        return False
+    size = counting.CountVectors.estimated_size(people, lower, upper)
+    if not prior.is_common:  # people join one at a time, so all smaller counts are needed too
+        spare = int(np.argmax(np.subtract(upper, lower)))
+        lower, upper = (0,) * places, (*upper[:spare], people, *upper[spare + 1 :])
+        size = counting.CountVectors.estimated_size(people, lower, upper)
+    return size <= counting.VECTOR_LIMIT
+
+
+def check_reach(prior: Prior, *, listed: bool = False) -> None:
+    """Refuse what is beyond reach, with the number of vectors and the coarsening that would fit."""
+    if listed_within_reach(prior) or (not listed and symmetric_within_reach(prior)):
+        return
+    lower, upper = prior.window()
+    size = counting.CountVectors.estimated_size(prior.people, lower, upper)
+    points = float(min(counting.transform_points(lower, upper), 10**300))
+    advice = []
+
+    def merged_is_too_large(places: int) -> bool:
+        return not listed_within_reach(prior.merged(merge_least_visited(prior, places).groups))
+
+    # the finest merging within reach: fewer places have fewer vectors
+    places = 1 + bisect.bisect_left(range(2, prior.places), True, key=merged_is_too_large)
+    if places > 1:
+        advice.append(f"merge the places into {places} (merge_least_visited)")
+    groups = 2
+    while groups <= prior.people:
+        largest = -(-prior.people // groups)
+        if (listed_within_reach if listed else within_reach)(Prior.parse(prior.mean, largest)):
+            advice.append(
+                f"split the people into {groups} groups of at most {largest} (GroupedRelease)"
+            )
+            break
+        groups = max(groups + 1, groups * 5 // 4)
+    raise TooLarge(
+        f"count vectors ({size:.3g} for {prior.people} people and {prior.places} places) must have at most "
+        f"{counting.ENTRY_LIMIT:.3g} distances between them ({size**2:.3g}), or a transform of at "
+        f"most {counting.REACH:.3g} points ({points:.3g}) and {counting.VECTOR_LIMIT:.3g} vectors; "
+        f"{' or '.join(advice)}"
+    )

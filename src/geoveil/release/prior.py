@@ -176,6 +176,59 @@ def put_together(values: npt.NDArray[Any], groups: Sequence[Sequence[int]]) -> n
     return np.stack([values[..., list(group)].sum(axis=-1) for group in groups], axis=-1)
 
 
+@dataclass(frozen=True)
+class MergedPlaces:
+    """Places put together: ``groups`` of their numbers, each place in exactly one.
+
+    A release of the merged counts Ã′ depends on the counts A through the merged ones A′ alone, so
+    I(A; Ã′) = I(A′; Ã′), and so for one person. What is lost are the counts inside a merged place.
+
+    >>> merged = MergedPlaces(((0,), (1, 2)))
+    >>> merged.counts([16, 2, 2]).tolist()
+    [16, 4]
+    >>> merged.prior([0.8, 0.1, 0.1]).round(3).tolist()
+    [0.8, 0.2]
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        listed = sorted(place for group in self.groups for place in group)
+        if listed != list(range(len(listed))) or not all(self.groups):
+            raise InvalidInput("groups must hold each place, numbered from 0, exactly once")
+
+    @property
+    def places(self) -> int:
+        """How many places there were."""
+        return sum(len(group) for group in self.groups)
+
+    def counts(self, counts: npt.ArrayLike) -> IntArray:
+        """Counts (…, places) on the merged places."""
+        return np.asarray(self._sums(np.asarray(counts)), dtype=np.int64)
+
+    def prior(self, prior: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Priors (…, places) on the merged places."""
+        return np.asarray(self._sums(np.asarray(prior, dtype=np.float64)), dtype=np.float64)
+
+    def _sums(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        if values.ndim == 0 or values.shape[-1] != self.places:
+            raise InvalidInput(
+                f"values (shape {values.shape}) must have {self.places} entries, one per place"
+            )
+        return put_together(values, self.groups)
+
+
+def merge_least_visited(prior: Prior, places: int) -> MergedPlaces:
+    """Merge places, always the two least visited ones, until so many are left."""
+    groups: list[tuple[int, ...]] = [(place,) for place in range(prior.places)]
+    visits = prior.mean.tolist()
+    while len(groups) > count("places", places):
+        one, other = sorted(np.argsort(visits, kind="stable")[:2].tolist())
+        groups[one] += groups.pop(other)
+        visits[one] += visits.pop(other)
+    return MergedPlaces(tuple(tuple(sorted(group)) for group in groups))
+
+
 class Crowd:
     """The law of the counts while people join one at a time.
 

@@ -17,7 +17,7 @@ from geoveil.papers.aggregates.tradeoff import PRIORS, published
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
 from geoveil.release import CountRelease, CountVectors, Prior, number_of_vectors
-from geoveil.release.coarsening import within_reach
+from geoveil.release.count_release import within_reach
 
 PEOPLE, PLACES = 5, 3
 _MODES = {
