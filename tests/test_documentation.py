@@ -182,6 +182,14 @@ def test_links_lead_to_files_of_the_repository(page: Path) -> None:
     assert not [link for link, to in targets.items() if not to.exists() or built in to.parents]
 
 
+def test_the_first_page_has_every_other_in_its_table_and_in_its_menu() -> None:
+    text = (ROOT / "docs" / "index.md").read_text("utf-8")
+    table, menu = text.split("## Every page")[1].split("```{toctree}")
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} | {"decisions/index"}
+    assert pages <= set(re.findall(r"\]\(([\w/-]+)\.md", table))
+    assert pages <= set(menu.split())
+
+
 def test_the_papers_are_cited_in_full() -> None:
     page = (ROOT / "docs" / "notation.md").read_text("utf-8")
     rows = [
