@@ -15,10 +15,12 @@ from geoveil.estimate.mixture import AverageMechanism, AverageOfEstimates
 from geoveil.optimal import OptimalStrategy
 from geoveil.papers import load_paper, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.free_will.figures import BAD, EXCELLENT, GOOD, rating
-from geoveil.papers.free_will.populations import (
+from geoveil.papers.free_will import (
+    BAD,
+    EXCELLENT,
     GENERAL,
     GEOMETRIC,
+    GOOD,
     INVERTED,
     RAPPOR,
     RAPPOR_MECHANISMS,
@@ -27,10 +29,10 @@ from geoveil.papers.free_will.populations import (
     SHOKRI,
     UPDATED,
     Estimates,
-    Kind,
     Mixture,
     methods,
     mixture,
+    rating,
     simulated,
     simulated_rappor,
 )
@@ -38,7 +40,7 @@ from geoveil.papers.repeated import people_of, repeated_counts
 from geoveil.papers.report import Agreement, Finding, Setting
 
 QUICK = Setting(quick=True)
-KINDS: tuple[Kind, ...] = ("k-RR", "geometric", "geometric and k-RR")
+KINDS = ("k-RR", "geometric", "geometric and k-RR")
 
 
 def strategies(made: Mixture) -> list[OptimalStrategy]:
@@ -77,7 +79,7 @@ def test_methods_are_those_of_the_library(case: tuple[Estimates, list[gv.Tally]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mixtures_have_ten_mechanisms_with_the_printed_levels(kind: Kind) -> None:
+def test_mixtures_have_ten_mechanisms_with_the_printed_levels(kind: str) -> None:
     made = mixture(kind, "linear", DataFolder())
     levels = [
         getattr(each, "epsilon", getattr(each, "epsilon_per_unit", None))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from geoveil.papers import load_paper
-from geoveil.papers.free_will.populations import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
+from geoveil.papers.free_will import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
 from geoveil.papers.ibu.levels import EXACT
 from geoveil.papers.ibu.small_spaces import DELTAS, LENGTHS, Surface
 from geoveil.papers.privic.cycles import DIALS, PAPER, PROMISES, PUBLISHED, Once, spread
