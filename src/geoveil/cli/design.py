@@ -1,7 +1,9 @@
-"""``geoveil design``: a mechanism for a promise and a dial, the whole dial, or the optimal mechanism."""
+"""``geoveil design``: a mechanism for a promise and a dial, the whole dial, or the optimum; ``hexagons``."""
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import click
@@ -15,9 +17,11 @@ from geoveil.cli import prior_file
 from geoveil.cli.choice import describe, distance_in_words, promise_in_words
 from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.document.canonical import json_number
-from geoveil.errors import number_of
+from geoveil.errors import InvalidInput, TooLarge, number_of
 from geoveil.optimal.optimal_mechanism import OptimalMechanism
+from geoveil.space import MATRIX_LIMIT, Box
 from geoveil.table import locations, writer
+from geoveil.table.reader import Format, format_of
 from geoveil.table.reports import rim_reports
 
 LOSSES = {"distance": gv.distance_km, "squared-distance": gv.squared_distance_km2}
@@ -231,3 +235,54 @@ def _tell_advice(console: Console, advice: Advice) -> None:
         screen.print(advice.sentence())
 
     console.result(values, show)
+
+
+# --- ``geoveil hexagons``: cells for a campaign of the service, in the place of squares
+
+_DECIMALS = 5
+"""Of the edges of the box, about a metre."""
+
+
+@click.command()
+@click.argument("limits", metavar="LIMITS.geojson")
+@click.option("--resolution", type=click.IntRange(0, 15), required=True,
+              help="Of H3: hexagons of 8 are 0.7 km² on average, of 7 5 km².")  # fmt: skip
+@shared.output_option("Where the points go, as GeoJSON.", metavar="POINTS.geojson")
+@shared.machine_options
+def hexagons(limits: str, resolution: int, output: str, machine: bool) -> None:
+    """Write the middles of all H3 hexagons that overlap an area, for PUT …/area of a campaign.
+
+    Every point says the area of its hexagon (area_km2), by which the service knows that people are anywhere
+    in it, and its H3 id (h3), which is for you: the service does not keep it. Cells of the campaign are
+    numbered in the order of the file. The box shown is the smallest that a campaign over them may have.
+    Needs the extra h3; neither the service nor any device does.
+
+    \b
+    geoveil hexagons limits.geojson --resolution 8 -o hexagons.geojson
+    """
+    if format_of(output, "geojson", writing=True) is not Format.GEOJSON:
+        raise InvalidInput(f"output ({output}) must end in .geojson or .json")
+    writer.check_target(output, limits)
+    cells = gv.Hexagons(limits, resolution=resolution)
+    if cells.size > MATRIX_LIMIT:
+        raise TooLarge(
+            f"hexagons ({cells.size:,}) must be at most {MATRIX_LIMIT:,} in a campaign; choose a lower "
+            "resolution, or a smaller area"
+        )
+    points = cells.middles_to_geojson()
+    console = Console(machine=machine, output=output)
+    with writer.binary_sink(output) as sink:
+        sink.write(json.dumps(points).encode() + b"\n")
+    lat, lng = cells.centres_latlng()
+    south, west, north, east = Box.around(lat=lat, lng=lng)
+    scale = 10.0**_DECIMALS
+    box = [math.floor(edge * scale) / scale for edge in (south, west)]
+    box += [math.ceil(edge * scale) / scale for edge in (north, east)]
+    area = cells.cell_km**2
+    values = {"written": output, "hexagons": cells.size, "area_km2": area, "box": box}
+    lines = {
+        "written": output,
+        "hexagons": f"{cells.size:,} of {area:.3g} km² on average",
+        "box": ", ".join(map(str, box)),
+    }
+    console.result(values, lines)

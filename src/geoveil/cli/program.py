@@ -32,7 +32,7 @@ COMMANDS = {
     "flows": ("flow_map", "Estimate how many trips go from where to where, from noisy trips."),
     "evaluate": ("evaluate", "Compare an estimate with the truth."),
     "design": ("design", "Design a mechanism for what is believed, at a certified promise."),
-    "hexagons": ("hexagon_middles", "Write hexagons over an area, for a campaign of the service."),
+    "hexagons": ("design:hexagons", "Write hexagons over an area, for a campaign of the service."),
     "simulate": ("simulate", "Run a population through the rounds of a campaign."),
     "audit": ("audit", "Check what a mechanism document promises."),
     "release": ("release", "Release counts of people at places."),
