@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from geoveil.arrays import FloatArray
 from geoveil.cli import demo
 from geoveil.cli.program import program
-from geoveil.demo import LocalCollector, Story, picture, simulated_city, tell
+from geoveil.demo import LocalCollector, Story, simulated_city, tell
 from geoveil.demo import story as story_module
-from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, river_north_km
+from geoveil.demo.city import DISTRICTS, RIVER_HALF_WIDTH_KM, draw, river_north_km
 from geoveil.demo.story import CollectorFailed
 from geoveil.document.saved import load_mechanism
 from geoveil.randomness import seeded
@@ -115,7 +115,7 @@ def test_what_it_says_about_privacy_is_true(run: Result, story: Story) -> None:
     assert spent in " ".join(run.stdout.split())
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    figure = picture.draw(story)
+    figure = draw(story)
     footer = figure.texts[-1]
     assert check(footer.get_text(), story.mechanism) == [said]
     shown = footer.get_window_extent(FigureCanvasAgg(figure).get_renderer())

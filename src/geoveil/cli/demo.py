@@ -22,7 +22,7 @@ from geoveil.arrays import FloatArray
 from geoveil.channel.words import rounded_up
 from geoveil.cli.console import Console, Screen, columns_of_numbers
 from geoveil.cli.options import machine_options
-from geoveil.demo.city import City
+from geoveil.demo.city import City, draw
 from geoveil.demo.story import LocalCollector, Story, tell
 from geoveil.errors import number_of, require
 from geoveil.files import replaced_file
@@ -124,8 +124,6 @@ def open_browser(address: str) -> bool:
 
 def _save(story: Story, folder: Path) -> dict[str, str]:
     """Picture, mechanism and estimate, each under its own name."""
-    from geoveil.demo.picture import draw
-
     folder.mkdir(parents=True, exist_ok=True)
     names = {"picture": "city.png", "mechanism": "mechanism.json", "estimate": "estimate.geojson"}
     files = {kind: str(folder / name) for kind, name in names.items()}
