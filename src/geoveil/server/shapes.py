@@ -6,7 +6,7 @@ The area is drawn before the first report: city limits over the box, or places i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from geoveil.position.positional import on_one_lattice
 from geoveil.server.problem import Problem, decode
 from geoveil.server.settings_of_campaign import CampaignSettings, InvalidSetting
 from geoveil.space import MATRIX_LIMIT, MOST_CELLS, Box, MaskedGrid, Points
-from geoveil.space.outline import Outline, checked_polygon
+from geoveil.space.outline import Feature, Outline, checked_polygon, geometries
 
 BACKDROP_BYTES = 4 << 20
 """Longest body of a backdrop."""
@@ -60,7 +60,7 @@ class Shape(NamedTuple):
 
     type: str
     coordinates: Any
-    properties: dict[str, Any]
+    properties: Mapping[str, Any]
 
 
 def read_shapes(body: bytes) -> list[Shape]:
@@ -70,7 +70,7 @@ def read_shapes(body: bytes) -> list[Shape]:
     """
     shapes: list[Shape] = []
     positions = 0
-    for geometry, properties in list(_geometries(body)):  # all parts are checked first
+    for geometry, properties in _geometries(body):
         shape = _shape(geometry, properties)
         if shape is None:
             continue
@@ -90,33 +90,15 @@ def _invalid(detail: str) -> Problem:
     return Problem("invalid-geojson", detail)
 
 
-def _geometries(body: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every geometry of a GeoJSON text with the properties of its feature, in their order.
-
-    Collections are opened, one inside another too; raises ``malformed-body`` or ``invalid-geojson``.
-    """
-    waiting: list[tuple[Any, dict[str, Any]]] = [(decode(_ANY, body), {})]
-    while waiting:
-        found, properties = waiting.pop()
-        if not isinstance(found, dict):
-            raise _invalid("every part must be a GeoJSON object")
-        inside = {"FeatureCollection": "features", "GeometryCollection": "geometries"}.get(
-            str(found.get("type"))
-        )
-        if inside is not None:
-            several = found.get(inside)
-            if not isinstance(several, list):
-                raise _invalid(f"a collection must have a list of {inside}")
-            waiting += [(each, properties) for each in reversed(several)]
-        elif found.get("type") == "Feature":
-            if found.get("geometry") is not None:
-                own = found.get("properties")
-                waiting.append((found["geometry"], own if isinstance(own, dict) else {}))
-        else:
-            yield found, properties
+def _geometries(body: bytes) -> list[Feature]:
+    """Every geometry of a GeoJSON text, all parts checked; ``malformed-body`` or ``invalid-geojson``."""
+    try:
+        return list(geometries(decode(_ANY, body)))
+    except InvalidInput as problem:
+        raise _invalid(str(problem)) from None
 
 
-def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> Shape | None:
+def _shape(geometry: Mapping[str, Any], properties: Mapping[str, Any]) -> Shape | None:
     kind = geometry.get("type")
     if kind in _POINTS:
         return None
@@ -201,7 +183,7 @@ def read_area(body: bytes) -> Drawn:
     Points are places, in their order. Where each says its ``area_km2`` they are the middles of cells, such as
     hexagons. Nothing else that is said of them is read.
     """
-    found = list(_geometries(body))
+    found = _geometries(body)
     points = [each for each in found if each[0].get("type") in _POINTS]
     if not points:
         return read_regions(body)
@@ -210,7 +192,7 @@ def read_area(body: bytes) -> Drawn:
     return _places(points)
 
 
-def _places(points: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Points:
+def _places(points: Sequence[Feature]) -> Points:
     positions: list[list[float]] = []
     areas: list[Any] = []
     for geometry, said in points:

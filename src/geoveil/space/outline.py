@@ -32,6 +32,8 @@ _MOST_PIECES = 1 << 23
 
 Polygon = tuple[FloatArray, ...]
 """Rings of (longitude, latitude): the outer one, then holes."""
+Feature = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""A geometry of GeoJSON, and the properties of its feature."""
 
 
 class Outline(NamedTuple):
@@ -131,7 +133,7 @@ def read_outlines(given: Any, *, name: str = "name") -> list[Outline]:
     """
     document = _document(given)
     outlines: list[Outline] = []
-    for geometry, properties in _geometries(document):
+    for geometry, properties in geometries(document):
         number = len(outlines) + 1
         called = properties.get(name)
         title = f"area {number}" if called is None else str(called)
@@ -162,7 +164,7 @@ def _document(given: Any) -> Any:
     return given.__geo_interface__
 
 
-def _geometries(document: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def geometries(document: Any) -> Iterator[Feature]:
     """Every geometry with the properties of its feature; collections are opened, one in another too."""
     waiting: list[tuple[Any, Mapping[str, Any]]] = [(document, {})]
     while waiting:
