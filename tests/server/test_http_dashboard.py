@@ -16,9 +16,8 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.randomness import seeded
 from geoveil.server import dashboard, shapes
 from geoveil.server.apart import CalculationFailed, Calculator
-from geoveil.server.dashboard import OPERATIONS
+from geoveil.server.dashboard import OPERATIONS, evidence_of, shares_of
 from geoveil.server.openapi import Audience
-from geoveil.server.questions import shares_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MaskedGrid, space_from_dict
 from geoveil.store import CampaignRecord, EstimateRecord, Overloaded, RoundRecord, Upload
@@ -136,7 +135,7 @@ def test_no_counts_below_the_minimum(service: InProcess) -> None:
 
 def test_the_region_of_one_cell_has_the_interval_that_was_published(closed: InProcess) -> None:
     made = closed.get(f"{CAMPAIGN}/estimate").json()
-    evidence = closed.service.campaigns.evidence("lyon")
+    evidence = evidence_of(closed.service.campaigns, "lyon")
     found = shares_of(lambda _: None, evidence, np.eye(49))
     assert not isinstance(found, str)
     share, low, high, _ = np.array(found.rows).T
@@ -151,7 +150,7 @@ def test_blocks_have_intervals_of_their_own(closed: InProcess) -> None:
     assert [len(blocks[side]["low"]) for side in (2, 4, 8)] == [16, 4, 1]
     assert blocks[8]["low"] == blocks[8]["high"] == [1.0]  # all cells
     corner = np.array([0, 1, 7, 8])  # two rows of two in a map seven wide
-    evidence = closed.service.campaigns.evidence("lyon")
+    evidence = evidence_of(closed.service.campaigns, "lyon")
     found = shares_of(lambda _: None, evidence, np.isin(np.arange(49), corner)[None] * 1.0)
     assert not isinstance(found, str)
     _, low, high, _ = found.rows[0]

@@ -13,7 +13,7 @@ from geoveil.arrays import FloatArray
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude
-from geoveil.server.questions import recalled, shares_of
+from geoveil.server.dashboard import evidence_of, recalled, shares_of
 from geoveil.server.round_documents import served
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings
@@ -101,7 +101,7 @@ def test_a_choice_that_depends_on_the_place_is_remembered_and_regions_have_its_i
     assert body["choices"]["dependent"] is True
     members = np.zeros((1, len(body["distribution"])))
     members[0, :24] = 1.0
-    found = shares_of(print, city.campaigns.evidence("paris"), members)
+    found = shares_of(print, evidence_of(city.campaigns, "paris"), members)
     assert not isinstance(found, str)
     share, low, high, _ = found.rows[0]
     assert low <= share <= high
@@ -172,7 +172,7 @@ def test_a_round_that_disagrees_waits_widens_and_is_told() -> None:
     busiest = int(moved.argmax())
     interval = body["interval"]
     assert interval["low"][busiest] <= moved[busiest] <= interval["high"][busiest]
-    evidence = city.campaigns.evidence("paris")
+    evidence = evidence_of(city.campaigns, "paris")
     again = recalled(body, evidence).error_bars()[0].interval(0.95)
     np.testing.assert_allclose(again[1], interval["high"], rtol=1e-6, atol=1e-9)
     for _ in range(2):

@@ -17,7 +17,7 @@ from geoveil.estimate.regions import members_of
 from geoveil.server import conclusion, round_documents
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import conclude
-from geoveil.server.questions import shares_of
+from geoveil.server.dashboard import evidence_of, shares_of
 from geoveil.server.round_documents import prepare
 from geoveil.server.shapes import read_area, space_of
 from geoveil.space import Points, space_from_dict
@@ -151,7 +151,7 @@ def test_a_map_of_places_is_remembered_with_its_evidence() -> None:
     truth = people_at(city, space, 4000, 4)
     city.campaigns.close("paris")
     city.work()
-    evidence = city.campaigns.evidence("paris")
+    evidence = evidence_of(city.campaigns, "paris")
     assert evidence.around
     ring = [[WEST, SOUTH], [2.335, SOUTH], [2.335, NORTH], [WEST, NORTH], [WEST, SOUTH]]
     half = {"type": "Polygon", "coordinates": [ring]}

@@ -14,8 +14,9 @@ from geoveil.arrays import FloatArray
 from geoveil.document.wire import read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server.conclusion import conclude, read_body
-from geoveil.server.estimate_files import NoSuchMap, rendered
+from geoveil.server.estimate_routes import rendered
 from geoveil.server.maps_by_slot import read_maps
+from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import OwnSlots
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings
@@ -104,9 +105,9 @@ def test_no_slot_with_enough_reports_loses_nothing() -> None:
     body = closed(city)
     assert body["slots"]["reports"] == [None, None, None]
     assert city.store.slot_maps("paris", 1) == b""
-    with pytest.raises(NoSuchMap, match="0 of 3 slots") as caught:
+    with pytest.raises(Problem, match="0 of 3 slots") as caught:
         rendered("csv", city.campaigns.estimate("paris").body, b"", "all")
-    assert caught.value.known
+    assert caught.value.name == "no-estimate-yet"
     report(city, {0: (60, city.truth), 1: (60, city.truth)})
     assert closed(city)["slots"]["reports"] == [120, 120, None]
 
@@ -151,7 +152,7 @@ def test_the_same_closing_gives_the_same_bytes_and_each_part_can_be_left_out() -
     ]
     without = told[-2]
     assert without.slots == b""
-    with pytest.raises(NoSuchMap, match="no time to make maps of slots"):
+    with pytest.raises(Problem, match="no time to make maps of slots"):
         rendered("json", without.body, without.slots, 0)
     assert told[-1].slots == once.slots
 
@@ -162,9 +163,9 @@ def test_a_campaign_without_slots_has_no_such_part() -> None:
     body = closed(city)
     assert "slots" not in body
     assert body["unfinished"] == []
-    with pytest.raises(NoSuchMap, match="has no slots") as caught:
+    with pytest.raises(Problem, match="has no slots") as caught:
         rendered("json", city.campaigns.estimate("paris").body, b"", 0)
-    assert not caught.value.known
+    assert caught.value.name == "unknown-slot"
 
 
 @pytest.mark.parametrize(

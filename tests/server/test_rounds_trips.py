@@ -15,9 +15,11 @@ from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import InvalidInput
 from geoveil.server import trip_conclusion
 from geoveil.server.conclusion import Conclusion, NothingToRelease
-from geoveil.server.estimate_files import VIEWS
+from geoveil.server.dashboard import evidence_of
+from geoveil.server.estimate_routes import flow_file, table_of
+from geoveil.server.problem import VIEWS
 from geoveil.server.round_documents import served
-from geoveil.server.trip_conclusion import conclude_trips, flow_file, side_of, table_of
+from geoveil.server.trip_conclusion import conclude_trips, side_of
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings, raises_problem
 
@@ -169,7 +171,7 @@ def test_flows_are_exported_and_read_back_and_places_are_not_counted(tmp_path: A
         assert table.description is not None
         assert table.description["trips"] == told["reports"] == 120
     with raises_problem("not-offered", "no counts of places"):
-        city.campaigns.evidence("paris")
+        evidence_of(city.campaigns, "paris")
 
 
 def test_places_have_no_flows() -> None:

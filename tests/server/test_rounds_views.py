@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from geoveil.estimate import uncertainty
-from geoveil.server import questions
-from geoveil.server.estimate_files import VIEWS, rendered
+from geoveil.server import dashboard
+from geoveil.server.estimate_routes import rendered
+from geoveil.server.problem import VIEWS
 from geoveil.table.results import read_result
 from server.rounds_support import City, campaign_settings
 
@@ -110,7 +111,7 @@ def test_no_view_repeats_what_somebody_typed(body: bytes, ending: str) -> None:
     made = rendered(ending, body)
     assert b"HYPERLINK" not in made
     assert rendered(ending, body) == made
-    assert VIEWS[ending].media_type.count("/") == 1
+    assert VIEWS[ending].count("/") == 1
 
 
 def test_few_regions_of_many_cells_are_solved_for_by_themselves(
@@ -120,19 +121,19 @@ def test_few_regions_of_many_cells_are_solved_for_by_themselves(
     city.report(3_000)
     city.campaigns.close("paris")
     city.work()
-    evidence = city.campaigns.evidence("paris")
+    evidence = dashboard.evidence_of(city.campaigns, "paris")
     members = np.zeros((2, 48))
     members[0, :20], members[0, 20], members[1, 30:] = 1.0, 0.5, 1.0
-    by_matrix = questions.shares_of(print, evidence, members)
+    by_matrix = dashboard.shares_of(print, evidence, members)
     assert not isinstance(by_matrix, str)
-    monkeypatch.setattr(questions, "MATRIX_LIMIT", 40)
+    monkeypatch.setattr(dashboard, "MATRIX_LIMIT", 40)
     monkeypatch.setattr(uncertainty, "MATRIX_CELLS", 40)
     monkeypatch.setattr(uncertainty.InformationSolver, "_drawn", None)  # nobody draws
-    solved = questions.shares_of(print, evidence, members)
+    solved = dashboard.shares_of(print, evidence, members)
     assert not isinstance(solved, str)
     np.testing.assert_allclose(solved.rows, by_matrix.rows, atol=0.005)
     assert solved[1:] == by_matrix[1:]
-    questions._bars.cache_clear()
-    many = np.repeat(members, questions.FEW_REGIONS, axis=0)
+    dashboard._bars.cache_clear()
+    many = np.repeat(members, dashboard.FEW_REGIONS, axis=0)
     with pytest.raises(TypeError):  # which would be drawn
-        questions.shares_of(print, evidence, many)
+        dashboard.shares_of(print, evidence, many)

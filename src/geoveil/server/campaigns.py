@@ -15,7 +15,6 @@ from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
 from geoveil.server.jobs import Jobs
 from geoveil.server.problem import Problem
-from geoveil.server.questions import Evidence
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
 from geoveil.server.trusted_clock import TrustedClock
@@ -216,20 +215,6 @@ class Campaigns:
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
         which = "a round" if number is None else f"round {number}"
         raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
-
-    def evidence(self, campaign: str, number: int | None = None) -> Evidence:
-        """An estimate with the documents and the counts it was made from; raises as :meth:`estimate`."""
-        record = self.estimate(campaign, number)
-        if self.settings(campaign).trips:
-            raise Problem("not-offered", "a campaign of trips has flows, and no counts of places")
-        body = conclusions.read_body(record.body)
-        used = {each["round"] for each in body["rounds"]}
-        used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
-        counts = self.store.closing_counts(campaign, record.round)
-        rounds = [each for each in self.store.rounds(campaign) if each.number in used]
-        documents = {each.number: each.document for each in rounds}
-        around = any(each.around for each in rounds)
-        return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
 
     # -- changing --------------------------------------------------------------------------------
 

@@ -6,30 +6,38 @@ All of it is for operators, but for the backdrop, which every page may draw, and
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from geoveil.arrays import FloatArray, IntArray
+from geoveil.campaign.rounds import Closing, Round, found_fakes
+from geoveil.document.wire import read_kept
 from geoveil.errors import GeoveilError
-from geoveil.estimate.regions import members_of
+from geoveil.estimate.bars import ErrorBars
+from geoveil.estimate.regions import RegionShares, members_of
 from geoveil.server import openapi as api
-from geoveil.server import questions
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
-from geoveil.server.conclusion import LEVEL, read_body
+from geoveil.server.conclusion import LEVEL, read_body, round_of
 from geoveil.server.estimate_routes import QUERY, asked_round
 from geoveil.server.handlers import HELD, answer, everybody, operators
 from geoveil.server.pages import HTML, policy
-from geoveil.server.problem import Problem, tagged
+from geoveil.server.problem import GEOJSON, Problem, tagged
 from geoveil.server.settings_of_campaign import refusing
 from geoveil.server.shapes import BACKDROP_BYTES, backdrop_of, districts_of, read_area, read_regions
-from geoveil.space import space_from_dict
+from geoveil.space import MATRIX_LIMIT, space_from_dict
 from geoveil.space.outline import Outline
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
+    from geoveil.server.campaigns import Campaigns
 
 __all__ = ["OPERATIONS"]
 
@@ -38,7 +46,10 @@ REGIONS_S = 60.0
 """How long an operator waits at most, turns of others included."""
 READER_S = 20.0
 """How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
-GEOJSON = "application/geo+json"
+FEW_REGIONS = 16
+"""Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
+_VERSION_1 = b'"geoveil":1,'
+"""In documents whose promise was between cells; their campaigns have ended."""
 _MOST_ANSWERS = 100
 """About districts of published maps, that are remembered."""
 
@@ -75,7 +86,9 @@ async def rounds(service: Service, request: Request) -> Response:
 async def counts(service: Service, request: Request) -> Response:
     """The noisy counts that an estimate was made from."""
     campaign = service.campaign_id(request.path_params["campaign"])
-    evidence = await service.blocking(service.campaigns.evidence, campaign, asked_round(request))
+    evidence = await service.blocking(
+        evidence_of, service.campaigns, campaign, asked_round(request)
+    )
     estimate = read_body(evidence.body)
     by_cell, outside = evidence.noisy_counts(len(estimate["distribution"]))
     return answer(
@@ -152,7 +165,7 @@ async def districts_of_map(service: Service, request: Request) -> Response:
 async def _shares(
     service: Service, campaign: str, number: int | None, given: list[Outline], limit_s: float
 ) -> api.Regions:
-    evidence = await service.blocking(service.campaigns.evidence, campaign, number)
+    evidence = await service.blocking(evidence_of, service.campaigns, campaign, number)
     estimate = read_body(evidence.body)
     try:
         members = await service.working(members_of, space_from_dict(estimate["space"]), given)
@@ -160,7 +173,7 @@ async def _shares(
         raise Problem("invalid-geojson", str(problem)) from None
     try:
         found = await service.working(
-            service.calculator.answer, limit_s, questions.shares_of, evidence, members
+            service.calculator.answer, limit_s, shares_of, evidence, members
         )
     except CalculationFailed as error:
         service.log.fault("regions failed", error)
@@ -173,6 +186,137 @@ async def _shares(
         cells, area_cells = int((parts > 0.0).sum()), float(parts.sum())
         rows.append(api.RegionShare(each.name, cells, share, low, high, cut, area_cells))
     return api.Regions(estimate["round"], LEVEL, rows, found.left_out, found.counted_twice)
+
+
+# --- What an estimate was made from, and regions of it, in a process apart: small and plain
+
+
+class NotAnswered(GeoveilError):
+    """Why a question has no answer, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An estimate with all that it was made from; one is known by its body, which all else follows from."""
+
+    body: bytes
+    documents: Mapping[int, bytes] = field(compare=False)
+    """Round number → its document."""
+    counts: Mapping[int, IntArray] = field(compare=False)
+    """Round number → counts by report, as of the close that the estimate was made at."""
+    around: bool = field(default=False, compare=False)
+    """Whether people stand around the places that its cells are."""
+
+    def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
+        """Reports by cell over all its rounds as they were received, and those beyond the map."""
+        on_map = np.zeros(cells, dtype=np.int64)
+        outside = 0
+        for number in self._used:
+            for counts in self._by_report(number):
+                on_map += counts[:cells]
+                outside += int(counts[cells:].sum())
+        return on_map, outside
+
+    def _by_report(self, number: int) -> list[IntArray]:
+        """The counts of each level of a round; a round of version 1 had one, of cells."""
+        if _VERSION_1 in self.documents[number]:
+            return [self.counts[number]]
+        return [tally.counts for tally in self.round(number).tallies]
+
+    @property
+    def _used(self) -> list[int]:
+        """The rounds that the map is made from."""
+        return [each["round"] for each in read_body(self.body)["rounds"]]
+
+    def round(self, number: int) -> Round:
+        """One of its rounds."""
+        if _VERSION_1 in self.documents[number]:
+            raise NotAnswered("of campaigns of version 1 only counts and estimates are left")
+        documents = read_kept(self.documents[number], around=self.around)
+        return round_of(number, documents, self.counts[number])
+
+
+def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) -> Evidence:
+    """The estimate of a round, or the latest, with its documents and counts; raises as ``estimate`` does."""
+    record = campaigns.estimate(campaign, number)
+    if campaigns.settings(campaign).trips:
+        raise Problem("not-offered", "a campaign of trips has flows, and no counts of places")
+    body = read_body(record.body)
+    used = {each["round"] for each in body["rounds"]}
+    used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
+    counts = campaigns.store.closing_counts(campaign, record.round)
+    rounds = [each for each in campaigns.store.rounds(campaign) if each.number in used]
+    documents = {each.number: each.document for each in rounds}
+    around = any(each.around for each in rounds)
+    return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
+
+
+class RegionAnswer(NamedTuple):
+    """Of each region its share, the ends of its interval and what lies in cut cells; what is in none."""
+
+    rows: list[tuple[float, ...]]
+    left_out: float
+    counted_twice: float
+
+
+def shares_of(
+    send: Callable[[Any], None], evidence: Evidence, members: FloatArray
+) -> RegionAnswer | str:
+    """What is known about regions with these parts of every cell; or a sentence why that cannot be said.
+
+    The error bars of the estimate are made again, with the covariance of its cells; of few regions of many
+    cells those of the regions alone, in a tenth of the time.
+    """
+    few = len(members) <= FEW_REGIONS and members.shape[1] > MATRIX_LIMIT
+    try:
+        bars = _made(evidence, members) if few else _bars(evidence)
+    except NotAnswered as reason:
+        return str(reason)
+    found = RegionShares([""] * len(members), members, bars.distribution, bars)
+    columns = (found.share, *found.interval(LEVEL), found.in_cut_cells)
+    rows = [tuple(map(float, each)) for each in zip(*columns, strict=True)]
+    return RegionAnswer(rows, found.left_out, found.counted_twice)
+
+
+@lru_cache(2)
+def _bars(evidence: Evidence) -> ErrorBars:
+    """The error bars that the estimate was published with."""
+    return _made(evidence, None)
+
+
+def _made(evidence: Evidence, about: FloatArray | None) -> ErrorBars:
+    """Error bars of all cells, or about some regions alone."""
+    estimate = read_body(evidence.body)
+    closing = recalled(estimate, evidence)
+    if "interval" not in estimate:
+        raise NotAnswered("the estimate has no error bars: there was no time to make them")
+    return closing.error_bars(about)[0]
+
+
+def recalled(estimate: Mapping[str, Any], evidence: Evidence) -> Closing:
+    """The close of a round as it was, without estimating again."""
+    used, waiting = (
+        tuple(evidence.round(number) for number in numbers)
+        for numbers in (
+            [each["round"] for each in estimate["rounds"]],
+            estimate.get("drift", {}).get("waiting", ()),
+        )
+    )
+    shares: FloatArray = np.array(estimate["distribution"])
+    fakes = estimate.get("alarm", {}).get("fakes", {})
+    possible = fakes.get("possible", fakes.get("found", ()))
+    if fakes.get("most", 0) and not possible:
+        raise NotAnswered("the estimate was made before regions were known; the next one will say")
+    return Closing.recalled(
+        used,
+        shares,
+        steps=estimate["steps"],
+        stopped=estimate["stopped"],
+        fakes=[found_fakes(each) for each in possible],
+        named=tuple(fakes.get("named", ())),
+        waiting=waiting,
+        dependent=bool(estimate.get("choices", {}).get("dependent")),
+    )
 
 
 # --- The area: city limits, or places

@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope, Send
 
 from geoveil.server import openapi as api
 from geoveil.server.logs import MEDIA_TYPE
-from geoveil.server.openapi import JSON, Audience, Content, Handler, Operation
+from geoveil.server.openapi import Audience, Content, Handler, Operation
 from geoveil.server.pages import HTML, PARTICIPANT
-from geoveil.server.problem import Problem, decode, tagged
+from geoveil.server.problem import JSON, Problem, decode, tagged
 from geoveil.server.round_documents import served
 from geoveil.server.settings_of_campaign import CampaignSettings, refusing
 from geoveil.server.uploads import Counted, Report, Reports, Results

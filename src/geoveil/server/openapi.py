@@ -16,8 +16,7 @@ from starlette.responses import Response
 
 from geoveil import __version__
 from geoveil.server.conclusion import PARTS
-from geoveil.server.estimate_files import VIEWS
-from geoveil.server.problem import BASE, MEDIA_TYPE, PROBLEMS, ProblemBody
+from geoveil.server.problem import BASE, JSON, MEDIA_TYPE, PROBLEMS, VIEWS, ProblemBody
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.store import State as Standing
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[["Service", Request], Awaitable[Response]]
-JSON = "application/json"
 
 
 class Audience(Enum):

@@ -134,7 +134,8 @@ def problem_of(error: BaseException) -> Problem:
 _FORGIVEN = 8
 """How many times the limit is still read, and forgotten, so that the client gets to see the answer."""
 CLOSE = {"connection": "close"}
-_JSON_TYPES = ("application/json", "application/geo+json", "application/x-www-form-urlencoded")
+JSON, GEOJSON = "application/json", "application/geo+json"
+_JSON_TYPES = (JSON, GEOJSON, "application/x-www-form-urlencoded")
 """The last is what ``curl -d`` says of JSON."""
 
 
@@ -217,6 +218,15 @@ def decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
 
 
 # --- What a client accepts, and whether it has the answer already
+
+
+VIEWS: Mapping[str, str] = {
+    "json": JSON,
+    "geojson": GEOJSON,
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+}
+"""The forms of an estimate: endings and media types. JSON is as it is kept, the others are tables."""
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:

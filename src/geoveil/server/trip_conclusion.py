@@ -1,4 +1,4 @@
-"""From the pairs of a closing to its flows, as they are kept and served; the law stays as it is.
+"""From the pairs of a closing to its flows, as they are kept; the law stays as it is.
 
 A campaign of trips keeps one mechanism, so the trips of all its rounds are one tally.
 """
@@ -14,22 +14,10 @@ from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, read_kept
 from geoveil.errors import number_of
-from geoveil.server.conclusion import (
-    DIGITS,
-    LEVEL,
-    VERSION,
-    Conclusion,
-    NothingToRelease,
-    Work,
-    about,
-    read_body,
-)
-from geoveil.server.estimate_files import VIEWS, written
+from geoveil.server.conclusion import DIGITS, LEVEL, Conclusion, NothingToRelease, Work, about
 from geoveil.server.maps_by_slot import short
-from geoveil.server.problem import Problem
 from geoveil.server.round_documents import record_of, renewed_documents
-from geoveil.space import Grid, space_from_dict
-from geoveil.table.district_tables import FlowTable, put_flows
+from geoveil.space import Grid
 from geoveil.trips.flows import DistrictFlows, Flows, blocks
 from geoveil.trips.pairs import TripTally
 from geoveil.trips.trips import Trips
@@ -125,50 +113,3 @@ def _bars(flows: Flows, between: DistrictFlows) -> dict[str, Any]:
         "method": between.errors.method,
         "stay_interval": list(flows.stay_interval(LEVEL)),
     }
-
-
-# --- Flows as files
-
-
-def flows_of(body: bytes) -> dict[str, Any]:
-    """The flows of an estimate with what stands about them; ``not-offered`` where it has none."""
-    estimate = read_body(body)
-    if "flows" not in estimate:
-        raise Problem("not-offered", "the campaign does not collect trips, so it has no flows")
-    names = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "reports", "unfinished")
-    about = {name: estimate[name] for name in names}
-    return {"geoveil": VERSION, "kind": "flows", **about, **estimate["flows"]}
-
-
-def table_of(values: Mapping[str, Any]) -> FlowTable:
-    """The flows between districts as a table; districts are numbered from the south-west, row by row."""
-    grid = space_from_dict(values["space"])
-    assert isinstance(grid, Grid)
-    number = blocks(grid, values["side"])
-    size = int(number.max()) + 1
-    members = np.eye(size)[number]
-    middles = members.T @ grid.centres / members.sum(axis=0)[:, None]
-    bars = {
-        name: np.array(values[name]).reshape(size, size)
-        for name in ("share", "standard_error", "low", "high")
-        if name in values
-    }
-    described = ("campaign", "round", "closed_at", "epsilon_per_km", "space", "unfinished", "side",
-                 "stay_share", "stay_in_district_share", "stay_interval", "level", "method")  # fmt: skip
-    return FlowTable(
-        tuple(map(str, range(size))),
-        latlng=np.stack(grid.plane.to_latlng(middles), axis=1),
-        description={
-            "trips": values["reports"],
-            **{name: values[name] for name in described if name in values},
-        },
-        **bars,
-    )
-
-
-def flow_file(ending: str, body: bytes) -> bytes:
-    """The bytes of a file of flows, by its ending."""
-    values, kind = flows_of(body), VIEWS[ending].kind
-    if kind is None:
-        return canonical_bytes(values)
-    return written(put_flows, kind, table_of(values))
