@@ -22,7 +22,7 @@ from benchmarks.choosing import Map, error_m, randomized_response, rappor, repor
 from geoveil.arrays import FloatArray
 from geoveil.campaign.rules import PublishedRule
 from geoveil.papers.data import default_folder
-from geoveil.papers.privic.cycles import CAMPAIGNS
+from geoveil.papers.privic_cycles import CAMPAIGNS
 
 _PEOPLE, _SEEDS, _ROUNDS = 10_000, 5, 5
 _PROMISES = (1.0, 2.0)

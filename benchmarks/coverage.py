@@ -35,7 +35,7 @@ from geoveil.estimate import (
 )
 from geoveil.estimate.uncertainty import Uncertainty
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, Cut, DataFolder, MissingData, load_city
-from geoveil.papers.privic.cycles import CAMPAIGNS
+from geoveil.papers.privic_cycles import CAMPAIGNS
 from geoveil.position.positional import PositionalElastic
 
 LEVEL = 0.95

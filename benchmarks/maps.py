@@ -32,7 +32,7 @@ from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps, max
 from geoveil.measure.distance import earth_movers_distance_km
 from geoveil.mechanism.elastic import Elastic
 from geoveil.papers.data import DataFolder, MissingData
-from geoveil.papers.privic.cycles import CAMPAIGNS, PublishedCampaign
+from geoveil.papers.privic_cycles import CAMPAIGNS, PublishedCampaign
 from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded
 from geoveil.space.grid import Grid

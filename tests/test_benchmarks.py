@@ -52,7 +52,7 @@ from geoveil.estimate import IterativeBayesianUpdate, Steps
 from geoveil.mechanism import PlanarGeometric
 from geoveil.optimal import optimal_mechanism
 from geoveil.papers.data import Cut
-from geoveil.papers.privic.cycles import PublishedCampaign
+from geoveil.papers.privic_cycles import PublishedCampaign
 from geoveil.randomness import seeded
 from geoveil.space import Grid
 from geoveil.table.locations import Reading

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoveil.papers import aggregates_laws as laws
+from geoveil.papers import aggregates_tradeoff as tradeoff
 from geoveil.papers import load_paper
-from geoveil.papers.aggregates import laws, tradeoff
-from geoveil.papers.aggregates.laws import personal_optimum
-from geoveil.papers.aggregates.tradeoff import CASES, PRIORS, disorder_bits, least_ratio
+from geoveil.papers.aggregates_laws import personal_optimum
+from geoveil.papers.aggregates_tradeoff import CASES, PRIORS, disorder_bits, least_ratio
 from geoveil.papers.data import DataFolder, MissingData
 from geoveil.papers.report import Agreement, Finding, Setting, write_figure
 from geoveil.release import CountRelease

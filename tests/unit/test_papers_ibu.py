@@ -12,9 +12,9 @@ import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.operator import Operator
 from geoveil.estimate.linear import MatrixInversion
+from geoveil.papers import ibu_levels as levels
 from geoveil.papers import load_paper, repeated, run
 from geoveil.papers.data import DataFolder
-from geoveil.papers.ibu import levels
 from geoveil.papers.repeated import (
     all_methods,
     binomial,

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 import geoveil as gv
+from geoveil.papers import load_paper
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, load_city
-from geoveil.papers.privic import PAPER
-from geoveil.papers.privic.cycles import (
+from geoveil.papers.privic_cycles import (
     DESIGN_UPDATES,
     PARIS_CAMPAIGN,
     PUBLISHED,
     errors,
     re_reporting,
 )
-from geoveil.papers.privic.duality import balanced_questions, entropy_bits, fewest_questions
-from geoveil.papers.privic.isolation import CROWD, ISLAND, islands, wider_laplace
+from geoveil.papers.privic_duality import balanced_questions, entropy_bits, fewest_questions
+from geoveil.papers.privic_isolation import CROWD, ISLAND, islands, wider_laplace
 from geoveil.papers.report import Agreement, Setting, write_figure
 
 pytest.importorskip("ot")
+PAPER = load_paper("privic")
 
 
 @pytest.fixture

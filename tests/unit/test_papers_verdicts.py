@@ -13,11 +13,11 @@ import pytest
 
 from geoveil.papers import load_paper
 from geoveil.papers.free_will import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
-from geoveil.papers.ibu.levels import EXACT
-from geoveil.papers.ibu.small_spaces import DELTAS, LENGTHS, Surface
-from geoveil.papers.privic.cycles import DIALS, PAPER, PROMISES, PUBLISHED, Once, spread
-from geoveil.papers.privic.duality import Long
-from geoveil.papers.privic.isolation import Hidden
+from geoveil.papers.ibu_levels import EXACT
+from geoveil.papers.ibu_small_spaces import DELTAS, LENGTHS, Surface
+from geoveil.papers.privic_cycles import DIALS, PAPER, PROMISES, PUBLISHED, Once, spread
+from geoveil.papers.privic_duality import Long
+from geoveil.papers.privic_isolation import Hidden
 from geoveil.papers.report import Agreement, Claim, Experiment, Measured, Setting, Verdict
 
 JUDGED = ("privic", "ibu", "free-will")

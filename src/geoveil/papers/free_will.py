@@ -16,7 +16,7 @@ from geoveil.estimate import Estimator
 from geoveil.estimate.linear import LinearSystem
 from geoveil.papers import repeated, report
 from geoveil.papers.data import SAN_FRANCISCO, DataFolder, load_city
-from geoveil.papers.report import Claim, Experiment, Measured, Paper, Setting, Verdict, experiment
+from geoveil.papers.report import Claim, Experiment, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import Curve
 
 MIXED = "geometric and k-RR"
@@ -464,11 +464,3 @@ def table_2(setting: Setting) -> Measured:
         (f"RAPPOR, {regime}", "linear"): (simulated_rappor(regime, setting), published)
         for regime, published in PUBLISHED_2.items()
     })  # fmt: skip
-
-
-PAPER = Paper(
-    name="free-will",
-    title="Reconstruction of the distribution of sensitive data under free-will privacy",
-    reference="E. ElSalamouny and C. Palamidessi, Suez Canal University, Inria and LIX",
-    experiments=(*FIGURES, table_1, table_2),
-)

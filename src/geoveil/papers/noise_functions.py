@@ -15,7 +15,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.optimal import OptimalMechanism, OptimalNoise
 from geoveil.papers import report
 from geoveil.papers.data import DataFolder
-from geoveil.papers.report import Claim, Measured, Paper, Setting, Verdict, experiment
+from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
 
 _SAME = 1e-3
@@ -393,11 +393,3 @@ def open_question(setting: Setting) -> Measured:
         gain over Laplace | gain over disk-like | first step km"""
     numbers = {"largest_gain_over_laplace": max(gains), "largest_gap": gap}
     return Measured((gap, steps, gains), columns, rows, draw, numbers, (8.6, 3.8))
-
-
-PAPER = Paper(
-    name="noise",
-    title="Optimal noise functions for location privacy on continuous regions",
-    reference="E. ElSalamouny and S. Gambs, International Journal of Information Security 17, 2018",
-    experiments=(figure_2, figure_3, figure_4, figure_5, open_question),
-)

@@ -12,9 +12,9 @@ import numpy as np
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.measure.information import mean_posterior, plant_island
+from geoveil.papers import privic_cycles as cycles
 from geoveil.papers import report
 from geoveil.papers.data import City
-from geoveil.papers.privic import cycles
 from geoveil.papers.report import Claim, Experiment, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, Panel, draw_maps
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, xlogy
 
+from geoveil.papers import aggregates_tradeoff as tradeoff
 from geoveil.papers import report
-from geoveil.papers.aggregates import tradeoff
-from geoveil.papers.aggregates.tradeoff import PRIORS, published
+from geoveil.papers.aggregates_tradeoff import PRIORS, published
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot.curves import COLOURS
 from geoveil.release import CountRelease, CountVectors, Prior, number_of_vectors

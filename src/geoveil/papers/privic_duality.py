@@ -15,7 +15,7 @@ from geoveil.campaign.long_run import LongRun, Mesh, long_run
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.objective import Objective, em_path
 from geoveil.papers import report
-from geoveil.papers.privic.cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN, designed
+from geoveil.papers.privic_cycles import PARIS_CAMPAIGN, SAN_FRANCISCO_CAMPAIGN, designed
 from geoveil.papers.repeated import exact_maximum, repeated_counts
 from geoveil.papers.report import Claim, Measured, Setting, Verdict, experiment
 from geoveil.plot import Curve, draw_curves
