@@ -9,8 +9,8 @@ import threading
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from geoveil.store import GroupWriter, open_store
-from store.devices import upload
+from geoveil.store import open_store
+from store.devices import Writer, upload
 
 THREADS = 8
 
@@ -29,12 +29,12 @@ def begin(address: str, first: int) -> tuple[BaseProcess, Connection]:
 
 
 def _count(address: str, first: int, told: Connection) -> None:
-    writer = GroupWriter(open_store(address))
+    writer = Writer(open_store(address))
     numbers = itertools.count(first)
 
     def send() -> None:
         for number in numbers:
-            writer.submit([upload(number)]).result()
+            writer.hand_in([upload(number)]).result()
             os.write(told.fileno(), f"{number}\n".encode())
 
     threads = [threading.Thread(target=send) for _ in range(THREADS)]

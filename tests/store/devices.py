@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 
 from geoveil.arrays import IntArray
-from geoveil.store import CampaignRecord, RoundRecord, Store, Upload
+from geoveil.store import CampaignRecord, GroupWriter, RoundRecord, Store, Upload
 from geoveil.store.statements import unpacked
 
 FOREVER_S = 4_000_000_000
@@ -79,3 +82,22 @@ def counts(store: Store, campaign: str = "paris") -> dict[int, list[int]]:
 def plain(by_cell: IntArray) -> list[int]:
     assert by_cell.dtype == np.int64
     return by_cell.tolist()
+
+
+class Writer(GroupWriter):
+    """A group writer for threads that wait: it stands in for their event loop, and tells them at once."""
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def hand_in(self, uploads: Sequence[Upload]) -> Future[list[bool]]:
+        return self.submit(self, uploads)  # type: ignore[arg-type, return-value]
+
+    def create_future(self) -> Future[list[bool]]:
+        return Future()
+
+    def call_soon_threadsafe(self, tell: Callable[..., None], *given: Any) -> None:
+        tell(*given)

@@ -14,9 +14,9 @@ import pytest
 
 from databases import Cluster
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.store import GroupWriter, Store, StoreFailed, open_store
+from geoveil.store import Store, StoreFailed, open_store
 from geoveil.store.sqlite import SqliteStore
-from store.devices import assert_explained, device_id, start, upload
+from store.devices import Writer, assert_explained, device_id, start, upload
 from store.disk import Disk, FailingCall, remains
 
 PATIENCE_S = 300
@@ -29,9 +29,9 @@ def disk() -> Iterator[Disk]:
     disk.unregister()
 
 
-def acknowledged(writer: GroupWriter, numbers: range) -> set[bytes]:
+def acknowledged(writer: Writer, numbers: range) -> set[bytes]:
     """Hand in reports, one a commit or several; the ids of those acknowledged."""
-    futures = {device_id(number): writer.submit([upload(number)]) for number in numbers}
+    futures = {device_id(number): writer.hand_in([upload(number)]) for number in numbers}
     return {id for id, future in futures.items() if future.exception(PATIENCE_S) is None}
 
 
@@ -44,11 +44,11 @@ def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     start(store)
     limit_pages(store, 40)
-    with GroupWriter(store, most_a_commit=50) as writer:
+    with Writer(store, most_a_commit=50) as writer:
         told = acknowledged(writer, range(5_000))
         assert 0 < len(told) < 5_000
         with pytest.raises(StoreFailed, match="FullError") as failed:
-            writer.submit([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
+            writer.hand_in([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
         assert upload(5_000).id.hex() not in str(failed.value)
         assert assert_explained(store) == told
         limit_pages(store, 100_000)
@@ -77,7 +77,7 @@ def test_a_full_file_system_acknowledges_nothing_and_heals(small_disk: Path) -> 
     ballast.write_bytes(bytes((4 << 20) - (500 << 10)))
     store = SqliteStore(small_disk / "store.db")
     start(store)
-    with GroupWriter(store, most_a_commit=50) as writer:
+    with Writer(store, most_a_commit=50) as writer:
         told = acknowledged(writer, range(10_000))
         assert 0 < len(told) < 10_000
         assert assert_explained(store) == told
@@ -136,7 +136,7 @@ def add_or_fail(store: Store, number: int) -> set[bytes]:
 def test_a_lost_postgres_acknowledges_nothing_and_heals(postgres: Cluster) -> None:
     store = open_store(postgres.database())
     start(store)
-    with GroupWriter(store) as writer:
+    with Writer(store) as writer:
         told = acknowledged(writer, range(100))
         assert len(told) == 100
         postgres.stop("immediate")
@@ -161,12 +161,14 @@ def test_postgres_on_a_full_disk_acknowledges_nothing_and_heals(postgres: Cluste
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while file.write(bytes(1 << 16)):  # until there is no room for a page
                 pass
-        with GroupWriter(store, most_a_commit=50) as writer:
+        with Writer(store, most_a_commit=50) as writer:
             told = acknowledged(writer, range(5_000))
             assert len(told) < 5_000
             assert assert_explained(store) == told
             with pytest.raises(StoreFailed) as failed:
-                writer.submit([upload(number) for number in range(5_000, 9_000)]).result(PATIENCE_S)
+                writer.hand_in([upload(number) for number in range(5_000, 9_000)]).result(
+                    PATIENCE_S
+                )
             assert upload(5_000).id.hex() not in str(failed.value)
             ballast.unlink()
             assert acknowledged(writer, range(5_000)) == {device_id(n) for n in range(5_000)}
@@ -177,8 +179,8 @@ def test_postgres_on_a_full_disk_acknowledges_nothing_and_heals(postgres: Cluste
 def test_postgres_stopped_while_reports_arrive(postgres: Cluster) -> None:
     store = open_store(postgres.database())
     start(store)
-    with GroupWriter(store, most_a_commit=20) as writer:
-        futures = {n: writer.submit([upload(n)]) for n in range(2_000)}
+    with Writer(store, most_a_commit=20) as writer:
+        futures = {n: writer.hand_in([upload(n)]) for n in range(2_000)}
         futures[100].result(PATIENCE_S)
         postgres.stop("immediate")
         told = {device_id(n) for n, one in futures.items() if one.exception(PATIENCE_S) is None}

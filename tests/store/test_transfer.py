@@ -19,7 +19,6 @@ from geoveil.store import (
     ClosingRecord,
     Contents,
     EstimateRecord,
-    GroupWriter,
     PreparationRecord,
     Store,
     Upload,
@@ -29,7 +28,7 @@ from geoveil.store import (
     write_backup,
 )
 from geoveil.store.records import TABLES, Migration, migrations
-from store.devices import a_round, assert_explained, device_id, start, upload
+from store.devices import Writer, a_round, assert_explained, device_id, start, upload
 from store.memory import MemoryStore, open_any
 
 KINDS = ("memory", "sqlite", "postgres")
@@ -123,12 +122,12 @@ def while_counting(store: Store, act: Callable[[], None]) -> tuple[set[bytes], s
     enough, stop = threading.Event(), threading.Event()
 
     def count() -> None:
-        with GroupWriter(store) as writer:
+        with Writer(store) as writer:
             for number in range(1_000_000):
                 if stop.is_set():
                     return
                 some = [upload(5 * number + k) for k in range(5)]
-                assert all(writer.submit(some).result())
+                assert all(writer.hand_in(some).result())
                 told.extend(one.id for one in some)
                 if number == 20:
                     enough.set()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from geoveil.errors import InvalidInput
-from geoveil.store import GroupWriter, Overloaded, StoreFailed, Upload
-from store.devices import start, totals, upload
+from geoveil.store import Overloaded, StoreFailed, Upload
+from store.devices import Writer, start, totals, upload
 from store.memory import MemoryStore
 
 PATIENCE_S = 300
@@ -47,10 +47,10 @@ def open_gate(store: GatedStore, times: int = 1_000) -> None:
 
 
 def test_what_queued_during_a_commit_goes_into_the_next(store: GatedStore) -> None:
-    with GroupWriter(store) as writer:
-        first = writer.submit([upload(0)])
+    with Writer(store) as writer:
+        first = writer.hand_in([upload(0)])
         assert store.begun.acquire(timeout=PATIENCE_S)
-        others = [writer.submit([upload(n), upload(0)]) for n in range(1, 6)]
+        others = [writer.hand_in([upload(n), upload(0)]) for n in range(1, 6)]
         assert writer.waiting == 10
         open_gate(store)
         assert first.result(PATIENCE_S) == [True]
@@ -59,8 +59,8 @@ def test_what_queued_during_a_commit_goes_into_the_next(store: GatedStore) -> No
 
 
 def test_nobody_is_told_before_the_commit(store: GatedStore) -> None:
-    with GroupWriter(store) as writer:
-        future = writer.submit([upload(0)])
+    with Writer(store) as writer:
+        future = writer.hand_in([upload(0)])
         assert store.begun.acquire(timeout=PATIENCE_S)
         assert not future.done()
         open_gate(store)
@@ -68,24 +68,24 @@ def test_nobody_is_told_before_the_commit(store: GatedStore) -> None:
 
 
 def test_a_commit_is_bounded(store: GatedStore) -> None:
-    with GroupWriter(store, most_a_commit=4) as writer:
-        futures = [writer.submit([upload(0)])]
+    with Writer(store, most_a_commit=4) as writer:
+        futures = [writer.hand_in([upload(0)])]
         assert store.begun.acquire(timeout=PATIENCE_S)
-        futures += [writer.submit([upload(2 * n), upload(2 * n + 1)]) for n in range(1, 6)]
-        futures.append(writer.submit([upload(n) for n in range(100, 109)]))
+        futures += [writer.hand_in([upload(2 * n), upload(2 * n + 1)]) for n in range(1, 6)]
+        futures.append(writer.hand_in([upload(n) for n in range(100, 109)]))
         open_gate(store)
         assert all(future.result(PATIENCE_S) for future in futures)
     assert store.commits == [1, 4, 4, 2, 9]  # what was handed in together stays together
 
 
 def test_a_full_queue_refuses_instead_of_growing(store: GatedStore) -> None:
-    with GroupWriter(store, most_waiting=3) as writer:
-        first = writer.submit([upload(0)])
+    with Writer(store, most_waiting=3) as writer:
+        first = writer.hand_in([upload(0)])
         assert store.begun.acquire(timeout=PATIENCE_S)
-        second = writer.submit([upload(1), upload(2)])
+        second = writer.hand_in([upload(1), upload(2)])
         with pytest.raises(Overloaded, match="too many"):
-            writer.submit([upload(3), upload(4)])
-        third = writer.submit([upload(5)])
+            writer.hand_in([upload(3), upload(4)])
+        third = writer.hand_in([upload(5)])
         open_gate(store)
         assert [f.result(PATIENCE_S) for f in (first, second, third)] == [
             [True],
@@ -96,25 +96,25 @@ def test_a_full_queue_refuses_instead_of_growing(store: GatedStore) -> None:
 
 
 def test_an_idle_writer_takes_more_than_may_wait(store: GatedStore) -> None:
-    with GroupWriter(store, most_waiting=3) as writer:
-        first = writer.submit([upload(n) for n in range(5)])
+    with Writer(store, most_waiting=3) as writer:
+        first = writer.hand_in([upload(n) for n in range(5)])
         assert store.begun.acquire(timeout=PATIENCE_S)
-        second = writer.submit([upload(n) for n in range(5, 10)])
+        second = writer.hand_in([upload(n) for n in range(5, 10)])
         with pytest.raises(Overloaded, match="too many"):
-            writer.submit([upload(10)])
+            writer.hand_in([upload(10)])
         open_gate(store)
         assert [first.result(PATIENCE_S), second.result(PATIENCE_S)] == [[True] * 5] * 2
     assert totals(store) == [10]
 
 
 def test_closing_drains_and_then_refuses(store: GatedStore) -> None:
-    writer = GroupWriter(store)
-    futures = [writer.submit([upload(n)]) for n in range(50)]
+    writer = Writer(store)
+    futures = [writer.hand_in([upload(n)]) for n in range(50)]
     open_gate(store)
     writer.close()
     assert all(future.result(0) == [True] for future in futures)
     with pytest.raises(Overloaded, match="stopping"):
-        writer.submit([upload(99)])
+        writer.hand_in([upload(99)])
     writer.close()
 
 
@@ -123,10 +123,10 @@ def test_a_failed_commit_fails_its_own_and_the_next_tries_again(
     store: GatedStore, failure: Exception
 ) -> None:
     store.failures = [failure]
-    with GroupWriter(store) as writer:
-        first = writer.submit([upload(0)])
+    with Writer(store) as writer:
+        first = writer.hand_in([upload(0)])
         assert store.begun.acquire(timeout=PATIENCE_S)
-        second = writer.submit([upload(1)])
+        second = writer.hand_in([upload(1)])
         open_gate(store)
         with pytest.raises(StoreFailed) as told:
             first.result(PATIENCE_S)
@@ -137,11 +137,11 @@ def test_a_failed_commit_fails_its_own_and_the_next_tries_again(
 
 def test_a_wrong_report_fails_alone(store: GatedStore) -> None:
     open_gate(store)
-    with GroupWriter(store) as writer:
+    with Writer(store) as writer:
         store.may_commit.acquire(timeout=PATIENCE_S)
-        futures = [writer.submit([upload(n)]) for n in range(3)]
-        wrong = writer.submit([upload(9)._replace(cell=64)])
-        futures += [writer.submit([upload(n)]) for n in range(3, 6)]
+        futures = [writer.hand_in([upload(n)]) for n in range(3)]
+        wrong = writer.hand_in([upload(9)._replace(cell=64)])
+        futures += [writer.hand_in([upload(n)]) for n in range(3, 6)]
         assert [future.result(PATIENCE_S) for future in futures] == [[True]] * 6
         with pytest.raises(InvalidInput):
             wrong.result(PATIENCE_S)
@@ -149,10 +149,10 @@ def test_a_wrong_report_fails_alone(store: GatedStore) -> None:
 
 
 def test_a_cancelled_future_disturbs_nobody(store: GatedStore) -> None:
-    with GroupWriter(store) as writer:
-        writer.submit([upload(0)])
+    with Writer(store) as writer:
+        writer.hand_in([upload(0)])
         assert store.begun.acquire(timeout=PATIENCE_S)
-        gone, stays = writer.submit([upload(1)]), writer.submit([upload(2)])
+        gone, stays = writer.hand_in([upload(1)]), writer.hand_in([upload(2)])
         assert gone.cancel()
         open_gate(store)
         assert stays.result(PATIENCE_S) == [True]
@@ -171,12 +171,12 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 def test_coroutines_are_woken_once_a_commit(store: GatedStore) -> None:
     loop = CountingLoop()
-    with GroupWriter(store) as writer:
+    with Writer(store) as writer:
 
         async def talk() -> list[list[bool]]:
-            first = writer.submit_async(loop, [upload(0)])
+            first = writer.submit(loop, [upload(0)])
             assert store.begun.acquire(timeout=PATIENCE_S)
-            others = [writer.submit_async(loop, [upload(n)]) for n in range(1, 101)]
+            others = [writer.submit(loop, [upload(n)]) for n in range(1, 101)]
             others[0].cancel()
             open_gate(store)
             return await asyncio.gather(first, *others[1:])
@@ -190,10 +190,10 @@ def test_coroutines_are_woken_once_a_commit(store: GatedStore) -> None:
 def test_coroutines_learn_of_failure(store: GatedStore) -> None:
     store.failures = [StoreFailed("disk full")]
     open_gate(store)
-    with GroupWriter(store) as writer:
+    with Writer(store) as writer:
 
         async def talk() -> None:
-            await writer.submit_async(asyncio.get_running_loop(), [upload(0)])
+            await writer.submit(asyncio.get_running_loop(), [upload(0)])
 
         with pytest.raises(StoreFailed):
             asyncio.run(talk())
@@ -201,9 +201,9 @@ def test_coroutines_learn_of_failure(store: GatedStore) -> None:
 
 def test_a_loop_that_is_gone_does_not_stop_the_writer(store: GatedStore) -> None:
     loop = asyncio.new_event_loop()
-    with GroupWriter(store) as writer:
-        writer.submit_async(loop, [upload(0)])
+    with Writer(store) as writer:
+        writer.submit(loop, [upload(0)])
         loop.close()
         open_gate(store)
-        assert writer.submit([upload(1)]).result(PATIENCE_S) == [True]
+        assert writer.hand_in([upload(1)]).result(PATIENCE_S) == [True]
     assert totals(store) == [2]

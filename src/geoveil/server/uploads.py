@@ -208,7 +208,7 @@ class Uploads:
         began_s = time.perf_counter()
         try:
             async with asyncio.timeout(STORE_S):
-                new = await self._service.writer.submit_async(self._loop, uploads)
+                new = await self._service.writer.submit(self._loop, uploads)
         except TimeoutError:  # whether they are kept will show when they are sent again
             raise StoreFailed("the store must answer in time; try again later") from None
         except InvalidInput:  # checked above, so the time of the round ran out in the queue

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,8 +19,8 @@ Answer = list[bool] | GeoveilError
 
 class _Submission(NamedTuple):
     uploads: Sequence[Upload]
-    future: Future[list[bool]] | asyncio.Future[list[bool]]
-    loop: asyncio.AbstractEventLoop | None
+    future: asyncio.Future[list[bool]]
+    loop: asyncio.AbstractEventLoop
 
 
 class GroupWriter:
@@ -51,18 +50,22 @@ class GroupWriter:
         """How many reports wait for a commit to begin."""
         return self._waiting
 
-    def submit(self, uploads: Sequence[Upload]) -> Future[list[bool]]:
-        """Hand in reports, all of one commit; which of them were new, once they are on the disk."""
-        future: Future[list[bool]] = Future()
-        self._enqueue(_Submission(uploads, future, None))
-        return future
-
-    def submit_async(
+    def submit(
         self, loop: asyncio.AbstractEventLoop, uploads: Sequence[Upload]
     ) -> asyncio.Future[list[bool]]:
-        """The same from a coroutine on ``loop``, which is woken once for each commit."""
-        future: asyncio.Future[list[bool]] = loop.create_future()
-        self._enqueue(_Submission(uploads, future, loop))
+        """Hand in reports, all of one commit; which of them were new, once they are on the disk.
+
+        For a coroutine on ``loop``, which is woken once for each commit.
+        """
+        size, future = len(uploads), loop.create_future()
+        with self._changed:
+            if self._closing:
+                raise Overloaded("the server is stopping; try again later")
+            if self._waiting and self._waiting + size > self._most_waiting:
+                raise Overloaded(f"reports waiting ({self._waiting}) are too many; try again later")
+            self._queue.append(_Submission(uploads, future, loop))
+            self._waiting += size
+            self._changed.notify()
         return future
 
     def close(self) -> None:
@@ -71,23 +74,6 @@ class GroupWriter:
             self._closing = True
             self._changed.notify()
         self._thread.join()
-
-    def __enter__(self) -> GroupWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _enqueue(self, submission: _Submission) -> None:
-        size = len(submission.uploads)
-        with self._changed:
-            if self._closing:
-                raise Overloaded("the server is stopping; try again later")
-            if self._waiting and self._waiting + size > self._most_waiting:
-                raise Overloaded(f"reports waiting ({self._waiting}) are too many; try again later")
-            self._queue.append(submission)
-            self._waiting += size
-            self._changed.notify()
 
     def _work(self) -> None:
         while batch := self._take():
@@ -131,28 +117,24 @@ class GroupWriter:
         return answers
 
 
-_Resolved = list[tuple[Future[list[bool]] | asyncio.Future[list[bool]], Answer]]
+_Resolved = list[tuple[asyncio.Future[list[bool]], Answer]]
 
 
 def _resolve(batch: list[_Submission], answers: list[Answer]) -> None:
-    """Tell everybody: each event loop once, and threads at once."""
-    by_loop: dict[asyncio.AbstractEventLoop | None, _Resolved] = {}
+    """Tell everybody, each event loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, _Resolved] = {}
     for (_, future, loop), answer in zip(batch, answers, strict=True):
         by_loop.setdefault(loop, []).append((future, answer))
     for loop, resolved in by_loop.items():
-        if loop is None:
-            _settle(resolved)
-        else:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, resolved)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, resolved)
 
 
 def _settle(resolved: _Resolved) -> None:
     for future, answer in resolved:
         if future.done():  # cancelled: who asked went away; the reports count
             continue
-        with suppress(InvalidStateError):
-            if isinstance(answer, list):
-                future.set_result(answer)
-            else:
-                future.set_exception(answer)
+        if isinstance(answer, list):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
