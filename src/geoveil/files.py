@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,3 +48,14 @@ def replaced_file(path: str | Path) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno in _FULL:  # a write does not name its file
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the entries of a folder, to the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # no such call there; a renaming is journalled
+    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

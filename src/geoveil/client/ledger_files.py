@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from geoveil.client.refusal import Refused
 from geoveil.document.canonical import strict_json
+from geoveil.files import sync
 
 UNREADABLE = (ValueError, TypeError, KeyError, RecursionError)
 """What reading anything that this program did not write may raise."""
@@ -72,12 +73,9 @@ def write_durably(path: Path, content: bytes) -> None:
 
 def move_durably(beside: Path, path: Path) -> None:
     """A finished file takes its place: after a crash the old one stands there or the new one."""
-    with _opened(beside, os.O_RDWR) as handle:
-        os.fsync(handle)
+    sync(beside)
     beside.replace(path)
-    if sys.platform != "win32":  # no such call there; the rename is journalled
-        with _opened(path.parent, os.O_RDONLY) as handle:
-            os.fsync(handle)
+    sync(path.parent)
 
 
 if sys.platform == "win32":

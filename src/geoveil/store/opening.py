@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from geoveil.errors import InvalidInput, MissingExtra
+from geoveil.files import sync
 from geoveil.store.contract import Store
 from geoveil.store.records import Row
 
@@ -116,12 +117,12 @@ def write_backup(store: Store, path: Path | str) -> Contents:
             backup.mark_copy(at_s)
         finally:
             backup.close(whole=True)
-        _sync(copy)
+        sync(copy)
         try:
             os.link(copy, final)  # unlike a renaming, refuses where the name was taken meanwhile
         except FileExistsError:
             raise exists from None
-    _sync(final.parent)
+    sync(final.parent)
     return contents
 
 
@@ -143,12 +144,3 @@ def restore_backup(path: Path | str, target: Store) -> Contents:
             return copy_store(backup, target)
         finally:
             backup.close()
-
-
-def _sync(path: Path) -> None:
-    """Bring a file or the entries of a folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
