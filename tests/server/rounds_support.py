@@ -15,6 +15,7 @@ from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Work, conclude
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
+from geoveil.server.worker import Jobs
 from geoveil.store import RoundRecord, Store, Upload
 from store.memory import MemoryStore
 
@@ -88,11 +89,11 @@ class City:
     def work(self) -> None:
         """One look at the campaigns, and the work it found, done here."""
         for work in self.due():
-            assert self.campaigns.jobs.publish(work, conclude(work))
+            assert Jobs(self.campaigns).publish(work, conclude(work))
 
     def due(self) -> list[Work]:
         """One look at the campaigns, and the work it found."""
-        return [self.campaigns.jobs.work(closing) for closing in self.campaigns.tick()]
+        return [Jobs(self.campaigns).work(closing) for closing in self.campaigns.tick()]
 
     def estimated(self, number: int | None = None) -> dict[str, Any]:
         """The body of an estimate."""

@@ -11,6 +11,7 @@ from geoveil.document.wire import MechanismDocument
 from geoveil.server.campaigns import QUEUED_S, Campaigns
 from geoveil.server.conclusion import conclude
 from geoveil.server.trusted_clock import CERTAIN_S, JUMP_S, SETTLE_S, TrustedClock
+from geoveil.server.worker import Jobs
 from geoveil.store import Store, copy_store, open_store, restore_backup, write_backup
 from server.rounds_support import HOUR, NOON, City, campaign_settings
 from store.devices import kept_ids
@@ -115,8 +116,8 @@ class Town(City):
             self.machine.true_s += every_s
             for closing in self.campaigns.tick():
                 if not self.campaigns.clock.in_doubt:
-                    work = self.campaigns.jobs.work(closing)
-                    self.campaigns.jobs.publish(work, conclude(work))
+                    work = Jobs(self.campaigns).work(closing)
+                    Jobs(self.campaigns).publish(work, conclude(work))
 
     def usable(self) -> MechanismDocument:
         """The mechanism as a device with a right clock gets it, and a report that counts under it."""
@@ -189,13 +190,13 @@ def test_an_estimate_that_waits_over_a_wrong_clock_opens_a_round_of_now(wrong_s:
     town.report(100)
     town.campaigns.close("paris")
     (closing,) = town.campaigns.tick()
-    conclusion = conclude(town.campaigns.jobs.work(closing))
-    assert town.campaigns.jobs.claim(closing, for_s=60)
+    conclusion = conclude(Jobs(town.campaigns).work(closing))
+    assert Jobs(town.campaigns).claim(closing, for_s=60)
     town.machine.wrong_s = 0
     town.campaigns.clock()
     town.machine.true_s += SETTLE_S + 1
-    assert town.campaigns.jobs.claim(closing, for_s=60)  # whoever had it had it in another decade
-    town.campaigns.jobs.publish(town.campaigns.jobs.work(closing), conclusion)
+    assert Jobs(town.campaigns).claim(closing, for_s=60)  # whoever had it had it in another decade
+    Jobs(town.campaigns).publish(Jobs(town.campaigns).work(closing), conclusion)
     assert town.usable().round > 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from geoveil.server.conclusion import conclude
+from geoveil.server.worker import Jobs
 from geoveil.store import open_store
 from geoveil.store.records import TABLES
 from server.conftest import InProcess
@@ -29,8 +30,8 @@ def send(service: InProcess, mechanism: str, number: int = 1) -> Any:
 
 def work(service: InProcess) -> None:
     campaigns = service.service.campaigns
-    for each in map(campaigns.jobs.work, campaigns.tick()):
-        campaigns.jobs.publish(each, conclude(each))
+    for each in map(Jobs(campaigns).work, campaigns.tick()):
+        Jobs(campaigns).publish(each, conclude(each))
 
 
 def test_a_campaign_gets_another_name(service: InProcess) -> None:

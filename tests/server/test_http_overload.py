@@ -14,6 +14,7 @@ import pytest
 
 from geoveil.campaign import rounds
 from geoveil.server.conclusion import conclude
+from geoveil.server.worker import Jobs
 from geoveil.store import Upload, open_store
 from server.conftest import InProcess
 from server.live import HANG_S, Live, cells_of, new_id
@@ -159,8 +160,8 @@ def storm(
                     time.sleep(0.01)
                 assert service.post("/api/campaigns/lyon/rounds", operator=True).status_code == 202
                 campaigns = service.service.campaigns
-                for work in map(campaigns.jobs.work, campaigns.tick()):
-                    campaigns.jobs.publish(work, conclude(work))
+                for work in map(Jobs(campaigns).work, campaigns.tick()):
+                    Jobs(campaigns).publish(work, conclude(work))
                 mechanisms.append(service.mechanism())
         finally:
             over.set()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from geoveil.server.conclusion import conclude
+from geoveil.server.worker import Jobs
 from geoveil.store import open_store, write_backup
 from server.conftest import InProcess
 from server.live import HANG_S, Live, new_id
@@ -106,8 +107,8 @@ def send(service: InProcess, number: int) -> None:
 
 def work(service: InProcess) -> int:
     campaigns = service.service.campaigns
-    done = [campaigns.jobs.work(closing) for closing in campaigns.tick()]
-    return sum(campaigns.jobs.publish(each, conclude(each)) for each in done)
+    done = [Jobs(campaigns).work(closing) for closing in campaigns.tick()]
+    return sum(Jobs(campaigns).publish(each, conclude(each)) for each in done)
 
 
 def readings(service: InProcess) -> list[Any]:

@@ -17,6 +17,7 @@ from geoveil.server.conclusion import conclude
 from geoveil.server.dashboard import OPERATIONS
 from geoveil.server.problem import Problem
 from geoveil.server.settings import Tokens
+from geoveil.server.worker import Jobs
 from server.conftest import InProcess
 from server.live import LYON, cells_of, new_id
 from store.memory import MemoryStore
@@ -43,8 +44,8 @@ def estimate(service: InProcess, campaign: str = "lyon") -> None:
     """Close the round and make its estimate, as the worker would."""
     assert service.post(f"/api/campaigns/{campaign}/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
-    for work in map(campaigns.jobs.work, campaigns.tick()):
-        assert campaigns.jobs.publish(work, conclude(work))
+    for work in map(Jobs(campaigns).work, campaigns.tick()):
+        assert Jobs(campaigns).publish(work, conclude(work))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from geoveil.client import Device, Refused
 from geoveil.document.wire import MechanismDocument
 from geoveil.server.conclusion import conclude
+from geoveil.server.worker import Jobs
 from geoveil.table.results import read_result
 from server.conftest import InProcess
 from server.live import LYON, Live, new_id
@@ -44,8 +45,8 @@ def closed(service: InProcess) -> None:
     assert service.post("/api/campaigns/hours/rounds", operator=True).status_code == 202
     campaigns = service.service.campaigns
     for closing in campaigns.tick():
-        work = campaigns.jobs.work(closing)
-        assert campaigns.jobs.publish(work, conclude(work))
+        work = Jobs(campaigns).work(closing)
+        assert Jobs(campaigns).publish(work, conclude(work))
 
 
 def problem(answer: Any) -> str:

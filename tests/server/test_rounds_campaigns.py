@@ -18,6 +18,7 @@ from geoveil.server.campaigns import (
 )
 from geoveil.server.conclusion import NothingToRelease, conclude
 from geoveil.server.round_documents import SLOW_CLOCKS_S, served
+from geoveil.server.worker import Jobs
 from geoveil.store import RoundRecord
 from server.rounds_support import HOUR, NOON, City, Clock, campaign_settings, raises_problem
 from store.memory import MemoryStore, open_any
@@ -254,8 +255,8 @@ def test_the_same_closing_gives_the_same_bytes_whenever_it_is_worked_on() -> Non
     first, second = conclude(work), conclude(again)
     assert first.body == second.body
     assert first.following == second.following
-    assert city.campaigns.jobs.publish(work, first)
-    assert not city.campaigns.jobs.publish(again, second)
+    assert Jobs(city.campaigns).publish(work, first)
+    assert not Jobs(city.campaigns).publish(again, second)
     opened = city.store.rounds("paris")[-1]
     assert opened.document == first.following.document
     assert opened.opened_at_s == NOON + 5 * HOUR

@@ -20,6 +20,7 @@ from geoveil.server.conclusion import conclude
 from geoveil.server.dashboard import evidence_of, shares_of
 from geoveil.server.round_documents import prepare
 from geoveil.server.shapes import read_area, space_of
+from geoveil.server.worker import Jobs
 from geoveil.space import Points, space_from_dict
 from geoveil.space.outline import read_outlines
 from geoveil.store import Store, open_store
@@ -74,7 +75,7 @@ def test_two_rounds_over_places(make: Callable[[], Points], tmp_path: Path) -> N
         city.campaigns.close("paris")
         (work,) = city.due()
         assert not work.large
-        assert city.campaigns.jobs.publish(work, conclude(work))
+        assert Jobs(city.campaigns).publish(work, conclude(work))
         store.close()  # as after a kill: nothing is known but what the store has
         store = city.store = open_store(address)
         city.campaigns = Campaigns(store, clock=city.clock)
@@ -170,9 +171,9 @@ def test_many_places_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     space = some_cells()
     city.campaigns.draw("paris", space)
     assert city.campaigns.state("paris")["state"] == "preparing"
-    (wanted,) = city.campaigns.jobs.preparations()
-    work = city.campaigns.jobs.work(wanted)
-    assert city.campaigns.jobs.publish(work, prepare(work))
+    (wanted,) = Jobs(city.campaigns).preparations()
+    work = Jobs(city.campaigns).work(wanted)
+    assert Jobs(city.campaigns).publish(work, prepare(work))
     record = city.campaigns.mechanism("paris")
     assert (record.number, record.around) == (2, 1)
     assert read_kept(record.document)[0].area.size == space.size

@@ -25,11 +25,10 @@ from geoveil.errors import InvalidInput
 from geoveil.server import round_documents
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.jobs import GIVEN_UP
 from geoveil.server.logs import Trace
 from geoveil.server.round_documents import Prepared, Preparing, first_documents, prepare
 from geoveil.server.settings_of_campaign import InvalidSetting
-from geoveil.server.worker import CLAIM_S, MOST_FAILURES, Estimator, Worker
+from geoveil.server.worker import CLAIM_S, GIVEN_UP, MOST_FAILURES, Estimator, Jobs, Worker
 from geoveil.space import MaskedGrid
 from geoveil.space.outline import Outline
 from geoveil.store import PreparationRecord, Store, open_store, restore_backup, write_backup
@@ -63,9 +62,9 @@ def waiting_campaigns(store: Store | None = None, **changed: Any) -> Campaigns:
 
 def prepared(campaigns: Campaigns) -> None:
     """What the worker does, done here."""
-    (wanted,) = campaigns.jobs.preparations()
-    work = campaigns.jobs.work(wanted)
-    assert campaigns.jobs.publish(work, prepare(work))
+    (wanted,) = Jobs(campaigns).preparations()
+    work = Jobs(campaigns).work(wanted)
+    assert Jobs(campaigns).publish(work, prepare(work))
 
 
 class Here(Estimator):
@@ -93,7 +92,7 @@ class Watched:
         self.worker.start()
 
     def submit(self) -> bool:
-        return any(self.worker.submit(each) for each in self.campaigns.jobs.preparations())
+        return any(self.worker.submit(each) for each in Jobs(self.campaigns).preparations())
 
     def next(self) -> str:
         return self.events.get(timeout=PATIENCE_S)
@@ -157,7 +156,7 @@ def test_it_opens_with_the_mechanism_that_a_small_one_would_have_at_once(
     campaigns.clock.now += 7 * 24 * HOUR  # type: ignore[attr-defined]
     assert watched.submit()
     assert watched.next() == "campaign-prepared"
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
     (record,) = campaigns.store.rounds("paris")
     (document,) = read_kept(record.document)
     (at_once,) = first_documents(campaign_settings(), "paris", int(campaigns.clock()))
@@ -172,7 +171,7 @@ def test_a_small_campaign_is_there_at_once(few_at_once: None) -> None:
     small = Campaigns(MemoryStore(), clock=Clock())
     small.create(campaign_settings(cell_km=2.0))
     assert small.mechanism("paris").number == 1
-    assert small.jobs.preparations() == []
+    assert Jobs(small).preparations() == []
 
 
 def test_a_process_that_is_killed_is_started_again(campaigns: Campaigns) -> None:
@@ -200,14 +199,14 @@ def test_another_process_takes_over_from_one_that_died(
 ) -> None:
     store = MemoryStore() if kind == "memory" else open_store(tmp_path / "geoveil.db")
     first = waiting_campaigns(store)
-    (wanted,) = first.jobs.preparations()
-    assert first.jobs.claim(wanted, for_s=CLAIM_S)
+    (wanted,) = Jobs(first).preparations()
+    assert Jobs(first).claim(wanted, for_s=CLAIM_S)
     second = Campaigns(store, clock=first.clock)
-    assert not second.jobs.claim(wanted, for_s=CLAIM_S)
+    assert not Jobs(second).claim(wanted, for_s=CLAIM_S)
     first.clock.now += CLAIM_S + 1  # type: ignore[attr-defined]
     prepared(second)
-    work = first.jobs.work(wanted)
-    assert not first.jobs.publish(work, prepare(work)), "it opens once"
+    work = Jobs(first).work(wanted)
+    assert not Jobs(first).publish(work, prepare(work)), "it opens once"
     assert len(store.rounds("paris")) == 1
     store.close()
 
@@ -266,7 +265,7 @@ def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
                 time.sleep(0.001)
         campaigns.clock.now += 1  # type: ignore[attr-defined]
     assert told == ["preparation-failed"] * MOST_FAILURES + ["preparation-given-up"]
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
     said = {"round": 1, "problem": GIVEN_UP, "needs_area": False}
     assert campaigns.state("paris")["preparation"] == said
     assert watched.worker.stop(PATIENCE_S)
@@ -276,11 +275,11 @@ def test_what_always_fails_is_given_up(campaigns: Campaigns) -> None:
 
 
 def test_limits_drawn_meanwhile_are_what_is_prepared(campaigns: Campaigns) -> None:
-    (box,) = campaigns.jobs.preparations()
-    late = prepare(campaigns.jobs.work(box))
+    (box,) = Jobs(campaigns).preparations()
+    late = prepare(Jobs(campaigns).work(box))
     campaigns.draw("paris", [WEST])
-    assert not campaigns.jobs.publish(campaigns.jobs.work(box), late)
-    (city,) = campaigns.jobs.preparations()
+    assert not Jobs(campaigns).publish(Jobs(campaigns).work(box), late)
+    (city,) = Jobs(campaigns).preparations()
     assert city.round == 1
     assert MaskedGrid.from_dict(json.loads(city.space)).size < campaign_settings().grid.size
     prepared(campaigns)
@@ -294,7 +293,7 @@ def test_limits_of_few_cells_open_at_once(campaigns: Campaigns) -> None:
     campaigns.draw("paris", [Outline("corner", ((corner,),))])
     (document,) = read_kept(campaigns.mechanism("paris").document)
     assert document.area.size <= 20
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
 
 
 def test_limits_of_an_open_box_are_prepared_and_no_report_under_the_box_enters_the_map(
@@ -338,16 +337,16 @@ def test_a_campaign_can_be_paused_ended_and_deleted_while_it_is_prepared(
     assert campaigns.state("paris")["state"] == "paused"
     with raises_problem("campaign-paused"):
         campaigns.mechanism("paris")
-    (wanted,) = campaigns.jobs.preparations()
+    (wanted,) = Jobs(campaigns).preparations()
     campaigns.change("paris", state="ended")
     assert campaigns.state("paris")["state"] == "ended"
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
     with raises_problem("campaign-ended"):
         campaigns.mechanism("paris")
     with raises_problem("campaign-ended"):
         campaigns.close("paris")
-    work = campaigns.jobs.work(wanted)
-    assert not campaigns.jobs.publish(work, prepare(work))
+    work = Jobs(campaigns).work(wanted)
+    assert not Jobs(campaigns).publish(work, prepare(work))
     campaigns.delete("paris")
     with raises_problem("unknown-campaign"):
         campaigns.state("paris")
@@ -420,7 +419,7 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
     assert campaigns.settings("paris").grid.size > 40
     state = campaigns.state("paris")
     assert (state["state"], state["preparation"]["needs_area"]) == ("preparing", True)
-    assert campaigns.jobs.preparations() == [], "nothing is made, and nothing is refused"
+    assert Jobs(campaigns).preparations() == [], "nothing is made, and nothing is refused"
     with raises_problem("campaign-preparing", "waits for the city limits"):
         campaigns.mechanism("paris")
     assert campaigns.tick() == []
@@ -428,7 +427,7 @@ def test_a_box_of_too_many_cells_waits_for_city_limits(
     everywhere = Outline("everywhere", ((np.array(corners),),))
     with pytest.raises(InvalidInput, match="the area must leave at most 30 cells of 1 km, not"):
         campaigns.draw("paris", [everywhere])
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
     monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", at_once)
     campaigns.draw("paris", [WEST])
     assert 20 < MaskedGrid.covered(campaigns.settings("paris").grid, [WEST]).size <= 30
@@ -447,7 +446,7 @@ def test_a_campaign_that_is_deleted_meanwhile_is_not_prepared(few_in_a_mechanism
     kept = campaigns.store.preparations()
     campaigns.delete("paris")
     campaigns.store.preparations = lambda: kept  # type: ignore[method-assign]
-    assert campaigns.jobs.preparations() == []
+    assert Jobs(campaigns).preparations() == []
 
 
 def test_promises_times_cells_are_bounded() -> None:

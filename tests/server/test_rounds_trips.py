@@ -20,6 +20,7 @@ from geoveil.server.estimate_routes import flow_file, table_of
 from geoveil.server.problem import VIEWS
 from geoveil.server.round_documents import served
 from geoveil.server.trip_conclusion import conclude_trips, side_of
+from geoveil.server.worker import Jobs
 from geoveil.store import Upload
 from server.rounds_support import City, campaign_settings, raises_problem
 
@@ -58,7 +59,7 @@ def report(city: City, number: int) -> None:
 def closed(city: City) -> dict[str, Any]:
     city.campaigns.close(city.campaign)
     for work in city.due():
-        assert city.campaigns.jobs.publish(work, conclude_trips(work, nobody))
+        assert Jobs(city.campaigns).publish(work, conclude_trips(work, nobody))
     city.wait(2)
     return city.estimated()
 

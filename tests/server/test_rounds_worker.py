@@ -30,7 +30,6 @@ from geoveil.server.app import Service
 from geoveil.server.campaigns import Campaigns
 from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.estimate_routes import rendered
-from geoveil.server.jobs import Jobs
 from geoveil.server.logs import Log, Trace, trace_of
 from geoveil.server.problem import VIEWS
 from geoveil.server.round_documents import SLOW_CLOCKS_S, Preparing, prepare
@@ -46,6 +45,7 @@ from geoveil.server.worker import (
     Estimator,
     EstimatorLate,
     EstimatorLost,
+    Jobs,
     WorkedElsewhere,
     Worker,
 )
@@ -130,7 +130,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city: City, watched: Watched
 ) -> None:
     work = closed(city)
-    expected = conclude(city.campaigns.jobs.work(work))
+    expected = conclude(Jobs(city.campaigns).work(work))
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-made"
     first = watched.worker.pid
@@ -139,7 +139,7 @@ def test_a_killed_process_is_started_again_and_the_result_is_the_same(
     city.wait(2)
 
     work = closed(city)
-    expected = conclude(city.campaigns.jobs.work(work))
+    expected = conclude(Jobs(city.campaigns).work(work))
     assert first is not None
     os.kill(first, signal.SIGSTOP)  # so that it is killed before it answers, not after
     assert watched.worker.submit(work)
@@ -189,7 +189,7 @@ def test_a_closing_waits_only_once(city: City) -> None:
 def test_a_claimed_closing_is_left_to_the_other_process(city: City, here: Watched) -> None:
     work = closed(city)
     other = Campaigns(city.store, clock=city.clock)
-    assert other.jobs.claim(work, for_s=CLAIM_S)
+    assert Jobs(other).claim(work, for_s=CLAIM_S)
     assert here.worker.submit(work)
     lyon = City(campaign_settings(id="lyon"), store=city.store, clock=city.clock)
     lyon.report(100)
@@ -225,7 +225,7 @@ def test_a_claim_outlives_the_longest_estimate(address: str, tmp_path: Path) -> 
     city = City(store=open_any(address.format(tmp_path)))
     work = closed(city)
     other, taken = Campaigns(city.store, clock=city.clock), []
-    slow = Slow(city.clock, lambda: taken.append(other.jobs.claim(work, for_s=CLAIM_S)))
+    slow = Slow(city.clock, lambda: taken.append(Jobs(other).claim(work, for_s=CLAIM_S)))
     watched = Watched(city.campaigns, slow)
     watched.worker._slow["paris"] = watched.worker._patient
     assert watched.worker.submit(work)
@@ -260,7 +260,7 @@ def test_an_estimate_that_cannot_be_finished_is_published_and_says_what_it_lacks
     city: City, parts: int, missing: list[str]
 ) -> None:
     work = closed(city)
-    whole = conclude(city.campaigns.jobs.work(work))
+    whole = conclude(Jobs(city.campaigns).work(work))
     watched = Watched(city.campaigns, Unfinished(parts))
     assert watched.worker.submit(work)
     assert [watched.next(), watched.next()] == ["estimate-unfinished", "estimate-made"]
@@ -346,7 +346,7 @@ def test_an_estimate_of_many_cells_keeps_no_long_one_and_no_preparation_waiting(
     assert lyon.campaigns.estimate("lyon").round == 1
     monkeypatch.setattr(round_documents, "AT_ONCE_CELLS", 20)
     city.campaigns.create(campaign_settings(id="nice"))
-    (wanted,) = city.campaigns.jobs.preparations()
+    (wanted,) = Jobs(city.campaigns).preparations()
     assert watched.worker.submit(wanted)
     assert watched.next() == "campaign-prepared"
     assert city.store.estimate("paris") is None
@@ -390,7 +390,7 @@ def test_an_estimate_that_always_fails_is_given_up_and_the_campaign_goes_on(city
 
 
 def test_what_a_process_had_when_its_time_was_up_is_taken(city: City) -> None:
-    work, ready = city.campaigns.jobs.work(closed(city)), []
+    work, ready = Jobs(city.campaigns).work(closed(city)), []
     conclude(work, ready.append)
 
     class Played(Estimator):
@@ -425,11 +425,11 @@ def test_fewer_and_fewer_rounds_are_tried_where_all_are_too_many(city: City) -> 
         city.wait(2)
     closing = closed(city)
     used = [
-        sorted(city.campaigns.jobs.work(replace(closing, failures=failures)).documents)
+        sorted(Jobs(city.campaigns).work(replace(closing, failures=failures)).documents)
         for failures in range(4)
     ]
     assert used == [[1, 2, 3, 4, 5, 6]] * 2 + [[6]] * 2
-    body = conclude(city.campaigns.jobs.work(replace(closing, failures=2))).body
+    body = conclude(Jobs(city.campaigns).work(replace(closing, failures=2))).body
     assert [known["round"] for known in msgspec.json.decode(body)["rounds"]] == [6]
 
 
@@ -439,7 +439,7 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
 
     def suspended() -> None:
         city.wait(CLAIM_S)  # this process stood still, and the claim ran out
-        taken.append(other.jobs.claim(work, for_s=CLAIM_S))
+        taken.append(Jobs(other).claim(work, for_s=CLAIM_S))
 
     watched = Watched(city.campaigns, Slow(city.clock, suspended))
     assert watched.worker.submit(work)
@@ -449,9 +449,9 @@ def test_an_estimate_ends_where_another_process_has_taken_the_closing(city: City
     assert [known.round for known in city.store.closings()] == [1]
     assert watched.events.empty()
     city.wait(ELSEWHERE_S)
-    assert other.jobs.claim(work, for_s=CLAIM_S, held_until_s=taken[0])  # theirs, and kept by them
+    assert Jobs(other).claim(work, for_s=CLAIM_S, held_until_s=taken[0])  # theirs, and kept by them
     assert watched.worker.stop(PATIENCE_S)
-    assert not other.jobs.claim(work, for_s=CLAIM_S)
+    assert not Jobs(other).claim(work, for_s=CLAIM_S)
 
 
 def test_a_campaign_made_anew_never_gets_the_estimate_of_the_deleted_one(city: City) -> None:
@@ -523,8 +523,8 @@ def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
                 return super().claim(work, **asked)
             raise StoreFailed("the database is gone")
 
-    city.campaigns.jobs = Flickering(city.campaigns)
     watched = Watched(city.campaigns, Slow(city.clock, lambda: None))
+    watched.worker.jobs = Flickering(city.campaigns)
     assert watched.worker.submit(closed(city))
     assert watched.next() == "estimate-made"
     assert watched.worker.stop(PATIENCE_S)
@@ -533,9 +533,9 @@ def test_a_store_that_is_gone_for_a_moment_ends_no_estimate(city: City) -> None:
 def test_what_fails_is_tried_again_after_longer_and_longer(
     city: City, here: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, loaded = closed(city), city.campaigns.jobs.work
+    bad, loaded = closed(city), here.worker.jobs.work
     monkeypatch.setattr(
-        city.campaigns.jobs,
+        here.worker.jobs,
         "work",
         lambda c: replace(loaded(c), documents={1: b"{}"}) if c == bad else loaded(c),
     )
@@ -568,8 +568,8 @@ class FailingJobs(Jobs):
 
 
 def test_an_estimate_that_could_not_be_kept_is_made_again(city: City) -> None:
-    city.campaigns.jobs = FailingJobs(city.campaigns)
     watched = Watched(city.campaigns, Here())
+    watched.worker.jobs = FailingJobs(city.campaigns)
     work = closed(city)
     assert watched.worker.submit(work)
     assert watched.next() == "estimate-not-kept"
@@ -641,7 +641,9 @@ def test_stopping_does_not_wait_for_an_estimate(city: City) -> None:
         os.kill(pid, 0)
     (left,) = city.campaigns.tick()
     assert left.round == 2
-    assert city.campaigns.jobs.claim(left, for_s=60)  # given back, so that a restart begins at once
+    assert Jobs(city.campaigns).claim(
+        left, for_s=60
+    )  # given back, so that a restart begins at once
 
 
 ORPHAN = """
@@ -683,10 +685,10 @@ LATE = campaign_settings(mechanism_hours=1.0, grace_hours=0.5)
 @pytest.mark.parametrize("late_s", [0, HOUR // 2])
 def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int) -> None:
     city = City(LATE)
-    work = city.campaigns.jobs.work(closed(city))
+    work = Jobs(city.campaigns).work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
-    assert city.campaigns.jobs.publish(work, conclusion)
+    assert Jobs(city.campaigns).publish(work, conclusion)
     assert conclusion.following is not None
     opened = city.store.rounds("paris")[-1]
     assert opened == replace(conclusion.following, opened_at_s=NOON + late_s)
@@ -695,15 +697,15 @@ def test_a_round_that_opens_in_time_has_the_document_of_its_closing(late_s: int)
 @pytest.mark.parametrize("late_s", [HOUR // 2 + 1, HOUR + 1, 100 * HOUR])
 def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
     city = City(LATE)
-    work = city.campaigns.jobs.work(closed(city))
+    work = Jobs(city.campaigns).work(closed(city))
     conclusion = conclude(work)
     city.wait(late_s)
     elsewhere = MemoryStore()
     with city.store.snapshot() as everything:
         elsewhere.fill(everything)
     for store in (city.store, elsewhere):
-        assert Campaigns(store, clock=city.clock).jobs.publish(work, conclusion)
-        assert not Campaigns(store, clock=city.clock).jobs.publish(work, conclusion)
+        assert Jobs(Campaigns(store, clock=city.clock)).publish(work, conclusion)
+        assert not Jobs(Campaigns(store, clock=city.clock)).publish(work, conclusion)
     opened = city.store.rounds("paris")[-1]
     assert opened == elsewhere.rounds("paris")[-1]
     assert opened.number == 2
@@ -727,7 +729,7 @@ def test_a_round_that_opens_late_lives_as_long_as_any(late_s: int) -> None:
 @pytest.mark.slow
 def test_a_process_that_takes_too_long_or_is_not_wanted_is_stopped(city: City) -> None:
     estimator, looks = Estimator(), []
-    work = city.campaigns.jobs.work(closed(city))
+    work = Jobs(city.campaigns).work(closed(city))
     with pytest.raises(EstimatorLost):
         estimator.conclude(work, limit_s=0.0)
     assert estimator.pid is None

@@ -239,7 +239,7 @@ class Service:
     def _look(self) -> None:
         for closing in self.campaigns.tick():
             self.worker.submit(closing)
-        for wanted in self.campaigns.jobs.preparations():
+        for wanted in self.worker.jobs.preparations():
             self.worker.submit(wanted)
 
     def _done(self, name: str) -> None:

@@ -13,7 +13,6 @@ from geoveil.document.wire import new_id
 from geoveil.errors import number_of
 from geoveil.server import conclusion as conclusions
 from geoveil.server import round_documents
-from geoveil.server.jobs import Jobs
 from geoveil.server.problem import Problem
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.server.shapes import Drawn, space_of
@@ -48,7 +47,6 @@ class Campaigns:
         self.published: dict[str, RoundRecord] = {}
         """Mechanism → its round, of those that :meth:`find` has met; for a look without waiting."""
         self._looked_at = self.clock()
-        self.jobs = Jobs(self)
         self._began = False
         self._unknown: dict[str, float] = {}
         self._current: dict[str, tuple[float, RoundRecord]] = {}
@@ -101,7 +99,7 @@ class Campaigns:
         space = space_of(settings, drawn)
         self._check_unreported(campaign)
         if not round_documents.at_once(space):
-            kept = self.jobs.want(campaign, number, space)
+            kept = self.store.prepare(round_documents.wanted(campaign, number, space))
         else:
             documents = round_documents.first_documents(settings, campaign, now, space, number)
             following = round_documents.record_of(documents, settings, now)

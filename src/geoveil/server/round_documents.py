@@ -204,6 +204,11 @@ def at_once(space: Placed) -> bool:
     return space.size <= (AT_ONCE_PLACES if isinstance(space, Points) else AT_ONCE_CELLS)
 
 
+def wanted(campaign: str, number: int, space: Placed) -> PreparationRecord:
+    """A round over the cells that an operator drew, as it is kept until it is prepared."""
+    return PreparationRecord(campaign, number, canonical_bytes(space.to_dict()))
+
+
 def lacks_area(wanted: PreparationRecord, settings: CampaignSettings) -> bool:
     """Whether there are more cells than a mechanism is made for until an operator draws city limits."""
     return not wanted.space and settings.needs_area

@@ -1,4 +1,4 @@
-"""Estimates outside the request path: a process that estimates, a thread that feeds it."""
+"""Estimates outside the request path: what is to be made, a process that makes it, a thread that feeds it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from geoveil.errors import GeoveilError
+from geoveil.server import round_documents
 from geoveil.server.apart import CalculationFailed, ProcessApart, Stopped
 from geoveil.server.campaigns import Campaigns
-from geoveil.server.conclusion import conclude
-from geoveil.server.jobs import AnyWork, Outcome
+from geoveil.server.conclusion import Conclusion, Work, conclude
 from geoveil.server.logs import Trace, trace_of
 from geoveil.server.problem import Problem
-from geoveil.server.round_documents import Preparing, prepare
+from geoveil.server.round_documents import Prepared, Preparing
 from geoveil.server.trip_conclusion import conclude_trips
 from geoveil.server.trusted_clock import uptime_s
-from geoveil.store import Job, PreparationRecord, StoreFailed
+from geoveil.store import EstimateRecord, Job, PreparationRecord, StoreFailed
 
 KEEP_EVERY_S = 20.0
 """Between two signs of life while a closing is worked on."""
@@ -39,6 +39,102 @@ LONGEST_WAIT_S = 300.0
 ELSEWHERE_S = 5.0
 """Before a closing that another process has is looked at again."""
 _DOUBT_S = 1.0
+GIVEN_UP = "its mechanism could not be made; make another campaign of fewer cells"
+AnyWork = Work | Preparing
+Outcome = Conclusion | Prepared
+
+
+class Jobs:
+    """The jobs of all campaigns of a store; thread-safe."""
+
+    def __init__(self, campaigns: Campaigns) -> None:
+        self._campaigns = campaigns
+        self._store = campaigns.store
+
+    def preparations(self) -> list[PreparationRecord]:
+        """What can be prepared now; a box of too many cells waits for city limits."""
+        return [each for each in self._store.preparations() if self._can_begin(each)]
+
+    def _can_begin(self, wanted: PreparationRecord) -> bool:
+        try:
+            return not round_documents.lacks_area(wanted, self._campaigns.settings(wanted.campaign))
+        except Problem:  # deleted meanwhile
+            return False
+
+    def claim(self, job: Job, *, for_s: int, held_until_s: int = 0) -> int:
+        """Take a job for a while, or have it longer: until when; 0 where another process has it."""
+        now = int(self._campaigns.clock())
+        claimed = self._store.claim(job, now_s=now, for_s=for_s, held_until_s=held_until_s)
+        return now + for_s if claimed else 0
+
+    def work(self, job: Job) -> AnyWork:
+        """A job with all that it is made from, for another process.
+
+        After the second attempt at an estimate that failed, and every further one, only a quarter of the
+        rounds: the estimate says which it is made from.
+        """
+        settings = self._campaigns.settings(job.campaign)
+        if isinstance(job, PreparationRecord):
+            return Preparing(job, settings, int(self._campaigns.clock()))
+        campaign, store = job.campaign, self._store
+        counted = store.closing_pairs if settings.trips else store.closing_counts
+        counts = counted(campaign, job.round)
+        filled = [number for number in sorted(counts) if counts[number].any()]
+        newest = set(filled[-max(1, len(filled) >> 2 * max(0, job.failures - 1)) :])
+        rounds = [each for each in store.rounds(campaign) if each.number in newest]
+        documents = {each.number: each.document for each in rounds}
+        before = store.estimate(campaign)
+        return Work(
+            campaign,
+            job.round,
+            job.closed_at_s,
+            settings,
+            documents,
+            {number: counts[number] for number in documents},
+            None if before is None else (before.round, before.body),
+            settings.ends_with(store.rounds_concluded(campaign)),
+            bool(rounds and rounds[-1].around),
+        )
+
+    def publish(self, work: AnyWork, outcome: Outcome) -> bool:
+        """Keep what a job led to; ``False`` where another process has, or another preparation is wanted.
+
+        The next round opens now; a document of which too little is left gets a lifetime that begins now.
+        """
+        now = int(self._campaigns.clock())
+        if isinstance(work, Preparing):
+            assert isinstance(outcome, Prepared)
+            campaign = work.wanted.campaign
+            if outcome.opened is None:
+                kept = self._store.refuse_preparation(work.wanted, outcome.problem)
+            else:
+                following = round_documents.opened(outcome.opened, work.settings, now)
+                kept = self._store.finish_preparation(work.wanted, following, at_s=now)
+        else:
+            assert isinstance(outcome, Conclusion)
+            campaign, made = work.campaign, (outcome.reports, outcome.body, outcome.slots)
+            after = outcome.following and round_documents.opened(
+                outcome.following, work.settings, now
+            )
+            kept = self._store.publish(EstimateRecord(campaign, work.round, now, *made), after)
+        self._campaigns.forget(campaign)
+        return kept
+
+    def give_up(self, job: Job) -> bool:
+        """Make no further attempt; ``False`` where another process has made or given it up.
+
+        A campaign goes on without an estimate, with the mechanism it has, and the reports enter the next
+        one; without its mechanism it ends.
+        """
+        if isinstance(job, PreparationRecord):
+            kept = self._store.refuse_preparation(job, GIVEN_UP)
+        else:
+            now, settings = int(self._campaigns.clock()), self._campaigns.settings(job.campaign)
+            current = self._campaigns.look(job.campaign)
+            record = round_documents.renewed(current, settings, now, current.number + 1)
+            kept = self._store.give_up(job.campaign, job.round, record, at_s=now)
+        self._campaigns.forget(job.campaign)
+        return kept
 
 
 class EstimatorLost(GeoveilError):
@@ -93,7 +189,7 @@ class Estimator(ProcessApart):
 def _told(send: Callable[[Any], None], work: AnyWork) -> Outcome:
     """The conclusion, and before it what there is so far."""
     if isinstance(work, Preparing):
-        return prepare(work)
+        return round_documents.prepare(work)
     return conclude_trips(work, send) if work.settings.trips else conclude(work, send)
 
 
@@ -172,7 +268,8 @@ class Worker:
         large: Estimator | None = None,
         uptime: Callable[[], float] = uptime_s,
     ) -> None:
-        self._clock, self._jobs, self._store = campaigns.clock, campaigns.jobs, campaigns.store
+        self.jobs = Jobs(campaigns)
+        self._clock, self._store = campaigns.clock, campaigns.store
         self._uptime = uptime
         self._event = event
         self._fault = fault
@@ -269,7 +366,7 @@ class Worker:
     def _published(self, lane: _Lane, job: Job, attempts: _Attempts) -> str:
         """Do a job and keep what came of it: what to tell; empty where another process has done it."""
         self._claim(job, attempts)
-        work = self._jobs.work(job)
+        work = self.jobs.work(job)
         long = self._patient if isinstance(work, Preparing) else self._large
         if work.large and lane is not long:
             raise _TooLongHere(long)
@@ -289,7 +386,7 @@ class Worker:
         while self._clock.in_doubt and not self._stopping.wait(_DOUBT_S):
             self._keep(job, attempts)  # no round opens while nobody knows the time
         self._claim(job, attempts)  # what it was made from is what waits for it
-        return outcome.told if self._jobs.publish(work, outcome) else ""
+        return outcome.told if self.jobs.publish(work, outcome) else ""
 
     def _try_later(self, job: Job, attempts: _Attempts, counts: bool) -> None:
         """Once more at the next look, then after 1, 2, 4 … seconds, and not for ever."""
@@ -298,7 +395,7 @@ class Worker:
         if counts and not self._stopping.is_set():
             with suppress(StoreFailed, Problem):  # the campaign may have been deleted meanwhile
                 if self._store.failed(job) >= MOST_FAILURES:
-                    self._jobs.give_up(job)
+                    self.jobs.give_up(job)
                     what = "preparation" if isinstance(job, PreparationRecord) else "estimate"
                     self._fault(f"{what}-given-up", Trace("GivenUp", ()))
         self._put_off(attempts, min(LONGEST_WAIT_S, wait_s))
@@ -306,7 +403,7 @@ class Worker:
     def _claim(self, job: Job, attempts: _Attempts) -> None:
         """Take a job, or have it as long again."""
         held_s = attempts.claimed_until_s
-        attempts.claimed_until_s = self._jobs.claim(job, for_s=CLAIM_S, held_until_s=held_s)
+        attempts.claimed_until_s = self.jobs.claim(job, for_s=CLAIM_S, held_until_s=held_s)
         if not attempts.claimed_until_s:
             raise WorkedElsewhere(f"round {job.round} must be left to the process that has it")
 
