@@ -19,20 +19,11 @@ from geoveil.campaign.one_map import Standing
 from geoveil.campaign.rounds import found_fakes
 from geoveil.channel.channel import Tally
 from geoveil.document.canonical import canonical_bytes
-from geoveil.document.wire import (
-    MechanismDocument,
-    read_kept,
-    tag_of,
-)
+from geoveil.document.wire import MechanismDocument, read_kept, tag_of
 from geoveil.errors import GeoveilError, number_of
 from geoveil.estimate.bars import ErrorBars
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, short, told_slots
-from geoveil.server.round_documents import (
-    AT_ONCE_PLACES,
-    Documents,
-    current_documents,
-    record_of,
-)
+from geoveil.server.round_documents import AT_ONCE_PLACES, Documents, current_documents, record_of
 from geoveil.server.settings_of_campaign import CampaignSettings
 from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
@@ -50,6 +41,10 @@ LISTED = b'"kind":"centres"'
 
 class NothingToRelease(GeoveilError):
     """A closing whose round has fewer reports than the campaign's minimum: there is no estimate of it."""
+
+    def __init__(self, work: Work) -> None:
+        least = number_of(work.settings.minimum_reports, "report")
+        super().__init__(f"round {work.round} must have at least {least} to be released")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +111,7 @@ def conclude(work: Work, tell: Callable[[Conclusion], None] = lambda _: None) ->
         space, rounds, rule=settings.rule, minimum_reports=settings.minimum_reports
     )
     if not rounds or campaign.current.number != work.round or not campaign.close_round(last=last):
-        raise NothingToRelease(
-            f"round {work.round} must have at least "
-            f"{number_of(settings.minimum_reports, 'report')} to be released"
-        )
+        raise NothingToRelease(work)
     closing, following = campaign.closing, None
     if not last:
         published = current_documents(campaign, settings, work.campaign, work.closed_at_s)

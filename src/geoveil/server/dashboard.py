@@ -120,10 +120,7 @@ async def regions(service: Service, request: Request) -> Response:
 )
 async def region_of_map(service: Service, request: Request) -> Response:
     """Share and interval of a region of a published map, given as GeoJSON."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    state = await service.blocking(service.campaigns.state, campaign)
-    if not state["published"]:
-        raise Problem("not-offered", "the map of this campaign is not published")
+    campaign, _ = await _published(service, request)
     body = await service.body(request.scope, request.receive)
     given = await service.working(read_regions, body)
     if len(given) != 1:
@@ -143,10 +140,7 @@ async def region_of_map(service: Service, request: Request) -> Response:
 )
 async def districts_of_map(service: Service, request: Request) -> Response:
     """Share and interval of every district of a published map."""
-    campaign = service.campaign_id(request.path_params["campaign"])
-    state = await service.blocking(service.campaigns.state, campaign)
-    if not state["published"]:
-        raise Problem("not-offered", "the map of this campaign is not published")
+    campaign, state = await _published(service, request)
     kept = await service.blocking(service.store.backdrop, campaign)
     given = [] if kept is None else await service.working(districts_of, kept)
     if kept is None or not given:
@@ -160,6 +154,15 @@ async def districts_of_map(service: Service, request: Request) -> Response:
                 service.district_answers.clear()
             service.district_answers[key] = found
         return answer(service.district_answers[key])
+
+
+async def _published(service: Service, request: Request) -> tuple[str, dict[str, Any]]:
+    """The campaign in the address and its state, where everybody may see its map."""
+    campaign = service.campaign_id(request.path_params["campaign"])
+    state = await service.blocking(service.campaigns.state, campaign)
+    if not state["published"]:
+        raise Problem("not-offered", "the map of this campaign is not published")
+    return campaign, state
 
 
 async def _shares(

@@ -163,10 +163,6 @@ class Setting:
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
 
-    @property
-    def variable(self) -> str:
-        return PREFIX + self.name.upper()
-
     def check(self, value: Any) -> None:
         """Raise unless the value has the type of the setting and is large enough."""
         allowed = (int, float) if self.type is float else (self.type,)

@@ -13,7 +13,6 @@ import numpy as np
 from geoveil.arrays import one_blas_thread
 from geoveil.document.canonical import canonical_bytes
 from geoveil.document.wire import MechanismDocument, read_kept
-from geoveil.errors import number_of
 from geoveil.server.conclusion import DIGITS, LEVEL, Conclusion, NothingToRelease, Work, about
 from geoveil.server.maps_by_slot import short
 from geoveil.server.round_documents import record_of, renewed_documents
@@ -40,10 +39,7 @@ def conclude_trips(work: Work, tell: Callable[[Conclusion], None]) -> Conclusion
     totals = {number: int(work.counts[number][:, 1].sum()) for number in documents}
     used = [number for number in documents if totals[number] >= settings.minimum_reports]
     if work.round not in used:
-        raise NothingToRelease(
-            f"round {work.round} must have at least "
-            f"{number_of(settings.minimum_reports, 'report')} to be released"
-        )
+        raise NothingToRelease(work)
     tally = _tally(work, documents[work.round][0], used)
     following = None
     if not work.last:
