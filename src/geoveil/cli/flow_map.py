@@ -2,79 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import click
 import numpy as np
 
 import geoveil as gv
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers, in_words
 from geoveil.cli.estimate_inputs import mechanism_of
 from geoveil.errors import GeoveilError, InvalidFile, InvalidInput, number_of
 from geoveil.estimate.bars import checked_level
-from geoveil.estimate.regions import named_members
 from geoveil.plot.pictures import FlowPicture, save_flows
 from geoveil.space import AnyGrid, MapSpace
 from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
-from geoveil.trips.flows import DistrictFlows, Flows, blocks
+from geoveil.trips.flows import DistrictFlows, blocks
 from geoveil.trips.pairs import TripTally
 
 _SHOWN = 8
 """The largest flows that are printed."""
 _FITTING = 0.4
 """The part of the work before the intervals, roughly."""
-
-
-@dataclass(frozen=True)
-class Districts:
-    """Named parts of a map: how much of each cell lies in each."""
-
-    names: tuple[str, ...]
-    members: FloatArray
-    """(cells, districts)."""
-    told: str
-    """What they are, in words."""
-
-    @classmethod
-    def of_blocks(cls, space: gv.Space, side: int) -> Districts:
-        """Blocks of side × side cells, numbered from the south-west, row by row."""
-        if not isinstance(space, AnyGrid):
-            members = np.eye(space.size)
-            return cls(tuple(map(str, range(space.size))), members, f"places of {space!r}")
-        if isinstance(space, gv.Grid):
-            number = blocks(space, side)
-        else:  # blocks without a cell of the city are left out of the numbers
-            there = blocks(space.grid, side)[space.cells]
-            number = np.asarray(np.unique(there, return_inverse=True)[1])
-        size = int(number.max()) + 1
-        what = "cells" if side == 1 else f"blocks of {side} × {side} cells"
-        return cls(tuple(map(str, range(size))), np.eye(size)[number], what)
-
-    @classmethod
-    def of_zones(cls, space: gv.Space, file: str, name: str) -> Districts:
-        """The districts of a file, which have of every cell the part that they cover."""
-        names, members = named_members(space, file, name=name)
-        return cls(names, members.T, f"those of {in_words(file)}")
-
-    def middles_km(self, space: gv.Space) -> FloatArray:
-        """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
-        whole = np.maximum(self.members.sum(axis=0), 1e-12)
-        return np.asarray(self.members.T @ space.centres / whole[:, None])
-
-    def latlng(self, space: gv.Space) -> FloatArray | None:
-        """(districts, 2): the middles in degrees; ``None`` where the space has no map."""
-        try:
-            if not isinstance(space, MapSpace):
-                return None
-            return np.stack(space.plane.to_latlng(self.middles_km(space)), axis=1)
-        except GeoveilError:
-            return None
 
 
 @click.command()
@@ -126,25 +79,51 @@ def command(
             progress=lambda done, of: progress.update(whole * done / of),
         )  # fmt: skip
         if zones is None:
-            districts = Districts.of_blocks(flows.space, block)
+            numbers, told = numbered_blocks(flows.space, block)
+            between = flows.between(numbers)
         else:
-            districts = Districts.of_zones(flows.space, zones, zone_name)
-        between = flows.between(districts.members)
+            told = f"those of {in_words(zones)}"
+            between = flows.between(zones, name=zone_name)
         if not no_intervals:
             progress.update(_FITTING, "intervals")
-        table = flow_table(flows, between, districts, None if no_intervals else level)
+        table = flow_table(between, told, None if no_intervals else level)
         progress.stage("writing")
         district_tables.write_flows(output, table, format=reading.format)
         if plot is not None:
-            save_flows(plot, picture_of(flows, districts, table))
+            save_flows(plot, picture_of(between, table))
     values = {"output": output, **(table.description or {})}
     console.result(values, lambda screen: _show(screen, table, output, plot))
 
 
-def flow_table(
-    flows: Flows, between: DistrictFlows, districts: Districts, level: float | None
-) -> district_tables.FlowTable:
-    """All that a file says of flows; without a level it has no intervals."""
+def numbered_blocks(space: gv.Space, side: int) -> tuple[IntArray, str]:
+    """The block of side × side cells that each is in, from the south-west row by row, and what they are."""
+    if not isinstance(space, AnyGrid):
+        return np.arange(space.size), f"places of {space!r}"
+    what = "cells" if side == 1 else f"blocks of {side} × {side} cells"
+    # those without a cell of the city are left out of the numbers
+    return np.unique(blocks(space, side), return_inverse=True)[1], what
+
+
+def _middles_km(between: DistrictFlows) -> FloatArray:
+    """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
+    whole = np.maximum(between.members.sum(axis=0), 1e-12)
+    return np.asarray(between.members.T @ between.flows.space.centres / whole[:, None])
+
+
+def _middles_latlng(between: DistrictFlows) -> FloatArray | None:
+    """(districts, 2): the middles in degrees; ``None`` where the space has no map."""
+    space = between.flows.space
+    try:
+        if not isinstance(space, MapSpace):
+            return None
+        return np.stack(space.plane.to_latlng(_middles_km(between)), axis=1)
+    except GeoveilError:
+        return None
+
+
+def flow_table(between: DistrictFlows, told: str, level: float | None) -> district_tables.FlowTable:
+    """All that a file says of flows; ``told`` is what the districts are; without a level, no intervals."""
+    flows = between.flows
     bars: dict[str, FloatArray] = {}
     stays: dict[str, Any] = {
         "stay_share": flows.stay_share,
@@ -157,7 +136,7 @@ def flow_table(
     description = {
         "space": flows.space.to_dict(),
         "trips": flows.total,
-        "districts": districts.told,
+        "districts": told,
         "pairs": between.count**2,
         "steps": flows.steps,
         "stopped": flows.stopped,
@@ -166,16 +145,17 @@ def flow_table(
         "interval_level": level,
         "error_bars": "none: they were not asked for" if level is None else between.errors.method,
     }
-    middles = districts.latlng(flows.space)
+    middles = _middles_latlng(between)
     return district_tables.FlowTable(
-        districts.names, between.matrix, middles, description=description, **bars
+        between.names, between.matrix, middles, description=description, **bars
     )
 
 
-def picture_of(flows: Flows, districts: Districts, table: district_tables.FlowTable) -> FlowPicture:
+def picture_of(between: DistrictFlows, table: district_tables.FlowTable) -> FlowPicture:
     """The same as a picture."""
+    flows = between.flows
     ends = (flows.origins + flows.destinations) / 2
-    return FlowPicture(flows.space, districts.middles_km(flows.space), table.share, table.low, ends)
+    return FlowPicture(flows.space, _middles_km(between), table.share, table.low, ends)
 
 
 def _counted(

@@ -13,7 +13,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.words import spend_in_words
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, columns_of_numbers
-from geoveil.cli.flow_map import Districts, flow_table, picture_of
+from geoveil.cli.flow_map import flow_table, numbered_blocks, picture_of
 from geoveil.cli.obfuscate import persons_in_words, spend_values
 from geoveil.demo.city import simulated_city
 from geoveil.errors import number_of
@@ -71,16 +71,15 @@ def run(file: shared.RowFile, plot: str | None, console: Console, options: dict[
             between=options["between"] or "positions",
         )
         progress.stage("estimating")
-        districts = Districts.of_blocks(people.grid, _BLOCK)
         flows, reports = _reported(people, mechanism, options["seed"] + 1, progress)
-        between = flows.between(districts.members)
+        numbers, told = numbered_blocks(people.grid, _BLOCK)
+        between = flows.between(numbers)
         if plot is not None:
-            table = flow_table(flows, between, districts, _LEVEL)
-            save_flows(plot, picture_of(flows, districts, table))
+            save_flows(plot, picture_of(between, flow_table(between, told, _LEVEL)))
     console.warn_of_outside(people.outside)
     cost, spend = gv.Trips(mechanism).guarantee, people.spend
     truth = shares(people.cells, people.grid.size)
-    told = {
+    values = {
         "trips": len(people.cells),
         "cells": people.grid.size,
         "common_part": _common_parts(flows, between, truth, reports),
@@ -93,8 +92,8 @@ def run(file: shared.RowFile, plot: str | None, console: Console, options: dict[
         "per_person": spend_values(spend, cost),
         "spent": spend_in_words(cost, None if spend is None else spend.largest),
     }
-    sentences = [str(told["spent"]), *told_of_people(spend, file.limit, cost, people.outside)]
-    console.result(told, lambda screen: _show(screen, people, told, sentences))
+    sentences = [str(values["spent"]), *told_of_people(spend, file.limit, cost, people.outside)]
+    console.result(values, lambda screen: _show(screen, people, values, sentences))
 
 
 def _reported(
@@ -126,11 +125,11 @@ def _common_parts(
         "product of marginals": np.outer(flows.origins, flows.destinations),
         "flows": flows.matrix,
     }
-    true = _summed(between, truth)
+    true = between.summed(truth)
     return {
         name: [
             float(np.minimum(matrix, truth).sum()),
-            float(np.minimum(_summed(between, matrix), true).sum()),
+            float(np.minimum(between.summed(matrix), true).sum()),
         ]
         for name, matrix in made.items()
     }
@@ -139,12 +138,8 @@ def _common_parts(
 def _covered(between: DistrictFlows, truth: FloatArray) -> float:
     """Of the pairs of districts with a trip, the part whose interval holds the truth."""
     low, high = between.interval(_LEVEL)
-    true = _summed(between, truth)
+    true = between.summed(truth)
     return float(((low <= true) & (true <= high))[true > 0].mean())
-
-
-def _summed(between: DistrictFlows, matrix: FloatArray) -> FloatArray:
-    return np.asarray(between.members.T @ matrix @ between.members)
 
 
 def _read(file: shared.RowFile, seed: int, progress: ProgressBar) -> TripPopulation:

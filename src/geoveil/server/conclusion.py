@@ -25,8 +25,10 @@ from geoveil.estimate.bars import ErrorBars
 from geoveil.server.maps_by_slot import by_slot, fitted_slots, kept_maps, short, told_slots
 from geoveil.server.round_documents import AT_ONCE_PLACES, Documents, current_documents, record_of
 from geoveil.server.settings_of_campaign import CampaignSettings
-from geoveil.space import MATRIX_LIMIT, AnyGrid, Grid
+from geoveil.space import MATRIX_LIMIT, AnyGrid
+from geoveil.space.masked_grid import grid_beneath
 from geoveil.store import CampaignRecord, EstimateRecord, RoundRecord
+from geoveil.trips.flows import blocks
 
 VERSION = 1
 DIGITS = 6
@@ -263,13 +265,10 @@ def block_bars(bars: ErrorBars, space: AnyGrid, side: int) -> dict[str, Any]:
     A crowd is known far better than each of its cells; intervals of cells do not add up. A block without
     a cell that exists has nobody.
     """
-    grid, cells = (
-        (space, np.arange(space.size)) if isinstance(space, Grid) else (space.grid, space.cells)
-    )
+    grid, _ = grid_beneath(space)
     across = -(-grid.columns // side)
-    rows, columns = np.divmod(cells, grid.columns)
     number = across * -(-grid.rows // side)
-    there, block = np.unique(rows // side * across + columns // side, return_inverse=True)
+    there, block = np.unique(blocks(space, side), return_inverse=True)
     together = bars.of_groups(block)
     low, high, errors = np.zeros(number), np.zeros(number), np.zeros(number)
     low[there], high[there] = together.interval(LEVEL)

@@ -14,7 +14,7 @@ from geoveil.arrays import FloatArray, IntArray, ReadOnly, count, frozen
 from geoveil.errors import InvalidInput, number_of
 from geoveil.estimate.bars import DrawnErrors, ErrorBars
 from geoveil.estimate.regions import named_members
-from geoveil.space.grid import Grid
+from geoveil.space.masked_grid import AnyGrid, grid_beneath
 from geoveil.space.space import Space
 
 Replicates = FloatArray
@@ -129,7 +129,7 @@ class DistrictFlows:
         self.members: FloatArray = frozen(members)
         """(cells, districts): how much of each cell lies in each district."""
         self.count = members.shape[1]
-        self.matrix: FloatArray = frozen(self._summed(flows.matrix))
+        self.matrix: FloatArray = frozen(self.summed(flows.matrix))
         """(districts, districts): the share of all trips from one to another."""
 
     @property
@@ -146,7 +146,7 @@ class DistrictFlows:
     def errors(self) -> ErrorBars:
         """The error bars of all pairs of districts, row by row, and last those of trips with an end in no
         district, where cells are in none; ``errors.method`` says how."""
-        shares, errors = self.matrix.ravel(), self._summed(self.flows._replicates)
+        shares, errors = self.matrix.ravel(), self.summed(self.flows._replicates)
         errors = errors.reshape(len(errors), -1)
         if (self.members.sum(axis=1) < 1.0 - _WHOLE).any():
             shares = np.append(shares, self.elsewhere_share)
@@ -169,8 +169,8 @@ class DistrictFlows:
     def _by_pair(self, values: FloatArray) -> FloatArray:
         return values[: self.matrix.size].reshape(self.matrix.shape)
 
-    def _summed(self, matrices: FloatArray) -> FloatArray:
-        """(…, cells, cells) → (…, districts, districts)."""
+    def summed(self, matrices: FloatArray) -> FloatArray:
+        """Of any shares between cells, those between the districts: (…, districts, districts)."""
         return np.asarray(self.members.T @ matrices @ self.members)
 
     def __repr__(self) -> str:
@@ -196,11 +196,13 @@ def _checked_parts(given: npt.NDArray[Any], cells: int) -> FloatArray:
     return parts
 
 
-def blocks(space: Grid, side: int) -> IntArray:
+def blocks(space: AnyGrid, side: int) -> IntArray:
     """(cells,): the block of side × side cells that each is in, by number, row by row from the south-west."""
     count("side", side)
-    row, column = np.divmod(np.arange(space.size), space.columns)
-    return np.asarray(row // side * -(-space.columns // side) + column // side)
+    grid, mask = grid_beneath(space)
+    cells = np.arange(grid.size) if mask is None else np.flatnonzero(mask)
+    row, column = np.divmod(cells, grid.columns)
+    return np.asarray(row // side * -(-grid.columns // side) + column // side)
 
 
 def _bars(estimate: FloatArray, errors: FloatArray, people: int) -> ErrorBars:
