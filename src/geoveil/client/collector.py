@@ -244,10 +244,6 @@ _FINAL = frozenset(
 pass: a clock is put right, a proxy finds the right service."""
 
 
-def _jitter() -> float:
-    return float(SYSTEM.uniform(1)[0])
-
-
 @dataclass(frozen=True, slots=True)
 class Patience:
     """At most ``attempts`` tries within ``total_s``; the k-th pause is random, up to ``first_s``·2ᵏ.
@@ -260,7 +256,7 @@ class Patience:
     first_s: float = 0.5
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
-    jitter: Callable[[], float] = _jitter
+    jitter: Callable[[], float] = lambda: float(SYSTEM.uniform(1)[0])
 
     def __post_init__(self) -> None:
         count("attempts", self.attempts)

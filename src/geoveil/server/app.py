@@ -165,7 +165,7 @@ class Service:
     def refused(self, what: str) -> None:
         """Count something that was refused, for the log and the metrics."""
         self.metrics.refused[what] += 1
-        self.log.count_refused(what)
+        self.log.refused[what] += 1
 
     async def body(
         self, scope: Scope, receive: Receive, *, limit_bytes: int | None = None

@@ -90,7 +90,7 @@ async def counts(service: Service, request: Request) -> Response:
         evidence_of, service.campaigns, campaign, asked_round(request)
     )
     estimate = read_body(evidence.body)
-    by_cell, outside = evidence.noisy_counts(len(estimate["distribution"]))
+    by_cell, outside = evidence.noisy_counts(estimate)
     return answer(
         api.NoisyCounts(estimate["round"], sorted(evidence.counts), by_cell.tolist(), outside)
     )
@@ -210,12 +210,12 @@ class Evidence:
     around: bool = field(default=False, compare=False)
     """Whether people stand around the places that its cells are."""
 
-    def noisy_counts(self, cells: int) -> tuple[IntArray, int]:
-        """Reports by cell over all its rounds as they were received, and those beyond the map."""
+    def noisy_counts(self, estimate: Mapping[str, Any]) -> tuple[IntArray, int]:
+        """Reports by cell over the rounds of the map as they were received, and those beyond the map."""
+        cells, outside = len(estimate["distribution"]), 0
         on_map = np.zeros(cells, dtype=np.int64)
-        outside = 0
-        for number in self._used:
-            for counts in self._by_report(number):
+        for used in estimate["rounds"]:
+            for counts in self._by_report(used["round"]):
                 on_map += counts[:cells]
                 outside += int(counts[cells:].sum())
         return on_map, outside
@@ -225,11 +225,6 @@ class Evidence:
         if _VERSION_1 in self.documents[number]:
             return [self.counts[number]]
         return [tally.counts for tally in self.round(number).tallies]
-
-    @property
-    def _used(self) -> list[int]:
-        """The rounds that the map is made from."""
-        return [each["round"] for each in read_body(self.body)["rounds"]]
 
     def round(self, number: int) -> Round:
         """One of its rounds."""

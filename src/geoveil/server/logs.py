@@ -58,7 +58,8 @@ class Log:
         self._stream = stream
         self._clock = clock
         self._counted: Counter[tuple[str, str]] = Counter()
-        self._refused: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        """What was refused since the last summary."""
 
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
         """One line, where the level is high enough."""
@@ -83,13 +84,9 @@ class Log:
         """A request of anybody else: counted, not logged."""
         self._counted[route, f"{status // 100}xx"] += 1
 
-    def count_refused(self, what: str) -> None:
-        """Something that was refused: counted, not logged."""
-        self._refused[what] += 1
-
     def summary(self) -> None:
         """What was counted since the last summary, as totals."""
-        refused, self._refused = self._refused, Counter()
+        refused, self.refused = self.refused, Counter()
         for what, number in sorted(refused.items()):
             self.event("refused", level="warning", what=what, number=number)
         counted, self._counted = self._counted, Counter()
