@@ -203,9 +203,8 @@ class Positions:
         rows = law.matrix()  # people spread evenly, where there are none
         here = self.truth > 0.0
         rows[here] = 0.0
-        for some in np.array_split(np.arange(len(places)), len(places) // _AT_ONCE + 1):
-            laws = law._rows_from(self.places[some] - 0.5)
-            np.add.at(rows, self.cells[some], laws / laws.sum(axis=1, keepdims=True))
+        for some, laws in law._rows_from(self.places - 0.5):
+            np.add.at(rows, self.cells[some], laws)
         operator = DenseOperator(rows / rows.sum(axis=1, keepdims=True))
         stopped = maximise(operator, counts, stop=CrossValidated()).distribution
         path, theta = [], uniform(grid.size)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from geoveil.arrays import FloatArray
-from geoveil.position import position_certificate as steps
 from geoveil.position import steepest
 from geoveil.position.centres import Centres
 from geoveil.position.cone import RoundedCone
@@ -78,12 +77,12 @@ def test_a_third_derivative_is_no_larger_than_said_and_as_large_as_its_waves() -
     c, s = ROUND[:, :, None]
     eee, een, enn, nnn = np.random.default_rng(3).normal(size=(4, 60))
     sizes = np.abs(eee * c**3 + 3 * een * c**2 * s + 3 * enn * c * s**2 + nnn * s**3).max(axis=0)
-    bound = steps._norm_of_third(eee, een, enn, nnn)
+    bound = steepest.norm_of_third(eee, een, enn, nnn)
     assert (sizes <= bound * (1 + 1e-12)).all()
     assert bound.mean() <= 1.15 * sizes.mean()
     for waves in ((1, 0, -1, 0), (0, 1, 0, -1), (1, 0, 1 / 3, 0), (0, 1 / 3, 0, 1)):
         of_one = (np.array([float(each)]) for each in waves)
-        assert steps._norm_of_third(*of_one) == pytest.approx(1.0)
+        assert steepest.norm_of_third(*of_one) == pytest.approx(1.0)
 
 
 # -- squares -------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ def test_places_in_a_line_are_covered_by_squares_without_width() -> None:
     centres = Centres.of_places(np.array([(0, 0), (10, 0), (25, 0)]), pitch_km=0.1)
     law = Law(centres, np.ones(3), RoundedCone(0.4, 1.0))
     assert law.side_km == 1.0
-    assert law._extent.tolist() == [3, 0]
+    assert law._extent.tolist() == [3, 1]
     assert law._places_km(law._first())[:, 1].tolist() == [0.0] * 3
     certificate = law.certify()
     line = np.stack((np.linspace(0, 2.5, 500), np.zeros(500)), axis=1)

@@ -128,11 +128,7 @@ class Operator(ReadOnly, ABC):
         if backend is not None:
             return self._product_on(backend, theta, pushed=True)
         given = vector("theta", theta, self.shape[0])
-
-        def lines(columns: IntArray) -> FloatArray:
-            return np.stack([self._column(int(column)) for column in columns])
-
-        return refined(given, self._push(given), self._push_noise(given), lines)
+        return refined(given, self._push(given), self._push_noise(given), _several(self._column))
 
     def pull(self, values: ArrayLike) -> FloatArray:
         """L·v: the mean of ``values`` in each row; the last axis is the columns."""
@@ -140,11 +136,7 @@ class Operator(ReadOnly, ABC):
         if backend is not None:
             return self._product_on(backend, values, pushed=False)
         given = vector("values", values, self.shape[1])
-
-        def lines(rows: IntArray) -> FloatArray:
-            return np.stack([self._row(int(row)) for row in rows])
-
-        return refined(given, self._pull(given), self._pull_noise(given), lines)
+        return refined(given, self._pull(given), self._pull_noise(given), _several(self._row))
 
     def _product_on(self, backend: Backend, given: Array, *, pushed: bool) -> Array:
         """A product on another device; where values are small, by the host, which sums them exactly."""
@@ -243,12 +235,9 @@ class StackedOperator(Operator):
         return self._side_by_side([part._push(theta) for part in self.parts])
 
     def _push_noise(self, theta: FloatArray) -> FloatArray:
+        shapes = [(*theta.shape[:-1], part.shape[1]) for part in self.parts]
         noises = [part._push_noise(theta) for part in self.parts]
-        wide = [
-            np.broadcast_to(noise, (*theta.shape[:-1], part.shape[1]))
-            for part, noise in zip(self.parts, noises, strict=True)
-        ]
-        return self._side_by_side(wide)
+        return self._side_by_side([*map(np.broadcast_to, noises, shapes)])
 
     def _pull(self, values: FloatArray) -> FloatArray:
         own = zip(self.parts, self.split(values), strict=True)
@@ -328,6 +317,11 @@ def noise_of(vectors: FloatArray, fft_noise: float) -> FloatArray:
     if not fft_noise:
         return np.zeros((*vectors.shape[:-1], 1))
     return fft_noise * np.sqrt(np.square(vectors).sum(axis=-1, keepdims=True))
+
+
+def _several(line: Callable[[int], FloatArray]) -> Callable[[IntArray], FloatArray]:
+    """Lines (i, n) of several numbers, by a function that gives one."""
+    return lambda numbers: np.stack([line(number) for number in numbers.tolist()])
 
 
 def refined(

@@ -21,7 +21,7 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidInput
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
-from geoveil.position.steepest import Mean, Steepest, length, longest, norm
+from geoveil.position.steepest import Mean, Steepest, length, longest, norm, norm_of_third
 from geoveil.position.whole_sums import WholeSums
 
 _TOLERANCE = 0.004
@@ -157,7 +157,7 @@ class Law:
     @property
     def _squares(self) -> int:
         """Squares to begin with."""
-        return int(np.maximum(self._extent, 1).prod()) * self._parts**2
+        return int(self._extent.prod()) * self._parts**2
 
     @property
     def work(self) -> int:
@@ -211,16 +211,15 @@ class Law:
 
     @cached_property
     def _extent(self) -> IntArray:
-        """How many undivided squares cover the rectangle, east and north; 0 where it has no width."""
-        (west, south), (east, north) = self.centres.rectangle_km
-        sides = np.array((east - west, north - south)) / self.side_km
-        return np.ceil(sides - 1e-9).astype(np.int64)
+        """How many undivided squares cover the rectangle, east and north: one where it has no width."""
+        low, high = self.centres.rectangle_km
+        return np.maximum(np.ceil((high - low) / self.side_km - 1e-9), 1).astype(np.int64)
 
     @cached_property
     def _sides_km(self) -> FloatArray:
         """The sides of an undivided one (a rectangle is cut evenly), east and north."""
         low, high = self.centres.rectangle_km
-        return (high - low) / np.maximum(self._extent, 1)
+        return (high - low) / self._extent
 
     @property
     def _half_diagonal_km(self) -> float:
@@ -237,8 +236,7 @@ class Law:
     def _first(self) -> _Squares:
         parts = self._parts
         nodes, inner = (
-            np.indices(sides).reshape(2, -1).T
-            for sides in (np.maximum(self._extent, 1).tolist(), [parts, parts])
+            np.indices(sides).reshape(2, -1).T for sides in (self._extent.tolist(), [parts, parts])
         )
         return _Squares(
             np.repeat(nodes, len(inner), axis=0), np.tile(inner, (len(nodes), 1)), parts
@@ -331,7 +329,7 @@ class Law:
             third[3] + 2.0 * n_n * nn + a_nn * n_n,
         )
         a, j = norm(a_ee, a_en, a_nn), norm(ee, en, nn)
-        b, t = _norm_of_third(*third), _norm_of_third(*turned)
+        b, t = norm_of_third(*third), norm_of_third(*turned)
         bent = rho**2 / 2.0 * t
         whole = n + rho * j + bent
         above = rest + rho * n * bent + rho**2 / 2.0 * a * (rho * j + bent)
@@ -447,10 +445,3 @@ def _boxes(below: FloatArray, cells: int) -> FloatArray:
         + below[np.ix_(south, west)]
     )
     return boxes
-
-
-def _norm_of_third(
-    eee: FloatArray, een: FloatArray, enn: FloatArray, nnn: FloatArray
-) -> FloatArray:
-    """|T·hhh| over |h| = 1, at most: the waves of one and of three turns that it is the sum of."""
-    return (length(eee - 3.0 * enn, 3.0 * een - nnn) + 3.0 * length(eee + enn, een + nnn)) / 4.0

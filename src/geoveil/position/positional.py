@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,13 @@ from geoveil.mechanism.mechanism import Mechanism
 from geoveil.position.centres import Centres
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.position_certificate import PositionCertificate
-from geoveil.position.spread import ListedKernel, PlacesInCells, SpreadKernel, spread_kernel
+from geoveil.position.spread import (
+    ListedKernel,
+    PlacesInCells,
+    SpreadKernel,
+    kernel_by_rows,
+    spread_kernel,
+)
 from geoveil.position.whole_law import LONGEST_TABLE, WholeLaw
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space import AnyGrid, Points, Space
@@ -39,8 +45,6 @@ _LONGEST_REACH = 48.0
 """The kernel is flat beyond so many 1/ε, where β is at least half of ε."""
 _SPREAD = 4
 """Positions a side of a cell from which distances are averaged."""
-_ROWS = 1 << 22
-"""How many entries of rows are held at once while drawing."""
 
 
 class PositionalElastic(Mechanism):
@@ -285,13 +289,9 @@ class PositionalElastic(Mechanism):
     def columns(self, chosen: IntArray) -> FloatArray:
         """Some columns at once: the same numbers as one by one."""
         law, centres = np.zeros((self.space.size, chosen.size)), self.centres.points_km[chosen]
-        step = max(1, _ROWS // max(chosen.size, 1))
         for layer, share in zip(self._spread.layers, self._shares, strict=True):
             places = self._spread.positions_km(layer)
-            for start in range(0, self.space.size, step):
-                part = slice(start, start + step)
-                away = places[part, None] - centres
-                near = self.cone.values(np.hypot(away[..., 0], away[..., 1]))
+            for part, near in kernel_by_rows(self.cone, places, centres):
                 law[part] += near * share[part, None]
         return law * self.weights[chosen]
 
@@ -301,19 +301,17 @@ class PositionalElastic(Mechanism):
 
     def columns_from(self, inside: FloatArray, chosen: IntArray) -> FloatArray:
         places = self.centres.points_km[: self.space.size] + inside * self.space.cell_km
-        law, total = np.empty((self.space.size, chosen.size)), np.empty(self.space.size)
-        step = max(1, _ROWS // self.report_count)
-        for start in range(0, self.space.size, step):
-            rows = self._rows_from(places[start : start + step])
-            law[start : start + step] = rows[:, chosen]
-            total[start : start + step] = rows.sum(axis=1)
-        return law / total[:, None]
+        law = np.empty((self.space.size, chosen.size))
+        for part, rows in self._rows_from(places):
+            law[part] = rows[:, chosen]
+        return law
 
-    def _rows_from(self, places_km: FloatArray) -> FloatArray:
-        """(k, 2) places from the centre of cell 0 → (k, reports): weight × kernel."""
-        inside = np.clip(places_km, *self.centres.rectangle_km)[:, None]
-        offsets = inside - self.centres.points_km
-        return self.weights * self.cone.values(np.hypot(offsets[..., 0], offsets[..., 1]))
+    def _rows_from(self, places_km: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """(k, 2) places from the centre of cell 0 → (k, reports): their laws, part by part."""
+        inside = np.clip(places_km, *self.centres.rectangle_km)
+        for part, near in kernel_by_rows(self.cone, inside, self.centres.points_km):
+            rows = self.weights * near
+            yield part, rows / rows.sum(axis=1, keepdims=True)
 
     def mean_of_distance(self, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Σ_y of f(distance from a position of the cell to the centre of y), people spread evenly."""
@@ -322,14 +320,11 @@ class PositionalElastic(Mechanism):
         if isinstance(self.space, Points):
             standing = self.space.standing
         middle, total = self.centres.points_km[: self.space.size], np.zeros(self.space.size)
-        step = max(1, _ROWS // self.report_count)
         for inside in standing * self.space.cell_km:
-            for start in range(0, self.space.size, step):
-                places = middle[start : start + step] + inside
-                rows = self._rows_from(places)
-                apart = places[:, None] - self.centres.points_km
-                values = function(np.hypot(apart[..., 0], apart[..., 1]))
-                total[start : start + step] += (rows * values).sum(axis=1) / rows.sum(axis=1)
+            places = middle + inside
+            for part, rows in self._rows_from(places):
+                apart = places[part, None] - self.centres.points_km
+                total[part] += (rows * function(np.hypot(apart[..., 0], apart[..., 1]))).sum(axis=1)
         return total / len(standing)
 
     @property

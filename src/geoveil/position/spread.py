@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -57,6 +58,23 @@ def layers_of(centres: Centres, across: int) -> list[Layer]:
         for north, rows in axes[1].items()
         for east, columns in axes[0].items()
     ]
+
+
+def kernel_between(cone: RoundedCone, places: FloatArray, others: FloatArray) -> FloatArray:
+    """The kernel between places (…, 2) that broadcast."""
+    away = places - others
+    return cone.values(np.hypot(away[..., 0], away[..., 1]))
+
+
+def kernel_by_rows(
+    cone: RoundedCone, places: FloatArray, others: FloatArray
+) -> Iterator[tuple[slice, FloatArray]]:
+    """(rows, others): the kernel from some of the places to all others, part by part; the same numbers as
+    one by one."""
+    step = max(1, _TOGETHER // max(len(others), 1))
+    for start in range(0, len(places), step):
+        part = slice(start, start + step)
+        yield part, kernel_between(cone, places[part, None], others)
 
 
 class SpreadKernel(Operator):
@@ -199,32 +217,22 @@ class SpreadKernel(Operator):
 
     def _row(self, row: int) -> FloatArray:
         centre = self.centres.points_km[row]
-        return np.concatenate([self._between(self.positions_km(at), centre) for at in self.layers])
+        rows = [kernel_between(self.cone, self.positions_km(at), centre) for at in self.layers]
+        return np.concatenate(rows)
 
     def _column(self, column: int) -> FloatArray:
         layer, cell = divmod(column, self.cells)
         at = self.positions_km(self.layers[layer], slice(cell, cell + 1))
-        return self._between(self.centres.points_km, at)
+        return kernel_between(self.cone, self.centres.points_km, at)
 
     def columns(self, chosen: IntArray) -> FloatArray:
         layer, cell = np.divmod(chosen, self.cells)
         inside = np.array([(at.east, at.north) for at in self.layers])[layer]
-        return self.near(
-            self.centres.points_km, self.centres.points_km[cell] + self.cell_km * inside
-        )
-
-    def near(self, places: FloatArray, others: FloatArray) -> FloatArray:
-        """(places, others): the kernel between all of them, the same numbers as one by one."""
-        found = np.empty((len(places), len(others)))
-        step = max(1, _TOGETHER // max(len(others), 1))
-        for start in range(0, len(places), step):
-            part = slice(start, start + step)
-            found[part] = self._between(places[part, None], others)
+        centres, found = self.centres.points_km, np.empty((self.centres.size, chosen.size))
+        places = centres[cell] + self.cell_km * inside
+        for part, near in kernel_by_rows(self.cone, centres, places):
+            found[part] = near
         return found
-
-    def _between(self, places: FloatArray, others: FloatArray) -> FloatArray:
-        away = places - others
-        return self.cone.values(np.hypot(away[..., 0], away[..., 1]))
 
 
 class ListedKernel(DenseOperator):
@@ -237,8 +245,7 @@ class ListedKernel(DenseOperator):
         share = np.full(centres.size, 1.0 / len(standing))
         self.layers = [Layer(float(east), float(north), share) for east, north in standing]
         places = np.concatenate([self.positions_km(layer) for layer in self.layers])
-        away = centres.points_km[:, None] - places
-        super().__init__(cone.values(np.hypot(away[..., 0], away[..., 1])))
+        super().__init__(kernel_between(cone, centres.points_km[:, None], places))
 
     def positions_km(self, layer: Layer) -> FloatArray:
         """(cells, 2): where the positions of a layer are."""
@@ -345,8 +352,11 @@ class PlacesInCells(Places):
 
     def columns(self, chosen: IntArray) -> FloatArray:
         layers = [self._spread.positions_km(layer) for layer in self._spread.layers]
-        places = np.concatenate(layers)[self._numbers]
-        near = self._spread.near(places, self._spread.centres.points_km[chosen])
-        near *= self._weights[chosen]
-        near /= self._total[:, None]
-        return near
+        places, found = (
+            np.concatenate(layers)[self._numbers],
+            np.empty((self.shape[0], chosen.size)),
+        )
+        centres = self._spread.centres.points_km[chosen]
+        for part, near in kernel_by_rows(self._spread.cone, places, centres):
+            found[part] = near * self._weights[chosen] / self._total[part, None]
+        return found

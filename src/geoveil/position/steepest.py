@@ -167,3 +167,8 @@ def length(east: FloatArray, north: FloatArray) -> FloatArray:
 def norm(ee: FloatArray, en: FloatArray, nn: FloatArray) -> FloatArray:
     """The largest eigenvalue, in size, of a symmetric 2 × 2 matrix."""
     return np.abs(ee + nn) / 2.0 + length((ee - nn) / 2.0, en)
+
+
+def norm_of_third(eee: FloatArray, een: FloatArray, enn: FloatArray, nnn: FloatArray) -> FloatArray:
+    """|T·hhh| over |h| = 1, at most: the waves of one and of three turns that it is the sum of."""
+    return (length(eee - 3.0 * enn, 3.0 * een - nnn) + 3.0 * length(eee + enn, een + nnn)) / 4.0
