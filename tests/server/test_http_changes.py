@@ -89,6 +89,17 @@ def test_an_ended_campaign_has_its_last_estimate_and_no_more(service: InProcess)
     assert service.get(CAMPAIGN).json()["round"] == 1
 
 
+def test_of_an_ended_campaign_nobody_is_told_to_wait_for_more_reports(service: InProcess) -> None:
+    send(service, service.mechanism()["id"], 10)
+    small = service.post(f"{CAMPAIGN}/rounds", operator=True)
+    assert_problem(small, "round-too-small")
+    assert small.json()["detail"].endswith("must have at least 50 to be closed; wait for more")
+    change(service, state="ended")
+    assert_problem(service.post(f"{CAMPAIGN}/rounds", operator=True), "campaign-ended")
+    none = service.get(f"{CAMPAIGN}/rounds/1/estimate")  # and none will come
+    assert none.json()["detail"] == "campaign 'lyon' has no estimate of round 1"
+
+
 def test_the_next_round_opens_now(service: InProcess) -> None:
     first = service.mechanism()
     send(service, first["id"], 10)

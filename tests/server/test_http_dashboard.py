@@ -99,21 +99,26 @@ def test_noisy_counts_are_those_of_the_rounds_of_the_estimate(closed: InProcess)
     assert_problem(ask(closed, "GET", f"{CAMPAIGN}/counts?round=x"), "malformed-body")
 
 
-def test_of_a_campaign_of_version_1_counts_and_estimates_are_left(service: InProcess) -> None:
-    """As the first program kept it: a promise between cells, and an estimate that names no parts."""
-    mechanism, made = "c" * 64, {"geoveil": 1, "campaign": "old", "round": 1}
-    opened = RoundRecord("old", 1, mechanism, b'{"campaign":"old","geoveil":1,"kind":"mechanism"}',
+def of_version_1(service: InProcess, told: int | None) -> dict[str, Any]:
+    """The campaign ``old`` of 60 reports as the first program kept it: a promise between cells, and an
+    estimate, from so many reports, that names no parts; or none."""
+    opened = RoundRecord("old", 1, "c" * 64, b'{"campaign":"old","geoveil":1,"kind":"mechanism"}',
                          2, 0, 3_000_000_000, 3_000_000_000)  # fmt: skip
-    space = CampaignSettings(**LYON).grid.to_dict()
-    made |= {"rounds": [{"round": 1, "reports": 60}], "distribution": [1.0], "space": space}
+    made = {"geoveil": 1, "campaign": "old", "round": 1, "rounds": [{"round": 1, "reports": told}]}
+    made |= {"distribution": [1.0], "space": CampaignSettings(**LYON).grid.to_dict()}
     settings = CampaignSettings(**LYON | {"id": "old"}).to_bytes()
     store = service.store
     store.create_campaign(CampaignRecord("old", "Old", settings, 0), opened)
     store.add([Upload("old", 1, number.to_bytes(16, "big"), 0) for number in range(60)])
-    store.close_round("old", 1, minimum=1, at_s=1)
-    store.publish(EstimateRecord("old", 1, 2, 60, json.dumps(made).encode()), None)
+    if told is not None:
+        store.close_round("old", 1, minimum=1, at_s=1)
+        store.publish(EstimateRecord("old", 1, 2, told, json.dumps(made).encode()), None)
     store.change_campaign("old", state="ended")
-    at = "/api/campaigns/old"
+    return made
+
+
+def test_of_a_campaign_of_version_1_counts_and_estimates_are_left(service: InProcess) -> None:
+    made, at = of_version_1(service, 60), "/api/campaigns/old"
     assert service.get(f"{at}/estimate").json() == made
     assert_problem(service.get(f"{at}/estimate?slot=0"), "unknown-slot")
     counts = ask(service, "GET", f"{at}/counts").json()
@@ -122,6 +127,21 @@ def test_of_a_campaign_of_version_1_counts_and_estimates_are_left(service: InPro
     region = ask(service, "POST", f"{at}/estimate/regions", json=FIELD)
     assert_problem(region, "not-offered")
     assert "of version 1 only counts and estimates are left" in region.text
+
+
+def test_counts_that_the_first_program_did_not_keep_are_not_made_up(service: InProcess) -> None:
+    of_version_1(service, 55)  # five came later, and nothing says which
+    counts = ask(service, "GET", "/api/campaigns/old/counts")
+    assert_problem(counts, "not-offered")
+    assert "did not keep what this estimate was made from" in counts.text
+
+
+def test_an_open_round_of_version_1_is_never_closed(service: InProcess) -> None:
+    of_version_1(service, None)
+    assert_problem(ask(service, "POST", "/api/campaigns/old/rounds"), "campaign-ended")
+    ended = ask(service, "PATCH", "/api/campaigns/old", json={"state": "ended"})
+    assert ended.status_code == 200
+    assert service.store.closings() == []  # no estimate could be made of it
 
 
 def test_no_counts_below_the_minimum(service: InProcess) -> None:

@@ -28,6 +28,8 @@ QUEUED_S = 600
 MOST_ROUNDS_A_SECOND = 10
 """More than can be opened in one campaign: each needs a look at the store and an estimate."""
 _MOST_ROUNDS, _MOST_UNKNOWN = 4096, 1024
+VERSION_1 = b'"geoveil":1,'
+"""In documents whose promise was between cells; their campaigns have ended."""
 
 
 class Campaigns:
@@ -211,8 +213,8 @@ class Campaigns:
         last = self.store.last_round(campaign)
         if number is not None and not 1 <= number <= (0 if last is None else last.number):
             raise Problem("unknown-round", f"campaign {campaign!r} has no round {number}")
-        which = "a round" if number is None else f"round {number}"
-        raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate of {which} yet")
+        which = "" if number is None else f" of round {number}"
+        raise Problem("no-estimate-yet", f"campaign {campaign!r} has no estimate{which}")
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -264,14 +266,16 @@ class Campaigns:
     def close(self, campaign: str) -> int:
         """Close the open round by hand and say its number; one that is closed already stays so.
 
-        Raises ``unknown-campaign``, ``campaign-preparing``, or ``round-too-small`` below the minimum of
-        reports.
+        Raises ``unknown-campaign``, ``campaign-preparing``, ``campaign-ended``, or ``round-too-small`` below
+        the minimum of reports.
         """
         minimum = self.settings(campaign).minimum_reports
         current = self._prepared(campaign)
         if current.closed_at_s is None and not self._close(current, minimum):
             current = self.look(campaign)
             if current.closed_at_s is None:
+                if self._record(campaign).state == "ended":
+                    raise Problem("campaign-ended", "a campaign that has ended closes no rounds")
                 raise Problem(
                     "round-too-small",
                     f"round {current.number} ({number_of(current.total, 'report')}) must have at least "
@@ -383,7 +387,7 @@ class Campaigns:
         self._states.pop(campaign, None)
 
     def _close(self, current: RoundRecord, minimum: int) -> bool:
-        closed = self.store.close_round(
+        closed = VERSION_1 not in current.document and self.store.close_round(
             current.campaign, current.number, minimum=minimum, at_s=int(self.clock())
         )
         self.forget(current.campaign)

@@ -25,6 +25,7 @@ from geoveil.estimate.regions import RegionShares, members_of
 from geoveil.server import openapi as api
 from geoveil.server.apart import CalculationFailed
 from geoveil.server.campaign_advice import OPERATIONS
+from geoveil.server.campaigns import VERSION_1, Campaigns
 from geoveil.server.conclusion import LEVEL, read_body, round_of
 from geoveil.server.estimate_routes import QUERY, asked_round
 from geoveil.server.handlers import HELD, answer, everybody, operators
@@ -37,7 +38,6 @@ from geoveil.space.outline import Outline
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
-    from geoveil.server.campaigns import Campaigns
 
 __all__ = ["OPERATIONS"]
 
@@ -48,8 +48,6 @@ READER_S = 20.0
 """How long the reader of a published map does; one at a time, so that operators wait no longer for them."""
 FEW_REGIONS = 16
 """Up to so many regions of many cells are solved for one by one; draws of all cells are for more."""
-_VERSION_1 = b'"geoveil":1,'
-"""In documents whose promise was between cells; their campaigns have ended."""
 _MOST_ANSWERS = 100
 """About districts of published maps, that are remembered."""
 
@@ -222,13 +220,13 @@ class Evidence:
 
     def _by_report(self, number: int) -> list[IntArray]:
         """The counts of each level of a round; a round of version 1 had one, of cells."""
-        if _VERSION_1 in self.documents[number]:
+        if VERSION_1 in self.documents[number]:
             return [self.counts[number]]
         return [tally.counts for tally in self.round(number).tallies]
 
     def round(self, number: int) -> Round:
         """One of its rounds."""
-        if _VERSION_1 in self.documents[number]:
+        if VERSION_1 in self.documents[number]:
             raise NotAnswered("of campaigns of version 1 only counts and estimates are left")
         documents = read_kept(self.documents[number], around=self.around)
         return round_of(number, documents, self.counts[number])
@@ -240,10 +238,15 @@ def evidence_of(campaigns: Campaigns, campaign: str, number: int | None = None) 
     if campaigns.settings(campaign).trips:
         raise Problem("not-offered", "a campaign of trips has flows, and no counts of places")
     body = read_body(record.body)
-    used = {each["round"] for each in body["rounds"]}
-    used |= set(body.get("drift", {}).get("waiting", ()))  # error bars hold what they say
+    told = {each["round"]: each["reports"] for each in body["rounds"]}
+    used = {*told, *body.get("drift", {}).get("waiting", ())}  # error bars hold what those say
     counts = campaigns.store.closing_counts(campaign, record.round)
     rounds = [each for each in campaigns.store.rounds(campaign) if each.number in used]
+    old = [each.number for each in rounds if VERSION_1 in each.document]
+    if any(counts[number].sum() != told[number] for number in old):
+        raise Problem(
+            "not-offered", "the first programs did not keep what this estimate was made from"
+        )
     documents = {each.number: each.document for each in rounds}
     around = any(each.around for each in rounds)
     return Evidence(record.body, documents, {each: counts[each] for each in documents}, around)
