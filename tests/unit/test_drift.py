@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.arrays import FloatArray
+from geoveil.arrays import FloatArray, IntArray
 from geoveil.campaign import Campaign
 from geoveil.campaign.one_map import CONFIRMING, NO_ROUNDS, Standing, settled
 from geoveil.channel.channel import Channel, Information, Tally
@@ -128,6 +128,35 @@ def test_the_comparison_does_not_depend_on_a_good_map() -> None:
     wrong = np.full(TOWN.size, 1 / TOWN.size)
     found = [agreement([[said(HERE, s)], [said(HERE, 50 + s)]], wrong).p_value for s in range(20)]
     assert sum(p < 0.05 for p in found) <= 4
+
+
+def test_crowds_at_the_edge_of_their_cells_have_not_moved() -> None:
+    """At ε·cell = 4 each mechanism takes such a crowd for another one, and nobody has moved."""
+    city = gv.Grid.from_box(south=48.80, west=2.28, north=48.85, east=2.36, cell_km=1.0)
+    generator = np.random.default_rng(1)
+    known = generator.dirichlet(np.full(city.size, 0.3))
+    opening, designed = (gv.elastic(city, prior, epsilon_per_km=4.0) for prior in (None, known))
+
+    def at_places(by: Channel, people: FloatArray, which: IntArray) -> list[Tally]:
+        places = by.places(3)
+        assert places is not None
+        crowds = np.zeros(places.shape[0])
+        crowds[
+            np.argsort(places.cell, kind="stable").reshape(-1, 9)[np.arange(city.size), which]
+        ] = people
+        law = places.push(crowds)
+        return [Tally(by, generator.multinomial(20_000, law / law.sum()))]
+
+    alike, apart = [], []
+    for _ in range(20):
+        here, there = generator.dirichlet(np.full(city.size, 0.3), size=2)
+        which = generator.integers(9, size=city.size)
+        before, after = (at_places(by, here, which) for by in (opening, designed))
+        alike.append(agreement([before, after], here).p_value)
+        after = at_places(designed, 0.7 * here + 0.3 * there, which)
+        apart.append(agreement([before, after], here).p_value)
+    assert sum(p < 0.05 for p in alike) <= 4
+    assert sum(p < 0.01 for p in apart) >= 16
 
 
 @pytest.mark.parametrize("space", [gv.Line(1), gv.Grid(rows=1, columns=1, cell_km=1.0)])

@@ -7,12 +7,12 @@ crowd at one edge of its cell looks like people in the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from geoveil.arrays import FloatArray
-from geoveil.channel.channel import Information, Places, Tally
+from geoveil.channel.channel import Channel, Information, Places, Tally
 from geoveil.channel.operator import Operator, StackedOperator
 from geoveil.estimate import fitted
 
@@ -27,9 +27,11 @@ _WIDTH = np.sqrt(1.0 / 12.0)
 class PlacesOfAll:
     """The places in the cells of one space, for the tallies of several mechanisms."""
 
-    def __init__(self, parts: Sequence[Places]) -> None:
+    def __init__(self, laws: Mapping[Channel, Places]) -> None:
+        parts = list(laws.values())
         first = parts[0]
-        self.parts = parts
+        self.laws = laws
+        """Of every mechanism, in the order of the tallies."""
         self.cell, self.share, self.offset = first.cell, first.share, first.offset
         self.operator: Operator = first if len(parts) == 1 else StackedOperator(parts)
 
@@ -42,10 +44,10 @@ class PlacesOfAll:
         steepest = max(tally.channel.loss_across_cell for tally in tallies)
         if steepest <= shows or any(tally.operator is not tally.channel for tally in tallies):
             return None
-        parts = [tally.channel.places(across) for tally in tallies]
-        known = [part for part in parts if part is not None]
-        same = len({(part.shape[0], part.share.tobytes()) for part in known}) == 1
-        return cls(known) if same and len(known) == len(parts) else None
+        laws = {tally.channel: tally.channel.places(across) for tally in tallies}
+        known = {channel: law for channel, law in laws.items() if law is not None}
+        same = len({(law.shape[0], law.share.tobytes()) for law in known.values()}) == 1
+        return cls(known) if same and len(known) == len(tallies) else None
 
     def spread(self, theta: FloatArray) -> FloatArray:
         """(…, cells) → (…, places): everybody evenly in their cell."""
@@ -60,13 +62,24 @@ class PlacesOfAll:
     def informations(self, tallies: Sequence[Tally], distribution: FloatArray) -> list[Information]:
         """The information of every tally about the crowds of the cells and where in them they stand."""
         found = []
-        for tally, part in zip(tallies, self.parts, strict=True):
+        for tally in tallies:
             if tally.total:
-                moved = _Displaced(self, part, distribution)
+                moved = _Displaced(self, self.laws[tally.channel], distribution)
                 weights = tally.information(distribution).weights
                 away = tally.counts / tally.total - tally.channel._push(distribution)
                 found.append(Information(moved, weights, moved._pull(away * weights)))
         return found
+
+    def astray(self, told: Iterable[tuple[Channel, FloatArray]], theta: FloatArray) -> FloatArray:
+        """(k, places): how sums over reports vary with where in their cells people stand.
+
+        ``told`` are the weights (k, reports) of the reports of each mechanism. If the crowd of every cell
+        stands at one of its places, each with its share for a chance and each cell by itself, the sums vary
+        as this times independent numbers of variance one.
+        """
+        by_place = np.asarray(sum(self.laws[channel]._pull(each) for channel, each in told))
+        away = by_place - self.by_cell(by_place * self.share)[:, self.cell]
+        return np.asarray(away * (np.sqrt(self.share) * theta[self.cell]))
 
     @property
     def unknowns(self) -> int:

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import block_diag, cho_factor, cho_solve, eigh
 from scipy.special import chdtrc
 
 from geoveil.arrays import FloatArray, IntArray, one_blas_thread
 from geoveil.channel.channel import Channel, Information, Tally
 from geoveil.errors import InvalidInput
-from geoveil.estimate.fitted import by_mechanism
+from geoveil.estimate.fitted import Observations, by_mechanism
 from geoveil.estimate.uncertainty import ratio
+from geoveil.estimate.uneven import PlacesOfAll
 from geoveil.space.space import MATRIX_LIMIT, Space
 
 MOST_BLOCKS = 64
@@ -55,7 +56,9 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
     Law: with θ the distribution, J_g and s_g the information and the score of group g at θ, and F what the
     first channel of the first group makes of blocks of reports, v_g = F·(θ + J_g⁻¹s_g) estimates F·θ*
     without bias whatever θ is, because counts are linear in the true θ*, with covariance F·J_g⁻¹·Fᵀ.
-    The statistic is Σ_g (v_g − v̄)ᵀV_g⁻¹(v_g − v̄) at the best common v̄.
+    The statistic is dᵀV⁻¹d, d all v_g − v_1 and V their covariance. Where positions are wide apart in a cell
+    (ε·cell above one), v_g leans on where in their cells people stand, under each mechanism in its own way:
+    V allows for the crowd of every cell at any one place in it.
     The first channel should be the one with most noise: what it was told, all others know.
     Cost: conjugate gradients for every group, one product of all its channels for each block and step.
 
@@ -86,18 +89,32 @@ def agreement(groups: Sequence[Sequence[Tally]], distribution: FloatArray) -> Ag
     if not blocks.any():  # one cell, about which nobody can differ
         return Agreement(1.0, 0.0, 0, 1)
     features = _features(smooth, blocks, theta)
-    found = [_estimated(group, theta, features) for group in counted]
+    anywhere = PlacesOfAll.of(Observations([tally for group in counted for tally in group]))
+    found = [_estimated(group, theta, features, anywhere) for group in counted]
     number = int(blocks.max()) + 1
     looks = [_look(found, number, few) for few in (number, _FEW_BLOCKS) if few <= number]
     best = min(looks, key=lambda look: look.p_value)
     return best._replace(p_value=min(1.0, len(set(looks)) * best.p_value))
 
 
-def _look(found: Sequence[tuple[FloatArray, FloatArray]], number: int, few: int) -> Agreement:
+class _Estimated(NamedTuple):
+    """How far the features of a group lie from those of the distribution, and what makes them vary."""
+
+    value: FloatArray
+    covariance: FloatArray
+    astray: FloatArray
+    """(features, any): by independent numbers of variance one, the same for all groups, which say where in
+    their cells people stand."""
+
+
+def _look(found: Sequence[_Estimated], number: int, few: int) -> Agreement:
     """The groups compared in so many blocks, each a run of the blocks there are; the last adds nothing."""
     runs = np.arange(number - 1) * few // number
     joined = (np.arange(few - 1)[:, None] == runs).astype(np.float64)
-    fewer = [(joined @ value, joined @ covariance @ joined.T) for value, covariance in found]
+    fewer = [
+        _Estimated(joined @ value, joined @ covariance @ joined.T, joined @ astray)
+        for value, covariance, astray in found
+    ]
     statistic, freedom = _compared(fewer)
     return Agreement(float(chdtrc(freedom, statistic)), statistic, freedom, few)
 
@@ -147,14 +164,18 @@ def _features(smooth: Channel, blocks: IntArray, theta: FloatArray) -> FloatArra
 
 
 def _estimated(
-    group: Sequence[Tally], theta: FloatArray, features: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """How far the features of a group lie from those of the distribution, and their covariance."""
+    group: Sequence[Tally], theta: FloatArray, features: FloatArray, anywhere: PlacesOfAll | None
+) -> _Estimated:
     parts = [tally.information(theta) for tally in group]
     solve = _by_matrix if theta.size <= _MATRIX_CELLS else _by_gradients
     solved, image = solve(parts, features, theta)
     score = np.asarray(sum(part.score for part in parts))
-    return solved @ score, solved @ image.T  # the covariance of what was solved, to the last digit
+    astray = np.zeros((len(features), 0))
+    if anywhere is not None:
+        told = (part.columns._push(solved) * part.weights for part in parts)
+        astray = anywhere.astray(zip((tally.channel for tally in group), told, strict=True), theta)
+    # the covariance of what was solved, to the last digit
+    return _Estimated(solved @ score, solved @ image.T, astray)
 
 
 def _by_matrix(
@@ -192,15 +213,15 @@ def _by_gradients(
     return values, image
 
 
-def _compared(found: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[float, int]:
-    """The groups against their best common value: the statistic and its degrees of freedom."""
-    total = np.asarray(sum(covariance for _, covariance in found))
+def _compared(found: Sequence[_Estimated]) -> tuple[float, int]:
+    """All groups against the first: the statistic and its degrees of freedom."""
+    first, *others = found
+    apart = np.concatenate([each.value - first.value for each in others])
+    astray = np.concatenate([each.astray - first.astray for each in others])
+    total = np.tile(first.covariance, (len(others), len(others))) + astray @ astray.T
+    total += block_diag(*(each.covariance for each in others))
     size = np.sqrt(np.maximum(total.diagonal(), np.finfo(float).tiny))
     values, vectors = eigh(total / size / size[:, None])
-    kept = vectors[:, values > _SINGULAR * values[-1]] / size[:, None]
-    shifts = [value @ kept for value, _ in found]
-    precisions = [np.linalg.pinv(kept.T @ covariance @ kept) for _, covariance in found]
-    pairs = list(zip(precisions, shifts, strict=True))
-    common = np.linalg.solve(np.sum(precisions, axis=0), np.sum([p @ v for p, v in pairs], axis=0))
-    statistic = sum(float((v - common) @ p @ (v - common)) for p, v in pairs)
-    return statistic, kept.shape[1] * (len(found) - 1)
+    kept = values > _SINGULAR * values[-1]
+    statistic = np.square((apart / size) @ vectors[:, kept]) / values[kept]
+    return float(statistic.sum()), int(kept.sum())
