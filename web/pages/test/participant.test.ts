@@ -2,6 +2,7 @@
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { canonicalText, type JsonObject, sha256 } from "../../sdk/src/canonical.ts";
 import { campaign, executablePath, launch, operator, PHONE, SERVICE, Visit } from "./browser.ts";
 import { choosePlace, open, sendAndWait } from "./participant.ts";
 
@@ -382,6 +383,56 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     expect(await visit.page.locator("#send-now, #again").count()).toBe(0);
     expect(visit.bodies).toEqual([]);
     await visit.end();
+  });
+
+  /** The rule of a campaign with changes, under an id that fits. */
+  async function changedRule(id: string, changes: JsonObject): Promise<JsonObject> {
+    const answer = await fetch(`${SERVICE}/api/campaigns/${id}/mechanism`);
+    const { id: _, ...rule } = { ...((await answer.json()) as JsonObject), ...changes };
+    return { ...rule, id: await sha256(canonicalText(rule)) };
+  }
+
+  it("tells nothing of a rule that does not keep its promise", async () => {
+    const visit = await Visit.begin(browser);
+    const { page } = visit;
+    const json = await changedRule(id, { epsilon_per_km: 0.5 });
+    await page.route("**/mechanism", (route) => route.fulfill({ json }));
+    await page.goto(`${SERVICE}/c/${id}`);
+    await page.locator('[data-reason="document"]', { hasText: "(certificate)" }).waitFor();
+    expect(await page.locator("#certified, #guess, #send-now, #fingerprint").count()).toBe(0);
+    await visit.end();
+  });
+
+  it("says that the numbers were checked where only the budget is too small", async () => {
+    const visit = await Visit.begin(browser);
+    await visit.page.addInitScript(() =>
+      localStorage.setItem("geoveil-limits", '{"maxEpsilonPerKm":2,"budgetPerKm":0.5}'),
+    );
+    await visit.page.goto(`${SERVICE}/c/${id}`);
+    await visit.page.locator('[data-reason="budget"]').waitFor();
+    expect(await visit.page.locator("#certified.notice-good").count()).toBe(1);
+    await visit.end();
+  });
+
+  it("sends nothing under a rule that says other things than the page did", async () => {
+    const slots = { zone: "UTC", every: "day", names: ["a", "b"], starts: [0, 720] };
+    for (const changes of [{ slots }, { slack_nats: 0.019 }] as JsonObject[]) {
+      const visit = await Visit.begin(browser);
+      const { page } = visit;
+      await open(visit, id);
+      await choosePlace(page);
+      const json = await changedRule(id, changes);
+      await page.route("**/mechanism", (route) => route.fulfill({ json }));
+      await page.locator("#send-now").click();
+      await page.locator('[data-reason="changed"]').waitFor();
+      expect(await page.locator("#send-now").isDisabled()).toBe(true);
+      expect(await page.locator("#budget").innerText()).toMatch(/^10 of 10 per km are left/);
+      await page.locator("#again").click();
+      await expect.poll(() => page.locator("#send-now").isEnabled()).toBe(true); // for whoever read it
+      expect(await page.locator("#slot").count()).toBe("slots" in changes ? 1 : 0);
+      expect(visit.bodies).toEqual([]);
+      await visit.end();
+    }
   });
 
   it("speaks German to whoever reads German, on a phone", async () => {

@@ -61,9 +61,9 @@ export interface Ledger {
   readonly history: Charge[];
 }
 
-/** Why something was not done: a reason of the device, `waiting` (sent, not acknowledged) or `fault`. */
+/** Why something was not done: a reason of the device, `changed` (the rule, since it was shown), `waiting` (sent, not acknowledged) or `fault`. */
 export interface Failure {
-  readonly reason: Reason | "waiting" | "fault";
+  readonly reason: Reason | "changed" | "waiting" | "fault";
   readonly detail: string;
   readonly sent: boolean;
 }

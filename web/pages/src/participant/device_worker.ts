@@ -6,20 +6,35 @@ import {
   type Fix,
   IndexedDbStorage,
   meanDistanceKm,
-  type MechanismDocument,
+  MechanismDocument,
   Refused,
   slotAt,
+  type Transport,
   Unacknowledged,
 } from "@geoveil/client";
+import { FetchTransport } from "../../../sdk/src/collector.ts";
 import type { Asked, Cloud, Failure, Limits, Offer, Rule, Told } from "./device.ts";
 
 let device: Device | undefined;
+/** The rule as the page shows it. */
 let document: MechanismDocument | undefined;
+/** What the service answered last where it was asked for the rule. */
+let served: Uint8Array | undefined;
+
+const network = new FetchTransport();
+const transport: Transport = {
+  async get(url, limit) {
+    const answer = await network.get(url, limit);
+    served = answer.body;
+    return answer;
+  },
+  post: (url, body, limit) => network.post(url, body, limit),
+};
 
 const CALLS = {
   /** Open the ledger, then check the rule; `rule` is told as soon as it is read. */
   async open(link: string, limits: Limits, promisePerKm?: number): Promise<Offer> {
-    device = await Device.open(link, { ...limits, promisePerKm });
+    device = await Device.open(link, { ...limits, promisePerKm, transport });
     const offered = await device.offered((seen, all) => {
       document = seen;
       const levels = all.map((level) => ({ promise: level.promise, meanKm: meanDistanceKm(level) }));
@@ -48,11 +63,11 @@ const CALLS = {
   },
 
   report(fix: Fix) {
-    return device!.report(fix);
+    return device!.report(asShown(fix));
   },
 
   reportTrip(origin: Fix, destination: Fix) {
-    return device!.reportTrip({ origin, destination });
+    return device!.reportTrip({ origin: asShown(origin), destination });
   },
 
   /** Send again, unchanged, what was not confirmed; whether nothing waits any more. */
@@ -70,6 +85,24 @@ const CALLS = {
 };
 
 export type Calls = typeof CALLS;
+
+/** The rule of now is not the one that the person read about. */
+class Changed extends Error {}
+
+/** A place, read last of all: not where the page told of a stronger promise, other cells or other things sent. */
+function asShown(fix: Fix): () => Promise<Fix> {
+  return async () => {
+    const levels = await MechanismDocument.readLevels(served!);
+    const { promise } = document!;
+    const now = levels.find((level) => level.promise.epsilonPerKm === promise.epsilonPerKm);
+    if (!now || now.promise.slackNats > promise.slackNats || sentBy(now) !== sentBy(document!)) throw new Changed();
+    return fix;
+  };
+}
+
+function sentBy({ area, rim, slots, trips }: MechanismDocument): string {
+  return JSON.stringify([area.json, rim, slots, trips]);
+}
 
 /** The distance within which reports of this weight lie, together. */
 function within(row: readonly number[], awayKm: readonly number[], weight: number): number {
@@ -117,6 +150,7 @@ function tell(message: Told): void {
 function failure(problem: unknown): Failure {
   if (problem instanceof Refused) return { reason: problem.reason, detail: problem.detail, sent: problem.sent };
   if (problem instanceof Unacknowledged) return { reason: "waiting", detail: problem.problem, sent: true };
+  if (problem instanceof Changed) return { reason: "changed", detail: "", sent: false };
   return { reason: "fault", detail: problem instanceof Error ? problem.name : "", sent: false };
 }
 

@@ -33,6 +33,8 @@ import { say } from "./texts.ts";
 
 /** Until a campaign that is being prepared is looked at again. */
 const PREPARING_MS = 5000;
+/** Why a promise cannot be had, where another one may. */
+const MAY_CHOOSE = new Set<string>(["promise", "level"]);
 
 export function Page() {
   const [campaign, setCampaign] = useState<Campaign | Missing>();
@@ -107,6 +109,7 @@ function Participation({ over }: { over: boolean }) {
   const [chosen, setChosen] = useState<number>();
   const [stage, setStage] = useState<Stage>("checking");
   const [rule, setRule] = useState<Rule>();
+  const [checked, setChecked] = useState(false);
   const [backdrop, setBackdrop] = useState<Backdrop>();
   const [ledger, setLedger] = useState<Ledger>();
   const [failure, setFailure] = useState<Failure>();
@@ -123,6 +126,7 @@ function Participation({ over }: { over: boolean }) {
     const proxy = new DeviceProxy((read) => {
       performance.mark("rule read");
       setRule(read);
+      setChecked(false);
     });
     device.current = proxy;
     setStage("checking");
@@ -132,10 +136,14 @@ function Participation({ over }: { over: boolean }) {
       .then(
         (offer) => {
           performance.mark("rule checked");
+          setChecked(true);
           setMade(offer.made);
           setStage(offer.made ? "made" : "open");
         },
         (problem: Failure) => {
+          if (problem.reason === "budget")
+            setChecked(true); // which is looked at last
+          else if (!MAY_CHOOSE.has(problem.reason)) setRule(undefined); // of a rule that fails nothing is told
           setFailure(problem);
           setStage("stuck");
         },
@@ -167,7 +175,7 @@ function Participation({ over }: { over: boolean }) {
     reported.then(settle).catch(async (problem: Failure) => {
       if (problem.sent) return settle();
       setFailure(problem);
-      setStage("open");
+      setStage(problem.reason === "changed" ? "stuck" : "open");
     });
   };
   const flush = (): void => {
@@ -194,9 +202,7 @@ function Participation({ over }: { over: boolean }) {
       {rule && !made && !ended && (
         <Choice levels={rule.levels} {...{ chosen, limits, choose: setChosen }} open={stage !== "sending"} />
       )}
-      {promise && shows && (
-        <Reveals {...{ promise, trips }} checked={open || stage === "sending" || stage === "made"} />
-      )}
+      {promise && shows && <Reveals {...{ promise, trips }} checked={checked} />}
       {rule && shows && (
         <PlaceChoice
           {...{ rule, backdrop, fix, cloud, open }}

@@ -3,10 +3,11 @@
 import { type Reason, REASONS } from "@geoveil/client";
 import { numberOf, texts } from "../texts/language.ts";
 
-type Reasons = Record<Reason | "waiting" | "fault", string>;
+type Reasons = Record<Reason | "changed" | "waiting" | "fault", string>;
 
 const ENGLISH_REASONS: Reasons = {
   ...REASONS,
+  changed: "the campaign has changed its rule since this page showed it; try again to read about the new one",
   waiting: "the report left this browser, and the service has not confirmed it yet; it can be sent again, unchanged",
   fault: "something went wrong in this page; load it again",
 };
@@ -38,6 +39,8 @@ const GERMAN_REASONS: Reasons = {
   "ledger-unreadable": "das Verzeichnis lässt sich nicht lesen; ohne es kann nichts gemeldet werden",
   "ledger-unwritable": "das Verzeichnis lässt sich nicht schreiben; ohne es kann nichts gemeldet werden",
   "ledger-busy": "ein anderes Fenster hält das Verzeichnis fest; versuchen Sie es noch einmal",
+  changed:
+    "die Kampagne hat ihre Regel geändert, seit diese Seite sie gezeigt hat; versuchen Sie es noch einmal, um die neue zu lesen",
   waiting:
     "die Meldung hat diesen Browser verlassen, und der Dienst hat sie noch nicht bestätigt; sie kann unverändert noch einmal gesendet werden",
   fault: "in dieser Seite ist etwas schiefgegangen; laden Sie sie neu",
