@@ -160,8 +160,8 @@ def kept_maps(
 
 
 def read_maps(kept: bytes) -> bytes:
-    """The text that :func:`kept_maps` made."""
-    return zlib.decompress(kept)
+    """The text that :func:`kept_maps` made; the first programs that made maps of slots kept it as it is."""
+    return kept if kept.startswith(b"{") else zlib.decompress(kept)
 
 
 def _kept(slot: SlotMap, name: str, level: float) -> dict[str, Any]:
