@@ -155,10 +155,7 @@ def test_some_promises_cover_each_other_nowhere_or_only_in_part(
     assert not one.implies(other)
 
 
-def test_levels_and_radii() -> None:
-    assert gv.GeoIndistinguishability.from_level(level=math.log(4), radius_km=0.2) == (
-        gv.GeoIndistinguishability(math.log(4) / 0.2)
-    )
+def test_a_promise_per_kilometre_has_two_names() -> None:
     assert gv.PerKilometre is gv.GeoIndistinguishability
 
 

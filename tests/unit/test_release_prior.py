@@ -109,10 +109,8 @@ def test_the_tail_is_made_of_the_least_likely() -> None:
     assert without_tail(law, 1e-6).tolist() == law.tolist()
 
 
-def test_one_fixed_vector_is_the_widest_distortion() -> None:
+def test_counts_of_people_who_are_alike_are_as_unknown_as_a_multinomial() -> None:
     law = CountLaw.of(Prior.parse([0.2, 0.3, 0.5], 9))
-    means = law.vectors.distances_km() @ law.probabilities
-    assert law.widest_distortion == pytest.approx(means.min(), rel=1e-12)
     assert law.entropy_bits == pytest.approx(
         multinomial(9, [0.2, 0.3, 0.5]).entropy() / math.log(2)
     )

@@ -98,12 +98,6 @@ class Chain:
         law[states] = np.maximum(np.linalg.solve(system, wanted), 0.0)
         return arrays.frozen(law / law.sum())
 
-    @property
-    def mean_return_times(self) -> FloatArray:
-        """Cycles until a state is seen again, 1/ψ (PRIVIC Thm 6.2); infinite for those left for good."""
-        with np.errstate(divide="ignore"):
-            return 1 / self.stationary
-
     def after(self, steps: int, start: int) -> FloatArray:
         """The law of the state after so many steps."""
         return np.linalg.matrix_power(self.transitions, steps)[start]

@@ -163,11 +163,6 @@ class GeoIndistinguishability(_WithEpsilon):
     _name: ClassVar[str] = "epsilon_per_km"
 
     @classmethod
-    def from_level(cls, *, level: float, radius_km: float) -> GeoIndistinguishability:
-        """Loss at most ``level`` nats between places within ``radius_km``: ε = level / radius."""
-        return cls(positive("level", level) / positive("radius_km", radius_km))
-
-    @classmethod
     def exactly(cls, epsilon_per_km: Fraction) -> GeoIndistinguishability:
         """The promise of an exact ε, such as a sum that was kept; its float is rounded up."""
         return cls(0.0)._with(epsilon_per_km)

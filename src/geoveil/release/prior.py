@@ -12,7 +12,6 @@ import numpy.typing as npt
 from scipy.special import gammaln, rel_entr, xlogy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen
-from geoveil.channel.kernel import kernel_on
 from geoveil.errors import InvalidInput
 from geoveil.measure.information import entropy_bits
 from geoveil.release import counts as counting
@@ -334,12 +333,6 @@ class CountLaw:
         own = float(self.probabilities[self.vectors.index(counts)])
         no_likelier = self.probabilities <= own * (1 + EQUALLY_LIKELY)
         return float(self.probabilities[no_likelier].sum()) if own > 0 else 0.0
-
-    @cached_property
-    def widest_distortion(self) -> float:
-        """The least mean distance of one fixed vector to the counts: reached without any leakage."""
-        distances = kernel_on(self.vectors, lambda distance: distance)
-        return max(0.0, float(distances.apply(self.probabilities).min()))
 
     def widened(self, margin: int) -> CountLaw:
         """The same law on a window that is ``margin`` wider on every side."""
