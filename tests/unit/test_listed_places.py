@@ -177,6 +177,14 @@ def test_islands_far_apart_take_no_more_memory() -> None:
     assert least.min() >= 0.39 / space.size
 
 
+def test_one_place_alone_tells_nothing() -> None:
+    mechanism = gv.elastic(
+        gv.Points(lat=[10.0], lng=[20.0]), epsilon_per_km=1.0, between="positions"
+    )
+    assert mechanism.sample_at(lat=[10.0, 11.0], lng=[20.0, 20.0]).tolist() == [0, 0]
+    assert gv.certify(mechanism).epsilon_per_km == 0.0
+
+
 def test_places_that_are_too_close() -> None:
     near = gv.Points(lat=[48.85, 48.850005, 48.87], lng=[2.30, 2.30, 2.33])
     with pytest.raises(InvalidInput, match="at least a metre apart; those at positions 0 and 1"):

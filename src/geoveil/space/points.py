@@ -95,7 +95,10 @@ class Points(MapSpace):
 
     @cached_property
     def cell_km(self) -> float:
-        """How far apart places are: the side of a square if the rectangle around them were shared evenly."""
+        """How far apart places are: the side of a square if the rectangle around them were shared evenly;
+        a kilometre where there is one place only."""
+        if self.size == 1:
+            return 1.0
         width, height = np.ptp(self.centres, axis=0).tolist()
         return max(math.sqrt(width * height / self.size), max(width, height) / self.size)
 
