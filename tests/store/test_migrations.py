@@ -14,8 +14,9 @@ import pytest
 import geoveil.store
 from databases import cluster
 from geoveil.errors import InvalidInput
-from geoveil.store import NewerSchema, open_store
+from geoveil.store import NewerSchema, RoundRecord, open_store
 from geoveil.store.records import TABLES, Migration, migrations, missing
+from geoveil.store.statements import Run
 from store.devices import a_round, assert_explained, start, upload
 
 DATABASES = ("sqlite", "postgres")
@@ -209,6 +210,25 @@ def test_campaigns_of_version_1_have_ended_and_stay_readable(
 def use_steps(patch: pytest.MonkeyPatch, steps: tuple[Migration, ...]) -> None:
     for module in ("sqlite", "postgres"):
         patch.setattr(f"geoveil.store.{module}.migrations", lambda database: steps)
+    patch.setattr("geoveil.store.statements.open_round", open_first_round)
+
+
+def open_first_round(run: Run, campaign_key: int, opened: RoundRecord) -> None:
+    """As the program did that knew the first steps only."""
+    names = [
+        "number",
+        "mechanism",
+        "document",
+        "cells",
+        "opened_at_s",
+        "expires_at_s",
+        "accept_until_s",
+    ]
+    run(
+        f"INSERT INTO round (campaign_key, {', '.join(names)}) VALUES (:key, :{', :'.join(names)})",
+        key=campaign_key,
+        **{name: getattr(opened, name) for name in names},
+    )
 
 
 @each

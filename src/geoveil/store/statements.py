@@ -230,24 +230,15 @@ def open_round(run: Run, campaign_key: int, opened: records.RoundRecord) -> None
     """Keep a round that opens now; whatever the record says of its end or its total is not kept."""
     new = run(
         "INSERT INTO round (campaign_key, number, mechanism, document, cells, opened_at_s,"
-        " expires_at_s, accept_until_s) VALUES (:campaign_key, :number, :mechanism, :document,"
-        " :cells, :opened_at_s, :expires_at_s, :accept_until_s)"
+        " expires_at_s, accept_until_s, levels, slots, ends, around) VALUES (:campaign_key, :number,"
+        " :mechanism, :document, :cells, :opened_at_s, :expires_at_s, :accept_until_s, :levels,"
+        " :slots, :ends, :around)"
         " ON CONFLICT (mechanism) DO NOTHING RETURNING key",
         campaign_key=campaign_key,
         **asdict(opened),
     )
     if not new:
         raise InvalidInput("mechanism must not be published twice; make a document of its own")
-    if (opened.levels, opened.slots, opened.ends, opened.around) != ("", 1, 1, 0):
-        run(
-            "UPDATE round SET levels = :levels, slots = :slots, ends = :ends, around = :around"
-            " WHERE key = :key",
-            levels=opened.levels,
-            slots=opened.slots,
-            ends=opened.ends,
-            around=opened.around,
-            key=new[0][0],
-        )
     for mechanism in opened.levels.split():
         run(
             "INSERT INTO level (mechanism, round_key) VALUES (:mechanism, :key)",
