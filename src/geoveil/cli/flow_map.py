@@ -21,7 +21,7 @@ from geoveil.table import district_tables, trip_rows, writer
 from geoveil.table.locations import Reading, TripEnd
 from geoveil.table.reader import Source, format_of, is_pipe
 from geoveil.table.tallies import is_tally, load_trip_tally
-from geoveil.trips.flows import DistrictFlows, blocks
+from geoveil.trips.flows import DistrictFlows, blocks, middles_km
 from geoveil.trips.pairs import TripTally
 
 _SHOWN = 8
@@ -104,19 +104,15 @@ def numbered_blocks(space: gv.Space, side: int) -> tuple[IntArray, str]:
     return np.unique(blocks(space, side), return_inverse=True)[1], what
 
 
-def _middles_km(between: DistrictFlows) -> FloatArray:
-    """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
-    whole = np.maximum(between.members.sum(axis=0), 1e-12)
-    return np.asarray(between.members.T @ between.flows.space.centres / whole[:, None])
-
-
 def _middles_latlng(between: DistrictFlows) -> FloatArray | None:
     """(districts, 2): the middles in degrees; ``None`` where the space has no map."""
     space = between.flows.space
     try:
         if not isinstance(space, MapSpace):
             return None
-        return np.stack(space.plane.to_latlng(_middles_km(between)), axis=1)
+        return np.stack(
+            space.plane.to_latlng(middles_km(between.flows.space, between.members)), axis=1
+        )
     except GeoveilError:
         return None
 
@@ -155,7 +151,9 @@ def picture_of(between: DistrictFlows, table: district_tables.FlowTable) -> Flow
     """The same as a picture."""
     flows = between.flows
     ends = (flows.origins + flows.destinations) / 2
-    return FlowPicture(flows.space, _middles_km(between), table.share, table.low, ends)
+    return FlowPicture(
+        flows.space, middles_km(between.flows.space, between.members), table.share, table.low, ends
+    )
 
 
 def _counted(

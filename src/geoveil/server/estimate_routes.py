@@ -26,7 +26,7 @@ from geoveil.space import Grid, space_from_dict
 from geoveil.table.district_tables import FlowTable, put_flows
 from geoveil.table.reader import Format
 from geoveil.table.results import Result, put_by_slot, put_result, result_from_dict
-from geoveil.trips.flows import blocks
+from geoveil.trips.flows import blocks, middles_km
 
 if TYPE_CHECKING:
     from geoveil.server.app import Service
@@ -295,8 +295,7 @@ def table_of(values: Mapping[str, Any]) -> FlowTable:
     assert isinstance(grid, Grid)
     number = blocks(grid, values["side"])
     size = int(number.max()) + 1
-    members = np.eye(size)[number]
-    middles = members.T @ grid.centres / members.sum(axis=0)[:, None]
+    middles = middles_km(grid, np.eye(size)[number])
     bars = {
         name: np.array(values[name]).reshape(size, size)
         for name in ("share", "standard_error", "low", "high")
@@ -318,8 +317,6 @@ def table_of(values: Mapping[str, Any]) -> FlowTable:
 def flow_file(ending: str, body: bytes) -> bytes:
     """The bytes of a file of flows, by its ending."""
     values = flows_of(body)
-    return (
-        canonical_bytes(values)
-        if ending == "json"
-        else _written(ending, put_flows, table_of(values))
-    )
+    if ending == "json":
+        return canonical_bytes(values)
+    return _written(ending, put_flows, table_of(values))

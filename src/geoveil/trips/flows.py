@@ -205,6 +205,12 @@ def blocks(space: AnyGrid, side: int) -> IntArray:
     return np.asarray(row // side * -(-grid.columns // side) + column // side)
 
 
+def middles_km(space: Space, members: FloatArray) -> FloatArray:
+    """(districts, any): the middle of the cells of each, weighted by how much of them it has."""
+    whole = np.maximum(members.sum(axis=0), 1e-12)
+    return np.asarray(members.T @ space.centres / whole[:, None])
+
+
 def _bars(estimate: FloatArray, errors: FloatArray, people: int) -> ErrorBars:
     """Error bars around the estimate less its bias, as wide as the errors of estimates of drawn trips.
 
