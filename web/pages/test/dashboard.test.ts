@@ -251,8 +251,25 @@ test("the certificate is recomputed in the browser", async () => {
   expect(complaints).toEqual([]);
   await close();
   const none = await openTab(browser, `${service.url}/certificate/none`);
-  await none.page.getByText("There is no such campaign.").waitFor();
+  await none.page.getByRole("heading", { name: "There is no such campaign." }).waitFor();
+  expect(await none.page.locator("body").innerText()).not.toContain("Loading");
   await none.close();
+});
+
+test("a link that is no text leads to words, not to an empty page", async () => {
+  for (const [place, words] of [
+    ["/certificate/%E0", "There is no such campaign."],
+    ["/m/%E0", "There is no published map here."],
+    [`/#/?${new URLSearchParams({ token: TOKEN, campaign: "" }).toString()}`, "Campaigns"],
+  ] as const) {
+    const { page, close } = await openTab(browser, service.url + place);
+    await page.getByRole("heading", { name: words }).waitFor();
+    if (words === "Campaigns") {
+      await page.evaluate(() => (location.hash = "#/%E0"));
+      await page.getByText("The service refused: there is no campaign").waitFor();
+    }
+    await close();
+  }
 });
 
 test("the certificate offers to take part only where that can be done", async () => {

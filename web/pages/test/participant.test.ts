@@ -300,6 +300,19 @@ describe.skipIf(!SERVICE || !executablePath)("the participant page", () => {
     await visit.end();
   });
 
+  it("lets people choose on the map where the browser has no location", async () => {
+    const visit = await Visit.begin(browser);
+    await visit.page.addInitScript(() =>
+      Object.defineProperty(Navigator.prototype, "geolocation", { get: () => undefined }),
+    );
+    await open(visit, id);
+    await visit.page.locator("#measure").click();
+    await visit.page.getByText("The browser could not find your location.").waitFor();
+    expect(await visit.page.locator("#measure").isEnabled()).toBe(true);
+    expect(visit.complaints).toEqual([]);
+    await visit.end();
+  });
+
   it("refuses a fix that is too coarse, or a promise beyond the person's limit, with the reason", async () => {
     const coarse = { ...INSIDE, accuracy: 3000 };
     const visit = await Visit.begin(browser, { geolocation: coarse, permissions: ["geolocation"] });

@@ -8,7 +8,7 @@ import { announce, distance, language, number } from "../texts/language.ts";
 import { say } from "./texts.ts";
 import type { Facts, Told } from "./worker.ts";
 
-const CAMPAIGN = decodeURIComponent(location.pathname.replace(/\/$/, "").split("/").pop() ?? "");
+const CAMPAIGN = location.pathname.replace(/\/$/, "").split("/").pop() ?? "";
 const APART_KM = [0.05, 0.2, 0.5, 1, 2];
 const LARGEST = 1 << 22;
 /** Status → why there is no mechanism to check. */
@@ -52,14 +52,21 @@ function Certificate() {
       .catch((error: unknown) => setWords(WHY[error instanceof Refusal ? error.status : 0] ?? say.unreachable));
     return () => worker.terminate();
   }, []);
+  if (!state) {
+    return (
+      <main class="plain stack">
+        <h1 aria-live="polite">{words}</h1>
+      </main>
+    );
+  }
   return (
     <main class="plain stack">
-      <h1>{state ? say.title(state.name) : say.loading}</h1>
+      <h1>{say.title(state.name)}</h1>
       <p class={`notice verdict ${verdict ? (verdict.holds ? "notice-good" : "notice-warm") : ""}`} role="status">
         {words} {verdict && <span class="small soft">{say.took(number(verdict.seconds, 2))}</span>}
       </p>
-      {facts && <Details facts={facts} around={state?.around ?? false} />}
-      {state && published && (
+      {facts && <Details facts={facts} around={state.around} />}
+      {published && (
         <section class="card stack-tight">
           <h2>{say.cannot}</h2>
           <p>{say.cannotWhy}</p>

@@ -125,7 +125,7 @@ function Dashboard() {
     return () => removeEventListener("hashchange", moved);
   }, []);
   useEffect(() => announce(say.title), []);
-  const wanted = decodeURIComponent(place.replace(/^#\/?/, ""));
+  const wanted = place.replace(/^#\/?/, "");
   if (!signedIn) return <SignIn onToken={() => setSignedIn(true)} />;
   const leave = (): void => {
     token.forget();

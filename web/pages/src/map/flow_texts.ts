@@ -7,7 +7,7 @@ export const say = texts(
     of: (trips: number, stay: string) =>
       `From ${numberOf(trips, "trip", "trips")}. ${stay} of all trips begin and end in one and the same district.`,
     map: (lines: string) =>
-      `Map of the ${lines} largest flows between districts. Wider is more; arrows show the direction; pale where the interval reaches zero; rings are trips that stay.`,
+      `Map of the largest flows between districts, ${lines} of them. Wider is more; arrows show the direction; pale where the interval reaches zero; rings are trips that stay.`,
     from: "Trips from",
     anywhere: "all districts",
     district: (number: string, place: string) => `${number}: ${place}`,
@@ -32,7 +32,7 @@ export const say = texts(
     of: (trips: number, stay: string) =>
       `Aus ${numberOf(trips, "Weg", "Wegen")}. ${stay} aller Wege beginnen und enden in ein und demselben Bezirk.`,
     map: (lines: string) =>
-      `Karte der ${lines} größten Ströme zwischen Bezirken. Breiter ist mehr; Pfeile zeigen die Richtung; blass, wo das Intervall bis null reicht; Ringe sind Wege, die bleiben.`,
+      `Karte der größten Ströme zwischen Bezirken, ${lines} an der Zahl. Breiter ist mehr; Pfeile zeigen die Richtung; blass, wo das Intervall bis null reicht; Ringe sind Wege, die bleiben.`,
     from: "Wege von",
     anywhere: "allen Bezirken",
     district: (number: string, place: string) => `${number}: ${place}`,

@@ -104,6 +104,7 @@ function Ways({ which, fix, choose }: Pick<Shown, "which" | "fix" | "choose">) {
   const [measuring, setMeasuring] = useState(false);
   const [problem, setProblem] = useState("");
   const measure = (): void => {
+    if (!navigator.geolocation) return setProblem(words.failed); // some browsers have none, or let people switch it off
     setMeasuring(true);
     setProblem("");
     navigator.geolocation.getCurrentPosition(

@@ -24,7 +24,7 @@ const AGAIN_MS = 5000;
 const [TURNS, TURN_MS] = [8, 1500];
 const NEW_MS = 60_000;
 const APART_KM = 0.2;
-const CAMPAIGN = decodeURIComponent(location.pathname.replace(/\/$/, "").split("/").pop() ?? "");
+const CAMPAIGN = location.pathname.replace(/\/$/, "").split("/").pop() ?? "";
 
 interface Seen {
   readonly state: State;
