@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from geoveil.errors import InvalidFile, InvalidInput, OutsideSpace, TooLarge, Unsupported
-from geoveil.space import Grid, space_from_dict
+from geoveil.space import Grid, Line, Points, Space, space_from_dict
+from geoveil.space.masked_grid import MaskedGrid
 from geoveil.space.space import MATRIX_LIMIT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -293,6 +294,17 @@ def test_equal_offsets_have_equal_distances() -> None:
 def test_large_matrices_are_refused() -> None:
     with pytest.raises(TooLarge, match="4096"):
         Grid(rows=65, columns=64, cell_km=1.0).distances_km()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [PARIS, MaskedGrid(PARIS, np.arange(192) % 2 == 0), Line(5), Points(xy_km=[[0, 0], [1, 1]])],
+    ids=lambda space: type(space).__name__,
+)
+def test_distances_from_cells_that_do_not_exist_are_refused(space: Space) -> None:
+    for wrong in (-1, space.size):
+        with pytest.raises(OutsideSpace, match="must lie in 0 …"):
+            space.distances_from_km(wrong)
 
 
 def test_cells_outside_are_refused() -> None:

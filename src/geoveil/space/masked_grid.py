@@ -107,7 +107,7 @@ class MaskedGrid(MapSpace):
 
     def distances_from_km(self, cell: int) -> FloatArray:
         """Distances from one cell to every cell."""
-        return self.grid.distances_from_km(int(self.cells[cell]))[self.cells]
+        return self.distance_km(cell, np.arange(self.size))
 
     def apart_km(self, distance_km: float) -> FloatArray:
         """How far apart the centres may be of the cells of two people who stand in cells that exist."""

@@ -68,7 +68,7 @@ class Space(Framed, Shown, ReadOnly, ABC):
 
     def distances_from_km(self, cell: int) -> FloatArray:
         """Distances from one cell to every cell."""
-        return self._norm(self.centres - self.centres[cell])
+        return self._norm(self.centres - self.centres[indices("cell", cell, self.size)])
 
     @property
     def least_distance_km(self) -> float:
