@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoveil.channel.channel import Tally
-from geoveil.channel.composed import AverageChannel, DenseChannel
+from geoveil.channel.composed import AverageChannel, DenseChannel, StackedChannel
 from geoveil.channel.guarantee import LocalDifferentialPrivacy
+from geoveil.channel.joint import JointTally
 from geoveil.errors import InvalidInput, Unsupported
 from geoveil.estimate.bayesian_update import IterativeBayesianUpdate
 from geoveil.estimate.em import ActiveSetNewton
@@ -177,3 +180,12 @@ def test_an_average_channel_is_a_channel() -> None:
     assert AverageChannel(levels, [0.5, 0.5]).guarantee == LocalDifferentialPrivacy(2.0)
     with pytest.raises(InvalidInput, match="at least one"):
         AverageChannel([], [])
+    with pytest.raises(InvalidInput, match="share one space"):
+        AverageChannel([levels[0], RandomizedResponse(Line(5), epsilon=1.0)], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("wrong", [[], ["coin"], RandomizedResponse(LINE, epsilon=1.0), None])
+def test_channels_are_joined_by_a_list_of_them(wrong: Any) -> None:
+    for join in (StackedChannel, lambda channels: JointTally(channels, [[0]])):
+        with pytest.raises(InvalidInput, match="a list of at least one mechanism"):
+            join(wrong)

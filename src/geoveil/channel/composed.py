@@ -184,14 +184,9 @@ class AverageChannel(ByParts, ManyChannels):
     _parts = ("channels", "weights")
 
     def __init__(self, channels: Sequence[Channel], weights: ArrayLike) -> None:
-        self.channels = tuple(channels)
-        if not self.channels:
-            raise InvalidInput("channels must hold at least one channel")
+        self._join(channels)
         self.weights: FloatArray = frozen(distribution("weights", weights, len(self.channels)))
-        self.space = self.channels[0].space
         self.report_count = self.channels[0].report_count
-        if any(channel.space != self.space for channel in self.channels):
-            raise InvalidInput("channels must be over the same space to be averaged")
         counts = sorted({channel.report_count for channel in self.channels})
         if len(counts) > 1:
             raise InvalidInput(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +35,10 @@ class ManyChannels(Channel):
 
     channels: tuple[Channel, ...]
 
-    def _join(self, channels: Sequence[Channel]) -> None:
-        if not channels:
-            raise InvalidInput("channels must not be empty")
+    def _join(self, channels: Any) -> None:
+        made = isinstance(channels, Sequence) and all(isinstance(c, Channel) for c in channels)
+        if not (made and channels):
+            raise InvalidInput("channels must be a list of at least one mechanism")
         self.channels, self.space = tuple(channels), channels[0].space
         if any(channel.space != self.space for channel in channels):
             raise InvalidInput("channels must share one space")
