@@ -12,7 +12,7 @@ from pathlib import Path
 
 from geoveil.channel.guarantee import BetweenPositions
 from geoveil.client import ledger_book as tables
-from geoveil.client.budget import Limits, Spent, left_of
+from geoveil.client.budget import Limits, Spent
 from geoveil.client.ledger_book import MIGRATIONS, Charge, Drawn, Period, Round, State
 from geoveil.client.ledger_files import (
     UNREADABLE,
@@ -64,11 +64,6 @@ class Ledger:
         """ε per km of all charges so far."""
         with self._book() as book:
             return tables.total(book, "").epsilon_per_km
-
-    def left_per_km(self, limit_per_km: float) -> float:
-        """How much of a limit may still be spent."""
-        with self._book() as book:
-            return left_of(limit_per_km, tables.total(book, "").exact)
 
     def totals(self, origin: str) -> tuple[BetweenPositions, BetweenPositions]:
         """What all reports have cost, and those to the campaigns of one origin."""
