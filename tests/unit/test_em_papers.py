@@ -171,7 +171,7 @@ class TestSeveralReportsOfEachPerson:
             JointTally(self.channels, [[0, 3]])
         with pytest.raises(InvalidInput, match="one space"):
             JointTally([self.channels[0], gv.RandomizedResponse(gv.Line(4), epsilon=1)], [[0, 0]])
-        with pytest.raises(InvalidInput, match="empty"):
+        with pytest.raises(InvalidInput, match="at least one mechanism"):
             JointTally([], [[0]])
 
     def test_reports_that_exclude_each_other_are_refused(self) -> None:
