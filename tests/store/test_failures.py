@@ -195,6 +195,11 @@ def test_a_database_that_is_not_there() -> None:
     assert "secret" not in str(failed.value)
 
 
+def test_a_store_that_cannot_be_written_says_so_when_it_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="must be a file that can be written"):
+        open_store(tmp_path)  # a folder; a disk that is mounted read-only says the same
+
+
 def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "other.db"))
     connection.execute("CREATE TABLE treasure (x)")

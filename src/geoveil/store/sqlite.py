@@ -79,6 +79,10 @@ class SqliteStore(Store):
                 self._writer = self._connect_writer(create=create)
             except apsw.NotADBError:
                 raise InvalidInput(f"{self.path.name} must be a SQLite database") from None
+            except (apsw.CantOpenError, apsw.ReadOnlyError):
+                raise InvalidInput(
+                    f"store ({self.path.name}) must be a file that can be written, in a folder that can"
+                ) from None
 
     # -- counting --------------------------------------------------------------------------------
 
