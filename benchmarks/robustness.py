@@ -10,7 +10,7 @@ Distances are in cells of half a kilometre, as in the papers; ε is per cell.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,13 @@ from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.campaign.rules import PromiseRule, averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseOperator, Estimate, maximise
-from geoveil.measure.information import Elasticity, elasticity, plant_island
+from geoveil.measure.information import (
+    mean_posterior,
+    most_crowded_cell,
+    most_isolated_cell,
+    plant_island,
+    report_within,
+)
 from geoveil.papers.data import PARIS, SAN_FRANCISCO, City, DataFolder, MissingData, load_city
 from geoveil.papers.report import style
 from geoveil.plot.curves import COLOURS
@@ -424,12 +430,19 @@ def elastic() -> None:
         "crowd within 2",
         "crowd posterior",
     )
-    shown: dict[str, Elasticity] = {}
-    for name, mechanism in island_mechanisms(paris, island):
-        shown[name] = found = elasticity(mechanism, island, radius_km=2.0)
-        alone, crowd = found.isolated, found.crowded
-        row(name, alone.within, alone.mean_posterior, crowd.within, crowd.mean_posterior)
-    draw_elastic(paris, island, shown)
+    cells = most_isolated_cell(paris.grid, island), most_crowded_cell(paris.grid, island)
+    shown = dict(island_mechanisms(paris, island))
+    for name, mechanism in shown.items():
+        found = [
+            measured
+            for cell in cells
+            for measured in (
+                report_within(mechanism, cell, radius_km=2.0),
+                mean_posterior(mechanism, cell, island),
+            )
+        ]
+        row(name, *found)
+    draw_elastic(paris, cells, shown)
 
 
 def island_mechanisms(paris: City, island: FloatArray) -> Iterator[tuple[str, Channel]]:
@@ -450,17 +463,16 @@ def island_mechanisms(paris: City, island: FloatArray) -> Iterator[tuple[str, Ch
     yield "planar geometric", gv.PlanarGeometric(paris.grid, epsilon_per_km=0.8)
 
 
-def draw_elastic(paris: City, island: FloatArray, shown: dict[str, Elasticity]) -> None:
-    """Where people are, and where the reports of the island and of the crowd go."""
+def draw_elastic(paris: City, cells: Sequence[int], shown: Mapping[str, Channel]) -> None:
+    """Where the reports of the island and of the crowd go."""
     from matplotlib.figure import Figure
 
     names = ("planar Laplace", "camouflage 0.5", "camouflage 1")
-    for part in ("isolated", "crowded"):
-        panels = [Panel(name, getattr(shown[name], part).reports) for name in names]
+    for part, cell in zip(("isolated", "crowded"), cells, strict=True):
+        panels = [Panel(name, shown[name].row(cell)) for name in names]
         with style():
             figure = Figure(figsize=(9.6, 2.7), layout="constrained")
             draw_maps(figure, paris.grid, panels, label="share of the reports")
-            cell = getattr(shown[names[0]], part).cell
             for axis in figure.axes[:3]:
                 axis.plot(*paris.grid.centres[cell], "x", color=COLOURS[1])
             save(figure, f"robustness-{part}.png")

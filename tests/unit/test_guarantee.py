@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.channel.guarantee import SumOfGuarantees
 from geoveil.errors import InvalidInput
-from geoveil.measure.information import elasticity, plant_island
+from geoveil.measure.information import plant_island, report_within
 
 PER_KM = gv.GeoIndistinguishability(2.0)
 LOCAL = gv.LocalDifferentialPrivacy(1.0)
@@ -205,7 +205,7 @@ def test_a_promise_cannot_be_changed() -> None:
         (lambda: gv.optimal_noise(privacy="ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
         (lambda: gv.optimal_mechanism(gv.Line(2), [0.5] * 2, privacy=2.0), "must be a guarantee"),  # type: ignore[arg-type]
         (lambda: gv.PerKilometre(1.0).implies("ε = 1"), "must be a guarantee"),  # type: ignore[arg-type]
-        (lambda: elasticity(RESPONSE, [0.5] * 2, radius_km=math.nan), r"radius_km \(nan\)"),
+        (lambda: report_within(RESPONSE, 0, radius_km=math.nan), r"radius_km \(nan\)"),
         (lambda: plant_island(gv.Line(2), [0.5] * 2, cell=0, radius_km=math.nan), "radius_km"),
     ],
 )

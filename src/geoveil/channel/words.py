@@ -111,19 +111,17 @@ def explain(
     distance_km: float,
     *,
     who: str = "",
-    reports: int = 1,
 ) -> str:
     """What a report tells about two people this far apart who come into ``space``, in plain words.
 
     Without a space they come in with their exact positions, as in continuous noise; ``who`` says which
-    people these are, where the promise is not about everybody. With several reports the guarantee is that
-    of all of them together.
+    people these are, where the promise is not about everybody.
     """
     wanted = positive("distance_km", distance_km)
     if guarantee is None:
         return _NOTHING
     level = loss_between(guarantee, space, _possible(space, wanted))
-    return _sentence(_two_people(space, wanted, level, who), level, reports=reports)
+    return _sentence(_two_people(space, wanted, level, who), level)
 
 
 def explain_with_cost(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
@@ -191,13 +189,10 @@ def explain_nearby(
     return _sentence(pair, level, reports=count("reports", reports))
 
 
-def explain_trip(
-    guarantee: Guarantee | None, space: Space | None, distance_km: float, *, trips: int = 1
-) -> str:
+def explain_trip(guarantee: Guarantee | None, space: Space | None, distance_km: float) -> str:
     """What the report of a trip tells about two people whose trips begin and end this far apart.
 
-    ``guarantee`` is that of one end; both ends are drawn by themselves, so their losses add, and so do those
-    of several trips.
+    ``guarantee`` is that of one end; both ends are drawn by themselves, so their losses add.
 
     >>> from geoveil.channel.guarantee import GeoIndistinguishability
     >>> explain_trip(GeoIndistinguishability(1.0), None, 0.2)[:84]
@@ -211,8 +206,7 @@ def explain_trip(
     pair = f"Two people whose trips begin {far} and end {far}"
     if isinstance(space, AnyGrid):
         pair = f"{pair}, wherever in their cells"
-    level = 2 * count("trips", trips) * loss_between(guarantee, space, possible)
-    return _sentence(pair, level, reports=trips)
+    return _sentence(pair, 2 * loss_between(guarantee, space, possible))
 
 
 def loss_between(guarantee: Guarantee, space: Space | None, distance_km: float) -> float:

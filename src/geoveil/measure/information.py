@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.special import entr, rel_entr
 from geoveil import arrays
 from geoveil.arrays import ArrayLike, FloatArray, distribution, finite, prior_over
 from geoveil.channel.channel import Channel
-from geoveil.errors import InvalidInput, two_digits
+from geoveil.errors import InvalidInput
 from geoveil.space.space import Space
 
 FEW_ROWS = 64
@@ -131,17 +130,17 @@ def isolation_km(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> Flo
     return radius_km
 
 
-def most_isolated_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
+def most_isolated_cell(space: Space, prior: ArrayLike) -> int:
     """The occupied cell with the largest ``isolation_km``; among equals the one with most people."""
     people = prior_over(prior, space.size)
-    isolation = np.where(people > 0, isolation_km(space, people, crowd=crowd), -np.inf)
+    isolation = np.where(people > 0, isolation_km(space, people), -np.inf)
     return int(np.lexsort((people, isolation))[-1])
 
 
-def most_crowded_cell(space: Space, prior: ArrayLike, *, crowd: float = CROWD) -> int:
+def most_crowded_cell(space: Space, prior: ArrayLike) -> int:
     """The occupied cell with the smallest ``isolation_km``; among equals the one with most people."""
     people = prior_over(prior, space.size)
-    company = np.where(people > 0, -isolation_km(space, people, crowd=crowd), -np.inf)
+    company = np.where(people > 0, -isolation_km(space, people), -np.inf)
     return int(np.lexsort((people, company))[-1])
 
 
@@ -185,80 +184,3 @@ def mean_posterior(channel: Channel, cell: int, prior: ArrayLike | None = None) 
     law = np.maximum(channel._push(weights), weights[cell] * row)
     seen = law > 0
     return float((row[seen] * weights[cell] * row[seen] / law[seen]).sum())
-
-
-@dataclass(frozen=True, eq=False)
-class Hiding:
-    """How one cell is hidden: where its reports go and what the attacker makes of them."""
-
-    cell: int
-    share: float
-    """The prior share of the cell."""
-    reports: FloatArray
-    """P(report | cell), one per cell."""
-    within: float
-    """P(report within the radius of the cell)."""
-    mean_distance_km: float
-    mean_posterior: float
-
-
-@dataclass(frozen=True, eq=False)
-class Elasticity:
-    """An isolated and a crowded cell under one mechanism. Units: kilometres."""
-
-    isolated: Hiding
-    crowded: Hiding
-    radius_km: float
-
-    def summary(self) -> str:
-        """The two cells in words."""
-        alone, crowd = self.isolated, self.crowded
-        return (
-            f"Somebody in the isolated cell {alone.cell} is reported within {self.radius_km:g} km of it "
-            f"with probability {alone.within:.2f} (crowded cell {crowd.cell}: {crowd.within:.2f}), "
-            f"{two_digits(alone.mean_distance_km)} km away on average "
-            f"({two_digits(crowd.mean_distance_km)}); an "
-            f"attacker who knows the map believes in the true cell with {alone.mean_posterior:.2f} "
-            f"({crowd.mean_posterior:.2f})."
-        )
-
-
-def elasticity(
-    channel: Channel,
-    prior: ArrayLike,
-    *,
-    radius_km: float,
-    isolated: int | None = None,
-    crowded: int | None = None,
-) -> Elasticity:
-    """How a mechanism hides an isolated and a crowded cell (by default the most extreme ones).
-
-    Reference: PRIVIC §3.3 and Fig. 2.
-
-    >>> import numpy as np
-    >>> import geoveil as gv
-    >>> line = gv.Line(12)
-    >>> prior = np.array([1, 0, 0, 0, 0, 0, 2, 3, 3, 4, 4, 3]) / 20
-    >>> for camouflage in (0.0, 1.0):
-    ...     mechanism = gv.elastic(line, prior, epsilon_per_km=0.5, camouflage=camouflage)
-    ...     found = elasticity(mechanism, prior, radius_km=2).isolated
-    ...     print(found.cell, round(found.within, 2), round(found.mean_posterior, 2))
-    0 0.86 0.58
-    0 0.01 0.06
-    """
-    people = prior_over(prior, channel.space.size)
-    space = channel.space
-    alone = most_isolated_cell(space, people) if isolated is None else isolated
-    crowd = most_crowded_cell(space, people) if crowded is None else crowded
-    isolated_hiding, crowded_hiding = (
-        Hiding(
-            cell=int(cell),
-            share=float(people[cell]),
-            reports=channel.row(cell),
-            within=report_within(channel, cell, radius_km=radius_km),
-            mean_distance_km=float(channel.row(cell) @ space.distances_from_km(int(cell))),
-            mean_posterior=mean_posterior(channel, cell, people),
-        )
-        for cell in (alone, crowd)
-    )
-    return Elasticity(isolated_hiding, crowded_hiding, float(radius_km))
