@@ -12,7 +12,7 @@ import numpy as np
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, require
 from geoveil.space.box import feature_collection
-from geoveil.space.outline import read_outlines
+from geoveil.space.outline import area_of, read_outlines
 from geoveil.space.points import Points
 from geoveil.space.space import entries
 
@@ -93,7 +93,7 @@ class Hexagons(Points):
     @property
     def areas_km2(self) -> FloatArray:
         """(size,): the area of each."""
-        return np.array([_area(corners) for corners in self.boundaries_km])
+        return np.array([abs(area_of(corners)) for corners in self.boundaries_km])
 
     @property
     def standing(self) -> FloatArray:
@@ -158,11 +158,6 @@ class Hexagons(Points):
 
     def __repr__(self) -> str:
         return f"Hexagons({self.size} of resolution {self.resolution}, {self.cell_km:.3g} km wide)"
-
-
-def _area(corners: FloatArray) -> float:
-    x, y = (corners - corners[0]).T
-    return abs(float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum())) / 2.0
 
 
 def _h3() -> ModuleType:

@@ -96,8 +96,8 @@ class Outline(NamedTuple):
         covered = np.zeros(len(cells))
         for number, corners in enumerate(cells):
             around = _turned(corners, hole=False)
-            parts = sum(_area(_within(ring, around)) for ring in rings)
-            covered[number] = parts / _area(around)
+            parts = sum(area_of(_within(ring, around)) for ring in rings)
+            covered[number] = parts / area_of(around)
         return self._whole(covered)
 
     def _whole(self, covered: FloatArray) -> FloatArray:
@@ -116,9 +116,8 @@ class Outline(NamedTuple):
         for polygon in self.polygons:
             for number, ring in enumerate(polygon):
                 fine = _cut(ring)
-                x, y = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0]).T
-                twice = abs(float((x * np.roll(y, -1) - np.roll(x, -1) * y).sum()))
-                area += twice / 2.0 if number == 0 else -twice / 2.0
+                place = plane.to_plane(lat=np.clip(fine[:, 1], -90.0, 90.0), lng=fine[:, 0])
+                area += abs(area_of(place)) * (1 if number == 0 else -1)
         return area
 
 
@@ -304,10 +303,10 @@ def _cut(ring: FloatArray) -> FloatArray:
 
 def _turned(ring: FloatArray, *, hole: bool) -> FloatArray:
     """The ring counter-clockwise, or clockwise where it is a hole."""
-    return ring[::-1] if (_area(ring) < 0.0) != hole else ring
+    return ring[::-1] if (area_of(ring) < 0.0) != hole else ring
 
 
-def _area(ring: FloatArray) -> float:
+def area_of(ring: FloatArray) -> float:
     """Of a ring, negative where it goes clockwise."""
     if not len(ring):
         return 0.0

@@ -13,14 +13,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
 from geoveil.space import Box, Grid, MapSpace, MaskedGrid, Space
 from geoveil.space.outline import Outline, read_outlines
-from geoveil.space.projection import check_degrees
+from geoveil.space.projection import check_degrees, wrapped
 from geoveil.table.reader import Source, unpacking
 
 _ENDINGS = (".asc", ".tif", ".tiff")
@@ -83,7 +82,7 @@ class Raster:
             amounts = some.repeat(parts, 0).repeat(parts, 1)
             held = np.flatnonzero(amounts)
             row, column = np.divmod(held, columns.size * parts)
-            place = {"lat": lat[first * parts + row], "lng": _turned(lng[column])}
+            place = {"lat": lat[first * parts + row], "lng": wrapped(lng[column])}
             cells, inside = space.nearest_cells(**place)
             weights = amounts.ravel()[held] / parts**2
             found += np.bincount(cells[inside], weights[inside], minlength=space.size)
@@ -96,8 +95,8 @@ class Raster:
             return rows, columns
         lat, lng = space.plane.to_latlng(space.corners_km())
         middle = space.plane.lng
-        turn = _turned(np.asarray(self.west - middle + (columns + 0.5) * self.lng_step))
-        reach = np.abs(_turned(lng - middle)).max() + self.lng_step
+        turn = wrapped(self.west - middle + (columns + 0.5) * self.lng_step)
+        reach = np.abs(wrapped(lng - middle)).max() + self.lng_step
         centre = self.north - (rows + 0.5) * self.lat_step
         near = (centre > lat.min() - self.lat_step) & (centre < lat.max() + self.lat_step)
         return rows[near], columns[np.abs(turn) <= reach]
@@ -115,11 +114,6 @@ def _lost(found: FloatArray, amounts: FloatArray, least: float) -> float:
     total = float(amounts.sum())
     lost = 1.0 - float(found.sum()) / total if total > 0 else 0.0
     return lost if lost > least else 0.0
-
-
-def _turned(lng: npt.NDArray[Any]) -> FloatArray:
-    """Longitudes from −180° to 180°."""
-    return np.asarray((lng + 180.0) % 360.0 - 180.0, dtype=np.float64)
 
 
 def read_raster(path: str) -> Raster:
