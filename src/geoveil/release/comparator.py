@@ -266,11 +266,6 @@ class ComparatorLeakage:
     bits: float
     standard_error_bits: float
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether every row was looked at."""
-        return self.standard_error_bits == 0.0
-
 
 def comparator_leakage(
     channel: NoisyCounts, prior: ArrayLike, *, rows: int = 400, seed: int = 1
