@@ -15,7 +15,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.document.wire import MechanismDocument, publish
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.estimate.regions import RegionShares, members_of
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 from geoveil.mechanism.planar import PlanarGeometric
 from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded

@@ -25,7 +25,7 @@ from geoveil.estimate import (
 )
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 from geoveil.mechanism import PlanarGeometric, Rappor
 from geoveil.randomness import SYSTEM, seeded
 from geoveil.space.grid import Grid, Line

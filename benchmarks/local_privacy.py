@@ -22,7 +22,7 @@ from geoveil.arrays import FloatArray, IntArray
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import IterativeBayesianUpdate, RapporEstimator
 from geoveil.estimate.linear import project_onto_simplex
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 from geoveil.mechanism import Disc, RandomizedResponse, Rappor
 from geoveil.mechanism.local import BitArray
 from geoveil.papers.data import (

@@ -29,7 +29,7 @@ from geoveil.channel.channel import positions_on_a_side
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.operator import DenseOperator
 from geoveil.estimate import CrossValidated, IterativeBayesianUpdate, Steps, maximise
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 from geoveil.mechanism.elastic import Elastic
 from geoveil.papers.data import DataFolder, MissingData
 from geoveil.papers.privic_cycles import CAMPAIGNS, PublishedCampaign

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import peer_timings
 from benchmarks.timing import Figure, best_of
 from geoveil.channel.composed import DenseChannel
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mutual_information_bits
 from geoveil.mechanism import RandomizedResponse, Rappor
 from geoveil.optimal import optimal_mechanism
 from geoveil.space.grid import Grid, Line

@@ -25,7 +25,7 @@ from geoveil.campaign.long_run import LongRun, long_run
 from geoveil.campaign.rules import PromiseRule, averaged
 from geoveil.channel.channel import Channel, Tally
 from geoveil.estimate import DenseOperator, Estimate, maximise
-from geoveil.measure.information import (
+from geoveil.measure import (
     mean_posterior,
     most_crowded_cell,
     most_isolated_cell,

@@ -53,13 +53,11 @@ if TYPE_CHECKING:
         CertifiedWithin as CertifiedWithin, LikelihoodChange as LikelihoodChange, Steps as Steps,
     )
     from geoveil.estimate.uncertainty import FisherInformation as FisherInformation
-    from geoveil.measure.distance import (
+    from geoveil.measure import (
         adversary_error_km as adversary_error_km, earth_movers_distance_km as
         earth_movers_distance_km, expected_loss as expected_loss, mean_distance_km as
-        mean_distance_km,
-    )
-    from geoveil.measure.information import (
-        mutual_information_bits as mutual_information_bits, total_variation as total_variation,
+        mean_distance_km, mutual_information_bits as mutual_information_bits, total_variation as
+        total_variation,
     )
     from geoveil.mechanism.disc import Disc as Disc
     from geoveil.mechanism.elastic import Elastic as Elastic, Exponential as Exponential
@@ -123,10 +121,10 @@ _HOMES = {
     "estimate.mixture": ("AverageMechanism", "AverageOfEstimates",),
     "estimate.stopping": ("CertifiedWithin", "CrossValidated", "LikelihoodChange", "Steps",),
     "estimate.uncertainty": ("Bootstrap", "FisherInformation",),
-    "measure.distance": (
+    "measure": (
         "adversary_error_km", "earth_movers_distance_km", "expected_loss", "mean_distance_km",
+        "mutual_information_bits", "total_variation",
     ),
-    "measure.information": ("mutual_information_bits", "total_variation",),
     "mechanism.disc": ("Disc",),
     "mechanism.elastic": ("Elastic", "Exponential",),
     "mechanism.local": ("RandomizedResponse", "Rappor",),

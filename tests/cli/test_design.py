@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import geoveil as gv
 from geoveil.cli.program import program
 from geoveil.errors import InvalidInput
-from geoveil.measure.distance import mean_distance_km
+from geoveil.measure import mean_distance_km
 
 BOX = ["--box", "48.83,2.28,48.85,2.31"]
 GRID = gv.Grid.from_box(south=48.83, west=2.28, north=48.85, east=2.31, cell_km=0.5)

@@ -14,7 +14,7 @@ from geoveil.campaign.elastic_design import elastic
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, OutsideSpace
 from geoveil.estimate.stopping import Steps
-from geoveil.measure.information import (
+from geoveil.measure import (
     isolation_km,
     mean_posterior,
     most_crowded_cell,

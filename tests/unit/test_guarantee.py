@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.channel.guarantee import SumOfGuarantees
 from geoveil.errors import InvalidInput
-from geoveil.measure.information import plant_island, report_within
+from geoveil.measure import plant_island, report_within
 
 PER_KM = gv.GeoIndistinguishability(2.0)
 LOCAL = gv.LocalDifferentialPrivacy(1.0)

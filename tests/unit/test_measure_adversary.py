@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import (
+from geoveil.measure import (
     adversary_error_km,
     adversary_guesses,
     adversary_loss,
@@ -115,7 +115,7 @@ def test_many_reports_are_answered_in_blocks() -> None:
 
 
 def test_a_table_beyond_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geoveil.measure.distance.MATRIX_LIMIT", 5)
+    monkeypatch.setattr("geoveil.measure.MATRIX_LIMIT", 5)
     channel, prior = random_case(1)
     with pytest.raises(TooLarge, match=r"6 cells with positive prior × 6"):
         adversary_error_km(channel, prior)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import geoveil as gv
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, Unsupported
-from geoveil.measure.distance import expected_loss, mean_distance_km
+from geoveil.measure import expected_loss, mean_distance_km
 from geoveil.space.grid import Grid, Line
 from geoveil.space.space import RadialLoss, Space, distance_km, squared_distance_km2
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput
-from geoveil.measure.information import (
+from geoveil.measure import (
     entropy_bits,
     kl_divergence_bits,
     kl_divergence_nats,

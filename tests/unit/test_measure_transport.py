@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from geoveil import measure as transport
 from geoveil.errors import InvalidInput, MissingExtra, TooLarge
-from geoveil.measure import distance as transport
-from geoveil.measure.distance import earth_movers_distance_km
-from geoveil.measure.information import total_variation
+from geoveil.measure import earth_movers_distance_km, total_variation
 from geoveil.space.grid import Grid, Line
 from geoveil.space.space import Space
 

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import adversary_loss
+from geoveil.measure import adversary_loss
 from geoveil.optimal import optimal_strategy
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import geoveil as gv
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.release import (
     CountRelease,
     CountVectors,

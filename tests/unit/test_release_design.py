@@ -14,8 +14,7 @@ from geoveil.channel.operator import DenseOperator
 from geoveil.estimate.em import maximise
 from geoveil.estimate.objective import Objective
 from geoveil.estimate.stopping import CertifiedWithin
-from geoveil.measure.distance import mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.release import CountLaw, CountRelease, CountVectors, Prior, ReleaseDesign
 from geoveil.release.optimum import (

@@ -23,7 +23,7 @@ from geoveil.estimate import (
     maximise,
     stopping,
 )
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 
 BLUR = np.exp(-0.4 * np.abs(np.arange(12)[:, None] - np.arange(12)))
 BLUR /= BLUR.sum(axis=1, keepdims=True)

@@ -16,8 +16,14 @@ from geoveil.channel.words import promise_of_a_report
 from geoveil.errors import number_of
 from geoveil.estimate import IterativeBayesianUpdate
 from geoveil.holding import Drawn, Framed, Shown
-from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
-from geoveil.measure.information import mean_posterior, most_isolated_cell, mutual_information_bits
+from geoveil.measure import (
+    check_transport,
+    earth_movers_distance_km,
+    mean_distance_km,
+    mean_posterior,
+    most_isolated_cell,
+    mutual_information_bits,
+)
 from geoveil.mechanism import Disc, Exponential, PlanarGeometric, PlanarLaplace
 from geoveil.randomness import seeded
 from geoveil.space import Grid, Space

@@ -27,8 +27,7 @@ from geoveil.channel.moved import MovedOperator
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
 from geoveil.estimate.em import Accelerator, Ascent
 from geoveil.estimate.stopping import Progress, Steps, Stop
-from geoveil.measure.distance import mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
 from geoveil.mechanism.mechanism import Promise
 from geoveil.root import NeverSafe, safe_root

@@ -15,7 +15,7 @@ from geoveil.arrays import FloatArray
 from geoveil.channel.channel import Tally
 from geoveil.errors import number_of
 from geoveil.estimate import AverageOfEstimates, Estimate, Estimator
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mutual_information_bits
 from geoveil.verify.agreement import LEAST_REPORTS, Agreement, agreement
 
 CONFIRMING = 2

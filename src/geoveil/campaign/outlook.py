@@ -13,8 +13,12 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.channel.words import NEARBY_KM, explain, explain_trip
 from geoveil.errors import MissingExtra, number_of, two_digits
 from geoveil.estimate import IterativeBayesianUpdate
-from geoveil.measure.distance import earth_movers_distance_km, mean_distance_km
-from geoveil.measure.information import entropy_bits, mutual_information_bits
+from geoveil.measure import (
+    earth_movers_distance_km,
+    entropy_bits,
+    mean_distance_km,
+    mutual_information_bits,
+)
 from geoveil.position.positional import Placed
 from geoveil.space import AnyGrid, Box, Grid, MaskedGrid, Points
 from geoveil.space.points import at_places

@@ -15,7 +15,7 @@ from geoveil.channel.guarantee import BetweenPositions
 from geoveil.errors import InvalidInput, SolverFailed, Unsupported
 from geoveil.estimate.em import maximise
 from geoveil.estimate.stopping import Stop
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mutual_information_bits
 from geoveil.mechanism.mechanism import Promise
 from geoveil.position.cone import ROUNDING_CELLS, RoundedCone
 from geoveil.position.positional import (

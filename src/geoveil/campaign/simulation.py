@@ -18,8 +18,12 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.errors import InvalidInput
 from geoveil.estimate.fitted import Observations
 from geoveil.estimate.objective import Objective, em_path
-from geoveil.measure.distance import check_transport, earth_movers_distance_km, mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import (
+    check_transport,
+    earth_movers_distance_km,
+    mean_distance_km,
+    mutual_information_bits,
+)
 from geoveil.position.positional import PositionalElastic
 from geoveil.randomness import seeded
 from geoveil.space.space import Space

@@ -14,7 +14,7 @@ from geoveil.arrays import FloatArray, uniform
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, Screen, two_columns
 from geoveil.errors import InvalidFile, InvalidInput, TooLarge, number_of
-from geoveil.measure.distance import check_transport
+from geoveil.measure import check_transport
 from geoveil.plot import maps
 from geoveil.space import MapSpace, Outside, OutsideCount
 from geoveil.table import results, streamed

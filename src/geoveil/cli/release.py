@@ -17,7 +17,7 @@ from geoveil.channel.words import rounded_up
 from geoveil.cli import options as shared
 from geoveil.cli.console import Console, ProgressBar, in_words
 from geoveil.errors import InvalidInput, TooLarge, number_of
-from geoveil.measure.distance import mean_distance_km
+from geoveil.measure import mean_distance_km
 from geoveil.plot import curves
 from geoveil.release import GeometricCounting, MergedPlaces, SimpleCounting
 from geoveil.release.comparator import CurvePoint, comparator_leakage

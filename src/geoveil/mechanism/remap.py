@@ -24,7 +24,7 @@ from geoveil.channel.composed import Remapped
 from geoveil.channel.truncated import TruncatedLattice
 from geoveil.channel.words import explain
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
-from geoveil.measure.distance import Loss, adversary_guesses, loss_values
+from geoveil.measure import Loss, adversary_guesses, loss_values
 from geoveil.mechanism.noise import Noise
 from geoveil.randomness import SYSTEM, Randomness, checked_randomness
 from geoveil.space import Grid, Points

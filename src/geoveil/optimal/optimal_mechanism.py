@@ -14,7 +14,7 @@ from geoveil.channel.certificate import Certificate, certify
 from geoveil.channel.composed import DenseChannel
 from geoveil.channel.guarantee import GeoIndistinguishability, Guarantee, checked_guarantee
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import Loss, loss_matrix, loss_values
+from geoveil.measure import Loss, loss_matrix, loss_values
 from geoveil.optimal.interior_point import ROUNDING, ColumnProgram, Progress, Solved, solve
 from geoveil.space.space import Space, distance_km
 

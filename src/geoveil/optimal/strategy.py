@@ -23,7 +23,7 @@ from scipy import sparse
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, positive, prior_over
 from geoveil.channel.composed import DenseChannel
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import Loss, loss_values
+from geoveil.measure import Loss, loss_values
 from geoveil.optimal.interior_point import ROUNDING, Progress
 from geoveil.space.space import Space, distance_km
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from geoveil.errors import InvalidInput, require
-from geoveil.measure.distance import require_transport
+from geoveil.measure import require_transport
 from geoveil.papers.data import DataFolder
 from geoveil.papers.report import Experiment, Outcome, Paper, Report, Setting, write_page
 

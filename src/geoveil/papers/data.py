@@ -14,7 +14,7 @@ import numpy as np
 
 from geoveil.arrays import FloatArray, IntArray
 from geoveil.errors import InvalidFile
-from geoveil.measure.distance import earth_movers_distance_km
+from geoveil.measure import earth_movers_distance_km
 from geoveil.space.grid import Grid
 
 PLACES = ("data", "../shared/data")

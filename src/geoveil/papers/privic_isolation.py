@@ -11,7 +11,7 @@ import numpy as np
 
 import geoveil as gv
 from geoveil.arrays import FloatArray, IntArray
-from geoveil.measure.information import mean_posterior, plant_island
+from geoveil.measure import mean_posterior, plant_island
 from geoveil.papers import privic_cycles as cycles
 from geoveil.papers import report
 from geoveil.papers.data import City

@@ -19,8 +19,7 @@ from geoveil.arrays import ArrayLike, BoolArray, FloatArray, IntArray, count, di
 from geoveil.channel.channel import Channel, inverse_distribution
 from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.errors import InvalidInput, TooLarge
-from geoveil.measure.distance import mean_distance_km
-from geoveil.measure.information import mutual_information_bits
+from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.randomness import Randomness, seeded
 from geoveil.release.count_release import AnyDesign, CountRelease
 from geoveil.release.counts import CountVectors

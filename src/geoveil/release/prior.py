@@ -13,7 +13,7 @@ from scipy.special import gammaln, rel_entr, xlogy
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, count, frozen
 from geoveil.errors import InvalidInput
-from geoveil.measure.information import entropy_bits
+from geoveil.measure import entropy_bits
 from geoveil.release import counts as counting
 
 _SUM_TOLERANCE = 1e-6
