@@ -17,7 +17,7 @@ from geoveil.channel.channel import Channel, Tally
 from geoveil.document.canonical import canonical_bytes, strict_json
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.estimate import Estimate
-from geoveil.estimate.held import held_to_seed
+from geoveil.estimate.mixture import held_to_seed
 from geoveil.files import replaced_file
 from geoveil.space import Space, space_from_dict
 from geoveil.verify.guard import Guarded, GuardedUpdate, Suspicion

@@ -17,7 +17,7 @@ from geoveil.errors import TooLarge, number_of
 from geoveil.estimate import Estimate, Estimator, IterativeBayesianUpdate, Steps
 from geoveil.estimate.fakes import FakesRange, MapAndFakes, Suspect, honest_operator
 from geoveil.estimate.fitted import Observations
-from geoveil.estimate.held import held, held_between
+from geoveil.estimate.mixture import held, held_between
 from geoveil.space.space import Space
 from geoveil.verify.alarm import AlarmResult, PoisoningAlarm
 
