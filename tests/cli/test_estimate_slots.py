@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner, Result
 
 import geoveil as gv
 from geoveil.cli.program import program
-
-pytest.importorskip("pyarrow")
 
 TOWN = gv.Grid.from_box(south=48.83, west=2.31, north=48.86, east=2.36, cell_km=1.0)
 MECHANISM = gv.PlanarGeometric(TOWN, epsilon_per_km=2.0)
@@ -106,7 +106,7 @@ def test_rows_without_a_time_are_refused_or_left_out(tmp_path: Path) -> None:
     assert "2 rows" in result.stderr
 
 
-@pytest.mark.parametrize("time", ["2026-05-01", "20260501", "0001-01-01T00:00Z"])
+@pytest.mark.parametrize("time", ["2026-05-01", "20260501", "0001-01-01T00:00Z", "1612111512345"])
 def test_a_day_has_no_hour_and_a_zone_no_year_0(tmp_path: Path, time: str) -> None:
     path, mechanism = written(tmp_path, [*TIMES, time])
     result = by(path, mechanism, tmp_path / "h.csv", "--by", "hour", "--zone", "America/New_York")
@@ -130,6 +130,31 @@ def test_slots_that_cannot_be(tmp_path: Path, words: tuple[str, ...], said: str)
     result = by(path, mechanism, tmp_path / "h.csv", *words)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_slots_of_parquet_may_be_numbers_with_gaps_or_coded(tmp_path: Path, coded: bool) -> None:
+    _, mechanism = written(tmp_path, TIMES)
+    cells = MECHANISM.sample(np.zeros(6, dtype=np.int64), randomness=gv.seeded(5))
+    shift = pa.array([8.5, float("nan"), None, 8.5, 9.0, 9.0])
+    if coded:
+        codes = pa.array([0, 2, None, 0, 1, 1], pa.int8())
+        shift = pa.DictionaryArray.from_arrays(codes, pa.array(["8.5", "9.0", "", "never"]))
+    parquet.write_table(pa.table({"cell": cells, "shift": shift}), tmp_path / "n.parquet")
+    words = ["--by", "shift", "--minimum-reports", 1, "--bad-rows", "drop"]
+    result = by(tmp_path / "n.parquet", mechanism, tmp_path / "h.csv", *words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["slots"] == {"8.5": 2, "9.0": 2}
+    assert "2 rows of" in result.stderr
+
+
+def test_a_slot_is_no_list(tmp_path: Path) -> None:
+    _, mechanism = written(tmp_path, TIMES)
+    table = pa.table({"cell": [1, 2], "shift": [[1], [2]]})
+    parquet.write_table(table, tmp_path / "n.parquet")
+    result = by(tmp_path / "n.parquet", mechanism, tmp_path / "h.csv", "--by", "shift")
+    assert result.exit_code == 2
+    assert "must hold numbers or text" in result.stderr
 
 
 def test_too_many_slots_are_refused(tmp_path: Path) -> None:

@@ -417,6 +417,14 @@ def test_what_is_no_degrees_is_named(tmp_path: Path, row: str, said: str, drop: 
     assert not target.exists()
 
 
+def test_one_swapped_row_says_nothing_of_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("lat,lon\n" + "48.85,2.35\n" * 9 + "-122.41,37.77\n")
+    result = obfuscate(tmp_path / "places.csv", "-o", tmp_path / "n.csv", *PROMISE, *BOX)
+    assert result.exit_code == 2
+    assert "row 10 of" in result.stderr
+    assert "look swapped; correct it, or drop bad rows" in result.stderr
+
+
 @pytest.mark.parametrize("row", ["48.85,-2.35", "0.85259,0.04102"])
 def test_lost_signs_and_radians_are_named(tmp_path: Path, row: str) -> None:
     (tmp_path / "places.csv").write_text("lat,lon\n" + f"{row}\n" * 20)

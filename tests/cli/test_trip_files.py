@@ -157,7 +157,22 @@ def test_visits_without_trips_or_times_are_refused(tmp_path: Path) -> None:
     arguments += ["-o", tmp_path / "tally.json", *PROMISE, *BOX]
     assert "row 2 of" in run(*arguments).stderr
     dropped = run(*arguments, "--bad-rows", "drop")
-    assert "must have two visits of one person within 8 hours" in dropped.stderr
+    assert "must have two visits of one person at most 8 h apart" in dropped.stderr
+
+
+def test_milliseconds_are_no_seconds_and_one_number_changes_no_other_time(tmp_path: Path) -> None:
+    begun = 1_777_622_400  # 2026-05-01T08:00Z
+    rows = [("a", begun, *HERE), ("a", "2026-05-01T09:00Z", *THERE), ("a", begun + 9000, *HERE)]
+    source = write(tmp_path / "visits.csv", "user,time,lat,lon", rows)
+    arguments = ["tally", source, "--trips", "--consecutive-hours", 1, "--person", "user", "--json"]
+    arguments += ["-o", tmp_path / "tally.json", *PROMISE, *BOX]
+    assert json.loads(run(*arguments).stdout)["trips_counted"] == 1
+    for number in (1000 * begun, 1_612_111_512_345):  # Python takes the second for a day in 1612
+        write(source, "user,time,lat,lon", [("a", number + k, *HERE) for k in (0, 1)])
+        refused = run(*arguments)
+        assert refused.exit_code == 2
+        assert "row 1 of" in refused.stderr
+        assert "seconds, not milliseconds" in refused.stderr
 
 
 # --- Bad input

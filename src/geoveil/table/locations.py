@@ -14,7 +14,7 @@ from geoveil.arrays import BoolArray, FloatArray, IntArray
 from geoveil.errors import InvalidFile, InvalidInput, number_of
 from geoveil.space.box import Box
 from geoveil.space.outside import SWAPPED, OutsideCount, no_degrees, on_earth
-from geoveil.table.reader import GEOMETRY, Source, TableReader, open_table
+from geoveil.table.reader import GEOMETRY, Source, TableReader, entries, is_said, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -206,6 +206,7 @@ class Extent:
 # --- Checked locations out of a table, bad rows named or dropped, with the columns to keep
 
 BadRows = Literal["raise", "drop"]
+_REMEDY = "correct it, or drop bad rows"
 
 
 class TripEnd(NamedTuple):
@@ -344,12 +345,8 @@ class LocationTable:
         lat, lng = numbers(batch.column(self._lat)), numbers(batch.column(self._lng))
         kept, persons, told = batch.select(self.keep), None, np.ones(lat.size, dtype=np.bool_)
         if self._person is not None:
-            column = batch.column(self._person)
-            encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-            names = [*encoded.dictionary.to_pylist(), None]
-            which = encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-            persons = names, which.astype(np.int64)
-            told = np.array([name not in (None, "") and name == name for name in names])[which]
+            names, which = persons = entries(batch.column(self._person), self.name)
+            told = np.array([is_said(name) for name in names])[which]
         good, to = on_earth(lat, lng) & told, None
         if self._to:
             to = numbers(batch.column(self._to[0])), numbers(batch.column(self._to[1]))
@@ -373,9 +370,10 @@ class LocationTable:
         """What may be wrong with the coordinates of a batch, or with the choice of the columns."""
         good, finite = on_earth(lat, lng), np.isfinite(lat) & np.isfinite(lng)
         hint = no_degrees(lat[finite & ~good], lng[finite & ~good])
+        few = 2 * np.count_nonzero(good) >= good.size  # then the columns are the right ones
         if hint:
-            return f"{hint}; {self._swap}" if hint == SWAPPED else hint
-        if 2 * np.count_nonzero(good) >= good.size:
+            return f"{hint}; {_REMEDY if few else self._swap}" if hint == SWAPPED else hint
+        if few:
             return ""
         text = written.slice(int(np.flatnonzero(~good)[0]), 1).to_pylist()[0]
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
@@ -388,20 +386,17 @@ class LocationTable:
         """What is wrong with the first bad row, by its number and never by its value."""
         worst = int(np.flatnonzero(~good)[0])
         row = f"row {first + worst + 1} of {self.name}"
-        remedy = "correct it, or drop bad rows"
         if not told[worst]:
-            return f"{row} must say in {self._person!r} whom it is about; {remedy}"
+            return f"{row} must say in {self._person!r} whom it is about; {_REMEDY}"
         shape = self._reader.shape_of(worst) if self._lat == GEOMETRY[0] else None
         if shape is not None:
             return f"{row} must be a point; it is a {shape}; give points, such as the centroids"
         if (on_earth(lat, lng) & told)[worst]:
-            return (
-                f"{row} must say in degrees where its trip ended, not only where it began; {remedy}"
-            )
+            return f"{row} must say in degrees where its trip ended, not only where it began; {_REMEDY}"
         finite = np.isfinite(lat[worst]) and np.isfinite(lng[worst])
         degrees = "a latitude in -90 to 90 and a longitude in -180 to 180"
         wanted = degrees if finite else "numbers for its coordinates"
-        return f"{row} must have {wanted}; {self._advice or remedy}"
+        return f"{row} must have {wanted}; {self._advice or _REMEDY}"
 
 
 @dataclass(frozen=True)

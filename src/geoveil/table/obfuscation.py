@@ -24,6 +24,7 @@ from geoveil.space.projection import coordinates, either_longitude
 from geoveil.space.space import MapSpace
 from geoveil.table.locations import LocationTable, check_column, coordinate_columns
 from geoveil.table.persons import Draw, LimitBy, PersonLimit, Reporting, Rows, Spend
+from geoveil.table.reader import is_said
 from geoveil.table.reports import ReportPlaces
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _persons(frame: Any, columns: Sequence[str], name: str) -> list[Any]:
     column = frame[check_column(columns, name, "the table")]
     persons = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
     for position, person in enumerate(persons):
-        if person is None or person != person:
+        if not is_said(person):
             raise InvalidInput(
                 f"the entry at position {position} of column {name!r} must say whom it is about"
             )

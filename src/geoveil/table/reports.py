@@ -22,7 +22,7 @@ from geoveil.errors import InvalidFile, InvalidInput, Unsupported
 from geoveil.space import AnyGrid, MapSpace, OutsideCount
 from geoveil.table import locations
 from geoveil.table.locations import Reading
-from geoveil.table.reader import TableReader
+from geoveil.table.reader import TableReader, entries, is_said
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,6 +198,8 @@ def time_of(value: Any) -> datetime | None:
     if isinstance(value, datetime):
         return value
     text = (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
+    if text.isdecimal():  # of some such numbers Python would make a time
+        return None
     with suppress(ValueError):
         date.fromisoformat(text)
         return None
@@ -238,17 +240,12 @@ class SlotColumn:
             return locations.check_column(columns, self.by, name)
         return locations.find_column(columns, TIME_NAMES, "time", name, given=self.time)
 
-    def names(self, values: pa.Array) -> list[str | None]:
-        """The slot of every entry; ``None`` where it has none."""
-        listed = values.to_pylist()
-        known = {value: self._name(value) for value in set(listed)}
-        return [known[value] for value in listed]
-
-    def _name(self, value: Any) -> str | None:
-        if value is None or value == "":
+    def name(self, value: Any) -> str | None:
+        """The slot of an entry; ``None`` where it has none."""
+        if not is_said(value):
             return None
         if self.by not in _HOURS:
-            return value.decode() if isinstance(value, bytes) else str(value)
+            return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         at = time_of(value)
         if at is not None and self.zone is not None and at.tzinfo is not None:
             try:
@@ -284,25 +281,29 @@ def count_by_slot(
     counts: dict[str, IntArray] = {}
     rows = left_out = 0
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
-        names = slots.names(batch.column(column))
-        if None in names and reading.bad_rows == "raise":
+        different, which = entries(batch.column(column), reader.name)
+        named = [slots.name(entry) for entry in different]
+        numbers = {name: number for number, name in enumerate({*named} - {None})}
+        mine = np.array([numbers.get(name, -1) for name in named])[which]
+        without = np.flatnonzero(mine < 0)
+        if without.size and reading.bad_rows == "raise":
             raise InvalidFile(
-                f"row {rows + names.index(None) + 1} of {reader.name} must have a slot in column "
+                f"row {rows + int(without[0]) + 1} of {reader.name} must have a slot in column "
                 f"{column!r}, such as 2026-05-01T08:30Z for hours; leave such rows out with "
                 "--bad-rows drop"
             )
-        for name in set(names) - {None}:
+        for name, number in numbers.items():
             assert name is not None
-            mine = np.fromiter((each == name for each in names), np.bool_, len(names))
-            found = np.bincount(cells[mine], minlength=size)
-            counts[name] = counts[name] + found if name in counts else found
+            found = np.bincount(cells[mine == number], minlength=size)
+            if found.any():  # a dictionary may have entries that no row has
+                counts[name] = counts.get(name, 0) + found
             if len(counts) > MOST_SLOTS:
                 raise InvalidFile(
                     f"column {column!r} of {reader.name} must name at most {MOST_SLOTS} slots; it "
                     "names more"
                 )
-        left_out += names.count(None)
-        rows += len(names)
+        left_out += without.size
+        rows += mine.size
         advance(rows)
     if not counts:
         raise InvalidFile(f"{reader.name} must have at least one report with a slot; it has none")
@@ -339,7 +340,7 @@ def read_persons(
     for cells, batch in reported(reader, channel, reading, OutsideCount("clamp"), beside=[column]):
         for cell, person in zip(cells.tolist(), batch.column(column).to_pylist(), strict=True):
             rows += 1
-            if person is None or person in ("", b""):
+            if not is_said(person):
                 raise InvalidFile(
                     f"row {rows} of {reader.name} must name a person in column {column!r}; it names none"
                 )

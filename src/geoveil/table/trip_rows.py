@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 END_PREFIX = "to_"
 """Of the columns that say where a trip ended."""
 _HOUR_S = 3600.0
+_LATEST_S = 1e11
+"""In the year 5138: larger numbers are milliseconds, or no times."""
 
 
 class ConsecutiveTrips:
@@ -75,8 +77,8 @@ class ConsecutiveTrips:
         self._visits.check(outside)
         if not outside.places:
             raise InvalidFile(
-                f"{self.name} must have two visits of one person within {self._within_s / _HOUR_S:g} "
-                "hours; it has none; is it the right column of persons, and of times?"
+                f"{self.name} must have two visits of one person at most {self._within_s / _HOUR_S:g} h "
+                "apart; it has none; is it the right column of persons, and of times?"
             )
 
     def __iter__(self) -> Iterator[Locations]:
@@ -114,8 +116,8 @@ class ConsecutiveTrips:
             return
         if not self._drop:
             raise InvalidFile(
-                f"usable row {before + int(missing[0]) + 1} of {self.name} must have a time in "
-                f"{self._time!r}, such as 2026-05-01T08:30Z; correct it, or drop bad rows"
+                f"row {before + int(missing[0]) + 1} of {self.name} must have a time in {self._time!r}, "
+                "such as 2026-05-01T08:30Z, or seconds, not milliseconds; correct it, or drop bad rows"
             )
         self._untimed += missing.size
 
@@ -128,9 +130,10 @@ def _seconds(values: pa.Array) -> FloatArray:
         seconds = values.cast(pa.timestamp("s", values.type.tz), safe=False).cast(pa.int64())
         return np.asarray(seconds.to_numpy(zero_copy_only=False), dtype=np.float64)
     plain = locations.numbers(values)
-    if np.isfinite(plain).any():
-        return plain
-    return np.array([_second(value) for value in values.to_pylist()], dtype=np.float64)
+    seconds = np.where(np.abs(plain) < _LATEST_S, plain, np.nan)
+    others = np.flatnonzero(np.isnan(seconds))
+    seconds[others] = [_second(value) for value in values.take(others).to_pylist()]
+    return seconds
 
 
 def _second(value: Any) -> float:
