@@ -320,12 +320,7 @@ class Remapped(ByParts, Channel):
     def closed_form_loss(self) -> PrivacyLoss | None:
         """That of the channel, now an upper bound: putting reports together can only hide."""
         loss = self.channel.closed_form_loss()
-        if loss is None:
-            return None
-        return PrivacyLoss(
-            loss.epsilon_per_km, loss.epsilon, None, False, f"{loss.how}, before a map", loss.slack,
-            loss.place_km,
-        )  # fmt: skip
+        return loss and replace(loss, pair=None, exact=False, how=f"{loss.how}, before a map")
 
     @property
     def told_apart(self) -> Space | None:
