@@ -16,11 +16,11 @@ from benchmarks.core import kernel_transforms
 from benchmarks.timing import Figure, best_of, city_prior, duration, faster, ratio
 from geoveil.arrays import FloatArray
 from geoveil.campaign.elastic_design import blahut_arimoto, elastic
-from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import Tally
 from geoveil.channel.guarantee import GeoIndistinguishability, WithinRadius
 from geoveil.channel.kernel import fft_workers
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin, IterativeBayesianUpdate, Steps
+from geoveil.estimate.em import maximise
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.optimal import OptimalMechanism, optimal_mechanism, optimal_noise
 from geoveil.randomness import seeded
@@ -143,7 +143,7 @@ def million_cells() -> Figure:
     kernel.apply(prior)
     return ratio(
         "Blahut–Arimoto, 8 steps, 10⁶ cells",
-        lambda: rate_distortion_weights(kernel, prior, Steps(_DESIGN_STEPS)),
+        lambda: maximise(kernel, prior, stop=Steps(_DESIGN_STEPS)),
         "its FFTs alone",
         kernel_transforms(_SIDE, 2 * (_DESIGN_STEPS + 1)),
         limit=2.5,

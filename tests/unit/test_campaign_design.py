@@ -10,10 +10,10 @@ from geoveil.campaign.rules import PublishedRule
 from geoveil.campaign.weights import (
     equalising_weights,
     least_leverage,
-    rate_distortion_weights,
     with_leverage,
 )
 from geoveil.errors import InvalidInput
+from geoveil.estimate.em import maximise
 from geoveil.mechanism.elastic import exponential_kernel
 
 GRID = gv.Grid(rows=7, columns=9, cell_km=0.5)
@@ -225,7 +225,7 @@ def test_large_grid_needs_no_matrix(monkeypatch):
 
 
 def test_ascent_starts_from_uniform_and_never_rises(prior):
-    ascent = rate_distortion_weights(exponential_kernel(GRID, 1.0), prior, gv.Steps(20))
+    ascent = maximise(exponential_kernel(GRID, 1.0), prior, stop=gv.Steps(20))
     assert np.all(np.diff(ascent.trace.log_likelihood) >= -1e-12)
 
 

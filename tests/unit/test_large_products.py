@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import geoveil as gv
-from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.kernel import LatticeKernel
 from geoveil.channel.truncated import TruncatedOperator
 from geoveil.estimate import ActiveSetNewton, CertifiedWithin
+from geoveil.estimate.em import maximise
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.mechanism.planar import geometric_tables
 from geoveil.position.centres import Centres
@@ -101,7 +101,7 @@ def test_accelerated_blahut_arimoto_is_certified_where_the_plain_one_goes() -> N
     grid = gv.Grid(rows=5, columns=6, cell_km=0.5)
     prior = np.random.default_rng(1).dirichlet(np.ones(30))
     stop = CertifiedWithin(1e-8)
-    plain = rate_distortion_weights(exponential_kernel(grid, 1.0), prior, stop)
+    plain = maximise(exponential_kernel(grid, 1.0), prior, stop=stop)
     quick = gv.blahut_arimoto(
         grid, prior, beta_per_km=1.0, stop=stop, accelerate=ActiveSetNewton()
     ).ascent

@@ -15,7 +15,6 @@ from geoveil.campaign.positional_design import CLOSE, DesignedPositional, positi
 from geoveil.campaign.weights import (
     equalising_weights,
     least_leverage,
-    rate_distortion_weights,
     with_floor,
     with_leverage,
 )
@@ -25,7 +24,7 @@ from geoveil.channel.guarantee import GeoIndistinguishability
 from geoveil.channel.kernel import Kernel
 from geoveil.channel.moved import MovedOperator
 from geoveil.errors import InvalidInput, TooLarge, Unsupported
-from geoveil.estimate.em import Accelerator, Ascent
+from geoveil.estimate.em import Accelerator, Ascent, maximise
 from geoveil.estimate.stopping import Progress, Steps, Stop
 from geoveil.measure import mean_distance_km, mutual_information_bits
 from geoveil.mechanism.elastic import Elastic, exponential_kernel
@@ -114,8 +113,10 @@ def blahut_arimoto(
     """The plain Blahut–Arimoto mechanism of the paper: least leakage for its mean distance.
 
     Law: c from ``stop`` updates of uniform weights (``Steps(N)`` are N of them, and the paper's N_BA is
-    one more), C[x, y] ∝ c(y)·e^{−β·d(x, y)}. ``accelerate`` is
-    for ``stop=CertifiedWithin(…)``, on the way to the rate–distortion optimum itself. With
+    one more), C[x, y] ∝ c(y)·e^{−β·d(x, y)}. It is maximum likelihood with the roles swapped (PRIVIC §4):
+    c over the reports is unknown, and the true cells are observed with weights π. At its optimum
+    −f = R + β·D in nats, so that the certificate bounds the distance to the rate–distortion optimum.
+    ``accelerate`` is for ``stop=CertifiedWithin(…)``, on the way to that optimum itself. With
     ``device="cuda"``, or a ``prior`` of CuPy or torch, the updates run on that device.
     Guarantee: 2β per km; the certified ε is usually smaller.
     Cost: two FFT products a step on a grid.
@@ -132,9 +133,7 @@ def blahut_arimoto(
     population = prior_over(host_array(prior), space.size)
     kernel = exponential_kernel(space, beta)
     moved = kernel if backend is None else MovedOperator(kernel, backend)
-    ascent = rate_distortion_weights(
-        moved, population, stop, accelerate=accelerate, progress=progress
-    )
+    ascent = maximise(moved, population, stop=stop, accelerate=accelerate, progress=progress)
     weights = with_floor(ascent.distribution, floor)
     return DesignedElastic(
         space, population, ascent, beta_per_km=beta, weights=weights, kernel=kernel
@@ -345,7 +344,7 @@ def _mixed(
     most_leverage: float = math.inf,
 ) -> DesignedElastic:
     kernel = exponential_kernel(space, beta)
-    ascent = rate_distortion_weights(kernel, prior, stop)
+    ascent = maximise(kernel, prior, stop=stop)
     sharp = equalising_weights(space, beta, kernel=kernel)
     weights = (1 - camouflage) * sharp + camouflage * ascent.distribution
     if most_leverage < math.inf:

@@ -14,10 +14,7 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
 from geoveil.arrays import BoolArray, FloatArray, positive
 from geoveil.channel.kernel import Kernel
-from geoveil.channel.operator import Operator
 from geoveil.errors import InvalidInput
-from geoveil.estimate.em import Accelerator, Ascent, maximise
-from geoveil.estimate.stopping import Progress, Stop
 from geoveil.mechanism.elastic import exponential_kernel
 from geoveil.position.centres import Centres, Lattice
 from geoveil.position.cone import RoundedCone
@@ -30,23 +27,6 @@ _LEAST_SHARE = 0.05
 could not be recovered."""
 _SMALL = 32
 """Below so many cells eigenvalues are found from the matrix."""
-
-
-def rate_distortion_weights(
-    kernel: Operator,
-    prior: FloatArray,
-    stop: Stop,
-    *,
-    accelerate: Accelerator | None = None,
-    progress: Progress | None = None,
-) -> Ascent:
-    """Blahut–Arimoto from uniform c: maximum likelihood with the roles swapped (PRIVIC §4, "duality").
-
-    The unknown is c over the reports, the observations are the true cells with weights π, and the
-    operator e^{−β·d(x, y)} is symmetric. At its optimum −f = R + β·D in nats, so the certificate
-    bounds the distance to the rate–distortion optimum.
-    """
-    return maximise(kernel, prior, stop=stop, accelerate=accelerate, progress=progress)
 
 
 def equalising_weights(

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import entr, rel_entr, softmax
 
 from geoveil.arrays import ArrayLike, FloatArray, IntArray, frozen, positive
-from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import Kernel, kernel_on
 from geoveil.channel.operator import DenseOperator, Operator
@@ -350,6 +349,6 @@ def _ascent(
 ) -> Ascent:
     """Blahut–Arimoto for the law of the counts, above the noise of the kernel where it has any."""
     operator = kernel if kernel.exact else LiftedKernel(kernel)
-    return rate_distortion_weights(
-        operator, law.probabilities, stop, accelerate=accelerate, progress=progress
+    return maximise(
+        operator, law.probabilities, stop=stop, accelerate=accelerate, progress=progress
     )

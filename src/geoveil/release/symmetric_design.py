@@ -18,11 +18,10 @@ import numpy as np
 from scipy.special import entr, rel_entr, softmax
 
 from geoveil.arrays import FloatArray, IntArray, frozen, positive
-from geoveil.campaign.weights import rate_distortion_weights
 from geoveil.channel.channel import inverse_distribution
 from geoveil.channel.kernel import DenseKernel
 from geoveil.errors import TooLarge
-from geoveil.estimate.em import Ascent
+from geoveil.estimate.em import Ascent, maximise
 from geoveil.estimate.stopping import Progress, Stop
 from geoveil.randomness import SYSTEM, Randomness
 from geoveil.release.counts import CountVectors
@@ -254,9 +253,7 @@ def symmetric_design(
     kernels = law.orbits.means(_kernels(rate, law.prior.people))
     kernel, rule = DenseKernel(kernels[0]), FINE if stop is None else stop
     newton = WorkingSetNewton(kernel.rows)
-    ascent = rate_distortion_weights(
-        kernel, law.probabilities, rule, accelerate=newton, progress=progress
-    )
+    ascent = maximise(kernel, law.probabilities, stop=rule, accelerate=newton, progress=progress)
     return SymmetricDesign(law, rate, kernels, ascent)
 
 
