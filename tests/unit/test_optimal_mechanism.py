@@ -89,6 +89,8 @@ def test_a_spanner_is_private_and_says_what_it_may_lose():
     assert spanned.optimality.pairs < exact.optimality.pairs
     assert spanned.optimality.expected_loss >= exact.optimality.expected_loss - 1e-9
     assert spanned.optimality.lower_bound <= exact.optimality.expected_loss + 1e-9
+    divided = gv.optimal_mechanism(grid, prior, epsilon_per_km=1.0 / 1.2)
+    assert spanned.optimality.expected_loss <= divided.optimality.expected_loss + 1e-9
 
 
 def test_constraints_are_added_as_they_are_broken():

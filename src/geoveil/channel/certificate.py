@@ -80,7 +80,7 @@ def certify(channel: Channel, *, claim: Guarantee | None = None) -> Certificate:
     A closed form is used where the law has one (then any size is fine); otherwise every pair of cells
     is compared at every report: m²·n steps, up to 4,096 cells. A column that is zero for one cell and
     positive for another is an infinite loss. For an :class:`~geoveil.ExactTable` the ratios are those
-    of its integers and the claim gets no tolerance.
+    of its integers and the claim gets no tolerance. Between positions it is a bound over all of them.
 
     >>> import geoveil as gv
     >>> certificate = certify(gv.ExactTable(gv.RandomizedResponse(gv.Line(4), epsilon=1.0)))

@@ -155,7 +155,7 @@ def command(
 ) -> None:
     """Turn true locations into noisy reports, one for each row of IN.
 
-    IN and OUT are CSV (also .gz), Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
+    IN and OUT are CSV, Parquet or GeoJSON by their ending, - is a pipe. OUT holds the
     report and nothing else of the row, unless a column is kept. Each row is one report, and the
     reports about a person add up: --person says whom a row is about, --per-person limits them.
     With --trips each row is a trip, both ends are drawn, and it costs twice.

@@ -15,7 +15,9 @@ from geoveil.papers.report import Report
 
 @click.command()
 @click.argument("paper", type=click.Choice([*PAPERS, "all"]))
-@click.option("--data", metavar="DIR", help="Folder of the check-in files; else GEOVEIL_DATA.")
+@click.option(
+    "--data", metavar="DIR", help="Folder of the check-in files; else GEOVEIL_DATA, else data."
+)
 @click.option("--quick", is_flag=True, help="Fewer settings and repetitions.")
 @click.option(
     "--out", default="out/papers", show_default=True, metavar="DIR", help="Where to write."

@@ -226,7 +226,7 @@ def optimal_mechanism(
     is repaired and certified. ``optimality.gap`` bounds what is missing to the optimum; when the
     wanted ``gap`` is not reached, ``optimality.stopped`` says why.
     ``spanner=t`` (above 1) keeps only the constraints of a t-spanner with all losses divided by t:
-    still private, and never better than the optimum for ε/t; useful beyond 150 cells.
+    still private, and never worse than the optimum for ε/t; useful beyond 150 cells.
     Cost: 48 cells in about half a second, 120 in half a minute; up to 400 cells. A prior may hold
     zeros. Units: those of the loss.
     Reference: Bordenabe, Chatzikokolakis & Palamidessi, CCS 2014, eq. (1) and §3.2.
