@@ -2,7 +2,7 @@
 
 import { expect, it } from "vitest";
 import { fitted, scaleBarKm, toPlace, toScreen, zoomed } from "../src/map/view.ts";
-import { languageOf } from "../src/texts/language.ts";
+import { cost, languageOf, left } from "../src/texts/language.ts";
 
 it("speaks the first language that the reader has and the pages know", () => {
   expect(languageOf(["fr-CA", "de-AT", "en"])).toBe("de");
@@ -44,4 +44,14 @@ it("draws a scale bar of a round length that is no longer than it may be", () =>
       [1, 2, 5].includes(digit),
     );
   }
+});
+
+it("costs are never said to be less than they are, nor what is left to be more", () => {
+  expect([cost(0.69314712), left(0.69314789), cost(2), left(10), cost(0)]).toEqual([
+    "0.693148",
+    "0.693147",
+    "2",
+    "10",
+    "0",
+  ]);
 });

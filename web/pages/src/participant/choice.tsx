@@ -1,7 +1,7 @@
 /** The promises that a campaign offers, with the consequences beside each; the strongest unless another is chosen. */
 
 import { odds } from "@geoveil/client";
-import { distance, number } from "../texts/language.ts";
+import { cost, distance } from "../texts/language.ts";
 import type { Level, Limits } from "./device.ts";
 import { say } from "./texts.ts";
 
@@ -46,7 +46,7 @@ export function Choice({ levels, chosen, limits, open, choose }: Shown) {
                   distance(FARTHER_KM),
                   odds(promise, FARTHER_KM).guessedOf100,
                 )}{" "}
-                {words.lies(distance(meanKm))} {words.costs(number(promise.epsilonPerKm, 6))}
+                {words.lies(distance(meanKm))} {words.costs(cost(promise.epsilonPerKm))}
                 {!allowed && ` ${words.above}`}
               </span>
             </label>

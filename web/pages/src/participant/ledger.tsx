@@ -2,7 +2,7 @@
 
 import { odds } from "@geoveil/client";
 import { useState } from "preact/hooks";
-import { language, number } from "../texts/language.ts";
+import { cost, language, left, number } from "../texts/language.ts";
 import type { Charge, Ledger, Limits } from "./device.ts";
 import { say } from "./texts.ts";
 
@@ -26,8 +26,7 @@ export function LedgerView({ ledger: { standing, history }, limits, host, erase 
       <p class="soft">{words.where(host)}</p>
       {history.length ? <Charges history={history} /> : <p>{words.none}</p>}
       <p id="budget">
-        {words.left(number(budgetLeftPerKm, 6), number(limits.budgetPerKm, 6))}{" "}
-        {words.operator(number(operator.epsilonPerKm, 6))}
+        {words.left(left(budgetLeftPerKm), left(limits.budgetPerKm))} {words.operator(cost(operator.epsilonPerKm))}
       </p>
       {reports > 1 && <p>{words.together(number(reports, 6), guessedOf100)}</p>}
       {history.length > 0 && <Erase erase={erase} />}
@@ -56,7 +55,7 @@ function Charges({ history }: { history: readonly Charge[] }) {
               </td>
               <td>{charge.campaign.slice(charge.campaign.lastIndexOf("/") + 1)}</td>
               <td>{charge.to ? `${charge.cell} → ${charge.to.cell}` : charge.cell}</td>
-              <td>{number(charge.epsilonPerKm, 6)}</td>
+              <td>{cost(charge.epsilonPerKm)}</td>
               <td>{words.states[charge.state]}</td>
             </tr>
           ))}

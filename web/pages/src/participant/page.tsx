@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Backdrop } from "../map/backdrop.ts";
-import { announce, distance, language, number } from "../texts/language.ts";
+import { announce, cost, distance, language, number } from "../texts/language.ts";
 import {
   type Campaign,
   fetchBackdrop,
@@ -303,7 +303,7 @@ function Numbers({ rule }: { rule: Rule }) {
       <summary>{numbers.title}</summary>
       <dl class="facts">
         <dt>{numbers.promise}</dt>
-        <dd>{numbers.promiseValue(number(epsilonPerKm, 6), number(slackNats, 6))}</dd>
+        <dd>{numbers.promiseValue(cost(epsilonPerKm), cost(slackNats))}</dd>
         <dt>{numbers.cells}</dt>
         <dd>{numbers.cellsValue(number(rule.east.length, 6), distance(rule.cellKm))}</dd>
         <dt>{numbers.round}</dt>

@@ -1,7 +1,7 @@
 /** What leaves the browser, what it costs, the one button, and the receipt. */
 
 import { useEffect, useRef } from "preact/hooks";
-import { degrees, number } from "../texts/language.ts";
+import { cost, degrees, left, number } from "../texts/language.ts";
 import { HOST } from "./campaign.ts";
 import type { Charge, Failure, Ledger, Limits, Rule } from "./device.ts";
 import { say } from "./texts.ts";
@@ -42,13 +42,9 @@ export function Sending({ stage, rule, ledger, limits, placed, failure, send }: 
       )}
       {rule && standing && (
         <p>
-          {words.cost(
-            number(rule.cost.epsilonPerKm, 6),
-            number(standing.budgetLeftPerKm, 6),
-            number(limits.budgetPerKm, 6),
-          )}{" "}
+          {words.cost(cost(rule.cost.epsilonPerKm), left(standing.budgetLeftPerKm), left(limits.budgetPerKm))}{" "}
           {rule.trips && `${say.trip.twice} `}
-          {words.operator(HOST, number(standing.operator.epsilonPerKm, 6))}
+          {words.operator(HOST, cost(standing.operator.epsilonPerKm))}
         </p>
       )}
       {failure && <Failed failure={failure} />}

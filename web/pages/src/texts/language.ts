@@ -1,3 +1,5 @@
+import { roundedDown, roundedUp } from "../../../sdk/src/words.ts";
+
 /** One file of texts for each page, complete in every language: what is missing in one does not compile. */
 
 const SPOKEN = ["en", "de"] as const;
@@ -34,6 +36,16 @@ export function announce(title: string): void {
 /** A number with so many significant digits at most. */
 export function number(value: number, digits = 3): string {
   return value.toLocaleString(language, { maximumSignificantDigits: digits });
+}
+
+/** What something costs, never below it. */
+export function cost(value: number): string {
+  return number(Number(roundedUp(value)), 6);
+}
+
+/** What is left or allowed, never above it. */
+export function left(value: number): string {
+  return number(Number(roundedDown(value)), 6);
 }
 
 /** So many of them, in the singular where it is one. */
