@@ -25,10 +25,10 @@ def refusal_of(case: Hostile, folder: Path) -> tuple[Refused, Eye, Collector, fl
     collector.served, before = case.body, len(collector.attempts)
     eye = Eye()
     offered.cache_clear()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(Refused) as caught:
         it.report(locate=eye)
-    took_s = time.perf_counter() - start
+    took_s = time.process_time() - start
     assert len(collector.attempts) == before
     return caught.value, eye, collector, took_s
 
@@ -57,13 +57,15 @@ def test_the_honest_documents_are_accepted(tmp_path: Path) -> None:
 
 
 def test_how_long_the_slowest_takes(tmp_path: Path) -> None:
-    """Printed, not asserted: the target is 50 ms where the certificate is not needed."""
+    """Printed, not asserted, in time of a processor: three are another area's sound document, and certified
+    before the ledger knows them for that."""
     times = {}
-    for k, case in enumerate(each for each in HOSTILE if each.detail != "certificate"):
+    for k, case in enumerate(HOSTILE):
         (tmp_path / str(k)).mkdir()
         times[case.name] = refusal_of(case, tmp_path / str(k))[3]
-    slowest = max(times, key=times.__getitem__)
-    sys.stdout.write(f"{len(times)} refusals, slowest {1000 * times[slowest]:.1f} ms: {slowest}\n")
+    slowest = sorted(times, key=times.__getitem__)[-5:]
+    shown = ", ".join(f"{1000 * times[name]:.0f} ms: {name}" for name in slowest)
+    sys.stdout.write(f"{len(times)} refusals, the slowest {shown}\n")
 
 
 def redirect(location: str, status: int = 302) -> Callable[[Any], None]:
