@@ -68,9 +68,8 @@ class Published:
 
     def cautions(self, wanted_bits: float | None) -> Iterator[str]:
         """What the figures do not say: counts they do not describe, a limit that limits nothing."""
-        laws = [design.law for design in self.release.designs]
-        rows = zip(self.table.timestamps, laws, self.counts, strict=True)
-        unlikely = [when for when, law, row in rows if law.surprise(row) < _UNLIKELY]
+        rows = zip(self.table.timestamps, self.release.designs, self.counts, strict=True)
+        unlikely = [when for when, design, row in rows if design.law.surprise(row) < _UNLIKELY]
         if unlikely:
             more = f" and {len(unlikely) - _SHOWN} more" if len(unlikely) > _SHOWN else ""
             yield (
@@ -108,11 +107,9 @@ class Published:
     def lines(self, written: Mapping[str, str | None]) -> dict[str, str | None]:
         """For people: what there is to say, by its name."""
         release = self.release
-        moments = f" at {release.timestamps} timestamps" if release.timestamps > 1 else ""
         people = number_of(release.people, "person", "people")
-        where = f"{people} over {number_of(release.places, 'place')}{moments}"
         return {
-            "released": f"{where}, in {in_words(written['output'])}",
+            "released": _released(people, self.table, written["output"]),
             "leakage": (
                 f"{release.leakage_bits:.4g} of the {self.unchanged_bits:.4g} bits that unchanged "
                 f"counts would tell; no release this accurate can tell less than "
@@ -136,6 +133,13 @@ class Published:
         order = np.argsort(-personal, kind="stable")[:_SHOWN].tolist()
         most = ", ".join(f"{self.names[m]} {personal[m]:.3g} of {unknown[m]:.3g}" for m in order)
         return f"at most {personal.max():.3g} bits, mean {personal.mean():.3g}; most: {most}"
+
+
+def _released(people: str, table: count_table.CountTable, output: str | None) -> str:
+    """So many people, over what and when, and where the counts of them went."""
+    moments = len(table.timestamps)
+    at = f" at {moments} timestamps" if moments > 1 else ""
+    return f"{people} over {number_of(len(table.places), 'place')}{at}, in {in_words(output)}"
 
 
 # --- ``--epsilon``: geometric noise on every count, for tables of any size
@@ -180,9 +184,8 @@ class NoisyTable:
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
         table, release = self.table, self.release
-        people = self.released.sum(axis=1).tolist()
         return {
-            "people": dict(zip(table.timestamps, people, strict=True)),
+            "people": dict(zip(table.timestamps, self.released.sum(axis=1).tolist(), strict=True)),
             "places": list(table.places),
             "timestamps": list(table.timestamps),
             "epsilon": release.epsilon,
@@ -196,11 +199,8 @@ class NoisyTable:
         sums = self.released.sum(axis=1)  # people at each timestamp
         few, most = int(sums.min()), int(sums.max())
         people = ("" if few == most else f"{few:,} to ") + number_of(most, "person", "people")
-        moments = len(self.table.timestamps)
-        at = f" at {moments} timestamps" if moments > 1 else ""
         return {
-            "released": f"{people} over {number_of(len(self.table.places), 'place')}{at}, in "
-            f"{in_words(output)}",
+            "released": _released(people, self.table, output),
             "noise": f"moves each count by {self.release.mean_noise:.3g} people on average, before the "
             "counts are made to sum up again",
             "worst case": self.release.sentence(),
@@ -226,7 +226,6 @@ def _least_leakage(
         )
     except (TooLarge, InvalidInput) as problem:
         return Beside(problem=str(problem))
-    bits, distortion = least.leakage_bits, least.distortion
     try:
         told = off = 0.0
         for design in least.designs:
@@ -235,8 +234,8 @@ def _least_leakage(
             told += comparator_leakage(channel, law.probabilities).bits
             off += mean_distance_km(channel, law.probabilities)
     except (TooLarge, InvalidInput):
-        return Beside(bits, distortion)
-    return Beside(bits, distortion, told, off)
+        return Beside(least.leakage_bits, least.distortion)
+    return Beside(least.leakage_bits, least.distortion, told, off)
 
 
 @dataclass(frozen=True)
@@ -310,11 +309,8 @@ class Request:
         counts = checked_counts(table.counts, people, len(table.places))
         _check_people(believed, people, str(self.prior or self.history))
         progress.stage("designing the release")
-        same: dict[str, Any] = {
-            "people": people,
-            "prior": believed.prior,
-            "timestamps": len(table.timestamps),
-        }
+        moments = len(table.timestamps)
+        same: dict[str, Any] = {"people": people, "prior": believed.prior, "timestamps": moments}
         wanted = {name: getattr(self, name) for name in TARGETS}
         release = gv.CountRelease(**same, **wanted, progress=progress.steps)
         progress.stage("what leaks about whom")
@@ -342,11 +338,9 @@ class Request:
         """The counts and the priors, on merged places where these are asked for."""
         how: dict[str, Any] = {"format": self.format, "delimiter": self.delimiter}
         table = count_table.read_counts(self.source, **how)
-        believed = None
-        if self.prior is not None:
-            believed = count_table.read_prior(self.prior, table, **how)
-        elif self.history is not None:
-            believed = count_table.read_history(self.history, table, **how)
+        read = count_table.read_history if self.prior is None else count_table.read_prior
+        path = self.prior or self.history
+        believed = None if path is None else read(path, table, **how)
         if not self.merge:
             return table, believed
         named = dict(_merging(text, table.places) for text in self.merge)
@@ -362,9 +356,7 @@ class Request:
             tuple(tuple(map(table.places.index, group)) for group in named.values())
         )
         table = replace(table, places=tuple(named), counts=merged.prior(table.counts))
-        if believed is None:
-            return table, None
-        return table, replace(believed, prior=merged.prior(believed.prior))
+        return table, believed and replace(believed, prior=merged.prior(believed.prior))
 
 
 def _merging(text: str, places: tuple[str, ...]) -> tuple[str, list[str]]:

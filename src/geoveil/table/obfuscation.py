@@ -82,9 +82,7 @@ class Reporter:
             places = np.column_stack(coordinates(lat=lat, lng=lng))
             return places, np.ones(len(places), dtype=np.bool_)
         cells, taken = self.outside.locate(self._space, lat, lng)
-        if self.mechanism.told_apart is None:
-            return np.column_stack((lat, lng)), taken
-        return cells, taken
+        return (np.column_stack((lat, lng)) if self.mechanism.told_apart is None else cells), taken
 
     def draw(self, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """One noisy report for each."""
