@@ -100,6 +100,12 @@ def test_a_burst_takes_over_nothing() -> None:
     assert twice.aside == (2, 3)
 
 
+def test_two_rounds_that_wait_are_spoken_of_as_two() -> None:
+    said_so = standing_after(HERE, HERE, HERE, THERE, THERE).summary()
+    assert said_so.startswith("The map is made from rounds 1 to 3, which agree. Rounds 4 and 5 say")
+    assert said_so.endswith("Intervals hold both; 1 more round like them would take over.")
+
+
 def test_a_standing_is_the_same_whether_made_at_once_or_close_by_close() -> None:
     people = [HERE, HERE, THERE, THERE, THERE, THERE]
     standing = NO_ROUNDS

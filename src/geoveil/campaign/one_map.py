@@ -58,11 +58,11 @@ class Standing:
         if self.waiting:
             more = CONFIRMING + 1 - len(self.waiting)
             one = len(self.waiting) == 1
-            then = f"{more} more {'round' if more == 1 else 'rounds'} like it would take over"
+            like = f"{number_of(more, 'more round')} like {'it' if one else 'them'}"
             said.append(
                 f"{_rounds(self.waiting).capitalize()} {'says' if one else 'say'} otherwise: people may "
                 "have moved, or somebody sends fakes. Intervals hold both"
-                f"{f'; {then}' if take_over else ''}."
+                f"{f'; {like} would take over' if take_over else ''}."
             )
         if self.aside:
             differ = (

@@ -74,7 +74,11 @@ class Flows(ReadOnly):
         return float(np.trace(self.matrix))
 
     def stay_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """An interval that holds the true share of trips that stay with probability about ``level``."""
+        """An interval that holds the true share of trips that stay with probability about ``level``.
+
+        That is where flows are like those of cities; where everybody stays or nobody does it may miss it
+        (docs/trips.md).
+        """
         errors = np.trace(self._replicates, axis1=-2, axis2=-1)
         low, high = _bars(
             np.array([self.stay_share, 1.0 - self.stay_share]),
