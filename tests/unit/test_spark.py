@@ -169,7 +169,8 @@ def test_a_frame_is_tallied_row_by_row_and_refuses_seeds(session: Any, people: P
 
 def test_folders_of_files_are_frames(session: Any, people: Path, tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("lat,lng\n48.85,2.3\n48.86,2.31\n")
+        quoted = '"at ""Rex"", 48.9, 2.2"'  # as CSV files quote, and not as Spark does by itself
+        (tmp_path / name).write_text(f"who,lat,lng\n{quoted},48.85,2.3\nme,48.86,2.31\n")
     frame = spark.dataset_frame(session, str(tmp_path), Reading(format="csv"))
     assert spark.tally_frame(frame, MECHANISM)[0].total == 4
     (tmp_path / "c.csv").write_text("when,where\n1,2\n")

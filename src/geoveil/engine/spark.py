@@ -183,7 +183,9 @@ def dataset_frame(session: Any, source: str, reading: Reading) -> Any:
     try:
         if kind is Format.PARQUET:
             return session.read.parquet(source)
-        rows = session.read.options(header=True, sep=reading.delimiter, enforceSchema=False)
+        rows = session.read.options(
+            header=True, sep=reading.delimiter, escape='"', enforceSchema=False
+        )
         return rows.option("mode", "FAILFAST").csv(source)
     except PySparkException as failure:
         raise InvalidFile(
