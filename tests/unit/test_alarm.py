@@ -272,3 +272,13 @@ def test_the_p_value_is_that_share_of_the_campaigns() -> None:
     assert share == pytest.approx(round(share))
     assert 2 < share < 50
     assert f"people {round(share) - 1} look as odd" in found.summary()
+
+
+def test_a_map_stopped_early_is_not_blamed_on_people(mechanism: Channel) -> None:
+    """Honest reports lie far from it: what is printed is about that map, and of no other."""
+    honest = counted(mechanism, 3, 50_000)
+    stopped = IterativeBayesianUpdate(stop=Steps(2)).fit(honest)
+    found = QUICK.check(honest, stopped)
+    assert found.raised
+    assert "than the estimated map explains" in found.summary()
+    assert not QUICK.check(honest, UPDATE.fit(honest)).raised

@@ -63,8 +63,8 @@ class AlarmResult:
             return f"No alarm: the reports fit a map of honest people ({chance})."
         if not self.suspicious.size:
             return (
-                "Alarm: no single report stands out, but all of them together lie farther from every "
-                f"map of honest people than chance explains ({self._chance(self.overall_p_value)}). "
+                "Alarm: no single report stands out, but all of them together lie farther from the "
+                f"estimated map than chance explains ({self._chance(self.overall_p_value)}). "
                 "Nobody is named; compare the estimate with what else is known before using it."
             )
         chance = self._chance(self.p_value)
@@ -72,7 +72,7 @@ class AlarmResult:
         more = f" and {self.suspicious.size - 5} more" if self.suspicious.size > 5 else ""
         come = "report {} comes" if self.suspicious.size == 1 else "reports {} come"
         return (
-            f"Alarm: {come.format(named + more)} more often than any map of honest people explains "
+            f"Alarm: {come.format(named + more)} more often than the estimated map explains "
             f"({chance}). Look at where these reports came from before using the estimate."
         )
 
@@ -102,7 +102,8 @@ class PoisoningAlarm:
     Where a cell is wide for its promise (ε·cell above 0.75), the model leaves open where in their cells
     people stand: crowds at an edge of their cell are no fakes.
     Guarantee: false alarms of each at most ``false_alarm`` as far as the fitted map is like the true one;
-    measured in ``docs/robustness.md``, with the attacks that are found and those that are not.
+    measured in ``docs/robustness.md``, with the attacks that are found and those that are not. A map stopped
+    after a few steps, as the published rule stops, is not like it, and raises the alarm by itself.
     It cannot see fakes that honest people could have sent: a single round has as many cells to
     explain reports as there are reports, and crowded places explain much. Two rounds with different
     mechanisms leave far less room.
