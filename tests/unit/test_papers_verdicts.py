@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from geoveil import papers
 from geoveil.papers import load_paper
 from geoveil.papers.free_will import GENERAL, INVERTED, RESULTS, UPDATED, Simulated
 from geoveil.papers.ibu_levels import EXACT
@@ -250,10 +249,9 @@ def test_a_verdict_comes_out_either_way(paper: str, experiment: Experiment) -> N
 def test_every_finding_of_these_papers_is_what_its_judge_says() -> None:
     """No run decides for itself: a paper only measures, and the finding is what the judge makes of it."""
     for paper in JUDGED:
-        folder = Path(
-            str(inspect.getfile(import_module(f"geoveil.papers.{paper.replace('-', '_')}")))
-        ).parent
-        for path in folder.glob("*.py"):
+        modules = list(Path(papers.__file__).parent.glob(f"{paper.replace('-', '_')}*.py"))
+        assert modules
+        for path in modules:
             source = path.read_text(encoding="utf-8")
             assert re.findall(r"\bAgreement\b|\bFinding\b|\bVerdict\(", source) == [], path
     for figure in (1, -1):

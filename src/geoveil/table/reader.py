@@ -16,14 +16,13 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from geoveil.arrays import IntArray
 from geoveil.document.canonical import strict_json
 from geoveil.errors import InvalidFile, InvalidInput, require
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from geoveil.arrays import IntArray
 
 PIPE = "-"
 """The name that stands for standard input or standard output."""
@@ -400,7 +399,7 @@ def entries(values: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     different = [*encoded.dictionary.to_pylist(), None]
     which = encoded.indices.fill_null(len(different) - 1).to_numpy(zero_copy_only=False)
-    return different, which.astype(np.int64)
+    return different, which.astype("int64")
 
 
 def is_said(entry: Any) -> bool:
